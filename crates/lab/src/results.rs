@@ -210,24 +210,24 @@ pub struct TopologyLink {
 /// Places of the radios, in metres to the east and north of the origin.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Map {
-    /// How far a frame can be read, without shadowing.
+    /// Distance at which a frame is readable without shadowing, in metres.
     pub range_m: f64,
-    /// The nodes.
+    /// Nodes with a radio.
     pub nodes: Vec<MapNode>,
-    /// Circles into which packets were sent, as the first one had it.
+    /// Circles that packets were sent to, as in the first packet of each flow.
     pub circles: Vec<MapCircle>,
-    /// The nodes that send something into circles or ping.
+    /// Nodes that send packets to circles or ping.
     pub senders: Vec<String>,
 }
 
 /// A node on the map.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct MapNode {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
-    /// Role.
+    /// Role of the node.
     pub role: String,
-    /// Its way while the timetable ran.
+    /// Places of the node while the timetable ran.
     pub way: Vec<(f64, f64)>,
 }
 
@@ -236,13 +236,14 @@ pub struct MapNode {
 pub struct MapCircle {
     /// Name of the traffic.
     pub name: String,
-    /// Centre.
+    /// Centre of the circle in metres.
     pub center: (f64, f64),
-    /// Radius.
+    /// Radius of the circle in metres.
     pub radius: f64,
 }
 
-/// The flows of a scenario, with their figures out of the metrics of the whole run; of a series the sum.
+/// Returns the flows of a scenario, with their figures from the metrics of the whole run. A series has the
+/// sum of its flows.
 pub fn flows(scenario: &Scenario, metrics: Option<&BTreeMap<String, f64>>) -> Vec<FlowLine> {
     let line = |name: &str, kind: &str, figures: &[(&str, &str, &str)]| {
         let get = |metric: &str| metrics?.get(&format!("{name}.{metric}")).copied();
@@ -273,10 +274,10 @@ pub fn flows(scenario: &Scenario, metrics: Option<&BTreeMap<String, f64>>) -> Ve
     lines
 }
 
-/// Moments of a way on the map.
+/// Number of moments at which the map samples a movement.
 const MOMENTS: u64 = 60;
 
-/// The map of a scenario that has a radio medium.
+/// Returns the map of a scenario with a radio medium.
 pub fn map(scenario: &Scenario, seen: &Seen, begin: u64, end: u64) -> Option<Map> {
     let medium = scenario.medium.as_ref()?;
     let nodes = scenario.tracks.iter().map(|(name, track)| {
@@ -301,7 +302,8 @@ pub fn map(scenario: &Scenario, seen: &Seen, begin: u64, end: u64) -> Option<Map
     })
 }
 
-/// A line of the picture for each direction of a probe; one for all those of a series: name, legend, flows.
+/// Returns name, legend and flows of each line for probes: a line for each direction of a probe. The probes
+/// of a series share one line.
 fn probe_lines(seen: &Seen) -> Vec<(String, String, Vec<&Flow>)> {
     let mut lines: Vec<(String, String, Vec<&Flow>)> = Vec::new();
     for SeenProbe { name, series, nodes, flows } in &seen.probes {
@@ -319,7 +321,7 @@ fn probe_lines(seen: &Seen) -> Vec<(String, String, Vec<&Flow>)> {
     lines
 }
 
-/// The series of what was seen.
+/// Returns the values of all traffic against time.
 pub fn series(seen: &Seen, begin: u64, end: u64) -> Series {
     let mut all = Series::default();
     let inside = |t: u64| (begin..end).contains(&t);
@@ -389,8 +391,8 @@ pub fn series(seen: &Seen, begin: u64, end: u64) -> Series {
     all
 }
 
-/// Which uplink was active when: from what `show uplinks` said before the timetable and the handovers told
-/// since then.
+/// Returns which uplink was active in each period, from the output of `show uplinks` before the timetable and
+/// from later handover events.
 pub fn active(
     first: &BTreeMap<String, Option<String>>,
     events: &[Event],
@@ -420,8 +422,8 @@ pub fn active(
     all
 }
 
-/// The picture of a scenario. Nodes without a position stand in a row; those that only have a radio are on
-/// the map. Of a series the first node stands for all.
+/// Returns the picture of a scenario. Nodes without a position stand in a row. Nodes with only a radio are on
+/// the map. The first node of a series stands for all.
 pub fn topology(scenario: &Scenario, autoconf: &BTreeMap<String, (String, String)>) -> Topology {
     let linked =
         |name: &String| scenario.links.iter().flat_map(|l| &l.ends).any(|e| e.get_ref().node == *name);
@@ -458,12 +460,12 @@ pub fn topology(scenario: &Scenario, autoconf: &BTreeMap<String, (String, String
 }
 
 impl Results {
-    /// True if there was something to judge, and it was judged.
+    /// Returns whether the run had expectations, and they were judged.
     pub fn judged(&self) -> bool {
         self.expectations.iter().any(|e| e.outcome != Outcome::Skipped)
     }
 
-    /// True if no expectation failed.
+    /// Returns true if no expectation failed.
     pub fn verdict(expectations: &[Judged]) -> bool {
         expectations.iter().all(|e| e.outcome != Outcome::Fail)
     }

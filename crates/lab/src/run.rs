@@ -1,7 +1,7 @@
-//! One run of a scenario, from the first namespace to the report.
+//! Executes a run of a scenario, from the first namespace to the report.
 //!
 //! Builds the nodes and starts radvd and carnet. Waits until every station is registered and every
-//! autoconfigured address is there, and starts the traffic. Then it executes the timetable, stops everything,
+//! autoconfigured address exists, and starts the traffic. Then it executes the timetable, stops everything,
 //! and judges.
 
 use std::collections::BTreeMap;
@@ -36,50 +36,50 @@ use crate::topology;
 use crate::traffic::{self, Flows, Seen};
 use crate::trust::Trust;
 
-/// Scenario to run, and its settings.
+/// Scenario to run, with its settings.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Name of the scenario.
     pub name: String,
-    /// Its folder.
+    /// Folder of the scenario.
     pub folder: PathBuf,
     /// The carnet program.
     pub carnet: PathBuf,
-    /// Where the outcome goes.
+    /// Folder for report, results, logs and captures.
     pub out: PathBuf,
-    /// Shortened timetable.
+    /// Whether the timetable is shortened.
     pub quick: bool,
     /// Factor for every time in the timetable, in place of the scenario's.
     pub factor: Option<f64>,
-    /// Nodes in each series, if not as many as the scenario says.
+    /// Number of nodes in each series, in place of the scenario's.
     pub size: Option<u32>,
-    /// Capture packets.
+    /// Whether to capture packets.
     pub pcap: bool,
-    /// Keep the testbed up after the run.
+    /// Whether to keep the testbed up after the run.
     pub hold: bool,
-    /// Let the stations log everything.
+    /// Whether the stations log with all details.
     pub verbose: bool,
-    /// The data path of stations whose config names none.
+    /// Data path of stations whose config names no path.
     pub path: Option<String>,
     /// Kind of the radios.
     pub radio: Kind,
-    /// The machine is slow: times do not count.
+    /// Whether the machine is slow, so that times are not judged.
     pub slow: bool,
-    /// How the testbed is kept apart.
+    /// Kind of the testbed's isolation.
     pub mode: Mode,
 }
 
-/// With more mobile routers than this, they are not asked one by one what their uplinks do.
+/// Most mobile routers that the lab asks individually for the state of their uplinks.
 const FEW: usize = 20;
 
-/// Milliseconds of delay after which the lab has lost time that the testbed has not: the run then differs
-/// from the scenario.
+/// Delay of the lab in milliseconds above which the run differs from the scenario: the lab has lost time that
+/// the testbed has not.
 const LOST_MS: f64 = 500.0;
 
-/// How long a station takes to start, generously, where there are many.
+/// Generous time for the start of a station, in a scenario with many.
 const START: u64 = 60 * MILLISECOND;
 
-/// The error of a run whose stations were not ready when vehicles began to move.
+/// Error of a run whose stations were not ready when vehicles began to move.
 #[derive(Debug)]
 pub struct SlowStart;
 
@@ -91,7 +91,7 @@ impl std::fmt::Display for SlowStart {
 
 impl std::error::Error for SlowStart {}
 
-/// A testbed that is up.
+/// A running testbed.
 pub struct Testbed {
     scenario: Scenario,
     medium: Option<Medium>,
@@ -102,14 +102,14 @@ pub struct Testbed {
     events: Events,
     /// Address of each node for traffic.
     addresses: BTreeMap<String, Ipv6Addr>,
-    /// The longest time, in nanoseconds, by which the lab itself woke too late while the timetable ran.
+    /// Longest delay of the lab's own wake-ups while the timetable ran, in nanoseconds.
     overslept: u64,
-    /// How long vehicles had moved when the timetable began, because the stations were slow to start:
-    /// nanoseconds.
+    /// Time in nanoseconds for which vehicles had moved before the timetable began, because the stations
+    /// started slowly.
     late_start: u64,
 }
 
-/// Runs a scenario inside; true if every expectation held.
+/// Runs a scenario inside the namespaces. Returns true if every expectation is met.
 pub fn run(plan: &Plan) -> anyhow::Result<bool> {
     let mut all = metrics::Metrics::new();
     let (mut bed, captures) = Testbed::up(plan, &mut all)?;
@@ -134,22 +134,22 @@ pub fn run(plan: &Plan) -> anyhow::Result<bool> {
     Ok(results.passed)
 }
 
-/// Data that the timetable left.
+/// Data from the timetable for the results.
 struct Measured {
     begin: u64,
     end: u64,
     clock: u64,
     actions: Vec<(String, String, u64)>,
     first_active: BTreeMap<String, Option<String>>,
-    /// Metrics that were taken at the end of a section: section, name, value.
+    /// Metrics recorded at the end of a section: section, name, value.
     states: Vec<(String, String, f64)>,
     seen: Seen,
     samples: Samples,
 }
 
 impl Testbed {
-    /// Builds the network of a scenario, starts its programs and waits until they are ready; with the
-    /// captures, if there are to be some.
+    /// Builds the network of a scenario, starts its programs and waits until they are ready. Also starts the
+    /// captures, if ordered.
     pub fn up(plan: &Plan, all: &mut metrics::Metrics) -> anyhow::Result<(Testbed, Option<Captures>)> {
         let mut scenario = crate::scenario::load(&plan.folder, plan.size)?;
         let logs = plan.out.join("logs");
@@ -192,12 +192,12 @@ impl Testbed {
         Ok((bed, captures))
     }
 
-    /// Fails when a program of the testbed has ended, or the lab is to stop.
+    /// Fails if a program of the testbed has ended, or the lab has to stop.
     pub fn check(&mut self) -> anyhow::Result<()> {
         self.sleep_until(0, &mut Flows::default(), &mut Samples::default())
     }
 
-    /// Ends the programs and removes the nodes, so that another testbed can have their names.
+    /// Ends the programs and removes the nodes, so that another testbed can use their names.
     pub fn down(mut self) -> anyhow::Result<()> {
         self.stop(&mut metrics::Metrics::new());
         let nodes = self.scenario.nodes.keys().map(|node| format!("netns del {node}\n"));
@@ -207,7 +207,7 @@ impl Testbed {
     fn start_programs(&mut self, plan: &Plan) -> anyhow::Result<()> {
         for (name, node) in &self.scenario.nodes {
             let Some(config) = &node.radvd else { continue };
-            // radvd refuses a config that others may write, and an interface without link-local address.
+            // radvd refuses a config that other users may write, and an interface without link-local address.
             let copy = Path::new(isolate::RUN).join(format!("{name}.radvd.conf"));
             std::fs::copy(plan.folder.join(config.get_ref()), &copy)?;
             std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o600))?;
@@ -235,8 +235,8 @@ impl Testbed {
             has_radio(&self.scenario, name, settings.radio.as_deref())?;
             configs.push((settings.mobile_router, name.clone(), config));
         }
-        // Start mobile routers after the home agents: if many programs start at once, they would take a slow
-        // one for a missing one.
+        // Start mobile routers after the home agents: if many programs start at once, a mobile router would
+        // take a slow home agent for a missing one.
         configs.sort_by_key(|(mobile_router, ..)| *mobile_router);
         for (mobile_router, name, config) in configs {
             if mobile_router && self.stations.iter().all(|station| !station.mobile_router) {
@@ -265,7 +265,7 @@ impl Testbed {
             let what = format!("the socket of carnet in node {}", station.node);
             wait_for(&what, 30, &mut self.daemons, || Ok(station.is_ready()))?;
             let node = self.scenario.nodes.get(&station.node);
-            // Stations that only have a radio tell nothing that is an event.
+            // Stations with only a radio send no events that the lab uses.
             if station.mobile_router || node.is_none_or(|n| n.radio.is_none()) {
                 station.watch(&self.events)?;
             }
@@ -324,8 +324,8 @@ impl Testbed {
         })
     }
 
-    /// The routes that go through interfaces of the stations. `{ll:NODE}` in them is the link-local address
-    /// of a node on the interface of IPv6 over GeoNetworking that its station makes.
+    /// Adds the routes through interfaces of the stations. `{ll:NODE}` in a route is the link-local address
+    /// of a node on its station's interface of IPv6 over GeoNetworking.
     fn add_station_routes(&mut self) -> anyhow::Result<()> {
         for (name, node) in &self.scenario.nodes {
             let mut commands = String::new();
@@ -420,7 +420,7 @@ impl Testbed {
         Ok(Measured { begin, end, clock, actions: done, first_active, states, seen, samples })
     }
 
-    /// Waits, and fails when a program of the testbed ends meanwhile.
+    /// Waits until `at`, and fails if a program of the testbed ends meanwhile.
     fn sleep_until(&mut self, at: u64, flows: &mut Flows, samples: &mut Samples) -> anyhow::Result<()> {
         loop {
             if stopping() {
@@ -493,16 +493,16 @@ impl Testbed {
         self.emulator.as_ref().context("no link is emulated")?.change(end, new)
     }
 
-    /// The mobile routers, where they are few.
+    /// Returns the mobile routers, if they are few.
     fn asked(&self) -> impl Iterator<Item = &Station> {
         let routers = self.stations.iter().filter(|s| s.mobile_router);
         let few = routers.clone().count() <= FEW;
         routers.filter(move |_| few)
     }
 
-    /// Notes states at the end of a section: the number of vehicles' networks with a direct route, and the
-    /// active uplink. To check the latter it also notes each uplink's share of the packets that the kernel
-    /// counted since the last section.
+    /// Records states at the end of a section: the number of vehicles' networks with a direct route, and the
+    /// active uplink. To check the active uplink it also records each uplink's share of the packets that the
+    /// kernel has counted since the previous section.
     fn note_states(
         &self,
         last: Option<&(String, String, u64)>,
@@ -542,7 +542,7 @@ impl Testbed {
         }
     }
 
-    /// Whether autoconfigured addresses are the same as at the begin.
+    /// Records whether autoconfigured addresses are the same as at the begin.
     fn note_addresses(&self, states: &mut Vec<(String, String, f64)>) {
         for (name, node) in &self.scenario.nodes {
             let Some(auto) = &node.autoconf else { continue };
@@ -552,10 +552,10 @@ impl Testbed {
         }
     }
 
-    /// Ends the stations as an operator would, and notes their exit status.
+    /// Ends the stations as an operator would, and records their exit status.
     fn stop(&mut self, all: &mut metrics::Metrics) {
         console::step("stopping the stations");
-        // Vehicles do not wait for each other.
+        // All vehicles get the signal before the lab waits for the end of one.
         for station in &self.stations {
             let node = self.scenario.nodes.get(&station.node);
             if node.is_some_and(|n| n.series.is_some() || (n.radio.is_some() && !station.mobile_router))
@@ -677,8 +677,8 @@ fn named_address(route: &str) -> Option<(&str, &str, &str)> {
     Some((before, node, after))
 }
 
-/// Fails for a station that would wait for ever for the interface of its GeoNetworking, because the scenario
-/// gives its node none of that name.
+/// Fails if the scenario gives a node no interface with the name in its station's GeoNetworking config. Such
+/// a station would wait for ever.
 fn has_radio(scenario: &Scenario, node: &str, radio: Option<&str>) -> anyhow::Result<()> {
     let Some(wanted) = radio else { return Ok(()) };
     let linked = scenario.links.iter().flat_map(|link| &link.ends).map(|end| end.get_ref());

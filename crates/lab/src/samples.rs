@@ -1,8 +1,8 @@
 //! Samples while the timetable runs: counters of the medium and of emulated links, and the stations'
 //! processor time and memory.
 //!
-//! The lab reads these counters where a section begins or ends. It reads those of the medium also once a
-//! second for the curve of the channel's load.
+//! The lab reads these counters at the begin and end of each section. It also reads those of the medium once
+//! a second for the curve of the channel's load.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::radio::{Medium, Punctuality};
 use crate::scenario::End;
 use crate::station::Station;
 
-/// With more nodes than this, only sums are told.
+/// Most nodes with metrics of their own; with more nodes, the metrics have only sums.
 const FEW: usize = 20;
 
 /// Octets of a frame's header.
@@ -27,31 +27,33 @@ const TUNNEL: u64 = 40;
 /// Samples of a run.
 #[derive(Debug, Default)]
 pub struct Samples {
-    /// At the begin of the timetable, at each action, at the end: the counters of each radio.
+    /// Counters of each radio, with their time: at the begin of the timetable, at each action, at the end.
     borders: Vec<(u64, Vec<Counters>)>,
-    /// At the same times: name of the end, and what became of the frames that it sent.
+    /// Counters of each link end, with its name, at the times of `borders`. They count the frames that the
+    /// end sent.
     links: Vec<Vec<(String, way::Counters)>>,
-    /// At the end: how late frames came over emulated links, and how many the kernel did not take.
+    /// Lateness of frames over emulated links, and the number of frames that the kernel did not accept, at
+    /// the end.
     links_late: Option<(Lateness, u64)>,
-    /// Once a second, the same.
+    /// Counters of each radio once a second, with their time.
     ticks: Vec<(u64, Vec<Counters>)>,
-    /// By node: processor time at the begin, in seconds.
+    /// Processor time of each node at the begin, in seconds.
     begin: BTreeMap<String, f64>,
-    /// By node: processor time in seconds and memory in KiB at the end.
+    /// Processor time in seconds and memory in KiB of each node at the end.
     end: BTreeMap<String, (f64, f64)>,
-    /// At the end: sums of the counters of all stations that have a radio, without outsiders.
+    /// Sums of the counters of all stations with a radio at the end, without outsiders.
     counters: BTreeMap<String, f64>,
     punctuality: Punctuality,
 }
 
 impl Samples {
-    /// The timetable begins.
+    /// Takes the samples at the begin of the timetable.
     pub fn begin(&mut self, stations: &[Station]) {
         let used = |s: &Station| Some((s.node.clone(), s.usage()?.0));
         self.begin = stations.iter().filter_map(used).collect();
     }
 
-    /// A section begins or ends now.
+    /// Takes the samples between two sections.
     pub fn border(&mut self, now: u64, medium: Option<&Medium>, emulator: Option<&Emulator>) {
         self.borders.extend(medium.map(|m| (now, m.counters())));
         let name = |end: &End| format!("link.{}.{}", end.node, end.interface);
@@ -59,14 +61,14 @@ impl Samples {
         self.links.extend(emulator.map(counters));
     }
 
-    /// Takes a sample if the last one is a second ago.
+    /// Samples the medium if the previous sample is a second old.
     pub fn tick(&mut self, now: u64, medium: Option<&Medium>) {
         if self.ticks.last().is_none_or(|(at, _)| now >= at + SECOND) {
             self.ticks.extend(medium.map(|m| (now, m.counters())));
         }
     }
 
-    /// The timetable has ended.
+    /// Takes the samples at the end of the timetable.
     pub fn end(
         &mut self,
         now: u64,
@@ -89,13 +91,13 @@ impl Samples {
         }
     }
 
-    /// The longest time, in milliseconds, by which the medium or emulated links were late with a frame.
+    /// Returns the longest delay of a frame by the medium or an emulated link, in milliseconds.
     pub fn latest_ms(&self) -> f64 {
         let links = self.links_late.as_ref().map_or(0.0, |(late, _)| late.max() / 1e3);
         self.punctuality.max_ms.max(links)
     }
 
-    /// Adds what the samples tell.
+    /// Adds the metrics of all samples.
     pub fn metrics(&self, all: &mut Metrics, nodes: &[String], sections: &[Section]) {
         let (first, last) = (self.borders.first(), self.borders.last());
         for (n, (section, window)) in sections.iter().enumerate() {
@@ -148,7 +150,7 @@ impl Samples {
         for ((name, before), (_, after)) in before.iter().zip(after) {
             let inside = *after - *before;
             m.extend(inside.named().map(|(what, value)| (format!("{name}.{what}"), value)));
-            // Octets a nanosecond are 8000 Mbit/s.
+            // One octet per nanosecond is 8000 Mbit/s.
             let rate = |header: u64| {
                 let octets = inside.octets.saturating_sub(inside.delivered * header);
                 octets as f64 * 8000.0 / span.max(1) as f64
@@ -158,8 +160,8 @@ impl Samples {
         }
     }
 
-    /// Load of the channel against time: seconds, mean and highest share of the time in which it is busy, per
-    /// cent.
+    /// Returns the load of the channel against time: seconds, mean and highest share of the time in which a
+    /// radio finds it busy, in per cent.
     pub fn load(&self, begin: u64, end: u64) -> Vec<(f64, f64, f64)> {
         let share = |pair: &[(u64, Vec<Counters>)]| {
             let [(from, before), (to, after)] = pair else { return None };
@@ -172,7 +174,7 @@ impl Samples {
     }
 }
 
-/// The share of the time in which each radio finds the medium busy, per cent.
+/// Returns the share of the time in which each radio finds the medium busy, in per cent.
 fn shares(counters: &[Counters], span: u64) -> Vec<f64> {
     counters.iter().map(|c| 100.0 * c.busy as f64 / span.max(1) as f64).collect()
 }
@@ -230,7 +232,7 @@ mod tests {
         assert_eq!((all["x"]["medium.a.sent"], all["x"]["medium.received_percent"]), (5.0, 100.0));
         assert_eq!((all["x"]["medium.busy_percent.max"], all["x"]["medium.busy_percent.mean"]), (25.0, 12.5));
         assert_eq!((all["run"]["link.mr.w0.lost"], all["x"]["link.mr.w0.lost"]), (5.0, 1.0));
-        // A frame of 1500 octets in two seconds, 40 of them the tunnel's header.
+        // One frame of 1500 octets in two seconds; 40 of the octets are the tunnel's header.
         let x = |what: &str| (all["x"][what] * 1e6).round();
         assert_eq!(all["x"]["link.mr.w0.octets"], 1514.0);
         assert_eq!((x("link.mr.w0.mbit_ip"), x("link.mr.w0.mbit_inner")), (6000.0, 5840.0));

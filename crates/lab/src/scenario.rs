@@ -1,9 +1,9 @@
-//! Scenarios: what to build, what to run in it, what happens when, what is expected.
+//! Scenarios: networks to build, programs to run, actions, and expectations.
 //!
 //! A scenario is a folder, in the manner of FRR's topotests: `scenario.toml` and the config files of its
-//! nodes. It is data; nothing in it is code. `scenarios/README.md` describes the keys. This module holds
-//! the types, reads them, and checks that every name in them refers to something: what is wrong is told as
-//! `FILE:LINE:COL: what is wrong`.
+//! nodes. It contains data and no code. `scenarios/README.md` describes the keys. This module holds the
+//! types, parses them, and checks that every name in them refers to an object. An error has the form
+//! `FILE:LINE:COL: message`.
 
 mod check;
 mod emulation;
@@ -31,13 +31,13 @@ pub use random::Random;
 pub use traffic::{Direction, GnBroadcast, GnPing, Multicast, Ping, Probe, Replay, Tcp, Traffic};
 pub use values::{BitRate, Duration, End, LinkRate, Metres, Octets, Prefix};
 
-/// A scenario as its file has it.
+/// A scenario as in its file.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// A few words, the heading of the report.
+    /// Heading of the report, a few words.
     pub title: String,
-    /// A paragraph: what is shown and how.
+    /// Purpose and method of the scenario, one paragraph.
     #[serde(default)]
     pub about: String,
     /// Nodes by name; each is a network namespace.
@@ -54,7 +54,7 @@ pub struct Scenario {
     /// Traffic while the timetable runs.
     #[serde(default)]
     pub traffic: Traffic,
-    /// How long the measurement takes.
+    /// Length of the measurement.
     pub timetable: Timetable,
     /// Actions, in order of time.
     #[serde(default)]
@@ -62,7 +62,7 @@ pub struct Scenario {
     /// Random events.
     #[serde(default)]
     pub random: Option<Spanned<Random>>,
-    /// Metrics made of other metrics.
+    /// Metrics computed from other metrics.
     #[serde(default)]
     pub derived: Vec<Derived>,
     /// Expectations at the end.
@@ -71,41 +71,41 @@ pub struct Scenario {
     /// The numbers at the head of the report.
     #[serde(default)]
     pub headline: Vec<Headline>,
-    /// The ways of the nodes that have a radio, by name.
+    /// Tracks of the nodes with a radio, by name.
     #[serde(skip)]
     pub tracks: BTreeMap<String, Track>,
-    /// The traces of emulated links, by the number of the link.
+    /// Traces of emulated links, by index of the link.
     #[serde(skip)]
     pub traces: BTreeMap<usize, Trace>,
-    /// Second 0 of the ways of the radios, on the monotonic clock in nanoseconds; set when the stations
-    /// start.
+    /// Time of second 0 of the tracks, on the monotonic clock in nanoseconds; set when the stations start.
     #[serde(skip)]
     pub epoch: u64,
 }
 
-/// A node: a network namespace, its interfaces and what runs in it.
+/// A node: a network namespace, its interfaces and its programs.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Node {
     /// Role, for the topology picture.
     #[serde(default)]
     pub role: String,
-    /// Makes a series of this many nodes of this one; `{n}` in its name and values is the number of each.
+    /// Number of nodes in the series that this node describes. `{n}` in its name and values is the number of
+    /// each node.
     #[serde(default)]
     pub count: Option<Spanned<u32>>,
     /// Number of the first node of a series.
     #[serde(default)]
     pub first: u32,
-    /// Its number, for a node of a series.
+    /// Number of this node in its series, if it is of a series.
     #[serde(skip)]
     pub series: Option<u32>,
-    /// The radio.
+    /// Radio of the node.
     #[serde(default)]
     pub radio: Option<Spanned<Radio>>,
     /// Column and row in the topology picture.
     #[serde(default)]
     pub position: Option<(f64, f64)>,
-    /// True for a router without carnet, of IPv6 and IPv4; carnet turns forwarding on itself.
+    /// Whether this node is a router for IPv6 and IPv4 without carnet. carnet turns forwarding on by itself.
     #[serde(default)]
     pub forwarding: bool,
     /// Settings under `/proc/sys`, by dotted name.
@@ -117,7 +117,7 @@ pub struct Node {
     /// Static routes, as for `ip route add`.
     #[serde(default)]
     pub routes: Vec<String>,
-    /// Routes that are added when the stations run: through interfaces that carnet makes.
+    /// Routes through interfaces that carnet creates, added when the stations run.
     #[serde(default)]
     pub station_routes: Vec<String>,
     /// Rules of nftables, as for `nft -f`.
@@ -126,13 +126,14 @@ pub struct Node {
     /// Config file of the carnet station in this node.
     #[serde(default)]
     pub carnet: Option<Spanned<String>>,
-    /// The PKI that issues this station's ticket; the lab makes one of that name (`carnet-lab pki`).
+    /// Name of the PKI that issues this station's ticket. The lab creates a PKI of that name (`carnet-lab
+    /// pki`).
     #[serde(default)]
     pub pki: Option<Spanned<String>>,
-    /// Its ticket is revoked.
+    /// Whether the station's ticket is revoked.
     #[serde(default)]
     pub revoked: bool,
-    /// An attacker that no station shall believe; metrics do not count it.
+    /// Whether the node is an attacker whose messages no station may accept. Metrics do not count it.
     #[serde(default)]
     pub outsider: bool,
     /// The number of bindings that this station must hold, all of them registered, before the run starts.
@@ -141,31 +142,31 @@ pub struct Node {
     /// Config file of radvd in this node.
     #[serde(default)]
     pub radvd: Option<Spanned<String>>,
-    /// The address that this node must get by autoconfiguration, and keep.
+    /// Address that this node must get by autoconfiguration, and keep.
     #[serde(default)]
     pub autoconf: Option<Autoconf>,
 }
 
-/// An address by autoconfiguration.
+/// An autoconfigured address.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Autoconf {
-    /// On this interface.
+    /// Interface of the address.
     pub interface: Spanned<String>,
-    /// In this /64.
+    /// Prefix of the address, a /64.
     pub prefix: Prefix,
 }
 
-/// A link: two ends joined by a veth pair, or several on a bridge.
+/// A link: two ends joined by a veth pair, or several ends on a bridge.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
-    /// `NODE:INTERFACE`, two or, with a bridge, as many as there are.
+    /// Ends, written `NODE:INTERFACE`: two, or any number with a bridge.
     pub ends: Vec<Spanned<End>>,
-    /// Name of the bridge that joins them.
+    /// Name of the bridge that joins the ends.
     #[serde(default)]
     pub bridge: Option<String>,
-    /// Ends of a bridge that do not hear each other, only the other ends.
+    /// Ends of a bridge that reach only the other ends, and not each other.
     #[serde(default)]
     pub isolated: Vec<Spanned<End>>,
     /// Label of the link, for the topology picture.
@@ -180,7 +181,7 @@ pub struct Link {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Timetable {
-    /// Whole length.
+    /// Duration of the measurement.
     pub duration: Duration,
     /// Factor of every time in the timetable in a quick run.
     #[serde(default = "half")]
@@ -195,7 +196,7 @@ fn one() -> u64 {
     1
 }
 
-/// Something that happens at a time. Exactly one of the optional keys says what.
+/// An action of the timetable. Exactly one of the optional keys selects it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Action {
@@ -203,39 +204,39 @@ pub struct Action {
     pub name: Spanned<String>,
     /// Description, in plain words.
     pub label: String,
-    /// When, from the start of the timetable.
+    /// Time of the action, from the start of the timetable.
     pub at: Duration,
-    /// Nothing: only a new section of the measurement.
+    /// Do nothing except begin a new section of the measurement.
     #[serde(default)]
     pub nothing: bool,
     /// Set an interface down.
     #[serde(default)]
     pub link_down: Option<Spanned<End>>,
-    /// Set it up again.
+    /// Set an interface up again.
     #[serde(default)]
     pub link_up: Option<Spanned<End>>,
-    /// Take the carrier of an interface that stays up.
+    /// Remove the carrier of an interface that stays up.
     #[serde(default)]
     pub carrier_off: Option<Spanned<End>>,
-    /// Give it back.
+    /// Give an interface its carrier back.
     #[serde(default)]
     pub carrier_on: Option<Spanned<End>>,
-    /// Change what an emulated link does.
+    /// Change the properties of an emulated link.
     #[serde(default)]
     pub degrade: Option<Degrade>,
-    /// Let an emulated link, named by an end, take everything and deliver nothing. The carrier stays.
+    /// Let an emulated link, named by an end, accept all frames and deliver none. The carrier stays.
     #[serde(default)]
     pub blackhole: Option<Spanned<End>>,
-    /// Let it be as the scenario has it, with carrier.
+    /// Give an emulated link the scenario's properties again, with carrier.
     #[serde(default)]
     pub restore: Option<Spanned<End>>,
-    /// Let the NAT in a node forget all its mappings.
+    /// Delete all NAT mappings in a node.
     #[serde(default)]
     pub nat_forget: Option<Spanned<String>>,
     /// `carnet handover` on a station.
     #[serde(default)]
     pub handover: Option<Handover>,
-    /// Any other order to a station.
+    /// Any other `carnet` command to a station.
     #[serde(default)]
     pub order: Option<Order>,
     /// Any command in a node.
@@ -265,24 +266,24 @@ impl Default for Action {
     }
 }
 
-/// An order to a mobile router.
+/// A handover order to a mobile router.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Handover {
-    /// The node it runs in.
+    /// Node of the mobile router.
     pub station: Spanned<String>,
     /// The uplink to use, or `auto`.
     pub uplink: String,
-    /// Only the packets of this policy.
+    /// Policy whose packets move; `None` for all other packets.
     #[serde(default)]
     pub policy: Option<String>,
 }
 
-/// A command of the carnet program at a station, such as `drain`; it is waited for.
+/// A command of the carnet program to a station, such as `drain`. The lab waits until it ends.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Order {
-    /// The node it runs in.
+    /// Node of the station.
     pub station: Spanned<String>,
     /// Arguments of `carnet`.
     pub command: Vec<String>,
@@ -298,14 +299,14 @@ pub struct RunCommand {
     pub command: Vec<String>,
 }
 
-/// A metric that is made of two others, in each section that has both. Exactly one of the optional keys says
-/// how.
+/// A metric computed from two others, in each section that has both. Exactly one of the optional keys selects
+/// the operation.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Derived {
-    /// Its name.
+    /// Name of the new metric.
     pub name: String,
-    /// The first one.
+    /// First metric of the operation.
     pub of: String,
     /// Metric to add.
     #[serde(default)]
@@ -322,41 +323,41 @@ pub struct Derived {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expect {
-    /// In plain words.
+    /// Description of the expectation.
     pub what: String,
     /// Metric name.
     pub metric: String,
-    /// The action in whose section of the run it is taken; without it, over the whole run.
+    /// Action whose section of the run is judged; `None` for the whole run.
     #[serde(default)]
     pub after: Option<Spanned<String>>,
-    /// The value.
+    /// Exact value.
     #[serde(default)]
     pub equals: Option<f64>,
-    /// Upper bound, itself excluded.
+    /// Upper bound; a value equal to it fails.
     #[serde(default)]
     pub below: Option<f64>,
-    /// Upper bound.
+    /// Upper bound; a value equal to it passes.
     #[serde(default)]
     pub at_most: Option<f64>,
-    /// Lower bound.
+    /// Lower bound; a value equal to it passes.
     #[serde(default)]
     pub at_least: Option<f64>,
-    /// A metric of the whole run, or `SECTION/METRIC`, that is added to every bound.
+    /// Metric to add to every bound: of the whole run, or `SECTION/METRIC`.
     #[serde(default)]
     pub plus: Option<String>,
-    /// The same: what every bound is multiplied with, before anything is added.
+    /// Metric to multiply every bound with, before an addition: of the whole run, or `SECTION/METRIC`.
     #[serde(default)]
     pub times: Option<String>,
     /// Unit, as for a headline; `yes` shows 1 as yes and 0 as no.
     #[serde(default)]
     pub unit: String,
-    /// Only judged in a run with `--pcap`, and with tshark installed.
+    /// Judge only in a run with `--pcap`, and with tshark installed.
     #[serde(default)]
     pub needs_pcap: bool,
-    /// Only judged where the radios tell what was acknowledged: with `--radio hwsim`.
+    /// Judge only if the radios report acknowledgements: with `--radio hwsim`.
     #[serde(default)]
     pub needs_feedback: bool,
-    /// Only judged by an optimised build of the lab, with such a carnet beside it.
+    /// Judge only in an optimised build of the lab, with an optimised carnet beside it.
     #[serde(default)]
     pub needs_optimised: bool,
 }
@@ -369,7 +370,7 @@ pub struct Headline {
     pub label: String,
     /// Metric name.
     pub metric: String,
-    /// The action in whose section it is taken.
+    /// Action whose section of the run has the value; `None` for the whole run.
     #[serde(default)]
     pub after: Option<Spanned<String>>,
     /// `ms`, `us`, `packets`, `bytes`, `yes` (for 1 and 0), or nothing.
@@ -380,16 +381,16 @@ pub struct Headline {
     pub beside: String,
 }
 
-/// A fault of a scenario, with its place.
+/// An error in a scenario, with its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// The file.
+    /// File of the error.
     pub file: PathBuf,
-    /// Line, from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// Column, from 1.
+    /// Column number, from 1.
     pub column: usize,
-    /// Description of the fault, with the expected value.
+    /// Description of the error, with the expected value.
     pub message: String,
 }
 
@@ -401,8 +402,7 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// Reads and checks `scenario.toml` in a folder; `size` is how many nodes each series shall have, if not as
-/// many as it says.
+/// Reads and checks `scenario.toml` in a folder. `size` replaces the number of nodes in each series.
 pub fn load(folder: &Path, size: Option<u32>) -> anyhow::Result<Scenario> {
     let file = folder.join("scenario.toml");
     let text =
@@ -410,13 +410,13 @@ pub fn load(folder: &Path, size: Option<u32>) -> anyhow::Result<Scenario> {
     Ok(parse_sized(&file, &text, size)?)
 }
 
-/// Reads and checks the text of a scenario as it is.
+/// Parses and checks the text of a scenario. Series keep their sizes.
 #[cfg(test)]
 pub fn parse(file: &Path, text: &str) -> Result<Scenario, Fault> {
     parse_sized(file, text, None)
 }
 
-/// Reads and checks the text of a scenario; `file` is where it came from and where its config files are.
+/// Parses and checks the text of a scenario. `file` is its path, beside which its config files are.
 fn parse_sized(file: &Path, text: &str, size: Option<u32>) -> Result<Scenario, Fault> {
     let fault = |span: Option<Range<usize>>, message: String| {
         let before = &text[..span.map_or(0, |s| s.start.min(text.len()))];
@@ -444,7 +444,7 @@ fn parse_sized(file: &Path, text: &str, size: Option<u32>) -> Result<Scenario, F
     Ok(scenario)
 }
 
-/// The scenarios in a folder: names, sorted.
+/// Returns the names of the scenarios in a folder, sorted.
 pub fn names(folder: &Path) -> Vec<String> {
     let mut names: Vec<String> = std::fs::read_dir(folder)
         .into_iter()

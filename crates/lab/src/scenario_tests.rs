@@ -1,4 +1,4 @@
-//! Messages about a bad scenario.
+//! Tests of messages about invalid scenarios.
 
 use std::net::Ipv6Addr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -135,7 +135,7 @@ interval = "1s"
 duration = "10s"
 "#;
 
-/// A folder with what the scenario refers to.
+/// Creates a folder with the files that the scenario refers to.
 fn radio_folder() -> PathBuf {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);

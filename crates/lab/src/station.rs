@@ -1,7 +1,7 @@
-//! The carnet stations of a testbed: start them, ask them, listen to their events.
+//! The carnet stations of a testbed: starts them, sends commands, and receives their events.
 //!
 //! The lab uses the program as any operator does: `carnet run`, `carnet show ... --json`, `carnet watch`,
-//! `carnet handover`. UNIX sockets are reached by path, whatever the network namespace.
+//! `carnet handover`. A UNIX socket is reached by its path from any network namespace.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -14,30 +14,30 @@ use serde_json::Value;
 use crate::clock;
 use crate::process::{Daemon, in_node, output};
 
-/// An event of a station: when it came (monotonic), from which node, and what.
+/// An event of a station: time of arrival (monotonic), node, content.
 pub type Event = (u64, String, Value);
 
-/// Where the events of all stations go.
+/// Events of all stations.
 pub type Events = Arc<Mutex<Vec<Event>>>;
 
-/// A station.
+/// A station of the testbed.
 #[derive(Debug)]
 pub struct Station {
-    /// Node that it runs in.
+    /// Node of the station.
     pub node: String,
-    /// When it was started.
+    /// Time of the start (monotonic).
     pub started: u64,
     /// The carnet program.
     pub program: PathBuf,
-    /// Its socket.
+    /// Path of the station's socket.
     pub socket: PathBuf,
-    /// Whether it is a mobile router, or a mobile node.
+    /// Whether the station is a mobile router or a mobile node.
     pub mobile_router: bool,
-    /// The interface of IPv6 over GeoNetworking that it makes.
+    /// Interface of IPv6 over GeoNetworking that the station creates.
     pub geonet_ipv6: Option<String>,
-    /// No other station shall believe it.
+    /// Whether the station is an attacker whose messages no other station may accept.
     pub outsider: bool,
-    /// Its process.
+    /// Process number of the station.
     pub process: u32,
     watch: Option<Child>,
 }
@@ -45,18 +45,18 @@ pub struct Station {
 /// Settings of a station that the lab needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Its socket.
+    /// Path of the station's socket.
     pub socket: PathBuf,
-    /// Whether it is a mobile router, or a mobile node.
+    /// Whether the station is a mobile router or a mobile node.
     pub mobile_router: bool,
-    /// The interface of its GeoNetworking; `None` without one.
+    /// Interface of the station's GeoNetworking; `None` without one.
     pub radio: Option<String>,
-    /// The interface of IPv6 over GeoNetworking that it makes.
+    /// Interface of IPv6 over GeoNetworking that the station creates.
     pub geonet_ipv6: Option<String>,
 }
 
 impl Settings {
-    /// Reads them from the file of a config.
+    /// Reads the settings from a config file.
     pub fn read(config: &Path) -> anyhow::Result<Settings> {
         let text =
             std::fs::read_to_string(config).with_context(|| format!("cannot read {}", config.display()))?;
@@ -76,7 +76,7 @@ impl Settings {
         Ok(Settings {
             socket,
             mobile_router: ["mobile_router", "mobile_node"].iter().any(|role| table.contains_key(*role)),
-            // `udp:ADDRESS` is no interface.
+            // `udp:ADDRESS` names no interface.
             radio: key("geonet", "interface").filter(|name| !name.contains(':')),
             geonet_ipv6: key("geonet", "ipv6_interface"),
         })
@@ -114,7 +114,7 @@ impl Station {
         Ok((station, daemon))
     }
 
-    /// True once its socket accepts.
+    /// Returns true once the station's socket accepts.
     pub fn is_ready(&self) -> bool {
         std::os::unix::net::UnixStream::connect(&self.socket).is_ok()
     }
@@ -125,7 +125,7 @@ impl Station {
         command
     }
 
-    /// Follows its events.
+    /// Follows the station's events.
     pub fn watch(&mut self, events: &Events) -> anyhow::Result<()> {
         let mut child = self
             .command(&["watch", "--json"])
@@ -147,14 +147,14 @@ impl Station {
         Ok(())
     }
 
-    /// Processor time that it has used, and memory that it has in use: seconds and KiB.
+    /// Returns the used processor time in seconds and the memory in use in KiB.
     pub fn usage(&self) -> Option<(f64, f64)> {
         let read = |file: &str| std::fs::read_to_string(format!("/proc/{}/{file}", self.process)).ok();
         let status = read("status")?;
         let memory = status.lines().find_map(|l| l.strip_prefix("VmRSS:"))?;
         let kib: f64 = memory.split_whitespace().next()?.parse().ok()?;
-        // proc(5): after the name in parentheses, user and system time are the 12th and 13th word, in ticks
-        // of 10 ms.
+        // proc(5): after the name in parentheses, user and system time are words 12 and 13, in ticks of 10
+        // ms.
         let stat = read("stat")?;
         let words: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let ticks: f64 = words.get(11..13)?.iter().filter_map(|w| w.parse::<f64>().ok()).sum();
@@ -168,14 +168,14 @@ impl Station {
             .with_context(|| format!("carnet show {what} --json printed no JSON: {text}"))
     }
 
-    /// True when it holds this number of bindings, all registered.
+    /// Returns true if the station holds this number of bindings, all registered.
     pub fn registered(&self, bindings: usize) -> anyhow::Result<bool> {
         let shown = self.show("bindings")?;
         let list = shown.as_array().context("carnet show bindings --json printed no array")?;
         Ok(list.len() >= bindings && list.iter().all(|b| b["state"] == "registered"))
     }
 
-    /// The uplink that carries the traffic.
+    /// Returns the uplink that carries the traffic.
     pub fn active_uplink(&self) -> Option<String> {
         if !self.mobile_router {
             return None;
@@ -185,13 +185,13 @@ impl Station {
         Some(active["interface"].as_str()?.to_string())
     }
 
-    /// Another command of the program; waits until it has ended.
+    /// Runs another command of the program, and waits until it has ended.
     pub fn order(&self, words: &[String]) -> anyhow::Result<()> {
         output(&mut self.command(&words.iter().map(String::as_str).collect::<Vec<_>>()))?;
         Ok(())
     }
 
-    /// `carnet handover UPLINK`, of a policy or of everything else.
+    /// Runs `carnet handover UPLINK`, for a policy or for all other packets.
     pub fn handover(&self, uplink: &str, policy: Option<&str>) -> anyhow::Result<()> {
         let mut command = self.command(&["handover", uplink]);
         command.args(policy.iter().flat_map(|name| ["--policy", name]));
@@ -209,7 +209,7 @@ impl Drop for Station {
     }
 }
 
-/// The kind of an event: `registered`, `handover` and so on.
+/// Returns the kind of an event: `registered`, `handover` and so on.
 pub fn kind(event: &Value) -> &str {
     event["event"].as_str().unwrap_or("")
 }

@@ -1,4 +1,4 @@
-//! The programs that the lab uses, and the Debian packages that have them.
+//! The programs that the lab uses, and their Debian packages.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ const TOOLS: &[(&str, &str)] = &[
     ("iperf3", "iperf3"),
 ];
 
-/// Where a program is: in PATH, or in the places of system programs that a user's PATH may lack.
+/// Returns the path of a program: in PATH, or in the folders of system programs that a user's PATH may lack.
 pub fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -21,18 +21,18 @@ pub fn find(program: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// The path of a program for starting it; its bare name if it is nowhere.
+/// Returns the path for starting a program; the bare name if the program is missing.
 pub fn path(program: &str) -> PathBuf {
     find(program).unwrap_or_else(|| program.into())
 }
 
-/// The programs that are missing, each with its package.
+/// Returns the missing programs, each with its package.
 fn missing<'a>(more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
     TOOLS.iter().chain(more).copied().filter(|(program, _)| find(program).is_none()).collect()
 }
 
-/// Fails when a program is missing, and says which package to install. `more` are those that this run needs
-/// besides.
+/// Fails if a program is missing; the error names the package to install. `more` are programs that only this
+/// run needs.
 pub fn check(more: &[(&str, &str)]) -> anyhow::Result<()> {
     let missing = missing(more);
     if missing.is_empty() {
@@ -45,7 +45,7 @@ pub fn check(more: &[(&str, &str)]) -> anyhow::Result<()> {
     anyhow::bail!("missing: {}; install with: apt-get install {}", programs.join(", "), packages.join(" "))
 }
 
-/// The carnet program to test: the one given, else the one beside the lab, else the one in PATH.
+/// Returns the carnet program to test: the given one, else the one beside the lab, else the one in PATH.
 pub fn carnet(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     let beside = std::env::current_exe().ok().and_then(|e| Some(e.parent()?.join("carnet")));
     let found = match given {
@@ -74,7 +74,8 @@ pub fn scenarios(given: Option<&Path>) -> anyhow::Result<PathBuf> {
         .ok_or_else(|| anyhow::anyhow!("no folder with scenarios found; name one with --scenarios"))
 }
 
-/// The first place of that name, in the working folder or above it, else beside the executable or above it.
+/// Returns the first path of that name in the working folder or above it, else beside the executable or above
+/// it.
 pub fn nearby(name: &str, is_it: impl Fn(&Path) -> bool) -> Option<PathBuf> {
     let starts = [std::env::current_dir().ok(), std::env::current_exe().ok()];
     let mut places =

@@ -1,4 +1,4 @@
-//! Nodes and links out of network namespaces, veth pairs and bridges.
+//! Builds nodes and links from network namespaces, veth pairs and bridges.
 //!
 //! Interfaces get hardware addresses counted from `02:00:00:00:01:01`, so that autoconfigured addresses are
 //! the same in every run. A link of two ends is a veth pair. An emulated link is two pairs, which
@@ -22,7 +22,7 @@ use crate::radio::{self, hwsim::Hwsim};
 use crate::scenario::{End, Node, Prefix, Scenario};
 use crate::tools;
 
-/// Builds the nodes and links of a scenario, with radios of a kind.
+/// Builds the nodes and links of a scenario, with radios of this kind.
 pub fn build(scenario: &Scenario, radios: radio::Kind) -> anyhow::Result<Option<Hwsim>> {
     let mut world = String::from("link set lo up\n");
     for name in scenario.nodes.keys() {
@@ -37,7 +37,7 @@ pub fn build(scenario: &Scenario, radios: radio::Kind) -> anyhow::Result<Option<
     }
     batch(None, &world)?;
     for (name, node) in &scenario.nodes {
-        // Some settings, such as the timeouts of connections, are only there once something tracks these.
+        // Some settings, such as the timeouts of connections, exist only while rules track connections.
         if let Some(rules) = &node.nft {
             nat::load(name, rules)?;
         }
@@ -69,8 +69,8 @@ pub fn build(scenario: &Scenario, radios: radio::Kind) -> anyhow::Result<Option<
     Ok(hwsim)
 }
 
-/// Sets the ports of emulated links up. Their ends send only frames that could be on a wire: not longer than
-/// the MTU, and with their checksum.
+/// Sets the ports of emulated links up. Their ends send only frames that a wire could carry: no longer than
+/// the MTU, and with a complete checksum.
 fn build_emulated(scenario: &Scenario, emulated: &[usize]) -> anyhow::Result<()> {
     let mut ports = String::new();
     for link in emulated {
@@ -83,8 +83,9 @@ fn build_emulated(scenario: &Scenario, emulated: &[usize]) -> anyhow::Result<()>
     if ports.is_empty() { Ok(()) } else { batch(Some(runner::NAMESPACE), &ports) }
 }
 
-/// Lets the peers of all interfaces take frames that an XDP program redirects: a veth does only with GRO. And
-/// what it sends has to have its checksum already, because a redirected frame cannot say that it has not.
+/// Lets the peers of all interfaces accept frames that an XDP program redirects: a veth accepts them only
+/// with GRO. The peers must send complete checksums, because a redirected frame cannot mark an incomplete
+/// one.
 pub fn receive_redirected(scenario: &Scenario) -> anyhow::Result<()> {
     for end in scenario.links.iter().flat_map(|link| &link.ends).map(|end| end.get_ref()) {
         let mut command = in_node(&end.node, tools::path("ethtool"));
@@ -94,7 +95,7 @@ pub fn receive_redirected(scenario: &Scenario) -> anyhow::Result<()> {
         for port in [runner::port(link, 0), runner::port(link, 1)] {
             let mut command = in_node(runner::NAMESPACE, tools::path("ethtool"));
             output(command.args(["-K", &port, "gro", "on"]))?;
-            // But nothing shall be joined there: the model wants frames as they are.
+            // GRO must not merge frames at a port: the model needs the single frames.
             batch(Some(runner::NAMESPACE), &format!("link set dev {port} gro_max_size 1\n"))?;
         }
     }
@@ -107,7 +108,7 @@ pub fn receive_redirected(scenario: &Scenario) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The commands that make all links; every end appears in its node.
+/// Returns the commands that create all links. Every end appears in its node.
 fn link_commands(scenario: &Scenario) -> String {
     let mut commands = String::new();
     for (l, link) in scenario.links.iter().enumerate() {
@@ -157,7 +158,7 @@ fn link_commands(scenario: &Scenario) -> String {
     commands
 }
 
-/// Makes the radio interfaces as veth pairs.
+/// Creates the radio interfaces as veth pairs.
 fn build_radios(scenario: &Scenario) -> anyhow::Result<()> {
     let nodes = radio::nodes(scenario);
     if nodes.is_empty() {
@@ -194,12 +195,12 @@ fn silence_radios(scenario: &Scenario) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The radio interface of a node.
+/// Returns the radio interface of a node.
 pub fn radio_of<'a>(scenario: &'a Scenario, node: &str) -> Option<&'a str> {
     Some(scenario.nodes.get(node)?.radio.as_ref()?.get_ref().interface.as_str())
 }
 
-/// Writes a file under `/proc/sys/`, in a thread that enters the namespace for that.
+/// Writes a file under `/proc/sys/`, in a thread that enters the namespace.
 fn write_setting(namespace: &str, setting: &str, value: &str) -> anyhow::Result<()> {
     let file = std::fs::File::open(format!("/run/netns/{namespace}"))
         .with_context(|| format!("cannot open the namespace {namespace}"))?;
@@ -212,7 +213,7 @@ fn write_setting(namespace: &str, setting: &str, value: &str) -> anyhow::Result<
     done.with_context(|| format!("cannot set {setting} in {namespace}"))
 }
 
-/// The commands inside a node: interfaces up, addresses, routes; first those of IPv6, then those of IPv4.
+/// Returns the commands inside a node: interfaces up, addresses, routes; those of IPv6, and those of IPv4.
 fn node_commands(name: &str, node: &Node, scenario: &Scenario) -> (String, String) {
     let mut commands = String::from("link set lo up\n");
     let mut four = String::new();
@@ -257,7 +258,7 @@ pub fn batch_of(family: &str, node: Option<&str>, commands: &str) -> anyhow::Res
         .spawn()
         .context("cannot start ip")?;
     if let Some(mut input) = child.stdin.take() {
-        // When ip stops at a bad line, what it says about it tells more than the broken pipe.
+        // If ip stops at a bad line, its error output says more than the broken pipe.
         let _ = input.write_all(commands.as_bytes());
     }
     let result = child.wait_with_output()?;
@@ -293,7 +294,7 @@ fn set_sysctls(name: &str, node: &Node) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Sets an interface up or down; what it is linked with loses its carrier, or has it again.
+/// Sets an interface up or down. The other end of its link loses its carrier, or gets it back.
 pub fn set_link(scenario: &Scenario, end: &End, up: bool) -> anyhow::Result<()> {
     set_state(Some(&end.node), &end.interface, up)?;
     match place(scenario, end) {
@@ -304,7 +305,7 @@ pub fn set_link(scenario: &Scenario, end: &End, up: bool) -> anyhow::Result<()> 
     }
 }
 
-/// Takes the carrier of an interface that stays up, or gives it back: what it is joined to goes down.
+/// Removes the carrier of an interface that stays up, or gives it back, by setting the other end down or up.
 pub fn set_carrier(scenario: &Scenario, end: &End, on: bool) -> anyhow::Result<()> {
     let (l, e) = place(scenario, end).with_context(|| format!("{end} is on no link"))?;
     let link = &scenario.links[l];
@@ -318,7 +319,7 @@ pub fn set_carrier(scenario: &Scenario, end: &End, on: bool) -> anyhow::Result<(
     }
 }
 
-/// The link that has this end, and which of its ends it is.
+/// Returns the index of the link that has this end, and the index of the end.
 fn place(scenario: &Scenario, end: &End) -> Option<(usize, usize)> {
     let mut links = scenario.links.iter().enumerate();
     links.find_map(|(l, link)| Some((l, link.ends.iter().position(|e| e.get_ref() == end)?)))
@@ -331,7 +332,7 @@ fn set_state(node: Option<&str>, interface: &str, up: bool) -> anyhow::Result<()
     Ok(())
 }
 
-/// A node's global addresses, each with its interface, and whether it can be used already.
+/// Returns a node's global addresses, each with its interface and whether it is usable already.
 pub fn addresses(node: &str) -> anyhow::Result<Vec<(String, Ipv6Addr, bool)>> {
     let text = output(in_node(node, tools::path("ip")).args(["-6", "-json", "addr", "show"]))?;
     parse_addresses(&text)
@@ -350,7 +351,7 @@ fn parse_addresses(text: &str) -> anyhow::Result<Vec<(String, Ipv6Addr, bool)>> 
     Ok(found)
 }
 
-/// Packets in and out of each interface of a node, as the kernel counts them.
+/// Returns the packets in and out of each interface of a node, as the kernel counts them.
 pub fn packets(node: &str) -> anyhow::Result<BTreeMap<String, u64>> {
     let text = output(in_node(node, tools::path("ip")).args(["-json", "-stats", "link", "show"]))?;
     let list: Vec<serde_json::Value> = serde_json::from_str(&text).context("ip printed no JSON")?;
@@ -360,7 +361,7 @@ pub fn packets(node: &str) -> anyhow::Result<BTreeMap<String, u64>> {
     Ok(list.iter().filter_map(one).collect())
 }
 
-/// The usable address of an interface in a prefix.
+/// Returns the usable address of an interface in a prefix.
 pub fn address_in(node: &str, interface: &str, prefix: &Prefix) -> anyhow::Result<Option<Ipv6Addr>> {
     let all = addresses(node)?;
     Ok(all
@@ -369,7 +370,7 @@ pub fn address_in(node: &str, interface: &str, prefix: &Prefix) -> anyhow::Resul
         .map(|(_, a, _)| a))
 }
 
-/// True when no address of the node waits for duplicate address detection any more.
+/// Returns true if no address of the node waits for duplicate address detection.
 pub fn settled(node: &str) -> anyhow::Result<bool> {
     Ok(addresses(node)?.iter().all(|(_, _, ready)| *ready))
 }

@@ -1,5 +1,5 @@
-//! The certificates of a scenario's stations: each `pki` that a node names is made anew (`carnet-lab pki`),
-//! with a ticket for each of its nodes. They are on the testbed's own `/run` and gone with it.
+//! The certificates of a scenario's stations. The lab creates each `pki` that a node names (`carnet-lab
+//! pki`), with a ticket for each of its nodes. They are in the testbed's own `/run` and vanish with it.
 //!
 //! In a config `{pki}` is the folder of the node's PKI with `root.cert` and `aa.cert`, and `{tickets}` the
 //! folder with its ticket. `{revoked}` has the names of the tickets of nodes that are `revoked`, quoted,
@@ -17,14 +17,14 @@ use crate::scenario::Scenario;
 /// Tickets of the nodes, and revoked ones.
 #[derive(Debug, Default)]
 pub struct Trust {
-    /// By node: the folder of its PKI, and that of its ticket.
+    /// For each node: folder of its PKI, and folder of its ticket.
     folders: BTreeMap<String, (PathBuf, PathBuf)>,
-    /// Names of tickets.
+    /// Names of revoked tickets.
     revoked: Vec<String>,
 }
 
 impl Trust {
-    /// Makes the PKIs of a scenario in `folder`.
+    /// Creates the PKIs of a scenario in `folder`.
     pub fn make(scenario: &Scenario, folder: &Path) -> anyhow::Result<Trust> {
         let mut trust = Trust::default();
         let with = |(node, it): (&String, &_)| -> Option<(String, String, bool)> {
@@ -34,7 +34,8 @@ impl Trust {
         for (node, pki, revoked) in scenario.nodes.iter().filter_map(with) {
             let of_pki = folder.join(pki);
             pki::make(&pki::Args::tickets(of_pki.clone(), 1)).context("the PKI of the scenario")?;
-            // The new ticket is the only one there: those before have gone to their nodes.
+            // The folder holds only the new ticket, because earlier tickets have been moved to their nodes'
+            // folders.
             let own = of_pki.join(&node);
             fs::rename(of_pki.join("tickets"), &own).with_context(|| own.display().to_string())?;
             if revoked {
@@ -50,7 +51,7 @@ impl Trust {
         Ok(trust)
     }
 
-    /// The text of a config, filled in.
+    /// Returns the text of a config with placeholders replaced.
     pub fn fill(&self, node: &str, text: &str) -> String {
         let quoted: Vec<String> = self.revoked.iter().map(|name| format!("{name:?}")).collect();
         let text = text.replace("{revoked}", &quoted.join(", "));

@@ -1,4 +1,5 @@
-//! The benchmark works: every data path passes packets in every part of it. How fast is not judged here.
+//! Tests that the benchmark works: every data path passes packets in every part of it. The tests do not judge
+//! speeds.
 
 mod common;
 
@@ -39,7 +40,7 @@ fn every_path_passes_packets_without_loss() {
         let name = path["path"].as_str().expect("a name").to_owned();
         match path["missing"].as_str() {
             None => paths.push(name),
-            // A matter of the kernel, and no path of carnet's own.
+            // The kernel may lack these paths, which are not carnet's own.
             Some(why) if name == "seg6" || name == "kernel" => println!("no path {name}: {why}"),
             Some(why) => println!("SKIPPED: bench: no path {name}: {why}"),
         }
@@ -50,7 +51,7 @@ fn every_path_passes_packets_without_loss() {
     let packets = list("packets");
     for path in &paths {
         let of_path: Vec<_> = packets.iter().filter(|figure| figure["path"] == **path).collect();
-        // Six arrangements, two sizes; and source and sink alone.
+        // Six arrangements with two sizes each, and source and sink alone.
         assert_eq!(of_path.len(), if path == "plain" { 14 } else { 12 }, "{path}: {told}");
         for figure in of_path {
             assert!(figure["rate"]["median"].as_f64().is_some_and(|rate| rate > 0.0), "{figure}");
@@ -65,7 +66,8 @@ fn every_path_passes_packets_without_loss() {
         let of = |key: &str| list(key).into_iter().filter(|one| one["path"] == **path).collect::<Vec<_>>();
         assert!(of("rtt").len() == 1 && positive(&of("rtt")[0]["median_us"]), "{path}: {told}");
         assert_eq!((of("tcp").len(), of("cpu").len()), (8, 2), "{path}: {told}");
-        // seg6 does not inform hosts without knowledge of the tunnel, and no router clamps for it.
+        // With seg6, no router sends Packet Too Big to hosts that do not know the tunnel, and no router
+        // clamps the segments.
         let transfers =
             of("tcp").into_iter().filter(|one| path != "seg6" || one["hosts"] == "hosts with MTU 1460");
         for one in transfers {
@@ -85,7 +87,7 @@ fn every_path_passes_packets_without_loss() {
         }
         assert!(of("bindings").iter().all(|one| positive(&one["rate"]["median"])), "{path}: {told}");
     }
-    // Every router has a right acknowledgement, before and after `kill -9`.
+    // Every router has a valid acknowledgement, before and after `kill -9`.
     let registrations = list("registrations");
     assert_eq!(
         registrations.len(),
@@ -99,8 +101,7 @@ fn every_path_passes_packets_without_loss() {
             assert_eq!(one["refresh"][what], expected, "{what} of refreshes: {one}\n{told}");
         }
     }
-    // Floods of all kinds do no harm to speak of in a moment; how much in ten seconds is what the benchmark
-    // is for.
+    // A short flood of any kind does hardly any harm; the benchmark measures floods of ten seconds.
     let attacks = list("attacks");
     assert_eq!(
         attacks.len(),

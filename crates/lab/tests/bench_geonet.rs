@@ -1,5 +1,5 @@
-//! Measures the GeoNetworking router of the real program by `carnet-lab bench-geonet`. It loses no packet
-//! that it has time for, answers pings at once, and keeps the times of contention-based forwarding.
+//! Measures the GeoNetworking router of the real program by `carnet-lab bench-geonet`. At a moderate rate the
+//! router loses no packet. It answers pings at once, and keeps the times of contention-based forwarding.
 
 mod common;
 
@@ -9,12 +9,12 @@ use std::process::Command;
 use common::{As, LAB, command, folder, obstacle, said, skipped};
 use serde_json::Value;
 
-/// Every case that is measured, in a round.
+/// Returns the results of every case in a round.
 fn numbers<'a>(results: &'a Value, part: &str) -> Vec<&'a Value> {
     results[part].as_array().into_iter().flatten().collect()
 }
 
-/// Returns the faults of the results; the times are those of a machine that may be busy.
+/// Returns the failed checks of the results. The times allow for a busy machine.
 fn faults(results: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     let mut check = |holds: bool, what: String| {
@@ -25,7 +25,7 @@ fn faults(results: &Value) -> Vec<String> {
     let forwarding = numbers(results, "forwarding");
     check(forwarding.len() == 4, format!("{} cases of forwarding", forwarding.len()));
     for row in forwarding {
-        // A debug build on half a core does more than this.
+        // A debug build on half a core exceeds this rate.
         check(row["loss_free"].as_u64() > Some(5000), format!("{}: {row}", row["words"]));
     }
     for row in numbers(results, "ping").into_iter().flat_map(|round| round.as_array().cloned()).flatten() {
@@ -40,7 +40,7 @@ fn faults(results: &Value) -> Vec<String> {
     check(delays.len() == 4, format!("{} distances", delays.len()));
     for row in delays {
         check(row["returned"] == row["sent"], format!("{row}"));
-        // EN 302 636-4-1 annex F.3.
+        // Contention times of EN 302 636-4-1 annex F.3.
         check(row["error_ms"].as_f64().is_some_and(|error| error.abs() < 2.0), format!("{row}"));
     }
     faults
@@ -58,7 +58,7 @@ fn the_geonetworking_router_is_as_fast_and_as_exact_as_it_is_said_to_be() {
     }
     let out = folder(test).join("results.json");
     let mut told = Vec::new();
-    // A busy machine may be late once. A real fault shows each time.
+    // A busy machine may be late once. A real fault shows in each run.
     let held = (1..=3).any(|_| {
         let run = command(As::Root, Path::new(LAB))
             .args(["bench-geonet", "--quick", "--out"])

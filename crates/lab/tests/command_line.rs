@@ -1,4 +1,4 @@
-//! Messages of the lab to a user who asks for missing things. They need no rights.
+//! Tests the lab's messages to a user who asks for missing objects. They need no privileges.
 
 mod common;
 
@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use common::{LAB, folder, repository, said};
 
-/// The folders of the scenarios, by name.
+/// Returns the names of the scenarios' folders.
 fn scenarios() -> Vec<String> {
     let entries = std::fs::read_dir(repository().join("scenarios")).expect("the scenarios");
     let entries = entries.map(|entry| entry.expect("an entry"));
@@ -32,7 +32,7 @@ fn scenarios_are_listed() {
     assert_eq!(names, scenarios());
 }
 
-/// `carnet-lab list | head`
+/// `carnet-lab list | head` succeeds.
 #[test]
 fn a_reader_that_has_seen_enough_is_no_mistake() {
     let mut child = Command::new(LAB)

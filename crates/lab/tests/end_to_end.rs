@@ -1,7 +1,8 @@
-//! Whole runs. They take minutes and measure time. Most of them mostly wait, so a few run beside each other.
-//! A run that fails then is repeated alone, and runs that use the whole machine are always alone.
+//! Whole runs, which take minutes and measure time. Most of them mostly wait, so a few runs execute at the
+//! same time. A run that fails then is repeated alone, and runs that use the whole machine are always alone.
 //!
-//! `two-uplinks` needs the carnet program beside the lab; the small scenarios here use a stand-in.
+//! `two-uplinks` needs the carnet program beside the lab. The small scenarios of this file use a stand-in for
+//! it.
 
 mod common;
 
@@ -15,15 +16,15 @@ use common::{As, LAB, command, folder, obstacle, repository, said, skipped};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// The machine. How many use it at a time is for `--test-threads`.
+/// Lock of the machine. `--test-threads` sets how many runs share it.
 static MACHINE: RwLock<()> = RwLock::new(());
 
-/// For a run that is not disturbed by others.
+/// Takes the lock for a run that may share the machine.
 fn beside() -> RwLockReadGuard<'static, ()> {
     MACHINE.read().unwrap_or_else(|e| e.into_inner())
 }
 
-/// For a run that others would disturb, or that disturbs them.
+/// Takes the lock for a run that needs the machine alone.
 fn alone() -> RwLockWriteGuard<'static, ()> {
     MACHINE.write().unwrap_or_else(|e| e.into_inner())
 }
@@ -34,22 +35,22 @@ fn carnet() -> Option<PathBuf> {
     works.then_some(file)
 }
 
-/// How a scenario is run first.
+/// Use of the machine in the first run of a scenario.
 #[derive(Clone, Copy, PartialEq)]
 enum First {
-    /// Beside others.
+    /// Shares the machine with other runs.
     Beside,
-    /// Alone.
+    /// Has the machine alone.
     Alone,
 }
 
-/// Runs a scenario until all its expectations hold, at most three times, and alone after the first.
-/// Expectations bound times, and a busy machine may be late once. A real fault shows each time.
+/// Runs a scenario until all its expectations are met, at most three times, and alone after the first.
+/// Expectations bound times, and a busy machine may be late once. A real fault shows in each run.
 fn holds(test: &str, scenario: &str, who: As) {
     holds_over(test, scenario, who, &["--path", "auto"]);
 }
 
-/// The same with options of the command line, one of the data paths for example.
+/// Calls [`holds`] with options of the command line, for example a data path.
 fn holds_over(test: &str, scenario: &str, who: As, options: &[&str]) {
     holds_first(First::Beside, test, scenario, who, options);
 }
@@ -112,8 +113,8 @@ fn two_uplinks_over_xdp() {
     holds_over("two_uplinks_over_xdp", "two-uplinks", As::Root, &["--path", "xdp"]);
 }
 
-/// That nothing is lost and nothing comes twice; how much later packets come is for an idle machine and a
-/// release build.
+/// Checks that no packet is lost or duplicated. The later arrival of packets is judged only by a release
+/// build on an idle machine.
 #[test]
 fn hosts_reach_each_other_over_geonetworking_over_one_hop_and_two() {
     let test = "hosts_reach_each_other_over_geonetworking_over_one_hop_and_two";
@@ -122,7 +123,7 @@ fn hosts_reach_each_other_over_geonetworking_over_one_hop_and_two() {
     }
 }
 
-/// Where the hosts are judges who gets what is sent to the group.
+/// The places of the hosts decide which hosts have to receive packets to the group.
 #[test]
 fn exactly_the_hosts_inside_get_what_a_host_sends_to_the_group() {
     let test = "exactly_the_hosts_inside_get_what_a_host_sends_to_the_group";
@@ -161,7 +162,7 @@ fn two_ways() {
 
 #[test]
 fn hard_cut() {
-    // Its outages are bound to 50 ms.
+    // This scenario limits outages to 50 ms.
     holds_first(First::Alone, "hard_cut", "hard-cut", As::Root, &["--path", "auto"]);
 }
 
@@ -195,15 +196,15 @@ fn tunnel_of_doom() {
     holds("tunnel_of_doom", "tunnel-of-doom", As::Root);
 }
 
-/// Captures tell how many headers are around packets, and which home agents they cross.
+/// Captures show how many headers are around packets, and which home agents the packets cross.
 #[test]
 fn mobile_routers_behind_mobile_routers() {
     let test = "mobile_routers_behind_mobile_routers";
     holds_over(test, "nested", As::Root, &["--path", "auto", "--pcap"]);
 }
 
-/// Nothing is lost when the straight way appears and when either end moves; when it is cut, no more than is
-/// stated.
+/// No packet is lost when the direct route appears and when either end moves. When the direct route is cut,
+/// at most the stated number is lost.
 #[test]
 fn mobile_routers_find_direct_routes() {
     holds("mobile_routers_find_direct_routes", "direct-routes", As::Root);
@@ -244,7 +245,7 @@ fn a_crossing_without_root() {
     holds("a_crossing_without_root", "crossing", As::Nobody);
 }
 
-/// Receivers of an event, and four attackers that no station believes.
+/// The scenario has receivers of an event, and four attackers whose messages no station accepts.
 #[test]
 fn a_crossing_with_signatures() {
     holds("a_crossing_with_signatures", "crossing-signed", As::Root);
@@ -433,7 +434,7 @@ fn emulated_links_do_what_they_are_told() {
     let place = small("links", "exit 3\n", "");
     std::fs::write(place.join("small/scenario.toml"), LINKS).expect("file");
     let mut told = String::new();
-    // A machine that is busy with something else may be late once.
+    // A busy machine may be late once.
     let held = (1..=3).any(|_| {
         let out = run_small(&place).output().expect("the lab starts");
         told = said(&out);
@@ -443,7 +444,7 @@ fn emulated_links_do_what_they_are_told() {
     std::fs::remove_dir_all(place).expect("remove");
 }
 
-/// Three nodes without carnet: `a` pings `b` over an emulated link, and `lost` beyond a router that has no
+/// Three nodes without carnet. `a` pings `b` over an emulated link, and `lost` behind a router that has no
 /// route.
 const CUT: &str = r#"
 title = "cut"
@@ -490,7 +491,7 @@ after = "cut"
 equals = 0
 "#;
 
-/// Returns the output of a run of [`CUT`] and its results; the run must not pass.
+/// Runs [`CUT`], which must not pass. Returns its output and its results.
 fn cut(name: &str, target: &str, action: &str) -> (String, serde_json::Value) {
     let place = small(name, "exit 3\n", "");
     let text = CUT.replace("TARGET", target).replace("ACTION", action);
@@ -515,7 +516,7 @@ fn wire_cut_for_good_fails_the_expectation_that_no_ping_is_lost() {
         assert!(told.contains("FAIL  no ping is lost at last"), "{action}: {told}");
         let of =
             |section: &str, metric: &str| results["metrics"][section][metric].as_f64().expect("measured");
-        // One may have been sent just before the cut. Without carrier ping itself is held up.
+        // One request may have left just before the cut. Without carrier, the kernel delays ping itself.
         let (sent, lost) = (of("cut", "rtt.sent"), of("cut", "rtt.lost"));
         assert!(sent >= 10.0 && lost + 1.0 >= sent, "{action}: {lost} of {sent} lost: {told}");
         assert!(of("run", "rtt.lost") < of("run", "rtt.sent"), "{action}: {told}");
@@ -535,7 +536,7 @@ fn host_that_never_answers_fails_the_expectation_that_no_ping_is_lost() {
     assert_eq!(run["rtt.lost"], run["rtt.sent"], "{told}");
 }
 
-/// Runs a copy of a scenario whose files are changed: the status and what was said.
+/// Runs a changed copy of a scenario. Returns the exit status and the output.
 fn changed(test: &str, scenario: &str, change: impl Fn(&str, String) -> String) -> Option<(bool, String)> {
     let Some(carnet) = carnet() else {
         skipped(test, "the carnet program is not built: cargo build -p carnet");
@@ -557,7 +558,7 @@ fn changed(test: &str, scenario: &str, change: impl Fn(&str, String) -> String) 
     for attempt in 1..=3 {
         let (_beside, _alone) = if attempt == 1 { (Some(beside()), None) } else { (None, Some(alone())) };
         let mut lab = Command::new(LAB);
-        // A folder is as good as a name.
+        // The lab accepts a folder in place of a name.
         lab.arg("run").arg(&copy).args(["--quick", "--slow", "--carnet"]).arg(&carnet);
         let run = lab.arg("--out").arg(place.join("out")).output().expect("the lab starts");
         held = (run.status.success(), said(&run));
@@ -582,7 +583,7 @@ fn radios_have_the_addresses_that_stations_give_their_interfaces() {
     }
 }
 
-/// The station may not give its interface the address that it tells others.
+/// The config forbids the station to set the link-layer address that it announces, so no request is answered.
 #[test]
 fn radio_without_the_address_of_its_station_fails_the_scenario() {
     let with = |file: &str, text: String| match file {
@@ -596,8 +597,8 @@ fn radio_without_the_address_of_its_station_fails_the_scenario() {
     assert!(!held && told.contains("FAIL  end to end: every request is answered"), "{told}");
 }
 
-/// A vehicle that departs when the export begins has a place while the stations settle. A later one loses its
-/// earlier packets, and the report gives the reason.
+/// A vehicle that departs when the export begins has a place while the stations settle. A vehicle that
+/// departs later loses its packets before that, and the report gives the reason.
 const EXPORT: &str = r#"
 title = "export"
 [medium]
@@ -698,7 +699,7 @@ fn export_that_begins_at_second_0_runs_and_packets_without_position_are_lost() {
     std::fs::remove_dir_all(place).expect("remove");
 }
 
-/// A scenario with two nodes and nothing to wait for; `carnet` is a script.
+/// Creates a scenario with two nodes and nothing to wait for. `carnet` is a script.
 fn small(name: &str, script: &str, more: &str) -> PathBuf {
     let place = folder(name);
     let scenario = place.join("small");
@@ -724,7 +725,7 @@ fn run_small(place: &Path) -> Command {
     command
 }
 
-/// A stand-in that has a socket and does nothing.
+/// A stand-in for carnet that has a socket and does nothing.
 const IDLE: &str = r#"case "$1" in
 run) exec python3 -c "
 import socket
@@ -780,7 +781,7 @@ fn expectations_decide_the_exit_status() {
     std::fs::remove_dir_all(place).expect("remove");
 }
 
-/// Vehicles do not begin to move before their stations are there.
+/// If the stations start slowly, the lab starts again, so that no vehicle moves before its station runs.
 #[test]
 fn run_whose_stations_are_slow_begins_once_more_with_more_time() {
     let _beside = beside();
@@ -822,7 +823,7 @@ fn a_testbed_can_be_entered_and_nothing_of_it_stays() {
         assert!(alive(&mark) > 0, "the stand-in should be running");
         kill(Pid::from_raw(lab.id() as i32), signal).expect("signal");
         let status = lab.wait().expect("wait");
-        // The pipe ends when the last program inside has gone.
+        // The pipe ends when the last program inside has ended.
         let _ = lines.by_ref().count();
         assert_eq!(alive(&mark), 0, "programs of the testbed are left after {signal}");
         if signal == Signal::SIGINT {
@@ -833,7 +834,7 @@ fn a_testbed_can_be_entered_and_nothing_of_it_stays() {
     }
 }
 
-/// The number of processes with this text on their command line.
+/// Returns the number of processes with this text on their command line.
 fn alive(mark: &str) -> usize {
     let own = std::process::id().to_string();
     let processes = std::fs::read_dir("/proc").expect("proc").flatten();

@@ -1,5 +1,5 @@
-//! The evaluation works, for carnet and for commands: every kind of experiment runs and is shown. This test
-//! does not judge the values.
+//! Tests that the evaluation works, for carnet and for commands: every kind of experiment runs and is shown.
+//! The tests do not judge the values.
 
 mod common;
 
@@ -10,14 +10,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use common::{As, LAB, folder, obstacle, repository, said, skipped};
 use serde_json::Value;
 
-/// A test that measures has the machine for itself among the tests of this file: beside another evaluation no
-/// packet may pass in time.
+/// Takes the lock for a test that measures. Beside another evaluation its packets would be late.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The carnet program, unless the test cannot be made here.
+/// Returns the carnet program, unless the test cannot run here.
 fn carnet(test: &str) -> Option<PathBuf> {
     let carnet = Path::new(LAB).with_file_name("carnet");
     if !Command::new(&carnet).arg("--version").output().is_ok_and(|out| !out.stdout.is_empty()) {
@@ -48,10 +47,10 @@ fn measured(results: &Value, experiment: &str, series: &str) -> Vec<f64> {
 }
 
 const PAPERS: [&str; 4] = ["nemo-basic-support", "nemo-low-end", "nemo-wimax", "cargeo6"];
-/// Widths of a telephone and of a desk.
+/// Widths in pixels of a telephone's and a desk's screen.
 const WIDTHS: [u32; 2] = [390, 1440];
 
-/// Reads from a browser, as JSON, how it drew each page in a frame as wide as a screen.
+/// Page that reads from a browser, as JSON, how it drew each page in a frame as wide as a screen.
 const PROBE: &str = r#"<script>
 const light = text => {
   const [r, g, b] = text.match(/[\d.]+/g).slice(0, 3).map(v => v / 255).map(v => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
@@ -104,8 +103,8 @@ fn browser(test: &str) -> Option<&'static Path> {
     found
 }
 
-/// Opens all pages in a browser without a window, narrow and wide, light and dark. Nothing is wider than the
-/// window, every picture is there and not empty, and all text is whole and readable.
+/// Opens all pages in a headless browser, narrow and wide, light and dark. Nothing is wider than the window,
+/// no picture is missing or empty, and all text is complete and readable.
 fn look_right(out: &Path) {
     let Some(browser) = browser("the pages of an evaluation in a browser") else { return };
     let mut probe = String::from("<!doctype html><meta charset=\"utf-8\"><pre id=\"seen\"></pre>");
@@ -151,7 +150,7 @@ fn look_right(out: &Path) {
             let color = if dark { "rgb(18, 20, 22)" } else { "rgb(247, 247, 245)" };
             assert_eq!(page["background"], color, "{told}");
         }
-        // Of each picture one is shown, the one for this width.
+        // Of the two copies of each picture, the page shows the one for this width.
         for pair in seen.chunks(WIDTHS.len()) {
             assert_eq!(pair[0]["pictures"], pair[1]["pictures"], "{pair:#?}");
         }
@@ -160,7 +159,7 @@ fn look_right(out: &Path) {
     }
 }
 
-/// Prints a report again: PDF with pages, with the text in it, and no word beyond the margin of a page.
+/// Prints a report again. The PDF has pages with the text, and no word is beyond the margin of a page.
 fn prints(out: &Path) {
     let test = "a report as PDF";
     if browser(test).is_none() {
@@ -169,7 +168,7 @@ fn prints(out: &Path) {
     if !Command::new("pdftotext").arg("-v").output().is_ok_and(|out| out.status.success()) {
         return skipped(test, "pdftotext is not installed: apt-get install poppler-utils");
     }
-    // A run that only shows that it works prints nothing.
+    // A run with `--smoke` prints no PDF.
     let mut found = results(out);
     found["effort"] = "quick".into();
     found["papers"] = serde_json::json!(["nemo-basic-support"]);
@@ -206,7 +205,7 @@ fn prints(out: &Path) {
     }
 }
 
-/// eval.json is what its schema says.
+/// Checks eval.json against its schema.
 fn by_the_schema(test: &str, out: &Path) {
     let python = std::env::var("CARNET_PYTHON").unwrap_or_else(|_| "/usr/bin/python3".into());
     if !Command::new(&python).args(["-c", "import jsonschema"]).output().is_ok_and(|out| out.status.success())
@@ -246,13 +245,13 @@ fn carnet_is_evaluated() {
             assert!(values.first().is_some_and(|value| *value > 0.0), "{experiment}, {series}: {values:?}");
         }
     }
-    // The outer header is 40 octets.
+    // The outer header takes 40 octets.
     let payload = ["plain", "subject"].map(|series| measured(&found, "path-mtu", series)[0]);
     assert_eq!(payload, [1452.0, 1412.0]);
     by_the_schema("eval.json by its schema", &out);
     look_right(&out);
     prints(&out);
-    // A run is as fast as itself.
+    // A comparison of a run with itself finds no change.
     let file = out.join("eval.json");
     let run =
         Command::new(LAB).args(["eval", "--compare"]).arg(&file).arg(&file).output().expect("the lab starts");
@@ -260,8 +259,8 @@ fn carnet_is_evaluated() {
     std::fs::remove_dir_all(out).expect("remove");
 }
 
-/// A subject that takes four seconds to notice a move: plain routes, which both ends put right when the
-/// carrier has changed.
+/// A subject that notices a move after four seconds: plain routes, which both ends change when the carrier
+/// has changed.
 const SLOW: &str = r#"
 set -eu
 echo 1 >/proc/sys/net/ipv6/conf/all/forwarding
@@ -303,7 +302,7 @@ fn subject_that_is_slow_to_move_has_its_figure() {
     std::fs::remove_dir_all(out).expect("remove");
 }
 
-/// Also of the paper whose moves are a scenario, of which a look at whether everything works makes none.
+/// The test covers also the paper whose moves are a scenario. With `--smoke` that paper makes no moves.
 #[test]
 fn smoke_measures_something_of_each_paper() {
     let Some(carnet) = carnet("smoke of nemo-wimax") else { return };
@@ -329,8 +328,8 @@ fn a_static_tunnel_is_evaluated_without_any_change() {
     let told = said(&run);
     assert!(run.status.success(), "{told}");
     let found = results(&out);
-    // Its commands have ended, and handovers, by which its static routes go, are made after the other papers:
-    // nothing but these is left out.
+    // A handover removes the subject's static routes, so handovers come after the other papers. Only
+    // handovers are left out.
     let left = found["left_out"].as_array().expect("an array");
     assert!(left.iter().all(|one| one["experiment"] == "handover"), "{left:?}, {told}");
     for experiment in ["mgen", "packets", "packets-limited"] {
@@ -343,7 +342,7 @@ fn a_static_tunnel_is_evaluated_without_any_change() {
     }
     assert_eq!(measured(&found, "path-mtu", "subject"), [1412.0], "{told}");
     by_the_schema("eval.json of commands by its schema", &out);
-    // One that does not work is told with what it said.
+    // The lab reports a failed command with its output.
     let run = eval(&carnet, &out, &["nemo-basic-support", "--mr", "echo no luck; exit 3", "--ha", "true"]);
     assert!(!run.status.success() && said(&run).contains("no luck"), "{}", said(&run));
     assert!(!said(&run).contains("eval.json.new"), "nothing was measured: {}", said(&run));

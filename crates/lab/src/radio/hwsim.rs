@@ -196,7 +196,7 @@ impl std::fmt::Display for Status {
 
 impl std::error::Error for Status {}
 
-/// Converts a success status, which [`Self::ask`] returns as an error, to `Ok`.
+/// Converts a success status, which [`Hwsim::ask`] returns as an error, to `Ok`.
 fn done(error: anyhow::Error) -> anyhow::Result<()> {
     if error.downcast_ref::<Status>().is_some_and(|status| status.0 >= 0) { Ok(()) } else { Err(error) }
 }

@@ -1,4 +1,4 @@
-//! Every name in a scenario must refer to something.
+//! Checks that every name in a scenario refers to an object.
 
 use std::ops::Range;
 use std::path::Path;
@@ -8,13 +8,13 @@ use toml::Spanned;
 use super::{Duration, End, Node, Scenario};
 use super::{emulation, radio};
 
-/// The device of tunnels that the program makes.
+/// Tunnel device that carnet creates.
 const TUNNEL_DEVICE: &str = "carnet0";
 
-/// A description of the fault, and the place in the text.
+/// Place of an error in the text, and its description.
 pub(super) type Wrong = (Range<usize>, String);
 
-/// Every name must refer to something.
+/// Checks that every name refers to an object.
 pub(super) fn check(scenario: &Scenario, folder: Option<&Path>) -> Result<(), Wrong> {
     let node = |name: &Spanned<String>| -> Result<&Node, Wrong> {
         scenario.nodes.get(name.get_ref()).ok_or_else(|| {
@@ -62,7 +62,7 @@ pub(super) fn check(scenario: &Scenario, folder: Option<&Path>) -> Result<(), Wr
         for i in n.addresses.keys() {
             interface(i.span(), name, i.get_ref())?;
         }
-        // A mobile node's home address is on a device that carnet makes.
+        // A mobile node's home address is on a device that carnet creates.
         if let Some(a) = &n.autoconf
             && (n.carnet.is_none() || a.interface.get_ref() != TUNNEL_DEVICE)
         {
@@ -200,7 +200,7 @@ pub(super) fn check(scenario: &Scenario, folder: Option<&Path>) -> Result<(), Wr
     Ok(())
 }
 
-/// Names for people.
+/// Formats names for an error message.
 pub(super) fn names(known: Vec<&str>) -> String {
     if known.is_empty() { "none".into() } else { known.join(", ") }
 }

@@ -1,4 +1,4 @@
-//! Emulated links as a scenario writes them, and what its actions change of them.
+//! Emulated links in a scenario's format, and the changes by its actions.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,35 +13,35 @@ use crate::emulation::loss;
 use crate::emulation::trace::Trace;
 use crate::emulation::way::Properties;
 
-/// Properties of a link; an absent one is unchanged, or that of a wire.
+/// Properties of a link. An absent property is unchanged, or that of a wire.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Emulation {
     /// One-way delay.
     #[serde(default)]
     pub delay: Option<Duration>,
-    /// By how much a frame may be later.
+    /// Most additional delay of a frame.
     #[serde(default)]
     pub jitter: Option<Duration>,
-    /// Whether jitter may change the order.
+    /// Whether the jitter may reorder frames.
     #[serde(default)]
     pub reorder: Option<bool>,
     /// Rate of the bottleneck.
     #[serde(default)]
     pub rate: Option<LinkRate>,
-    /// Room before it.
+    /// Capacity of the queue before the bottleneck.
     #[serde(default)]
     pub queue: Option<Octets>,
-    /// Probability of loss, each frame by itself.
+    /// Probability of loss for each frame by itself.
     #[serde(default)]
     pub loss: Option<f64>,
     /// Loss in bursts.
     #[serde(default)]
     pub burst: Option<Burst>,
-    /// Signal in dBm.
+    /// Signal strength in dBm.
     #[serde(default)]
     pub signal: Option<f64>,
-    /// Differences in the direction from the second end to the first.
+    /// Differing properties of the direction from the second end to the first.
     #[serde(default)]
     pub back: Option<Box<Emulation>>,
     /// File with changes over time.
@@ -55,9 +55,9 @@ pub struct Emulation {
 pub struct Burst {
     /// Probability, for each frame, that a burst begins.
     pub enter: f64,
-    /// Probability, for each frame, that it ends.
+    /// Probability, for each frame, that a burst ends.
     pub leave: f64,
-    /// Probability of loss in it.
+    /// Probability of loss in a burst.
     #[serde(default = "certain")]
     pub loss: f64,
 }
@@ -72,7 +72,7 @@ fn certain() -> f64 {
 pub struct Degrade {
     /// An end of the link.
     pub link: Spanned<End>,
-    /// Properties from now on; absent ones are unchanged.
+    /// New properties; absent ones are unchanged.
     pub to: Spanned<Emulation>,
 }
 
@@ -82,7 +82,7 @@ impl Emulation {
         self.applied(&Nature::default())
     }
 
-    /// A link that was this, changed.
+    /// Returns the given properties with the changes of this emulation.
     pub fn applied(&self, nature: &Nature) -> Nature {
         let mut nature = nature.clone();
         nature.ways.iter_mut().for_each(|way| self.apply(way));
@@ -104,7 +104,8 @@ impl Emulation {
         way.loss.burst = burst.or(way.loss.burst);
     }
 
-    /// Returns its fault, if any. Only a link may have a trace, and only both directions together a signal.
+    /// Returns the error in the emulation, if any. Only a link may have a trace, and only both directions
+    /// together a signal.
     fn fault(&self, trace: bool, back: bool) -> Option<String> {
         let probability = |name: &str, value: Option<f64>| {
             let value = value.filter(|v| !(0.0..=1.0).contains(v))?;
@@ -128,7 +129,7 @@ impl Emulation {
     }
 }
 
-/// Checks emulations, and that actions name emulated links.
+/// Checks all emulations, and that actions name emulated links.
 pub(super) fn check(scenario: &Scenario) -> Result<(), Wrong> {
     for link in &scenario.links {
         let Some(emulation) = &link.emulation else { continue };
@@ -166,7 +167,7 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Reads the traces, which are in `folder`, by the number of the link.
+/// Reads the traces in `folder`, by index of the link.
 pub(super) fn traces(
     scenario: &Scenario,
     folder: &Path,

@@ -1,8 +1,7 @@
-//! The names that metrics can have: what a scenario judges, shows or derives must be measured by something in
-//! it.
+//! Checks metric names: the scenario must measure each metric that it judges, shows or derives.
 //!
-//! A name that nothing measures is told before the run. Whether a metric has a value at its end is another
-//! question ([`crate::expect`]).
+//! The lab refuses a name that nothing measures before the run. Whether the metric has a value at the end is
+//! a separate check ([`crate::expect`]).
 
 use super::Scenario;
 use super::check::names;
@@ -48,7 +47,7 @@ const NODE: [&str; 10] = [
     "tunnels.udp",
 ];
 
-/// The first name that nothing in the scenario measures, and what is wrong with it.
+/// Returns the first name that nothing in the scenario measures, and the error.
 pub(super) fn wrong(scenario: &Scenario) -> Option<(&str, String)> {
     let expected = scenario.expect.iter().flat_map(|e| {
         [Some(&e.metric), e.plus.as_ref(), e.times.as_ref()].into_iter().flatten().map(String::as_str)
@@ -63,7 +62,7 @@ pub(super) fn wrong(scenario: &Scenario) -> Option<(&str, String)> {
     expected.chain(shown).chain(derived).find_map(|name| Some((name, mistake(scenario, name)?)))
 }
 
-/// Returns the mistake in a name, if any.
+/// Returns the error in a name, if any.
 fn mistake(scenario: &Scenario, name: &str) -> Option<String> {
     let metric = match name.split_once('/') {
         Some((section, metric)) => {
@@ -81,7 +80,7 @@ fn mistake(scenario: &Scenario, name: &str) -> Option<String> {
         return None;
     }
     let owners = owners(scenario);
-    // The longest name that fits: names may have dots in them.
+    // Names may contain dots, so take the longest name that matches.
     let fitting = owners.iter().filter_map(|owner| {
         let rest = metric.strip_prefix(owner.name.as_str())?.strip_prefix('.')?;
         Some((owner, rest))
@@ -102,13 +101,13 @@ fn mistake(scenario: &Scenario, name: &str) -> Option<String> {
     })
 }
 
-/// Something that has metrics.
+/// A node, flow or link with metrics.
 struct Owner {
-    /// With what their names begin.
+    /// Prefix of the metrics' names.
     name: String,
-    /// Object, for people.
+    /// Name of the object in error messages.
     what: String,
-    /// Words after the name; `*` stands for any word.
+    /// Names of its metrics after the prefix; `*` stands for any word.
     all: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! The radio medium of a scenario, the radios of its nodes, and where these are.
+//! The radio medium of a scenario, the radios of its nodes, and their places.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -19,15 +19,15 @@ use crate::medium::timing::Airtime;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Medium {
-    /// Seed of all its chance.
+    /// Seed of all random decisions.
     #[serde(default = "one")]
     pub seed: u64,
     /// Latitude and longitude of the origin of the map.
     #[serde(default = "versailles")]
     pub origin: Spanned<(f64, f64)>,
-    /// How far a frame can be read, without shadowing.
+    /// Distance at which a frame is readable, without shadowing.
     pub range: Metres,
-    /// How far it is noticed, and disturbs; the same as `range` unless given.
+    /// Distance at which a frame is sensed and disturbs others; `range` if absent.
     #[serde(default)]
     pub sense_range: Option<Spanned<Metres>>,
     /// Path loss exponent.
@@ -36,22 +36,24 @@ pub struct Medium {
     /// Standard deviation of the shadowing in dB; 0 for none.
     #[serde(default = "zero")]
     pub shadowing_db: Spanned<f64>,
-    /// How far a node moves until its shadowing is another.
+    /// Distance that a node moves until its shadowing changes.
     #[serde(default = "block")]
     pub decorrelation: Metres,
-    /// By how many dB a frame must be stronger than all others to survive a collision; absent: never.
+    /// Margin in dB by which a frame must be stronger than all others to survive a collision. `None`: every
+    /// overlapping frame is lost.
     #[serde(default)]
     pub capture_db: Option<f64>,
-    /// Share of the frames in reach that is lost by chance.
+    /// Share of the frames in reach that is lost at random.
     #[serde(default = "zero")]
     pub loss: Spanned<f64>,
     /// Bit rate.
     #[serde(default = "its_g5")]
     pub bit_rate: BitRate,
-    /// Frames that wait in a radio, at most.
+    /// Most frames that wait in a radio.
     #[serde(default = "queue")]
     pub queue: Spanned<usize>,
-    /// Least time from the start of the stations to the begin of the timetable. Until then no node moves.
+    /// Least time from the start of the stations to the begin of the timetable. Until the begin no node
+    /// moves.
     #[serde(default = "settle")]
     pub settle: Duration,
 }
@@ -88,16 +90,16 @@ fn settle() -> Duration {
     Duration(5 * crate::clock::SECOND)
 }
 
-/// The radio of a node, and where that is: exactly one of `place`, `waypoints`, `ns2`, `fcd`.
+/// The radio of a node, with its movement: exactly one of `place`, `waypoints`, `ns2`, `fcd`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Radio {
-    /// Its name.
+    /// Name of the interface.
     pub interface: String,
-    /// Metres to the east and north of the origin.
+    /// Fixed place: metres to the east and north of the origin.
     #[serde(default)]
     pub place: Option<(f64, f64)>,
-    /// Seconds, metres to the east, metres to the north.
+    /// Waypoints: seconds, metres to the east, metres to the north.
     #[serde(default)]
     pub waypoints: Option<Vec<(f64, f64, f64)>>,
     /// A movement file of ns-2.
@@ -106,10 +108,10 @@ pub struct Radio {
     /// Floating car data of SUMO.
     #[serde(default)]
     pub fcd: Option<Fcd>,
-    /// In a series: by how much each node is shifted against the one before.
+    /// In a series: offset in metres of each node from the previous one.
     #[serde(default)]
     pub step: (f64, f64),
-    /// Shifts the whole way.
+    /// Offset in metres of the whole movement.
     #[serde(default)]
     pub shift: (f64, f64),
 }
@@ -118,9 +120,9 @@ pub struct Radio {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ns2 {
-    /// The file.
+    /// Path of the file.
     pub file: Spanned<String>,
-    /// N of `$node_(N)`; in a series, of its first node.
+    /// N of `$node_(N)`; for a series, that of its first node.
     pub node: u32,
 }
 
@@ -128,14 +130,14 @@ pub struct Ns2 {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fcd {
-    /// The file.
+    /// Path of the file.
     pub file: Spanned<String>,
     /// Id of the vehicle.
     pub vehicle: String,
-    /// True if x and y are longitude and latitude.
+    /// Whether x and y are longitude and latitude.
     #[serde(default)]
     pub geo: bool,
-    /// The second of the file at which the timetable begins.
+    /// Second in the file at which the timetable begins.
     #[serde(default)]
     pub begin: f64,
 }
@@ -161,14 +163,14 @@ impl Medium {
         }
     }
 
-    /// Where the map is.
+    /// Returns the position of the map's origin.
     pub fn origin(&self) -> Origin {
         let (latitude, longitude) = *self.origin.get_ref();
         Origin::new(latitude, longitude)
     }
 }
 
-/// Checks the medium, the radios and what flows over them; adds the radios' interfaces to `ends`.
+/// Checks the medium, the radios and the traffic over them. Adds the radios' interfaces to `ends`.
 pub(super) fn check(scenario: &Scenario, ends: &mut Vec<End>) -> Result<(), Wrong> {
     if let Some(medium) = &scenario.medium {
         check_medium(medium)?;
@@ -307,7 +309,7 @@ fn points(waypoints: &[(f64, f64, f64)]) -> Vec<(f64, Point)> {
     waypoints.iter().map(|(t, x, y)| (*t, Point { x: *x, y: *y })).collect()
 }
 
-/// The ways of all nodes with a radio; reads the files of movements, which are in `folder`.
+/// Returns the tracks of all nodes with a radio. Reads the movement files in `folder`.
 pub(super) fn tracks(
     scenario: &Scenario,
     folder: &Path,
@@ -366,13 +368,13 @@ pub(super) fn tracks(
     Ok(tracks)
 }
 impl Scenario {
-    /// Whether it is the radio of a node.
+    /// Returns whether an end is the radio of a node.
     pub(super) fn is_radio(&self, end: &End) -> bool {
         let radio = self.nodes.get(&end.node).and_then(|node| node.radio.as_ref());
         radio.is_some_and(|radio| radio.get_ref().interface == end.interface)
     }
 
-    /// The node whose radio an action puts behind a wall, or in front of it again.
+    /// Returns the node whose radio an action puts behind a wall (true), or frees again (false).
     pub fn walled<'a>(&self, action: &'a Action) -> Option<(&'a str, bool)> {
         let ends = [(&action.blackhole, true), (&action.restore, false)];
         let (end, walled) =

@@ -1,8 +1,8 @@
-//! Events at random: a series of actions out of a seed.
+//! Random events: a series of actions determined by a seed.
 //!
-//! Each event takes a link away, or returns it to the scenario's state. Events are spread over the time like
-//! the probes of RFC 2330 11.1.3 (one at a random moment of each slot). So no two happen at once and no slot
-//! is without one.
+//! Each event impairs a link, or returns it to the scenario's state. Events are spread over the time like the
+//! probes of RFC 2330 11.1.3 (one at a random moment of each slot). So no two events happen at once, and each
+//! slot has one.
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -18,20 +18,20 @@ use crate::medium::chance::{Matter, draw, unit};
 pub struct Random {
     /// The actions are `NAME-1`, `NAME-2` and so on.
     pub name: String,
-    /// How many.
+    /// Number of events.
     pub count: usize,
-    /// When the first may be.
+    /// Earliest time of the first event.
     pub from: Duration,
-    /// When the last is over.
+    /// Time at which the last event is over.
     pub to: Duration,
-    /// An end of each emulated link that they may happen to; carrier is lost at this end.
+    /// One end of each emulated link for the events. Carrier is lost at this end.
     pub links: Vec<Spanned<End>>,
     /// Kinds of possible events.
     pub kinds: Vec<Kind>,
-    /// So many links are left alone at any time.
+    /// Number of links that stay unimpaired at any time.
     #[serde(default = "one")]
     pub alive: usize,
-    /// Properties under `degrade`.
+    /// Properties of a link in an event of kind `degrade`.
     #[serde(default)]
     pub degrade: Emulation,
 }
@@ -40,19 +40,19 @@ fn one() -> usize {
     1
 }
 
-/// Kind of event of a link.
+/// Kind of event on a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// It loses its carrier.
+    /// The link loses its carrier.
     Carrier,
-    /// It takes everything and delivers nothing.
+    /// The link accepts all frames and delivers none.
     Blackhole,
-    /// It gets bad.
+    /// The link gets the properties of `degrade`.
     Degrade,
 }
 
-/// Turns the events into actions.
+/// Converts the events to actions.
 pub(super) fn unfold(scenario: &mut Scenario) -> Result<(), Wrong> {
     let Some(random) = scenario.random.clone() else { return Ok(()) };
     let (span, random) = (random.span(), random.into_inner());
@@ -82,7 +82,7 @@ fn actions(random: &Random, seed: u64) -> Vec<Action> {
                 (draw(seed, Matter::Event, &[n, dice]) % of as u64) as usize
             };
             let alive = hit.iter().filter(|h| !**h).count();
-            // At the edge only links that were hit may be chosen.
+            // At the limit of unimpaired links, only an impaired link may be chosen.
             let may: Vec<usize> = (0..hit.len()).filter(|l| hit[*l] || alive > random.alive).collect();
             let link = may[pick(may.len())];
             let end = &random.links[link];

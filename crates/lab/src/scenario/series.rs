@@ -1,8 +1,8 @@
-//! Series of nodes: many of one kind, and the links and probes that each of them has.
+//! Series of nodes: many nodes of one kind, with the links and probes of each.
 //!
-//! `[nodes."mr{n}"]` with a `count` is that many nodes; `{n}` is the number of each. A link with such an end
-//! is one link for each number, or, with a bridge, one link that has all of them. A probe with such an end is
-//! one probe for each, and their sum has the name with `{n}`.
+//! `[nodes."mr{n}"]` with a `count` describes that many nodes; `{n}` is the number of each. A link with such
+//! an end is one link per number, or, with a bridge, one link with all ends. A probe with such an end is one
+//! probe per number, and their sum has the name with `{n}`.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use toml::Spanned;
 use super::check::{Wrong, names};
 use super::{End, Link, Node, Probe, Scenario};
 
-/// Nodes of a series, at most.
+/// Most nodes of a series.
 const MOST: u32 = 1000;
 
 /// Placeholder of a node's number.
@@ -22,7 +22,7 @@ fn fill(text: &str, number: u32) -> String {
     text.replace(NUMBER, &number.to_string())
 }
 
-/// Makes the nodes of each series, with links and probes; `size` takes the place of every `count`.
+/// Expands each series to nodes, links and probes. `size` replaces every `count`.
 pub(super) fn unfold(scenario: &mut Scenario, text: &str, size: Option<u32>) -> Result<(), Wrong> {
     if let Some((name, node)) =
         scenario.nodes.iter().find(|(name, n)| n.count.is_some() != name.contains(NUMBER))
@@ -62,10 +62,10 @@ pub(super) fn unfold(scenario: &mut Scenario, text: &str, size: Option<u32>) -> 
     Ok(())
 }
 
-/// The numbers of the nodes of each series, by the name with `{n}`.
+/// Numbers of the nodes of each series, by the name with `{n}`.
 type Series = BTreeMap<String, Vec<u32>>;
 
-/// The node of a series with this number.
+/// Returns the node of a series with this number.
 fn member(series: &Node, number: u32) -> Node {
     let index = number - series.first;
     let mut node = series.clone();
@@ -94,7 +94,7 @@ fn member(series: &Node, number: u32) -> Node {
     node
 }
 
-/// The numbers of the series that these nodes are of; `None` when they are of none.
+/// Returns the numbers of the series to which these nodes belong; `None` if they belong to no series.
 fn numbers<'a>(
     nodes: impl Iterator<Item = (Range<usize>, &'a str)>,
     series: &Series,

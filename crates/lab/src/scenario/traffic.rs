@@ -14,7 +14,7 @@ pub struct Traffic {
     /// Round-trip times by ping.
     #[serde(default)]
     pub ping: Vec<Ping>,
-    /// TCP by iperf3, in both directions over one connection each unless something else is said.
+    /// TCP by iperf3. The default is both directions over one connection each.
     #[serde(default)]
     pub tcp: Vec<Tcp>,
     /// The lab's own one-way probe, in both directions at once.
@@ -23,10 +23,11 @@ pub struct Traffic {
     /// Round-trip times by `carnet gnping`.
     #[serde(default)]
     pub gnping: Vec<GnPing>,
-    /// GeoBroadcasts into a circle, and who gets them.
+    /// GeoBroadcasts to a circle. The lab records which nodes receive them.
     #[serde(default)]
     pub gnbroadcast: Vec<GnBroadcast>,
-    /// Packets of a host on board to an IPv6 multicast group, and the hosts in a circle that get them.
+    /// Packets of a host on board to an IPv6 multicast group. The lab records which hosts in a circle receive
+    /// them.
     #[serde(default)]
     pub multicast: Vec<Multicast>,
     /// Frames of a radio medium that an attacker records and sends again.
@@ -38,21 +39,21 @@ pub struct Traffic {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ping {
-    /// Prefix of its metrics.
+    /// Prefix of the ping's metrics.
     pub name: String,
     /// Label for the legend.
     #[serde(default)]
     pub label: String,
-    /// Node that pings.
+    /// Node that sends the requests.
     pub from: Spanned<String>,
     /// Node that answers.
     pub to: Spanned<String>,
     /// Time between two requests.
     pub interval: Duration,
-    /// Octets of data in a request; what ping has unless given.
+    /// Octets of data in a request; ping's default if absent.
     #[serde(default)]
     pub size: Option<u16>,
-    /// The interface of the node that pings, where it is not for routing to choose.
+    /// Interface for the requests; `None`: routing selects it.
     #[serde(default)]
     pub via: Option<String>,
 }
@@ -61,7 +62,7 @@ pub struct Ping {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tcp {
-    /// Prefix of its metrics.
+    /// Prefix of the transfer's metrics.
     pub name: String,
     /// Label for the legend.
     #[serde(default)]
@@ -73,16 +74,16 @@ pub struct Tcp {
     /// Rate limit of each connection and direction in iperf3's notation, for example `20M` (bit/s); `0` means
     /// unlimited.
     pub rate: String,
-    /// Connections at once.
+    /// Number of simultaneous connections.
     #[serde(default = "single")]
     pub flows: u32,
-    /// In which directions data flows.
+    /// Directions of the data.
     #[serde(default)]
     pub direction: Direction,
-    /// When it begins in the timetable; before that, unless given.
+    /// Begin in the timetable; `None`: before the timetable.
     #[serde(default)]
     pub begin: Option<Duration>,
-    /// When it ends; after the timetable, unless given.
+    /// End in the timetable; `None`: after the timetable.
     #[serde(default)]
     pub end: Option<Duration>,
 }
@@ -95,45 +96,45 @@ fn single() -> u32 {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
-    /// Both at once.
+    /// Both directions at once.
     #[default]
     Both,
-    /// From the client to the server, from the first node to the second.
+    /// From the client to the server, or from the first node to the second.
     Up,
-    /// From the server to the client, from the second node to the first.
+    /// From the server to the client, or from the second node to the first.
     Down,
 }
 
 impl Direction {
-    /// Whether anything goes from the first end (0) or the second (1) to the other.
+    /// Returns whether data goes from end `from` (0 for the first, 1 for the second) to the other.
     pub fn has(self, from: usize) -> bool {
         matches!((self, from), (Direction::Both, _) | (Direction::Up, 0) | (Direction::Down, 1))
     }
 }
 
-/// A one-way probe, in both directions unless something else is said.
+/// A one-way probe. The default is both directions.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Probe {
-    /// Prefix of its metrics.
+    /// Prefix of the probe's metrics.
     pub name: String,
-    /// The name with `{n}` in it, for one of a series.
+    /// Name with `{n}`, if the probe is of a series.
     #[serde(skip)]
     pub series: Option<String>,
-    /// The two nodes.
+    /// Both nodes of the probe.
     pub between: (Spanned<String>, Spanned<String>),
-    /// Packets a second in each direction.
+    /// Packets per second in each direction.
     pub rate: u32,
-    /// Octets of data in a packet, 24 at least.
+    /// Octets of data in a packet, at least 24.
     #[serde(default = "probe_size")]
     pub size: Spanned<u16>,
-    /// When it begins in the timetable; before that, unless given.
+    /// Begin in the timetable; `None`: before the timetable.
     #[serde(default)]
     pub begin: Option<Duration>,
-    /// UDP port of both ends; one that no other probe has, unless given.
+    /// UDP port of both ends; `None`: a port that no other probe has.
     #[serde(default)]
     pub port: Option<u16>,
-    /// In which directions packets go.
+    /// Directions of the packets.
     #[serde(default)]
     pub direction: Direction,
 }
@@ -146,69 +147,71 @@ fn probe_size() -> Spanned<u16> {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GnPing {
-    /// Prefix of its metrics.
+    /// Prefix of the ping's metrics.
     pub name: String,
     /// Label for the legend.
     #[serde(default)]
     pub label: String,
-    /// Node that pings.
+    /// Node that sends the requests.
     pub from: Spanned<String>,
-    /// Node that answers, or `area:NAME` of the config of the node that pings.
+    /// Node that answers, or `area:NAME` with an area in the config of the sender.
     pub to: Spanned<String>,
     /// Time between two requests.
     pub interval: Spanned<Duration>,
-    /// How long an answer is waited for.
+    /// Longest time to wait for an answer.
     #[serde(default = "second")]
     pub timeout: Duration,
 }
 
-/// A GeoBroadcast into a circle, again and again.
+/// Repeated GeoBroadcasts to a circle.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GnBroadcast {
-    /// Prefix of its metrics.
+    /// Prefix of the broadcast's metrics.
     pub name: String,
     /// Label for the legend.
     #[serde(default)]
     pub label: String,
     /// Node that sends.
     pub from: Spanned<String>,
-    /// Centre of the circle in metres to the east and north of the origin; where the sender is unless given.
+    /// Centre of the circle in metres to the east and north of the origin; `None`: the sender's place.
     #[serde(default)]
     pub center: Option<(f64, f64)>,
-    /// Its radius.
+    /// Radius of the circle.
     pub radius: Spanned<Metres>,
     /// Time from one packet to the next.
     pub interval: Spanned<Duration>,
     /// Octets of payload.
     #[serde(default = "hundred")]
     pub size: Spanned<usize>,
-    /// Not packets but events on the road at the centre (DENM): who has one on his map has got it.
+    /// Whether to send road events at the centre (DENM) in place of packets. A node has received an event
+    /// when its map shows it.
     #[serde(default)]
     pub denm: bool,
 }
 
-/// A host that sends to an IPv6 multicast group, again and again; the stations lead the group to a circle.
+/// A host that sends repeatedly to an IPv6 multicast group. The stations map the group to a circle.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Multicast {
-    /// Prefix of its metrics.
+    /// Prefix of the traffic's metrics.
     pub name: String,
     /// Label for the legend.
     #[serde(default)]
     pub label: String,
     /// Host that sends.
     pub from: Spanned<String>,
-    /// The group.
+    /// Multicast group.
     pub group: Spanned<std::net::Ipv6Addr>,
-    /// Hosts that have joined the group, each with the node with a radio that carries it.
+    /// Hosts that have joined the group, each with the node whose radio serves it.
     pub members: BTreeMap<Spanned<String>, Spanned<String>>,
-    /// Hosts that have not, likewise; what comes over their wires is counted.
+    /// Hosts that have not joined the group, each with the node whose radio serves it. The lab counts the
+    /// packets on their wires.
     #[serde(default)]
     pub strangers: BTreeMap<Spanned<String>, Spanned<String>>,
     /// Centre of the circle in metres to the east and north of the origin.
     pub center: (f64, f64),
-    /// Its radius.
+    /// Radius of the circle.
     pub radius: Spanned<Metres>,
     /// Time from one packet to the next.
     pub interval: Spanned<Duration>,
@@ -218,13 +221,13 @@ pub struct Multicast {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Replay {
-    /// Prefix of its metrics.
+    /// Prefix of the replay's metrics.
     pub name: String,
-    /// The node, which has a radio and no carnet.
+    /// Attacker's node, which has a radio and no carnet.
     pub from: Spanned<String>,
-    /// How long after it was heard each frame is sent, once for each of these.
+    /// Delays from the reception of a frame to its replays: one replay for each.
     pub after: Vec<Duration>,
-    /// Only every n-th frame; every one by default.
+    /// Replay only every n-th frame; the default is every frame.
     #[serde(default = "single")]
     pub every: u32,
 }

@@ -1,4 +1,4 @@
-//! Values as a scenario writes them: times, interfaces, prefixes, metres, bit rates.
+//! Values in a scenario's notation: times, interfaces, prefixes, metres, bit rates.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -11,14 +11,14 @@ use crate::clock::{MILLISECOND, SECOND};
 /// An IPv6 prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prefix {
-    /// The address part.
+    /// Address of the prefix.
     pub address: Ipv6Addr,
-    /// Its length in bits.
+    /// Length in bits.
     pub length: u8,
 }
 
 impl Prefix {
-    /// True if the address is in the prefix.
+    /// Returns whether the prefix contains the address.
     pub fn contains(&self, address: Ipv6Addr) -> bool {
         let shift = 128 - u32::from(self.length);
         let cut = |a: Ipv6Addr| a.to_bits().checked_shr(shift).unwrap_or(0);
@@ -41,12 +41,12 @@ impl fmt::Display for End {
     }
 }
 
-/// A length of time, written `20s`, `500ms` or `10us`; nanoseconds inside.
+/// A duration, written `20s`, `500ms` or `10us`; stored in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Duration(pub u64);
 
 impl Duration {
-    /// In seconds.
+    /// Returns the duration in seconds.
     pub fn seconds(self) -> f64 {
         self.0 as f64 / SECOND as f64
     }
@@ -91,7 +91,7 @@ impl<'de> Deserialize<'de> for Prefix {
     }
 }
 
-/// A distance, written `400m` or `1.5km`; metres inside.
+/// A distance, written `400m` or `1.5km`; stored in metres.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub struct Metres(pub f64);
 
@@ -108,7 +108,7 @@ impl<'de> Deserialize<'de> for Metres {
     }
 }
 
-/// A bit rate, written `6M` or `500k`; bit/s inside.
+/// A bit rate, written `6M` or `500k`; stored in bit/s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BitRate(pub u64);
 
@@ -134,7 +134,8 @@ impl<'de> Deserialize<'de> for BitRate {
     }
 }
 
-/// The rate of a link, written `20mbit`, `512kbit` or `1gbit`; bit/s inside. `0kbit` is a standstill.
+/// The rate of a link, written `20mbit`, `512kbit` or `1gbit`; stored in bit/s. With `0kbit` no frame is
+/// sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkRate(pub u64);
 
@@ -162,7 +163,7 @@ impl<'de> Deserialize<'de> for Octets {
     }
 }
 
-/// A number with one of these units, in the order in which they are tried.
+/// Parses a number with one of these units, which are tried in order.
 fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let (number, factor) = units.iter().find_map(|(unit, f)| Some((text.strip_suffix(unit)?, f)))?;
     Some(number.parse::<f64>().ok().filter(|n| n.is_finite())? * factor)

@@ -1,10 +1,10 @@
-//! Traffic over GeoNetworking: pings, and broadcasts into a circle.
+//! Traffic over GeoNetworking: pings, and broadcasts to a circle.
 //!
-//! A broadcast carries a mark, by which the lab recognises it. The medium counts on the air how often it was
-//! sent, and `gnrecv` reports it at every station. The places of the nodes decide which of them shall get it.
-//! A node is *inside* if it is in the circle by 5 m or more at three times. These are when the packet is
-//! sent, a second before (a station learns its position once a second) and a second later. It is *outside* if
-//! it is out of the circle by as much at these times. The others do not count.
+//! A broadcast carries a mark, by which the lab recognises it. The medium counts its frames on the air, and
+//! `gnrecv` reports it at every station. The places of the nodes decide which nodes have to receive it. A
+//! node is *inside* if it is in the circle by 5 m or more at three times: when the packet is sent, a second
+//! before (a station learns its position once a second) and a second later. It is *outside* if it is out of
+//! the circle by 5 m or more at these times. Other nodes do not count.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -31,23 +31,23 @@ use crate::station::Station;
 /// Octets of a mark.
 pub const MARK: usize = 16;
 const MAGIC: &[u8; 8] = b"carnetgb";
-/// How near to the edge of a circle a node is neither inside nor outside, metres.
+/// Distance in metres from the edge of a circle below which a node is neither inside nor outside.
 const EDGE: f64 = 5.0;
-/// How old the position of a station may be.
+/// Largest age of a station's position.
 const POSITION: u64 = SECOND;
-/// How long a broadcast may take.
+/// Longest time that a broadcast may take.
 pub(super) const FLOOD: u64 = SECOND;
 /// Time that a station takes to report an answer that did not come in time.
 const MARGIN: u64 = 200 * MILLISECOND;
-/// How a station says that it has not sent a packet; the reason follows.
+/// Error text of a station that has not sent a packet; the reason follows.
 const NOT_SENT: &str = "the packet was not sent: ";
 /// Stack of a thread that only reads lines.
 const STACK: usize = 256 << 10;
 
-/// Number of the broadcast in the scenario, number of the packet.
+/// Mark of a packet: number of the broadcast in the scenario, number of the packet.
 pub type Mark = (u32, u32);
 
-/// The mark in a frame or payload.
+/// Returns the mark in a frame or payload.
 pub fn find_mark(octets: &[u8]) -> Option<Mark> {
     let at = octets.windows(MAGIC.len()).position(|w| w == MAGIC)?;
     let numbers = octets.get(at + MAGIC.len()..at + MARK)?;
@@ -55,7 +55,7 @@ pub fn find_mark(octets: &[u8]) -> Option<Mark> {
     Some((number(&numbers[..4]), number(&numbers[4..])))
 }
 
-/// A payload of this size with a mark, in hexadecimal.
+/// Returns a payload of this size with a mark, in hexadecimal.
 fn payload(mark: Mark, size: usize) -> String {
     let mut octets = Vec::with_capacity(size);
     octets.extend_from_slice(MAGIC);
@@ -70,23 +70,24 @@ fn from_hex(text: &str) -> Vec<u8> {
     (0..text.len() / 2).map_while(|n| digit(2 * n)).collect()
 }
 
-/// Duration in seconds of events that no station ends: this many exist at once.
+/// Duration in seconds of road events. No station cancels them, so this many exist at once.
 const VALIDITY: u64 = 10;
 
 /// A broadcast that was sent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sent {
-    /// By which it is known again: its own, or the name of an event, station and number.
+    /// Mark that identifies the broadcast: that of its payload, or the event's name (station and number).
     pub mark: Mark,
-    /// When, monotonic.
+    /// Time of sending (monotonic).
     pub at: u64,
-    /// Centre of the circle; `None` where the sender is nowhere and the circle is around it.
+    /// Centre of the circle; `None` if the circle is around the sender and the sender has no place.
     pub center: Option<Point>,
-    /// The station did not take it, because it does not know its position for example: it is lost.
+    /// Whether the station refused to send it, for example because it does not know its position. The
+    /// broadcast is lost then.
     pub refused: bool,
 }
 
-/// A broadcast that was delivered, by the number of the track of who got it.
+/// A delivered broadcast, with the index of the receiver's track.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Delivery {
     pub(super) node: usize,
@@ -94,7 +95,7 @@ pub(super) struct Delivery {
     pub(super) at: u64,
 }
 
-/// JSON that a program printed, each line with the time at which it was read.
+/// JSON lines that a program printed, each with the time at which the lab read it.
 type Lines = Arc<Mutex<Vec<(u64, Value)>>>;
 
 /// Running traffic over GeoNetworking.
@@ -103,83 +104,85 @@ pub struct GeoFlows {
     pings: Vec<Pinging>,
     senders: Vec<(GnBroadcast, JoinHandle<Vec<Sent>>)>,
     deliveries: Arc<Mutex<Vec<Delivery>>>,
-    /// Events that are on the map of a node.
+    /// Road events that are on the map of a node.
     events: Arc<Mutex<Vec<Delivery>>>,
     maps: Option<Arc<Mutex<Maps>>>,
-    /// Packets that stations refused to send, with reason and count.
+    /// Packets that stations refused to send: count by reason.
     refusals: Refusals,
-    /// Why a broadcast could not be sent.
+    /// Reason why a broadcast could not be sent.
     failure: Arc<Mutex<Option<String>>>,
     stop: Arc<AtomicBool>,
 }
 
-/// Refusals by reason, with their count.
+/// Count of refusals by reason.
 type Refusals = Arc<Mutex<BTreeMap<String, u64>>>;
 
 /// Objects on the maps of the stations, summed over all readings: nodes with their events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Maps {
-    /// Of stations, and their events.
+    /// Objects that stations have sent.
     pub stations: u64,
-    /// Of outsiders.
+    /// Objects that outsiders have sent.
     pub outsiders: u64,
 }
 
 /// Observed results of a broadcast.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Broadcasts {
-    /// Prefix of its metrics.
+    /// Prefix of the broadcast's metrics.
     pub name: String,
-    /// For the legend.
+    /// Label for the legend.
     pub label: String,
-    /// Radius of the circle, metres.
+    /// Radius of the circle in metres.
     pub radius: f64,
-    /// The packets.
+    /// Result of each packet.
     pub floods: Vec<Flood>,
 }
 
 /// Result of one broadcast packet.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Flood {
-    /// When it was sent, monotonic.
+    /// Time of sending (monotonic).
     pub at: u64,
     /// Centre of the circle, if there was one.
     pub center: Option<Point>,
-    /// The station did not take it.
+    /// Whether the station refused to send the packet.
     pub refused: bool,
     /// Nodes inside, without the sender.
     pub inside: u64,
-    /// Of these, those that got it.
+    /// Nodes inside that received the packet.
     pub received: u64,
     /// Deliveries beyond the first to a node.
     pub duplicated: u64,
-    /// Nodes outside that got it.
+    /// Nodes outside that received the packet.
     pub outside: u64,
-    /// Frames that carried it, every try.
+    /// Frames that carried the packet, each try counted.
     pub transmissions: u64,
-    /// Of these, frames to one station.
+    /// Unicast frames among `transmissions`.
     pub unicast: u64,
-    /// Nodes that sent it.
+    /// Nodes that sent the packet.
     pub senders: u64,
-    /// Milliseconds to each first delivery inside.
+    /// Milliseconds until each first delivery inside.
     pub delays: Vec<f64>,
 }
 
-/// A request of a ping: time of sending, round-trip time in milliseconds and hops of each answer.
+/// A request of a ping: time of sending, and for each answer the round-trip time in milliseconds and the
+/// hops.
 pub type Request = (u64, Vec<(f64, u64)>);
 
 /// Observed results of a ping over GeoNetworking.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct GnPings {
-    /// Prefix of its metrics.
+    /// Prefix of the ping's metrics.
     pub name: String,
-    /// For the legend.
+    /// Label for the legend.
     pub label: String,
-    /// The requests that were answered, or waited for in vain.
+    /// Requests that were answered, or whose time has passed without an answer.
     pub requests: Vec<Request>,
 }
 
-/// Starts all of it; the timetable begins at `begin` and ends at `end`. Logs go to `folder`.
+/// Starts all traffic over GeoNetworking. The timetable begins at `begin` and ends at `end`. Logs go to
+/// `folder`.
 pub fn start(
     scenario: &Scenario,
     stations: &[Station],
@@ -267,21 +270,21 @@ pub fn start(
     Ok(flows)
 }
 
-/// `carnet gnping`, which begins again where its station did not take its first request.
+/// A `carnet gnping`, which the lab restarts if its station refused the first request.
 #[derive(Debug)]
 struct Pinging {
     ping: GnPing,
     program: PathBuf,
     arguments: Vec<String>,
-    /// Messages of the program beside its answers.
+    /// Log of the program's messages.
     log: PathBuf,
     child: Option<Child>,
     started: u64,
-    /// When it is to begin again, if it does not run.
+    /// Time of the next start, if the program does not run.
     due: u64,
-    /// Output of each of its runs.
+    /// Output of each run of the program.
     events: Vec<Lines>,
-    /// When requests were to go that the station did not take.
+    /// Due times of requests that the station refused.
     unsent: Vec<u64>,
 }
 
@@ -307,14 +310,14 @@ impl Pinging {
         Ok(())
     }
 
-    /// Begins again where the station did not take the first request, which is a lost one, as are those that
-    /// were to go until now. Fails if gnping has failed otherwise.
+    /// Restarts the program if the station refused the first request. That request counts as lost, and so do
+    /// those that were due until now. Fails if gnping has failed for another reason.
     fn check(&mut self, refusals: &Refusals) -> anyhow::Result<()> {
         let now = clock::monotonic();
         let Some(child) = &mut self.child else {
             return if now >= self.due { self.begin() } else { Ok(()) };
         };
-        // It ends when it has sent as many as it was to.
+        // gnping ends when it has sent all its requests.
         let Some(status) = child.try_wait()?.filter(|status| !status.success()) else { return Ok(()) };
         let (name, node) = (&self.ping.name, self.ping.from.get_ref());
         let said = std::fs::read_to_string(&self.log).unwrap_or_default();
@@ -353,7 +356,7 @@ impl Pinging {
     }
 }
 
-/// Notes the marked payloads that a station delivers, until it ends.
+/// Records the marked payloads that a station delivers, until the station ends.
 fn listen(node: usize, socket: &Path, deliveries: Arc<Mutex<Vec<Delivery>>>) -> anyhow::Result<()> {
     let events = api::follow(socket, "/v1/gnrecv")?;
     std::thread::Builder::new().stack_size(STACK).spawn(move || {
@@ -369,7 +372,7 @@ fn listen(node: usize, socket: &Path, deliveries: Arc<Mutex<Vec<Delivery>>>) -> 
     Ok(())
 }
 
-/// Notes the events that enter the map of a station, when they are there, until it ends.
+/// Records the events that enter the map of a station, with their time, until the station ends.
 fn watch_map(node: usize, socket: &Path, events: Arc<Mutex<Vec<Delivery>>>) -> anyhow::Result<()> {
     let messages = api::follow(socket, "/v1/messages?type=denm")?;
     let socket = socket.to_owned();
@@ -389,15 +392,15 @@ fn watch_map(node: usize, socket: &Path, events: Arc<Mutex<Vec<Delivery>>>) -> a
     Ok(())
 }
 
-/// Looks at the maps of all stations twice a second for what outsiders have told. A CAM stays on a map for
-/// longer.
+/// Searches the maps of all stations twice a second for objects of outsiders. The data of a CAM stays on a
+/// map for longer.
 fn watch_for_outsiders(
     medium: Option<&Medium>,
     stations: &[Station],
     maps: &Arc<Mutex<Maps>>,
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<()> {
-    // Unless the config says something else it is the end of the address.
+    // Without a configured station ID it is the end of the address.
     let number = |node: &String| {
         let [_, _, id @ ..] = medium?.address(node)?;
         Some(u64::from(u32::from_be_bytes(id)))
@@ -429,20 +432,20 @@ fn watch_for_outsiders(
     Ok(())
 }
 
-/// The name of an event.
+/// Returns the name of an event as a mark.
 fn action(id: &Value) -> Option<Mark> {
     let number = |name: &str| u32::try_from(id[name].as_u64()?).ok();
     Some((number("originating_station_id")?, number("sequence_number")?))
 }
 
-/// Shortest common period of broadcasts whose packets are kept apart, nanoseconds: with a shorter one they
-/// drift past each other in any case.
+/// Shortest common period of broadcasts whose packets are kept apart, in nanoseconds. With a shorter period
+/// they drift past each other anyway.
 const COMMON_PERIOD: u64 = 10 * MILLISECOND;
 
 /// Returns for each broadcast, by its interval, the time from the begin of the timetable to its first packet.
 /// No two packets are sent at the same time: nodes with an idle channel would transmit both at once, and no
 /// node would receive either. The times repeat with the greatest common divisor of the intervals, so each
-/// broadcast has its own part of that.
+/// broadcast has its own part of that period.
 fn offsets(intervals: &[u64]) -> Vec<u64> {
     let common = intervals.iter().copied().fold(0, greatest_common_divisor);
     let parts = (intervals.len() as u64 + 4).max(20);
@@ -495,7 +498,7 @@ impl Sender {
             let area = json!({"circle": {
                 "latitude": latitude, "longitude": longitude, "radius_m": radius as u64}});
             let sent = if self.broadcast.denm {
-                // Stationary vehicle.
+                // Cause code of a stationary vehicle.
                 let event = json!({"cause": 94, "position": place, "area": area, "validity_s": VALIDITY});
                 api::post(&self.socket, "/v1/denm", &event)
                     .and_then(|made| action(&made["action_id"]).context("the event has no name"))
@@ -525,7 +528,7 @@ impl Sender {
 }
 
 impl Sender {
-    /// Counts a packet that the station did not take.
+    /// Counts a packet that the station refused to send.
     fn refused(&self, said: &str) {
         let reason = said.rsplit_once(NOT_SENT).map_or(said, |(_, reason)| reason);
         let told = format!("{}: packets were not sent: {reason}", self.broadcast.name);
@@ -538,7 +541,7 @@ fn seconds(at: u64, epoch: u64) -> f64 {
 }
 
 impl GeoFlows {
-    /// Fails if something has ended that should still be running, or has not done its work.
+    /// Fails if a program has ended too early, or has failed.
     pub fn check(&mut self) -> anyhow::Result<()> {
         for pinging in &mut self.pings {
             pinging.check(&self.refusals)?;
@@ -620,7 +623,7 @@ impl Drop for GeoFlows {
     }
 }
 
-/// Which nodes ought to have got a broadcast, and which did; those `apart` do not count.
+/// Judges which nodes had to receive a broadcast, and which received it. The nodes in `apart` do not count.
 pub(super) fn judge(
     sent: &Sent,
     apart: &[usize],
@@ -652,7 +655,8 @@ pub(super) fn judge(
     flood
 }
 
-/// The requests in the events of `carnet gnping --json`, each with the time at which it was read.
+/// Returns the requests in the events of `carnet gnping --json`. Each event has the time at which the lab
+/// read it.
 fn requests(events: &[(u64, Value)], timeout: u64) -> Vec<Request> {
     let mut all: BTreeMap<u64, Request> = BTreeMap::new();
     for (at, event) in events {
@@ -747,8 +751,8 @@ mod tests {
         assert!(from_hex("0g").is_empty());
     }
 
-    /// Nodes at 0 (the sender), 100, 198, 300 m. One more leaves the circle of 200 m just now, one has no
-    /// place, and one has just left.
+    /// The nodes stand at 0 (the sender), 100, 198 and 300 m. Another node leaves the circle of 200 m at this
+    /// moment, one has no place, and one has just left.
     #[test]
     fn who_ought_to_get_a_broadcast() {
         let at = |x: f64| Point { x, y: 0.0 };

@@ -1,8 +1,8 @@
 //! Traffic through a testbed while its timetable runs, and its results.
 //!
-//! All traffic is real: `ping`, `iperf3`, `carnet gnping`, packets by `gnsend`, and the lab's own probe. It
-//! starts a little before the timetable and ends a little after it. So neighbours are resolved and TCP is at
-//! full speed when the timetable begins.
+//! All traffic is real: `ping`, `iperf3`, `carnet gnping`, packets by `gnsend`, and the lab's own probe. The
+//! traffic starts a little before the timetable and ends a little after it. So neighbours are resolved and
+//! TCP is at full speed when the timetable begins.
 
 pub mod geonet;
 pub mod multicast;
@@ -29,19 +29,19 @@ use geonet::{Broadcasts, GeoFlows, GnPings};
 use stats::Flow;
 use tcp::Transfer;
 
-/// How long before the timetable the traffic starts, in nanoseconds.
+/// Time from the start of the traffic to the begin of the timetable, in nanoseconds.
 pub const LEAD: u64 = 2 * SECOND;
-/// How long after the timetable it ends.
+/// Time from the end of the timetable to the end of the traffic.
 const TAIL: u64 = 300 * MILLISECOND;
-/// How long after that requests of the timetable may still be answered; the probe waits as long.
+/// Time after the traffic's end in which requests may still be answered. The probe waits as long.
 const PATIENCE: u64 = SECOND;
 
 /// Running traffic.
 #[derive(Debug, Default)]
 pub struct Flows {
-    /// Each with the time at which its first packet was to leave.
+    /// Probes, each with the due time of its first packet.
     probes: Vec<(Probe, [Daemon; 2], [PathBuf; 2], u64)>,
-    /// Each with the time of its start.
+    /// Pings, each with the time of its start.
     pings: Vec<(Ping, Daemon, u64)>,
     transfers: Vec<Transfer>,
     geo: GeoFlows,
@@ -49,46 +49,46 @@ pub struct Flows {
     replays: Vec<replay::Running>,
 }
 
-/// A probe as it was seen.
+/// Results of a probe.
 #[derive(Debug, Default)]
 pub struct SeenProbe {
-    /// Its name.
+    /// Name of the probe.
     pub name: String,
-    /// The name with `{n}` in it, for one of a series.
+    /// Name with `{n}`, if the probe is of a series.
     pub series: Option<String>,
-    /// The two nodes.
+    /// Both nodes of the probe.
     pub nodes: [String; 2],
     /// Flows from the first end to the second, and back.
     pub flows: [Flow; 2],
 }
 
-/// Observed results.
+/// Observed results of all traffic.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// Probes.
+    /// Results of the probes.
     pub probes: Vec<SeenProbe>,
     /// Pings: name, legend, requests.
     pub pings: Vec<(String, String, ping::Series)>,
-    /// Transfers: name, legend, what iperf3 told, the monotonic time of their start.
+    /// Transfers: name, legend, iperf3's results, start (monotonic).
     pub transfers: Vec<(String, String, tcp::Told, u64)>,
     /// Pings over GeoNetworking.
     pub gnpings: Vec<GnPings>,
-    /// Broadcasts over GeoNetworking, and what hosts have sent to groups.
+    /// Broadcasts over GeoNetworking, and packets of hosts to groups.
     pub broadcasts: Vec<Broadcasts>,
-    /// Packets to groups on the wires of hosts that have not joined: name of the traffic, when each came.
+    /// Packets to groups on the wires of hosts that have not joined: name of the traffic, times of arrival.
     pub strangers: Vec<(String, Vec<u64>)>,
-    /// Frames that were sent again: name, how many were heard and how many sent.
+    /// Replays: name, numbers of received and of replayed frames.
     pub replays: Vec<(String, replay::Outcome)>,
     /// Objects on the maps of the stations, if the scenario has outsiders.
     pub maps: Option<geonet::Maps>,
     /// Packets that stations refused to send, with their reasons.
     pub refusals: Vec<String>,
-    /// The longest time, in nanoseconds, by which a packet of a probe left too late.
+    /// Longest delay of a probe packet's departure, in nanoseconds.
     pub probes_late: u64,
 }
 
 impl Seen {
-    /// The longest time, in milliseconds, by which traffic left too late.
+    /// Returns the longest delay of a packet's departure, in milliseconds.
     pub fn late_ms(&self) -> f64 {
         self.probes_late as f64 / 1e6
     }
@@ -97,18 +97,17 @@ impl Seen {
 /// Ends of the traffic, and the folder of its logs.
 #[derive(Debug, Clone, Copy)]
 pub struct Ends<'a> {
-    /// The address of each node for traffic.
+    /// Address of each node for traffic.
     pub addresses: &'a BTreeMap<String, Ipv6Addr>,
-    /// The stations.
+    /// Stations of the testbed.
     pub stations: &'a [Station],
-    /// The medium between radios.
+    /// Medium between radios.
     pub medium: Option<&'a Medium>,
-    /// The folder for logs.
+    /// Folder for logs.
     pub folder: &'a Path,
 }
 
-/// Starts all traffic; the timetable will begin at `begin` and end at `end`, with
-/// its times `scaled`.
+/// Starts all traffic. The timetable will begin at `begin` and end at `end`, with its times `scaled`.
 pub fn start(
     scenario: &Scenario,
     ends: Ends<'_>,
@@ -171,7 +170,7 @@ pub fn start(
         flows.transfers.push(Transfer::listen(tcp, port, server, from..until, folder)?);
     }
     if !flows.transfers.is_empty() {
-        // The servers listen by then.
+        // The servers listen after this time.
         clock::sleep(200 * MILLISECOND);
         flows.begin_transfers()?;
     }
@@ -190,8 +189,7 @@ impl Flows {
         self.transfers.iter_mut().try_for_each(|transfer| transfer.begin(clock::monotonic()))
     }
 
-    /// Starts what is to begin by now. Fails if a program has ended that should still be running, or has not
-    /// done its work.
+    /// Starts the traffic that is due by now. Fails if a program has ended too early, or has failed.
     pub fn check(&mut self) -> anyhow::Result<()> {
         self.begin_transfers()?;
         for (_, ends, ..) in &mut self.probes {
@@ -203,7 +201,7 @@ impl Flows {
         self.geo.check()
     }
 
-    /// Ends all traffic and reads what was seen. Call it after the end of the timetable.
+    /// Ends all traffic and reads the results. Call it after the end of the timetable.
     pub fn finish(mut self, end: u64, scenario: &Scenario, medium: Option<&Medium>) -> anyhow::Result<Seen> {
         clock::sleep_until(end + TAIL);
         let mut seen = Seen::default();
@@ -226,8 +224,8 @@ impl Flows {
             }
             let flows = probe::read(&files[0], &files[1])?;
             let late = flows.each_ref().map(|flow| probe::latest(&flow.sent, *first, probe.rate));
-            // A sender behind an interface without carrier waits in its own kernel; a machine that cannot
-            // keep up makes both directions late.
+            // A sender behind an interface without carrier waits in its own kernel and delays one direction.
+            // A machine that is too slow delays both.
             seen.probes_late = seen.probes_late.max(late[0].min(late[1]));
             let nodes = [probe.between.0.get_ref().clone(), probe.between.1.get_ref().clone()];
             seen.probes.push(SeenProbe {

@@ -1,9 +1,10 @@
-//! Traffic to an IPv6 multicast group: a host on board of a vehicle sends, hosts on board of others listen.
+//! Traffic to an IPv6 multicast group: a host on board of a vehicle sends, and hosts on board of other
+//! vehicles listen.
 //!
-//! The lab uses the sockets of the kernel. A listener joins the group and its kernel reports that by MLD; the
+//! The lab uses sockets of the kernel. A listener joins the group, and its kernel reports that by MLD. The
 //! sender's packets leave by the interface of its kernel's route for groups. A *stranger* has not joined, and
-//! watches everything on its wire. As for GeoNetworking's own broadcasts, the places of the vehicles decide
-//! which of them shall get a packet.
+//! watches all packets on its wire. As for GeoNetworking's own broadcasts, the places of the vehicles decide
+//! which hosts have to receive a packet.
 
 use std::io::ErrorKind;
 use std::net::{Ipv6Addr, SocketAddrV6};
@@ -21,11 +22,11 @@ use crate::medium::mobility::Track;
 use crate::process::{Daemon, in_node};
 use crate::scenario::{Multicast, Scenario};
 
-/// UDP port of the first such traffic of a scenario.
+/// UDP port of the first such flow of a scenario.
 const PORT: u16 = 7900;
-/// Hops that a packet may go.
+/// Hop limit of the packets.
 const HOPS: u32 = 16;
-/// Octets of a frame before the UDP payload: IPv6 and UDP.
+/// Octets of the IPv6 and UDP headers before the payload.
 const HEADERS: usize = 48;
 /// EtherType of IPv6.
 const IPV6: u16 = 0x86dd;
@@ -33,7 +34,7 @@ const IPV6: u16 = 0x86dd;
 /// Settings of a sender or listener; also its command line.
 #[derive(Debug, Clone, clap::Args)]
 pub struct MulticastArgs {
-    /// The group.
+    /// Multicast group.
     #[arg(long)]
     pub group: Ipv6Addr,
     /// UDP port.
@@ -48,7 +49,7 @@ pub struct MulticastArgs {
     /// Monotonic time of the first packet, in nanoseconds.
     #[arg(long, default_value_t = 0)]
     pub start: u64,
-    /// Monotonic time of the end.
+    /// Monotonic time of the end, in nanoseconds.
     #[arg(long)]
     pub end: u64,
     /// File for the outcome.
@@ -59,11 +60,11 @@ pub struct MulticastArgs {
 /// Role towards a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Role {
-    /// Sends.
+    /// Sends to the group.
     Sender,
-    /// Has joined.
+    /// Has joined the group.
     Member,
-    /// Has not, and looks at its wire.
+    /// Has not joined the group, and watches its wire.
     Stranger,
 }
 
@@ -78,7 +79,7 @@ pub fn run(args: &MulticastArgs) -> anyhow::Result<()> {
             listen(&socket, args, 0)?
         }
         Role::Stranger => {
-            // Every IPv6 packet that comes in by any interface.
+            // Receives every IPv6 packet that arrives at any interface.
             let all = Protocol::from(i32::from(IPV6.to_be()));
             listen(&Socket::new(Domain::PACKET, Type::DGRAM, Some(all))?, args, HEADERS)?
         }
@@ -107,10 +108,10 @@ fn send(args: &MulticastArgs) -> anyhow::Result<Outcome> {
     Ok(outcome)
 }
 
-/// Notes the packets whose payload begins `offset` octets into what is read.
+/// Records the packets whose payload begins `offset` octets into the received data.
 fn listen(socket: &Socket, args: &MulticastArgs, offset: usize) -> anyhow::Result<Outcome> {
     socket.set_read_timeout(Some(Duration::from_millis(100)))?;
-    // `recv` does not care what kind of socket it is.
+    // `recv` works with a socket of any kind.
     let socket = std::net::UdpSocket::from(socket.try_clone()?);
     let mut outcome = Outcome::default();
     let mut octets = [0; 2048];
@@ -128,10 +129,10 @@ fn listen(socket: &Socket, args: &MulticastArgs, offset: usize) -> anyhow::Resul
     Ok(outcome)
 }
 
-/// A program in a host, the node that carries the host, and what the program tells.
+/// A listener: the node that serves its host, its program, and its results file.
 type Listener = (String, Daemon, PathBuf);
 
-/// Running traffic.
+/// Running traffic to a group.
 #[derive(Debug)]
 pub struct Running {
     traffic: Multicast,
@@ -141,7 +142,7 @@ pub struct Running {
     strangers: Vec<Listener>,
 }
 
-/// Starts listeners, and the sender for the time of the timetable.
+/// Starts the listeners, and the sender for the time of the timetable.
 pub fn start(
     number: usize,
     traffic: &Multicast,
@@ -154,7 +155,7 @@ pub fn start(
         let base = format!("multicast-{}-{node}", traffic.name);
         let output = folder.join(format!("{base}.json"));
         let mut command = in_node(node, &own);
-        // The last packets have the time to arrive.
+        // The sender ends earlier, so that the last packets have time to arrive.
         let until = if role == "sender" { end.saturating_sub(FLOOD) } else { end };
         command
             .args(["multicast", "--role", role])
@@ -189,7 +190,7 @@ impl Running {
             .try_for_each(|(_, daemon, _)| daemon.check_unless_done())
     }
 
-    /// Returns the results: receptions by members, and the times at which a stranger's wire had a packet.
+    /// Returns the results: receptions by members, and the arrival times of packets on strangers' wires.
     pub fn finish(&mut self, scenario: &Scenario) -> anyhow::Result<(Broadcasts, Vec<u64>)> {
         let limit = 10 * SECOND;
         self.sender.wait(limit);

@@ -1,7 +1,7 @@
 //! Parses the output of `ping -D -O`.
 //!
-//! With `-O` ping names every unanswered request when it sends the next one. So a request counts by its time
-//! of sending from the first to the last, whether or not others around it have an answer.
+//! With `-O` ping names every unanswered request when it sends the next one. So each request from the first
+//! to the last counts by its time of sending, even if its neighbours have no answer.
 
 use std::collections::BTreeMap;
 
@@ -16,14 +16,14 @@ const SEQUENCES: u64 = 1 << 16;
 pub struct Transcript {
     /// Answers in the order of their arrival.
     pub answers: Vec<Answer>,
-    /// Requests without an answer when the next one left: sequence number, time at which the next one left
-    /// (nanoseconds since 1970).
+    /// Requests without an answer when the next request left: sequence number, time at which the next one
+    /// left (nanoseconds since 1970).
     pub outstanding: BTreeMap<u64, u64>,
     /// Number of requests, which ping states at its end.
     pub transmitted: Option<u64>,
 }
 
-/// Reads the output of `ping -D -O`.
+/// Parses the output of `ping -D -O`.
 pub fn parse(text: &str) -> Transcript {
     let mut transcript = Transcript::default();
     let mut highest = 0;
@@ -40,8 +40,7 @@ pub fn parse(text: &str) -> Transcript {
     transcript
 }
 
-/// The number of a request, of which the lowest 16 bits are `sequence`: the one nearest to the highest so
-/// far.
+/// Extends a sequence number of 16 bits to the full number nearest to the highest number so far.
 fn unwrapped(sequence: u64, highest: &mut u64) -> u64 {
     let base = *highest - *highest % SEQUENCES + sequence % SEQUENCES;
     let number = if base + SEQUENCES / 2 < *highest {
@@ -55,7 +54,7 @@ fn unwrapped(sequence: u64, highest: &mut u64) -> u64 {
     number
 }
 
-/// The time at the head of a line, and what follows it: `[1700000000.123456] ...`.
+/// Splits a line `[1700000000.123456] ...` into its time and the rest.
 fn stamped(line: &str) -> Option<(u64, &str)> {
     let (stamp, rest) = line.strip_prefix('[')?.split_once(']')?;
     let (seconds, micros) = stamp.split_once('.')?;
@@ -63,7 +62,7 @@ fn stamped(line: &str) -> Option<(u64, &str)> {
     Some((at, rest.trim_start()))
 }
 
-/// `[1700000000.123456] 64 bytes from ADDRESS: icmp_seq=1 ttl=60 time=0.123 ms`.
+/// Parses `[1700000000.123456] 64 bytes from ADDRESS: icmp_seq=1 ttl=60 time=0.123 ms`.
 fn parse_answer(line: &str) -> Option<Answer> {
     let (at, rest) = stamped(line)?;
     if rest.contains("DUP!") {
@@ -76,23 +75,23 @@ fn parse_answer(line: &str) -> Option<Answer> {
     Some((field("icmp_seq=")?.parse().ok()?, at, field("time=")?.parse().ok()?))
 }
 
-/// `[1700000000.123456] no answer yet for icmp_seq=1`.
+/// Parses `[1700000000.123456] no answer yet for icmp_seq=1`.
 fn parse_outstanding(line: &str) -> Option<(u64, u64)> {
     let (at, rest) = stamped(line)?;
     Some((rest.strip_prefix("no answer yet for icmp_seq=")?.trim().parse().ok()?, at))
 }
 
-/// A ping seen whole: requests by time of sending, each with its round-trip time if it was answered. An
-/// ICMPv6 error is no answer: its request is lost.
+/// All requests of a ping by time of sending, each with its round-trip time if it was answered. An ICMPv6
+/// error is no answer: its request is lost.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Series {
-    /// Time of sending in nanoseconds, round-trip time in milliseconds.
+    /// Requests: time of sending in nanoseconds, round-trip time in milliseconds.
     pub requests: Vec<(u64, Option<f64>)>,
 }
 
 impl Series {
-    /// All requests of a ping that was started at `started` (nanoseconds, monotonic) and sends one each
-    /// `interval`; `shift` is added to wall-clock times.
+    /// Builds the requests of a ping that was started at `started` (nanoseconds, monotonic) and sends one
+    /// request per `interval`. `shift` converts wall-clock times to monotonic ones.
     pub fn new(transcript: &Transcript, shift: i64, started: u64, interval: u64) -> Self {
         let monotonic = |at: u64| at.saturating_add_signed(shift);
         let mut round_trips = BTreeMap::new();
@@ -126,7 +125,7 @@ impl Series {
         Self { requests: requests.collect() }
     }
 
-    /// True if a request that was sent before `end` has no answer.
+    /// Returns true if a request that was sent before `end` has no answer.
     pub fn waits(&self, end: u64) -> bool {
         self.requests.iter().any(|(sent, rtt)| *sent < end && rtt.is_none())
     }
@@ -183,7 +182,7 @@ mod tests {
         let sent: Vec<u64> = all.iter().map(|r| r.0).collect();
         assert_eq!(sent, [0, at(10), at(20), at(30), at(40), at(50)]);
         assert_eq!(all.iter().filter(|r| r.1.is_none()).count(), 5);
-        // Before ping has stated its number, all that it has named count.
+        // Before ping has printed its number of requests, all requests that it has named count.
         let cut = text.lines().take(5).collect::<Vec<_>>().join("\n");
         assert_eq!(series(&cut).len(), 6);
     }
@@ -191,7 +190,7 @@ mod tests {
     #[test]
     fn nothing_answered() {
         assert_eq!(series("ping: connect: Network is unreachable\n"), []);
-        // One request that left when ping was started, and another an interval later.
+        // One request left when ping was started, and another an interval later.
         let text = "2 packets transmitted, 0 received, 100% packet loss, time 10ms\n";
         assert_eq!(series(text), [(7, None), (7 + 10 * MILLISECOND, None)]);
     }

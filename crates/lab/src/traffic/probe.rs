@@ -1,12 +1,12 @@
 //! The lab's own one-way probe.
 //!
 //! One process in each of two nodes sends UDP packets at a fixed rate and receives the other's. A packet
-//! carries its sequence number and the monotonic time of sending. Both ends run on the same kernel and thus
-//! on the same clock, so the one-way delay is exact. The sender sleeps until absolute times, which keeps the
-//! rate without drift and without using a whole core. After a delay it catches up at once. Each packet leaves
-//! at a random moment of its own slot (at 1000 packets a second, of its own millisecond). A stream in step
-//! with other traffic or a timer of the kernel would always meet it at the same moment. It would be no fair
-//! sample (RFC 2330 11.1).
+//! carries its sequence number and the monotonic time of sending. Both ends run on the same kernel and so on
+//! the same clock, which makes the one-way delay exact. The sender sleeps until absolute times, which keeps
+//! the rate without drift and without using a whole core. After a delay it catches up at once. Each packet
+//! leaves at a random moment of its own slot (at 1000 packets per second, of its own millisecond). A stream
+//! in step with other traffic or a timer of the kernel would always meet it at the same moment, and would be
+//! no fair sample (RFC 2330 11.1).
 
 use std::net::{Ipv6Addr, SocketAddrV6};
 use std::path::{Path, PathBuf};
@@ -22,9 +22,9 @@ use crate::clock::{self, MILLISECOND, SECOND};
 
 /// Mark at the head of every packet.
 const MAGIC: &[u8; 8] = b"carnetpb";
-/// Octets of a probe packet that mean something.
+/// Octets of a probe packet before the padding.
 const LENGTH: usize = 24;
-/// How long after the last packet the receiver waits for stragglers.
+/// Time after the last packet in which the receiver waits for late packets.
 const LINGER: u64 = SECOND;
 
 /// Settings of one end of a probe; also its command line.
@@ -36,16 +36,16 @@ pub struct ProbeArgs {
     /// UDP port of both ends.
     #[arg(long)]
     pub port: u16,
-    /// Packets a second.
+    /// Packets per second.
     #[arg(long)]
     pub rate: u32,
-    /// Octets of data in each, 24 at least.
+    /// Octets of data in each packet, at least 24.
     #[arg(long, default_value_t = 64)]
     pub size: u16,
     /// Number of packets.
     #[arg(long)]
     pub count: u64,
-    /// Only listen for as long as that takes.
+    /// Only listen, for as long as the packets would take.
     #[arg(long)]
     pub mute: bool,
     /// Monotonic time of the first packet, in nanoseconds.
@@ -59,9 +59,9 @@ pub struct ProbeArgs {
 /// Results of one end of a probe.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Time of sending by sequence number.
+    /// Time of sending of each packet, by sequence number.
     pub sent: Vec<u64>,
-    /// Packets that the kernel did not take.
+    /// Packets that the kernel refused to send.
     pub refused: u64,
     /// Sequence number and time of arrival of the other end's packets.
     pub received: Vec<(u64, u64)>,
@@ -83,7 +83,7 @@ pub(super) fn decode(packet: &[u8]) -> Option<u64> {
 /// Runs one end of a probe.
 pub fn run(args: &ProbeArgs) -> anyhow::Result<()> {
     let socket = Socket::new(Domain::IPV6, Type::DGRAM, Some(Protocol::UDP))?;
-    // The kernel caps it at net.core.rmem_max; even that holds hundreds of packets.
+    // The kernel limits the buffer to net.core.rmem_max, which still holds hundreds of packets.
     socket.set_recv_buffer_size(4 << 20)?;
     socket.set_read_timeout(Some(std::time::Duration::from_millis(100)))?;
     socket.bind(&SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, args.port, 0, 0).into())?;
@@ -103,8 +103,8 @@ pub fn run(args: &ProbeArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the time at which a packet is sent, in nanoseconds from the start. It is within the packet's slot,
-/// by a mixing function of its number (SplitMix64), the same in every run.
+/// Returns the sending time of a packet, in nanoseconds from the start. The time is within the packet's slot,
+/// at a place that a mixing function of its number (SplitMix64) selects, the same in every run.
 fn moment(seq: u64, rate: u32) -> u64 {
     let slot = SECOND / u64::from(rate.max(1));
     let mut z = (seq + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -113,15 +113,14 @@ fn moment(seq: u64, rate: u32) -> u64 {
     seq * SECOND / u64::from(rate.max(1)) + (z ^ (z >> 31)) % slot
 }
 
-/// The longest time, in nanoseconds, by which a packet left too late, of those that were to leave from
-/// `start` on.
+/// Returns the longest delay of a packet's departure in nanoseconds, among the packets due from `start` on.
 pub fn latest(sent: &[u64], start: u64, rate: u32) -> u64 {
     let late = |(seq, at): (u64, &u64)| at.saturating_sub(start + moment(seq, rate));
     (0..).zip(sent).map(late).max().unwrap_or(0)
 }
 
 fn send(socket: &std::net::UdpSocket, args: &ProbeArgs) -> (Vec<u64>, u64) {
-    // A sleep ends within 1 us of its time instead of the usual 50.
+    // Sets the timer slack to 1 us, in place of the usual 50 us.
     let _ = prctl::set_timerslack(1000);
     let peer = SocketAddrV6::new(args.peer, args.port, 0, 0);
     let mut packet = vec![0; usize::from(args.size).max(LENGTH)];
@@ -135,7 +134,7 @@ fn send(socket: &std::net::UdpSocket, args: &ProbeArgs) -> (Vec<u64>, u64) {
         clock::sleep_until(args.start + moment(seq, args.rate));
         let now = clock::monotonic();
         sent.push(now);
-        // A packet that the kernel refuses never arrives, and counts as lost there.
+        // A packet that the kernel refuses never arrives, so the receiver counts it as lost.
         if let Some(head) = packet.first_chunk_mut() {
             *head = encode(seq, now);
         }
@@ -148,7 +147,7 @@ fn receive(socket: &std::net::UdpSocket, done: &AtomicBool) -> Vec<(u64, u64)> {
     let mut received = Vec::with_capacity(1 << 17);
     let mut buffer = vec![0; usize::from(u16::MAX)];
     while !done.load(Ordering::Relaxed) {
-        // Errors are the timeout, or an ICMPv6 error about a packet of ours.
+        // An error is the timeout, or an ICMPv6 error about a packet of this end.
         let Ok((length, _)) = socket.recv_from(&mut buffer) else { continue };
         let now = clock::monotonic();
         if let Some(seq) = decode(&buffer[..length]) {
@@ -158,7 +157,7 @@ fn receive(socket: &std::net::UdpSocket, done: &AtomicBool) -> Vec<(u64, u64)> {
     received
 }
 
-/// Reads what both ends told, and joins it to the two directions: first to second, second to first.
+/// Reads the results of both ends, and returns the two directions: first to second, second to first.
 pub fn read(first: &Path, second: &Path) -> anyhow::Result<[Flow; 2]> {
     let load = |file: &Path| -> anyhow::Result<Outcome> {
         let text = std::fs::read(file)
@@ -169,7 +168,7 @@ pub fn read(first: &Path, second: &Path) -> anyhow::Result<[Flow; 2]> {
     Ok([Flow { sent: a.sent, received: b.received }, Flow { sent: b.sent, received: a.received }])
 }
 
-/// How long an end runs after its first packet, at most, in nanoseconds.
+/// Returns the longest time that an end runs after its first packet, in nanoseconds.
 pub fn length(count: u64, rate: u32) -> u64 {
     count * SECOND / u64::from(rate) + LINGER + 200 * MILLISECOND
 }
@@ -189,7 +188,7 @@ mod tests {
     fn every_packet_has_its_slot() {
         let within: Vec<u64> = (0..1000).map(|seq| moment(seq, 1000) - seq * MILLISECOND).collect();
         assert!(within.iter().all(|at| *at < MILLISECOND));
-        // Spread over the slot: some 100 in each tenth.
+        // The packets are spread over the slot: about 100 in each tenth.
         for tenth in 0..10 {
             let count = within.iter().filter(|at| **at * 10 / MILLISECOND == tenth).count();
             assert!((60..140).contains(&count), "{count} in tenth {tenth}");
@@ -221,7 +220,7 @@ mod tests {
             output: folder.join("a"),
         };
         run(&args).expect("the loopback is there");
-        // One socket is both ends: what it sent is what it got.
+        // One socket is both ends, so it receives the packets that it sent.
         let [flow, _] = read(&args.output, &args.output).expect("was written");
         let stats = flow.stats(&(0..u64::MAX));
         assert_eq!((stats.sent, stats.lost, stats.duplicated), (50, 0, 0));

@@ -1,4 +1,4 @@
-//! An attacker that records GeoNetworking frames and sends them again unchanged: this attack needs neither a
+//! An attacker that records GeoNetworking frames and sends them again unchanged. This attack needs neither a
 //! certificate nor a key.
 
 use std::collections::VecDeque;
@@ -15,16 +15,16 @@ use crate::scenario::{Replay, Scenario};
 
 /// Longest frame, octets.
 const LONGEST: usize = 2048;
-/// Frames that wait to be sent, at most.
+/// Most frames that wait to be sent again.
 const ROOM: usize = 4096;
 
 /// Settings of the attacker; also its command line.
 #[derive(Debug, Clone, clap::Args)]
 pub struct ReplayArgs {
-    /// The interface.
+    /// Interface of the attacker's radio.
     #[arg(long)]
     pub interface: String,
-    /// Nanoseconds after which a frame is sent again; several times for several.
+    /// Nanoseconds after which a frame is sent again; repeat the option for several replays.
     #[arg(long)]
     pub after: Vec<u64>,
     /// Send only every n-th frame.
@@ -41,20 +41,20 @@ pub struct ReplayArgs {
 /// Counts of the attacker.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Frames that it heard.
+    /// Frames that the attacker received.
     pub heard: u64,
-    /// Frames that it sent.
+    /// Frames that the attacker sent.
     pub sent: u64,
 }
 
-/// Records and sends until the end.
+/// Records and replays frames until the end.
 pub fn run(args: &ReplayArgs) -> anyhow::Result<()> {
-    // Frames that this node sends do not return to such a socket.
+    // The kernel does not return frames that this node sends to such a socket.
     let link = Link::open(&args.interface, Some(GEONETWORKING))?;
     link.wait_at_most(Duration::from_millis(5))?;
     link.stamp()?;
     let (mut headers, mut buffer, mut outcome) = (headers(), vec![0; LONGEST], Outcome::default());
-    // A lane for each delay, each in order of time.
+    // A queue for each delay, in order of time.
     let mut lanes: Vec<VecDeque<(u64, Vec<u8>)>> = vec![VecDeque::new(); args.after.len()];
     while clock::monotonic() < args.end {
         if let Some((frame, _)) = link.stamped(&mut buffer)? {
@@ -85,13 +85,13 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<()> {
 /// A running replay.
 #[derive(Debug)]
 pub struct Running {
-    /// Prefix of its metrics.
+    /// Prefix of the replay's metrics.
     pub name: String,
     daemon: Daemon,
     output: PathBuf,
 }
 
-/// Starts it, until the end of the timetable.
+/// Starts the replay, which runs until the end of the timetable.
 pub fn start(scenario: &Scenario, replay: &Replay, end: u64, folder: &Path) -> anyhow::Result<Running> {
     let node = replay.from.get_ref();
     let radio = scenario.nodes.get(node).and_then(|node| node.radio.as_ref());
@@ -112,7 +112,7 @@ pub fn start(scenario: &Scenario, replay: &Replay, end: u64, folder: &Path) -> a
 }
 
 impl Running {
-    /// Fails if it has ended with an error.
+    /// Fails if the replay has ended with an error.
     pub fn check(&mut self) -> anyhow::Result<()> {
         self.daemon.check_unless_done()
     }

@@ -1,7 +1,7 @@
-//! The arithmetic of a one-way probe: what was lost, doubled, overtaken, late, and for how long nothing came.
+//! Statistics of a one-way probe: lost, duplicated, reordered and late packets, and outages.
 //!
-//! A flow is what was sent, by sequence number, and what arrived, in order of arrival. A *window* is a
-//! section of the run, by time of sending; each section of the timetable is judged by itself.
+//! A flow has the sent packets by sequence number, and the arrivals in order. A *window* is a section of the
+//! run, by time of sending. Each section of the timetable is judged by itself.
 
 use std::ops::Range;
 
@@ -10,9 +10,9 @@ use serde::Serialize;
 /// One direction of a probe.
 #[derive(Debug, Clone, Default)]
 pub struct Flow {
-    /// When each packet was sent, by sequence number from 0, in nanoseconds.
+    /// Time of sending of each packet, by sequence number from 0, in nanoseconds.
     pub sent: Vec<u64>,
-    /// Sequence number and time of arrival, in order of arrival.
+    /// Sequence number and time of each arrival, in order of arrival.
     pub received: Vec<(u64, u64)>,
 }
 
@@ -21,18 +21,19 @@ pub struct Flow {
 pub struct FlowStats {
     /// Packets sent.
     pub sent: u64,
-    /// Of these, those that never arrived.
+    /// Sent packets that never arrived.
     pub lost: u64,
-    /// Arrivals beyond the first of a packet.
+    /// Further arrivals of a packet after its first.
     pub duplicated: u64,
-    /// Packets that arrived after one that was sent later (RFC 4737 3: singleton reordering).
+    /// Packets that arrived after a packet that was sent later (RFC 4737 3: singleton reordering).
     pub reordered: u64,
-    /// Longest time between the sending of a packet and that of a later one that arrived before it, in
-    /// nanoseconds. If paths differ, it is at least the difference of their delays (RFC 4737 4.3, late time).
+    /// Longest time between the sending of a packet and the sending of a later packet that arrived before it,
+    /// in nanoseconds. If paths differ, it is at least the difference of their delays (RFC 4737 4.3, late
+    /// time).
     pub reordered_by: u64,
     /// Longest time without an arrival, in nanoseconds. It begins no earlier than the first time of sending
-    /// and ends no later than the last. A single late packet is no outage: it shows among the delays and as
-    /// reordered.
+    /// and ends no later than the last one. A single late packet is no outage: it counts among the delays and
+    /// as reordered.
     pub outage: u64,
     /// One-way delays of the first arrivals, in nanoseconds, ascending.
     #[serde(skip)]
@@ -40,7 +41,7 @@ pub struct FlowStats {
 }
 
 impl FlowStats {
-    /// Counts another flow to this one.
+    /// Adds another flow's statistics to this one.
     pub fn add(&mut self, other: &FlowStats) {
         self.sent += other.sent;
         self.lost += other.lost;
@@ -54,7 +55,7 @@ impl FlowStats {
 }
 
 impl Flow {
-    /// Time of the first arrival of each packet, by sequence number.
+    /// Returns the time of the first arrival of each packet, by sequence number.
     pub fn first_arrivals(&self) -> Vec<Option<u64>> {
         let mut first = vec![None; self.sent.len()];
         for (seq, at) in &self.received {
@@ -67,7 +68,7 @@ impl Flow {
         first
     }
 
-    /// Judges the packets sent in a window.
+    /// Returns the statistics of the packets sent in a window.
     pub fn stats(&self, window: &Range<u64>) -> FlowStats {
         let first = self.first_arrivals();
         let inside = |seq: usize| self.sent.get(seq).is_some_and(|t| window.contains(t));
@@ -106,7 +107,7 @@ impl Flow {
         stats
     }
 
-    /// The longest gap that has a part of itself in the window.
+    /// Returns the longest gap that overlaps the window.
     fn outage(&self, first: &[Option<u64>], window: &Range<u64>) -> u64 {
         let (Some(begin), Some(end)) = (self.sent.first(), self.sent.last()) else { return 0 };
         let mut last = *begin;
@@ -127,7 +128,7 @@ impl Flow {
     }
 }
 
-/// The value below or at which `percent` of the sorted values lie (nearest rank).
+/// Returns the least value such that `percent` of the sorted values are at most that value (nearest rank).
 pub fn percentile<T: Copy>(sorted: &[T], percent: f64) -> Option<T> {
     let rank = (percent / 100.0 * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.saturating_sub(1)).copied()
@@ -137,13 +138,14 @@ pub fn percentile<T: Copy>(sorted: &[T], percent: f64) -> Option<T> {
 mod tests {
     use super::*;
 
-    /// Packets sent every 10 ns from 100 on, each arriving 3 ns later, in this order.
+    /// Returns a flow whose packets are sent every 10 ns from 100 on. Each arrives 3 ns later, in the given
+    /// order.
     fn flow(sent: u64, arrivals: &[u64]) -> Flow {
         let mut clock = 0;
         let received = arrivals
             .iter()
             .map(|seq| {
-                // A packet that was overtaken arrives right after the one that overtook it.
+                // An overtaken packet arrives right after the packet that overtook it.
                 clock = (103 + seq * 10).max(clock + 1);
                 (*seq, clock)
             })
@@ -169,7 +171,7 @@ mod tests {
     #[test]
     fn one_late_packet_is_no_outage() {
         let mut f = flow(100, &(0..100).collect::<Vec<_>>());
-        // Packet 10 waits in a queue somewhere until after packet 80 has come.
+        // Packet 10 waits in a queue until packet 80 has arrived.
         let mut late = f.received.remove(10);
         late.1 = 904;
         f.received.insert(80, late);
@@ -182,7 +184,7 @@ mod tests {
     fn loss_at_the_ends_counts() {
         let s = flow(10, &[3, 4, 5]).stats(&ALL);
         assert_eq!(s.lost, 7);
-        // From the last arrival (153) to the last time of sending (190).
+        // The outage lasts from the last arrival (153) to the last time of sending (190).
         assert_eq!(s.outage, 37);
         assert_eq!(flow(10, &[]).stats(&ALL).outage, 90);
         assert_eq!(flow(10, &[]).stats(&ALL).lost, 10);
@@ -196,22 +198,22 @@ mod tests {
 
     #[test]
     fn overtaken_packets_are_reordered() {
-        // 3 overtakes 1 and 2: two packets come late.
+        // Packet 3 overtakes packets 1 and 2: two packets are late.
         let s = flow(5, &[0, 3, 1, 2, 4]).stats(&ALL);
         assert_eq!((s.lost, s.reordered, s.duplicated), (0, 2, 0));
-        // 1 was sent 20 ns before 3.
+        // Packet 1 was sent 20 ns before packet 3.
         assert_eq!((s.reordered_by, flow(3, &[0, 1, 2]).stats(&ALL).reordered_by), (20, 0));
     }
 
     #[test]
     fn windows_go_by_the_time_of_sending() {
-        // Packets 2 and 3, sent at 120 and 130, are lost; 5 comes twice.
+        // Packets 2 and 3, sent at 120 and 130, are lost. Packet 5 arrives twice.
         let f = flow(8, &[0, 1, 4, 5, 5, 6, 7]);
         let early = f.stats(&(100..130));
         assert_eq!((early.sent, early.lost, early.duplicated), (3, 1, 0));
         let late = f.stats(&(130..1000));
         assert_eq!((late.sent, late.lost, late.duplicated), (5, 1, 1));
-        // The gap from 113 to 143 belongs to both.
+        // The gap from 113 to 143 belongs to both windows.
         assert_eq!((early.outage, late.outage), (30, 30));
         assert_eq!(f.stats(&(150..1000)).outage, 10);
     }

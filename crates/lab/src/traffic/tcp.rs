@@ -1,4 +1,4 @@
-//! TCP transfers by iperf3, and what `iperf3 --json` tells about them.
+//! TCP transfers by iperf3, and the results of `iperf3 --json`.
 
 use std::net::Ipv6Addr;
 use std::ops::Range;
@@ -13,23 +13,23 @@ use crate::process::{Daemon, in_node};
 use crate::scenario::{Direction, Tcp};
 use crate::tools;
 
-/// A transfer that runs, or will.
+/// A transfer that runs or is due later.
 #[derive(Debug)]
 pub struct Transfer {
     /// Settings of the scenario.
     pub tcp: Tcp,
     port: u16,
     server: Ipv6Addr,
-    /// From when to when data flows, on the monotonic clock.
+    /// Begin and end of the data on the monotonic clock.
     time: Range<u64>,
     log: PathBuf,
     listener: Daemon,
-    /// The client, and when it was started.
+    /// The client and the time of its start, once it runs.
     sender: Option<(Daemon, u64)>,
 }
 
 impl Transfer {
-    /// Starts the server, at this address of its node.
+    /// Starts the server at this address of its node.
     pub fn listen(
         tcp: &Tcp,
         port: u16,
@@ -45,7 +45,7 @@ impl Transfer {
         Ok(Self { tcp: tcp.clone(), port, server, time, log: log("client"), listener, sender: None })
     }
 
-    /// Starts the client, if it is time and it does not run.
+    /// Starts the client if it is due and does not run.
     pub fn begin(&mut self, now: u64) -> anyhow::Result<()> {
         if self.sender.is_some() || now < self.time.start {
             return Ok(());
@@ -66,7 +66,7 @@ impl Transfer {
         Ok(())
     }
 
-    /// Waits for its end, and reads what it told and when it began.
+    /// Waits for the end of the transfer. Returns its results and the time of its start.
     pub fn finish(&mut self) -> anyhow::Result<(Told, u64)> {
         let Some((sender, started)) = &mut self.sender else {
             bail!("the transfer {:?} never began", self.tcp.name);
@@ -95,24 +95,24 @@ pub struct Told {
     pub up: u64,
     /// Bytes that the client received.
     pub down: u64,
-    /// Segments sent again, both directions.
+    /// Segments sent again in both directions.
     pub retransmits: u64,
-    /// Per interval: begin and end in seconds from the start of the transfer, bits a second up and down.
+    /// Intervals: begin and end in seconds from the start of the transfer, bits per second up and down.
     pub intervals: Vec<(f64, f64, f64, f64)>,
-    /// In which directions it was to carry data.
+    /// Directions that the transfer was to use.
     pub direction: Direction,
-    /// How long it was to last, in seconds.
+    /// Planned duration in seconds.
     pub planned: f64,
-    /// Reason for an early end.
+    /// Reason for an early end; `None` if the transfer finished.
     pub error: Option<String>,
 }
 
-/// Reads the client's JSON.
+/// Parses the client's JSON.
 pub fn parse(text: &str, direction: Direction) -> anyhow::Result<Told> {
     let v: Value = serde_json::from_str(text).context("iperf3 printed no JSON")?;
     let error = v["error"].as_str().map(str::to_string);
     let mut told = Told { error, direction, ..Told::default() };
-    // With one direction only, that is in the first place, whichever it is.
+    // With a single direction, iperf3 reports that direction in the first place.
     let (up, down) = match direction {
         Direction::Both => ("", "_bidir_reverse"),
         Direction::Up => ("", "_none"),
@@ -138,8 +138,8 @@ pub fn parse(text: &str, direction: Direction) -> anyhow::Result<Told> {
 }
 
 impl Told {
-    /// The longest time, in seconds, in which a direction delivered nothing, within whole intervals; after an
-    /// early end the time that was left counts, too. `None` without intervals.
+    /// Returns the longest time in seconds in which a direction delivered nothing, in whole intervals. After
+    /// an early end the remaining planned time counts too. `None` without intervals.
     pub fn stall(&self) -> Option<f64> {
         let missing = self.missing();
         let longest = |rate: fn(&(f64, f64, f64, f64)) -> f64| {
@@ -158,14 +158,14 @@ impl Told {
         })
     }
 
-    /// The part of its time, in seconds from its start, that an early end left without data.
+    /// Returns the planned time without data after an early end, in seconds from the start.
     fn missing(&self) -> Range<f64> {
         let last = self.intervals.last().map_or(0.0, |i| i.1);
-        // The last interval of a transfer that lasted may be cut short.
+        // The last interval of a complete transfer may be shorter.
         if self.planned - last > 0.5 { last..self.planned } else { last..last }
     }
 
-    /// True if it lasted to its end and carried data in each direction.
+    /// Returns true if the transfer lasted to its planned end and carried data in each direction.
     pub fn unbroken(&self) -> bool {
         let (up, down) = (
             self.up > 0 || self.direction == Direction::Down,
@@ -175,7 +175,7 @@ impl Told {
     }
 
     /// Returns the mean rates up and down, in Mbit/s. They cover the intervals that are wholly in a window,
-    /// and the time in it without data after an early end. The transfer started at `started`.
+    /// and the time in the window without data after an early end. The transfer started at `started`.
     pub fn rates(&self, started: u64, window: &Range<u64>) -> Option<(f64, f64)> {
         let at = |seconds: f64| started + (seconds * SECOND as f64) as u64;
         let inside = |i: &&(f64, f64, f64, f64)| at(i.0) >= window.start && at(i.1) <= window.end;
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!((t.up, t.down, t.retransmits, t.error.clone()), (100, 200, 5, None));
         assert_eq!(t.stall(), Some(0.5));
         assert_eq!(t.intervals.len(), 3);
-        // The second and third interval, from 10.25 to 10.75 s on the clock.
+        // The window covers the second and third interval, from 10.25 to 10.75 s on the clock.
         let rates = t.rates(10 * SECOND, &(10_200_000_000..11 * SECOND)).expect("there are some");
         assert_eq!(rates, (0.008, 0.5e-6));
         assert_eq!(t.rates(10 * SECOND, &(0..10_200_000_000)), None);

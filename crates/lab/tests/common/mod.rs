@@ -1,12 +1,12 @@
-//! Common parts of the end-to-end tests: the programs, the two ways to run the lab, skips with a message.
+//! Common parts of the end-to-end tests: the programs, the two users of the lab, skips with a message.
 
-// Each test program uses a part of this.
+// Each test program uses only a part of this module.
 #![allow(dead_code)]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The lab, built for the test.
+/// Path of the lab that was built for the test.
 pub const LAB: &str = env!("CARGO_BIN_EXE_carnet-lab");
 
 /// User of the lab.
@@ -14,11 +14,11 @@ pub const LAB: &str = env!("CARGO_BIN_EXE_carnet-lab");
 pub enum As {
     /// Root.
     Root,
-    /// A user without rights.
+    /// A user without privileges.
     Nobody,
 }
 
-/// The repository.
+/// Returns the folder of the repository.
 pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository is there")
 }
@@ -33,7 +33,7 @@ pub fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// Why a test cannot run here, if so.
+/// Returns why a test cannot run here; `None` if it can.
 pub fn obstacle(who: As) -> Option<String> {
     let root = nix::unistd::geteuid().is_root();
     for tool in ["ip", "radvd", "ping", "iperf3", "nsenter", "unshare"] {
@@ -59,13 +59,13 @@ pub fn obstacle(who: As) -> Option<String> {
     }
 }
 
-/// Says that a test is skipped, and why, so that the run can count it.
+/// Prints that a test is skipped, with the reason, so that the test run can count it.
 pub fn skipped(test: &str, why: &str) {
     println!("SKIPPED: {test}: {why}");
 }
 
-/// A command run as this user. As root, another user gets a `/dev/net/tun` that it may open, in a mount
-/// namespace of its own.
+/// Returns a command that runs as this user. If the caller is root, an unprivileged user gets a
+/// `/dev/net/tun` that it may open, in a mount namespace of its own.
 pub fn command(who: As, program: &Path) -> Command {
     if who == As::Root || !nix::unistd::geteuid().is_root() {
         return Command::new(program);
