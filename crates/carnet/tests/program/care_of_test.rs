@@ -1,5 +1,5 @@
-//! The test of a new care-of address on the data path. No packet of a correspondent takes the path to it before
-//! the router has answered there, whether the old uplink still works or not.
+//! The test of a new care-of address on the data path. No packet of a correspondent takes the path to it
+//! before the router has answered there, whether the old uplink still works or not.
 
 use crate::hosts::{possible, seconds, wait_until};
 use crate::ipv4::nft;

@@ -1,7 +1,7 @@
 //! Hosts: network namespaces without a name, each held by a thread.
 //!
-//! A program that a host starts dies with its thread (`setpriv --pdeathsig`), and the namespace with the last
-//! of them. So nothing is left when a test fails or the whole run is killed.
+//! A program that a host starts dies with its thread (`setpriv --pdeathsig`), and the namespace ends with its
+//! last program. So nothing is left when a test fails or the whole run is killed.
 
 use std::fs;
 use std::io;
@@ -17,7 +17,7 @@ use nix::sched::{CloneFlags, unshare};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Why hosts cannot be had here, if so.
+/// Returns the reason why hosts cannot be created here, if any.
 fn obstacle() -> Option<String> {
     match thread::spawn(|| unshare(CloneFlags::CLONE_NEWNET)).join() {
         Ok(Ok(())) => {}
@@ -28,21 +28,21 @@ fn obstacle() -> Option<String> {
     tun.err().map(|error| format!("cannot open /dev/net/tun: {error}"))
 }
 
-/// Whether the test can run here; if not, it is said, or the test fails where it has to run.
+/// Returns whether the test can run here. Otherwise prints the reason, or fails if the test is required.
 pub fn possible() -> bool {
     let Some(reason) = obstacle() else { return true };
     assert!(std::env::var("CARNET_REQUIRE_ROOT").as_deref() != Ok("1"), "{reason}");
-    // On a line of its own, where a run looks for it.
+    // On a line of its own, where `make test` searches for it.
     println!("\nSKIPPED: {reason}");
     false
 }
 
-/// How many times slower than usual this machine is: `CARNET_TEST_SLOW`, for one that is emulated.
+/// Returns how many times slower than usual this machine is: `CARNET_TEST_SLOW`, for an emulated one.
 pub fn slowness() -> u32 {
     std::env::var("CARNET_TEST_SLOW").ok().and_then(|text| text.parse().ok()).unwrap_or(1).max(1)
 }
 
-/// Longest time of a look and the pause after it on an idle machine.
+/// Longest time of a check and the pause after it on an idle machine.
 const TURN: Duration = Duration::from_millis(150);
 
 /// Waits until `look` finds something; fails with `what` after `limit`. The limit is longer on a slow
@@ -62,12 +62,12 @@ pub fn wait_for<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option
     }
 }
 
-/// As [`wait_for`], for a condition.
+/// Waits as [`wait_for`], for a condition.
 pub fn wait_until(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) {
     wait_for(what, limit, || holds().then_some(()));
 }
 
-/// `call` until no signal interrupts it: a socket with a timeout is not asked anew by the kernel (signal(7)).
+/// Repeats `call` after signals: the kernel does not restart a call on a socket with a timeout (signal(7)).
 pub fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match call() {
@@ -77,7 +77,7 @@ pub fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T
     }
 }
 
-/// Seconds.
+/// Returns a span in seconds.
 pub fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
@@ -92,7 +92,7 @@ pub fn said(output: &Output) -> String {
     )
 }
 
-/// A directory that is deleted at the end.
+/// A directory, deleted on drop.
 pub struct Scratch(PathBuf);
 
 impl Scratch {
@@ -108,7 +108,7 @@ impl Scratch {
         self.0.join(name)
     }
 
-    /// Names of the files in it.
+    /// Returns the names of its files.
     pub fn files(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.0).expect("the scratch directory");
         let mut names: Vec<String> =
@@ -132,7 +132,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// A namespace with the loopback interface up. Its interfaces to come have no duplicate address
+    /// Creates a namespace with the loopback interface up. Its later interfaces have no duplicate address
     /// detection, so that their addresses can be used at once.
     pub fn new() -> Host {
         let (jobs, receiver) = mpsc::channel::<Job>();
@@ -155,7 +155,7 @@ impl Host {
         self.thread
     }
 
-    /// Does something in the namespace; what it starts stays there.
+    /// Runs a function in the namespace; programs that it starts stay there.
     pub fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
         let (sender, result) = mpsc::channel();
         let jobs = self.jobs.as_ref().expect("a running host");
@@ -183,7 +183,7 @@ impl Host {
         self.run(move || command.output().expect("the program"))
     }
 
-    /// Runs `ip`, which must succeed.
+    /// Runs `ip`, which must succeed, and returns its output.
     pub fn ip(&self, arguments: &str) -> String {
         let words: Vec<&str> = ["ip"].into_iter().chain(arguments.split_whitespace()).collect();
         let output = self.output(&words);
@@ -198,14 +198,14 @@ impl Host {
         }
     }
 
-    /// A pair of interfaces between this host and another, both up.
+    /// Creates a pair of interfaces between this host and another, both up.
     pub fn link(&self, here: &str, other: &Host, there: &str) {
         self.ip(&format!("link add {here} type veth peer name {there} netns {}", other.thread));
         self.ip(&format!("link set {here} up"));
         other.ip(&format!("link set {there} up"));
         if std::env::var("CARNET_TEST_PATH").as_deref() == Ok("xdp") {
-            // A veth takes frames that an XDP program redirects only with GRO. Its own frames need their
-            // checksum already, because a redirected frame cannot say that it has none.
+            // A veth accepts redirected frames of an XDP program only with GRO. Its own frames must have
+            // complete checksums, because a redirected frame cannot carry the mark of a partial one.
             for (host, interface) in [(self, here), (other, there)] {
                 let words = ["ethtool", "-K", interface, "gro", "on", "tx", "off"].map(str::to_owned);
                 let status = host.spawn(&words, |_| {}).wait().expect("ethtool");
@@ -214,7 +214,7 @@ impl Host {
         }
     }
 
-    /// Waits until the kernel has done all that it does by itself when interfaces come up.
+    /// Waits until the kernel has finished its own work after interfaces come up.
     pub fn settle(&self) {
         wait_until("the interfaces are up", seconds(10), || {
             let links = self.ip("-o link show").lines().count() - 1;
@@ -228,36 +228,36 @@ impl Host {
         });
     }
 
-    /// Reads a switch below `net.ipv6.conf`.
+    /// Reads a setting below `net.ipv6.conf`.
     pub fn get(&self, name: &str) -> String {
         let path = format!("/proc/sys/net/ipv6/conf/{name}");
         self.run(move || fs::read_to_string(path).expect("a switch").trim().to_owned())
     }
 
-    /// Sets a switch below `net.ipv6.conf`.
+    /// Writes a setting below `net.ipv6.conf`.
     pub fn set(&self, name: &str, value: &'static str) {
         let path = format!("/proc/sys/net/ipv6/conf/{name}");
         self.run(move || fs::write(path, value).expect("a switch"));
     }
 
-    /// Whether an address answers a ping.
+    /// Returns whether an IPv6 address answers a ping.
     pub fn pings(&self, address: &str) -> bool {
         self.output(&["ping", "-6", "-c", "1", "-W", "1", address]).status.success()
     }
 
-    /// As [`Host::pings`], for an IPv4 address.
+    /// Returns whether an IPv4 address answers a ping.
     pub fn pings_v4(&self, address: &str) -> bool {
         self.output(&["ping", "-4", "-c", "1", "-W", "1", address]).status.success()
     }
 
-    /// Everything that carnet may change.
+    /// Returns all state of the host that carnet may change.
     pub fn snapshot(&self) -> String {
         let mut text = String::new();
         for what in ["rule", "route show table all", "addr show", "neigh show proxy"] {
             let shown = self.ip(&format!("-6 {what}"));
             let mut lines: Vec<&str> = shown.lines().map(str::trim_end).collect();
             if what.starts_with("route") {
-                // The kernel lists them in the order in which they were made.
+                // The kernel lists them in the order of their creation.
                 lines.sort_unstable();
             }
             text += &format!("== {what}\n{}\n", lines.join("\n"));
@@ -289,7 +289,7 @@ impl Host {
     }
 }
 
-/// Every switch of every interface that can be read.
+/// Returns every readable setting of every interface.
 fn switches() -> String {
     let mut lines = Vec::new();
     for interface in fs::read_dir("/proc/sys/net/ipv6/conf").expect("IPv6").flatten() {

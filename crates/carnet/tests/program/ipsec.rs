@@ -1,6 +1,7 @@
-//! Messages under IPsec (RFC 4877), and data: what can be seen on the way, and what is not believed.
+//! Messages and data under IPsec (RFC 4877): the packets that an attacker on the path sees, and those that
+//! are refused.
 //!
-//! It takes a kernel with ESP, and strongSwan for what is negotiated; `make test-kernel` has both.
+//! The tests need a kernel with ESP, and strongSwan for negotiation; `make test-kernel` has both.
 
 use std::fs;
 use std::process::Child;
@@ -11,15 +12,15 @@ use crate::station::{Station, carnet};
 use crate::testbed::{CARE_OF, CORRESPONDENT, HOME_ADDRESS, HOME_AGENT, Testbed};
 use crate::traffic::Sniffer;
 
-/// Where strongSwan's IKE daemon of the home agent's machine is.
+/// Address of strongSwan's IKE daemon on the home agent's machine.
 const GATEWAY: &str = "2001:db8:f0::2";
-/// Another node of the home agent's.
+/// Home address of another node of the home agent.
 const OTHER: &str = "2001:db8:1::5678";
-/// Everything that comes to the router in the middle.
+/// Interfaces on which the core receives packets.
 const EVERYWHERE: &[&str] = &["ha", "wlan", "wwan"];
 const CHARON: &str = "/usr/lib/ipsec/charon";
 
-/// Whether there is ESP here, and a data path that goes together with it: the kernel's tunnel devices do not.
+/// Returns whether the kernel has ESP and the data path permits it: the kernel's tunnel devices do not.
 pub fn has_esp() -> bool {
     if !possible() || std::env::var("CARNET_TEST_PATH").as_deref() == Ok("kernel") {
         return false;
@@ -41,7 +42,7 @@ fn has_charon() -> bool {
     can
 }
 
-/// A security association by hand.
+/// Returns the `ip` command of a manual security association.
 fn association<'a>(source: &'a str, destination: &'a str, index: &'a str, key: usize) -> Vec<&'a str> {
     const KEYS: [&str; 2] =
         ["0x000102030405060708090a0b0c0d0e0f10111213", "0x202122232425262728292a2b2c2d2e2f30313233"];
@@ -52,7 +53,7 @@ fn association<'a>(source: &'a str, destination: &'a str, index: &'a str, key: u
     [&ends[..], &what, &selector].concat()
 }
 
-/// The policy that what is sent there is to be under it.
+/// Returns the `ip` command of a policy that demands ESP for sent packets.
 fn policy<'a>(source: &'a str, destination: &'a str) -> Vec<&'a str> {
     let ends =
         ["ip", "xfrm", "policy", "add", "src", source, "dst", destination, "proto", "135", "dir", "out"];
@@ -64,27 +65,27 @@ fn must(host: &Host, words: &[&str]) {
     assert!(output.status.success(), "{words:?}: {}", said(&output));
 }
 
-/// Both directions between a node and the home agent, at one of them.
+/// Adds both directions between a node and the home agent, on one of them.
 fn associate(host: &Host, local: &str, node: &str, indexes: [&str; 2]) {
     must(host, &association(node, HOME_AGENT, indexes[0], 0));
     must(host, &association(HOME_AGENT, node, indexes[1], 1));
     must(host, &if local == node { policy(node, HOME_AGENT) } else { policy(HOME_AGENT, node) });
 }
 
-/// Security associations by hand between the router and the home agent, at both.
+/// Adds manual security associations between the router and the home agent, on both.
 pub fn protect(bed: &Testbed) {
     associate(&bed.agent, HOME_AGENT, HOME_ADDRESS, ["0x1001", "0x1002"]);
     associate(&bed.router, HOME_ADDRESS, HOME_ADDRESS, ["0x1001", "0x1002"]);
 }
 
-/// The configs of the test bed with IPsec in the place of keys.
+/// Returns the configs of the testbed with IPsec instead of keys.
 pub fn configs(bed: &Testbed) -> (String, String) {
     let key = "{ spi = 300, key = '000102030405060708090a0b0c0d0e0f' }";
     (bed.agent_config().replace(key, "'ipsec'"), bed.router_config().replace(key, "'ipsec'"))
 }
 
-/// Binding Updates and Acknowledgements in the clear, and the same under ESP: by the header behind the Home
-/// Address option or type 2 routing header.
+/// Counts Binding Updates and Acknowledgements in clear text, and packets under ESP, by the header behind the
+/// Home Address option or type 2 routing header.
 fn messages(packets: &[Vec<u8>]) -> (usize, usize) {
     let of = |protocol: u8| {
         let is =
@@ -108,7 +109,7 @@ fn messages_go_under_ipsec_and_nothing_else_is_believed() {
     let mut agent = Station::start(&bed.agent, &(agent + &second));
     let sniffer = Sniffer::start(&bed.core, EVERYWHERE);
 
-    // Without a security association nothing leaves.
+    // Without a security association no message leaves.
     let mut station = Station::start(&bed.router, &router);
     wait_until("the router finds no policy", seconds(20), || {
         station.counter("mobility.dropped.not_protected") > 0
@@ -116,7 +117,7 @@ fn messages_go_under_ipsec_and_nothing_else_is_believed() {
     assert!(station.log().contains("there is no IPsec policy for it"), "{}", station.log());
     assert_eq!(messages(&sniffer.heard()), (0, 0));
 
-    // One that says the same without IPsec is not heard.
+    // A router without IPsec gets no answer.
     let plain = router.replace("'ipsec'", "'none'");
     station.reload(&plain);
     wait_until("the home agent drops it", seconds(30), || {
@@ -128,8 +129,8 @@ fn messages_go_under_ipsec_and_nothing_else_is_believed() {
     assert!(clear > 0 && protected == 0, "{clear} in the clear, {protected} under ESP");
     station.reload(&router);
 
-    // A message under the security association of another node, whose keys the sender has, is not accepted
-    // either: the kernel compares addresses.
+    // A message under the security association of another node, whose keys the sender has, is refused as
+    // well: the kernel compares addresses.
     associate(&bed.agent, HOME_AGENT, OTHER, ["0x2001", "0x2002"]);
     let theft = association(HOME_ADDRESS, HOME_AGENT, "0x2001", 0);
     must(&bed.router, &theft);
@@ -146,7 +147,7 @@ fn messages_go_under_ipsec_and_nothing_else_is_believed() {
     bed.router.ip("xfrm state flush");
     bed.router.ip("xfrm policy flush");
 
-    // With its own it registers, and goes from one uplink to the other under the same.
+    // With its own association it registers, and moves from one uplink to the other under it.
     associate(&bed.agent, HOME_AGENT, HOME_ADDRESS, ["0x1001", "0x1002"]);
     associate(&bed.router, HOME_ADDRESS, HOME_ADDRESS, ["0x1001", "0x1002"]);
     let begin = sniffer.count();
@@ -157,8 +158,8 @@ fn messages_go_under_ipsec_and_nothing_else_is_believed() {
     wait_until("the binding moves", seconds(20), || agent.bindings()[0].1 == CARE_OF[1]);
     wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
     let (clear, protected) = messages(&sniffer.heard()[begin..]);
-    // Two updates, each with its acknowledgement, and each seen before and after the core: only what comes in
-    // counts.
+    // Two updates, each with its acknowledgement. Each packet passes the core in and out; only received ones
+    // count.
     assert!(clear == 0 && protected >= 4, "{clear} in the clear, {protected} under ESP");
 
     station.terminate();
@@ -185,7 +186,7 @@ struct Swan<'a> {
 }
 
 impl<'a> Swan<'a> {
-    /// Starts charon with what `carnet ipsec` writes for a station's config, and the secret that both have.
+    /// Starts charon with the output of `carnet ipsec` for a station's config, and the common secret.
     fn start(bed: &Testbed, host: &'a Host, name: &str, config: &str, data: bool) -> Swan<'a> {
         let at =
             |what: &str| bed.scratch.path(&format!("{name}-{what}")).to_str().expect("a path").to_owned();
@@ -206,7 +207,7 @@ impl<'a> Swan<'a> {
              plugins {{\n  vici {{\n   socket = unix://{vici}\n  }}\n }}\n}}\nswanctl {{\n socket = unix://{vici}\n}}\n"
         );
         fs::write(at("strongswan.conf"), settings).expect("a file");
-        // Its files in /run are one machine's.
+        // The files in /run belong to one host.
         let script = format!("mount -t tmpfs tmpfs /run && exec {CHARON}");
         let words = ["unshare", "--mount", "sh", "-c", &script].map(str::to_owned);
         let variable = at("strongswan.conf");
@@ -227,7 +228,7 @@ impl<'a> Swan<'a> {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// The security parameter indexes of what has been negotiated, sorted.
+    /// Returns the security parameter indexes of the negotiated associations, sorted.
     fn indexes(&self) -> Vec<String> {
         let shown = self.host.ip("xfrm state");
         let mut indexes: Vec<String> = shown
@@ -268,7 +269,7 @@ fn strongswan_negotiates_what_carnet_wants_and_follows_it() {
     let of_router = Swan::start(&bed, &bed.router, "router", &router, false);
     let agent = Station::start(&bed.agent, &agent);
     let station = Station::start(&bed.router, &router);
-    // The first Binding Update asks for the security association.
+    // The first Binding Update causes the negotiation.
     wait_until("it registers", seconds(60), || station.state() == "registered");
     let indexes = of_router.indexes();
     assert!(indexes.len() >= 2, "{indexes:?}");
@@ -279,8 +280,8 @@ fn strongswan_negotiates_what_carnet_wants_and_follows_it() {
     }
     assert_eq!(of_router.indexes(), indexes, "nothing was negotiated anew");
 
-    // The uplink goes by which IKE has been speaking. The Binding Update goes at once under what there is;
-    // IKE begins anew.
+    // The uplink of IKE's connection goes down. The Binding Update leaves at once under the present
+    // association; IKE starts again.
     bed.router.ip("link set wlan0 down");
     wait_until("the binding moves", seconds(30), || agent.bindings()[0].1 == CARE_OF[1]);
     wait_until("IKE follows", seconds(60), || {
@@ -332,7 +333,7 @@ fn with_data_under_ipsec_nobody_on_the_way_reads_what_the_mobile_network_says() 
     assert!(station.ask(&["handover", "wwan0"]).status.success());
     wait_until("the binding moves", seconds(20), || agent.bindings()[0].1 == CARE_OF[1]);
     wait_until("data flow", seconds(20), || bed.host.pings(CORRESPONDENT));
-    // More than fits a packet, in both directions.
+    // Packets larger than the MTU, in both directions.
     wait_for("large packets arrive", seconds(20), || {
         let words = ["ping", "-6", "-c", "1", "-W", "2", "-s", "3000", CORRESPONDENT];
         bed.host.output(&words).status.success().then_some(())

@@ -1,7 +1,7 @@
-//! Networks with IPv4 alone, with and without a NAT, several uplinks at once, and policies.
+//! Networks with only IPv4, with and without a NAT, several uplinks at once, and policies.
 //!
-//! The testbed's links have IPv4 beside IPv6, or in its place. Of the uplinks, 192.0.2.0/24 is the first, and
-//! 203.0.113.0/24 the second. 198.51.100.0/24 leads to the home agent, 198.51.100.2.
+//! The testbed's links have IPv4 beside IPv6, or instead of it. The first uplink is in 192.0.2.0/24, the
+//! second in 203.0.113.0/24. 198.51.100.0/24 leads to the home agent, 198.51.100.2.
 
 use std::fs;
 use std::net::{Ipv6Addr, UdpSocket};
@@ -19,7 +19,7 @@ use crate::traffic::Sniffer;
 const NETS: [&str; 2] = ["192.0.2", "203.0.113"];
 const UPLINKS: [(&str, &str); 2] = [("wlan", "wlan0"), ("wwan", "wwan0")];
 
-/// The testbed with IPv4 everywhere outside.
+/// Returns the testbed with IPv4 on all outer links.
 pub fn dual() -> Testbed {
     let bed = Testbed::new();
     forward(&bed.core);
@@ -35,7 +35,7 @@ pub fn dual() -> Testbed {
     bed
 }
 
-/// The same where an uplink has lost IPv6.
+/// Removes IPv6 from uplinks.
 pub fn without_ipv6(bed: &Testbed, uplinks: &[usize]) {
     for number in uplinks {
         let (far, near) = UPLINKS[*number];
@@ -57,7 +57,7 @@ pub fn nft(host: &Host, rules: &[&str]) {
     }
 }
 
-/// A NAT between an uplink and the core: the router has 10.0.0.10.
+/// Adds a NAT between an uplink and the core: the router has 10.0.0.10.
 pub fn behind_nat(bed: &Testbed, number: usize) -> Host {
     let ((far, near), net) = (UPLINKS[number], NETS[number]);
     let nat = Host::new();
@@ -86,7 +86,7 @@ fn start(bed: &Testbed, adapt: impl Fn(String) -> String) -> (Station, Station) 
     start_both(bed, |config| config, adapt)
 }
 
-/// Home agent and mobile router, with their configs as these make them.
+/// Starts home agent and mobile router with adapted configs.
 pub fn start_both(
     bed: &Testbed,
     of_agent: impl Fn(String) -> String,
@@ -100,20 +100,20 @@ pub fn start_both(
     (agent, router)
 }
 
-/// The config of a mobile router that knows its home agent's IPv4 address.
+/// Returns the config of a mobile router with its home agent's IPv4 address.
 fn router_config_of(bed: &Testbed) -> String {
     let home_agent = format!("home_agent = '{HOME_AGENT}'\n");
     bed.router_config().replace(&home_agent, &format!("{home_agent}home_agent_ipv4 = '198.51.100.2'\n"))
 }
 
-/// With a Binding Identifier for each uplink.
+/// Adds a Binding Identifier for each uplink to a config.
 pub fn identified(config: String) -> String {
     config
         .replace("priority = 10\n", "priority = 10\nbid = 1\n")
         .replace("priority = 20\n", "priority = 20\nbid = 2\n")
 }
 
-/// Returns the tunnels that carry packets: encapsulation, other end, its port.
+/// Returns the transmitting tunnels: encapsulation, remote end, and its port.
 fn tunnels(station: &Station) -> Vec<(String, String, Option<u64>)> {
     let tunnels = station.show("tunnels");
     let of = |tunnel: &Value| {
@@ -127,7 +127,7 @@ pub fn first_tunnel(station: &Station) -> (String, String, Option<u64>) {
     tunnels(station).into_iter().next().unwrap_or_default()
 }
 
-/// Datagrams of every size pass in both directions, whole.
+/// Checks that datagrams of every size pass in both directions, complete.
 fn sizes_pass(bed: &Testbed) {
     for (from, to, destination) in [(&bed.host, &bed.core, CORRESPONDENT), (&bed.core, &bed.host, INSIDE)] {
         let socket = || UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).expect("a socket");
@@ -136,7 +136,7 @@ fn sizes_pass(bed: &Testbed) {
         receiver.set_read_timeout(Some(Duration::from_millis(100))).expect("a timeout");
         for length in [1, 100, 1232, 1400, 1452] {
             wait_until(&format!("a datagram of {length} octets arrives"), seconds(20), || {
-                // After Packet Too Big the kernel refuses it once.
+                // After Packet Too Big the kernel refuses one datagram.
                 let _ = sender.send_to(&vec![7; length], (address(destination), port));
                 receiver.recv(&mut [0; 2000]).is_ok_and(|found| found == length)
             });
@@ -151,11 +151,11 @@ fn an_uplink_with_ipv4_alone_is_enough() {
     }
     let bed = dual();
     without_ipv6(&bed, &[0, 1]);
-    // As some distributions have it: the second uplink would receive nothing.
+    // A default of some distributions, with which the second uplink would receive nothing.
     bed.router.run(|| fs::write("/proc/sys/net/ipv4/conf/all/rp_filter", "1").expect("a switch"));
     let recording = bed.scratch.path("router.jsonl");
     let record = format!("record = '{}'", recording.display());
-    // A recording has no packets of a fast path.
+    // A recording does not contain packets of a fast path.
     let (mut agent, mut router) =
         start(&bed, |config| with_station(&config, &record) + "\n[dataplane]\npath = 'tun'\n");
     let echo = bed.echo(100);
@@ -164,7 +164,7 @@ fn an_uplink_with_ipv4_alone_is_enough() {
     assert_eq!(first_tunnel(&router), ("ipv4".into(), "198.51.100.2".into(), None));
     assert_eq!(first_tunnel(&agent), ("ipv4".into(), "192.0.2.10".into(), None));
     sizes_pass(&bed);
-    // To the other uplink and back.
+    // Handovers to the second uplink and back.
     for uplink in ["wwan0", "wlan0"] {
         let output = router.ask(&["handover", uplink]);
         assert!(output.status.success(), "{}", said(&output));
@@ -177,7 +177,7 @@ fn an_uplink_with_ipv4_alone_is_enough() {
     router.terminate();
     agent.terminate();
 
-    // The recording has the packets that came by sockets, and a replay sends those that were sent by them.
+    // The recording has the packets that sockets received, and a replay sends those that sockets sent.
     let (config, recording) = (router.config.to_str().expect("a path"), recording.to_str().expect("a path"));
     let replayed = carnet(&["replay", "--config", config, recording]);
     assert!(replayed.status.success(), "{}", said(&replayed));
@@ -208,7 +208,7 @@ fn behind_a_nat_udp_carries_everything() {
     sizes_pass(&bed);
     assert_eq!(echo.stop().lost, 0);
     assert_eq!(agent.counter("tunnel.dropped.inner_source"), 0);
-    // The counters see who talks to the port without a binding.
+    // A counter shows packets to the port without a binding.
     let before = agent.counter("tunnel.dropped.outer_source");
     bed.core.run(|| {
         let stranger = UdpSocket::bind("198.51.100.1:0").expect("a socket");
@@ -230,7 +230,7 @@ fn a_narrow_path_inside_udp_is_found() {
     narrow(1400);
 }
 
-/// No packet of 1280 octets fits: the outer ones are cut.
+/// A packet of 1280 octets does not fit: the outer packets are fragmented.
 #[test]
 fn a_path_too_narrow_for_ipv6_carries_it_inside_udp() {
     if !possible() {
@@ -244,7 +244,7 @@ fn narrow(limit: u64) {
     without_ipv6(&bed, &[0, 1]);
     let nat = behind_nat(&bed, 0);
     bed.router.ip("link set wwan0 down");
-    // Behind the NAT; neither end of the tunnel sees it.
+    // Behind the NAT, where neither end of the tunnel sees it.
     for (host, interface) in [(&nat, "out"), (&bed.core, "wlan")] {
         host.ip(&format!("link set {interface} mtu {limit}"));
     }
@@ -271,7 +271,7 @@ fn two_uplinks_are_registered_at_once() {
     let echo = bed.echo(200);
     echo.flows();
     assert_eq!(first_tunnel(&router).0, "ipv6");
-    // The better one goes, with its carrier: the other has been there all the time.
+    // The preferred uplink loses its carrier; the second one is registered already.
     bed.core.ip("link set wlan down");
     wait_until("the other carries the packets", seconds(10), || first_tunnel(&router).0 == "ipv4");
     echo.flows();
@@ -300,7 +300,7 @@ fn two_uplinks_with_the_same_private_address() {
         assert_eq!(ends, ["udp 192.0.2.77", "udp 203.0.113.77"]);
         let echo = bed.echo(200);
         echo.flows();
-        // Each alone suffices; the other is back before.
+        // Each uplink alone is enough; the lost one returns before the next one goes.
         for (far, net) in [("wlan", "203.0.113.77"), ("wwan", "192.0.2.77")] {
             bed.core.ip(&format!("link set {far} down"));
             wait_until("the other carries the packets", seconds(20), || {
@@ -368,7 +368,7 @@ fn preferred_uplink_that_returns_is_used_again_without_a_default_route_of_its_ow
     };
     let default = bed.router.ip("-4 route show default");
     assert_eq!(default.trim_end(), "default via 203.0.113.1 dev wwan0", "ConnMan's routes are ConnMan's");
-    // Nothing of carnet's is left.
+    // No entry of carnet is left.
     bed.router.ip("route del default");
     give_default(0);
     router.terminate();
@@ -378,7 +378,7 @@ fn preferred_uplink_that_returns_is_used_again_without_a_default_route_of_its_ow
     assert_eq!(ipv4(&bed.router.snapshot()), ipv4(&before));
 }
 
-/// The echo's packets take this way.
+/// Returns a policy for the packets of the echo.
 pub fn policy(action: &str, uplinks: &str) -> String {
     format!(
         "\n[[mobile_router.policy]]\nname = 'probe'\nprotocol = 'udp'\nports = [4242]\naction = '{action}'\n\
@@ -408,12 +408,12 @@ fn a_duplicated_class_loses_nothing_when_an_uplink_goes() {
     };
     let echo = bed.echo(500);
     ready(20);
-    // It loses its carrier, and comes back.
+    // The uplink loses its carrier, and gets it back.
     bed.core.ip("link set wlan down");
     std::thread::sleep(seconds(1));
     bed.core.ip("link set wlan up");
     ready(20);
-    // The other turns into a black hole, in both directions and without a word.
+    // The second uplink becomes a black hole in both directions.
     nft(
         &bed.core,
         &[
@@ -451,13 +451,13 @@ fn a_policy_moves_its_own_packets_and_no_others() {
     assert!(bed.host.pings(CORRESPONDENT));
     echo.flows();
     let heard = sniffer.stop();
-    // Outer destination or source is a care-of address, inside is UDP or an echo.
+    // Packets with the care-of address as outer destination or source, and UDP or an echo inside.
     let count = |care_of: &str, at: usize, protocol: u8| {
         let care_of = address(care_of).octets();
         let inside = |packet: &&Vec<u8>| {
             packet.len() >= 88 && packet[6] == 41 && packet[at..at + 16] == care_of && packet[46] == protocol
         };
-        // Not what the stations say to each other.
+        // Without messages between the stations.
         let mobile =
             |packet: &&Vec<u8>| [&packet[48..56], &packet[64..72]].contains(&&address(INSIDE).octets()[..8]);
         heard.iter().filter(inside).filter(mobile).count()
@@ -466,7 +466,7 @@ fn a_policy_moves_its_own_packets_and_no_others() {
         assert!(count(CARE_OF[1], at, 17) > 0 && count(CARE_OF[0], at, 17) == 0, "UDP, {at}");
         assert!(count(CARE_OF[0], at, 58) > 0 && count(CARE_OF[1], at, 58) == 0, "ICMPv6, {at}");
     }
-    // Its uplink goes: the packets go where the others do.
+    // The uplink of the policy goes down: its packets take the common uplink.
     bed.core.ip("link set wwan down");
     wait_until("the router knows", seconds(10), || {
         let uplinks = router.show("uplinks");
@@ -522,7 +522,7 @@ fn a_binding_update_recorded_before_restarts_moves_nothing() {
         });
         let (there, port, last) = sequence();
         assert!((&there, port == Some(5555)) == (&care_of_address, false), "start {start}: {there} {port:?}");
-        // Minutes of the clock, and what the router has sent.
+        // Minutes of the clock, and the router's updates.
         let used = last.expect("a number").wrapping_sub(first);
         assert!(used < 1000, "start {start}: {used} numbers");
     }

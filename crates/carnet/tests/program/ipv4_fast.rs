@@ -1,5 +1,5 @@
-//! Tunnels inside IPv4 and UDP on the fast path, alone and with a slow path at the other end, and what a
-//! policy balances.
+//! Tunnels inside IPv4 and UDP on the fast path, also with a slow path at the other end, and with a policy
+//! that balances.
 
 use std::collections::BTreeMap;
 
@@ -17,8 +17,8 @@ fn with_path(path: &str) -> impl Fn(String) -> String {
     move |config| config + &section
 }
 
-/// A testbed with IPv4 alone on its one uplink, behind a NAT if `udp`; the paths are the home agent's and the
-/// router's.
+/// Returns a testbed whose only uplink has only IPv4, behind a NAT if `udp`; `paths` are the home agent's and
+/// the router's.
 fn inside_ipv4(udp: bool, paths: [&str; 2]) -> (Testbed, Option<Host>, Station, Station) {
     let bed = dual();
     without_ipv6(&bed, &[0, 1]);
@@ -35,7 +35,7 @@ fn inside_ipv4(udp: bool, paths: [&str; 2]) -> (Testbed, Option<Host>, Station, 
     (bed, nat, agent, router)
 }
 
-/// Packets that took the slow path at either end, in either direction.
+/// Returns the number of packets on the slow path at both ends.
 fn slow(bed: &Testbed) -> u64 {
     let of = |host| {
         let (out, back) = pieces(host);
@@ -73,7 +73,7 @@ fn all_arrives(udp: bool, off: &[&str]) {
     for reason in ["failed", "malformed", "outer_source", "inner_source"] {
         assert_eq!(count(&format!("fast_path.left.{reason}")), 0, "{reason}");
     }
-    // Traffic is told by tunnel.
+    // The packet counts are reported for each tunnel.
     for station in [&agent, &router] {
         let tunnel = &station.show("tunnels")[0];
         for name in ["packets_in", "packets_out"] {
@@ -96,7 +96,8 @@ fn tunnels_in_udp_take_the_fast_path() {
     }
 }
 
-/// Where an interface takes no super packets, or computes no checksums, the kernel does it behind the tunnel.
+/// If an interface accepts no super packets, or computes no checksums, the kernel does both behind the
+/// tunnel.
 #[test]
 fn super_packets_inside_ipv4_are_cut_and_summed_after_the_tunnel() {
     if !possible() {
@@ -107,7 +108,7 @@ fn super_packets_inside_ipv4_are_cut_and_summed_after_the_tunnel() {
     }
 }
 
-/// Each end understands the checksums, bursts and super packets of the other.
+/// Each end accepts the checksums, bursts and super packets of the other.
 #[test]
 fn a_fast_path_and_a_slow_one_understand_each_other() {
     if !possible() {
@@ -127,7 +128,7 @@ fn a_fast_path_and_a_slow_one_understand_each_other() {
     }
 }
 
-/// Several conversations over an uplink with IPv6 and one with IPv4 behind a NAT.
+/// Several flows over an uplink with IPv6 and one with IPv4 behind a NAT.
 #[test]
 fn what_a_policy_balances_takes_the_fast_path() {
     if !possible() {
@@ -141,7 +142,7 @@ fn what_a_policy_balances_takes_the_fast_path() {
         start_both(&bed, with_path("bpf"), |config| with_path("bpf")(identified(config)) + &balanced);
     wait_until("both are registered", seconds(15), || agent.bindings().len() == 2);
     wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
-    // Packets that went out at the router and at the home agent, by tunnel.
+    // Sent packets of the router and of the home agent, by tunnel.
     let sent = || {
         [&router, &agent].map(|station| {
             let tunnels = station.show("tunnels");
@@ -174,6 +175,6 @@ for _ in range(50):
     let grown = grown();
     println!("{packets} packets: {grown:?} by tunnel, {by_slow} by the slow path");
     assert!(grown[1] > packets / 6, "{grown:?}");
-    // Each conversation's answer is an ICMPv6 error, of which the correspondent sends few.
+    // Each flow's answer is an ICMPv6 error, of which the correspondent sends few.
     assert!(by_slow < packets / 4, "{by_slow}");
 }

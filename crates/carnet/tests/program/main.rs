@@ -1,8 +1,8 @@
-//! The real program in network namespaces: what it leaves behind, and what it does when something is wrong.
+//! The real program in network namespaces: its entries, its traffic, and its behaviour after failures.
 //!
-//! Each test has hosts of its own ([`hosts`]), mostly a whole [`testbed`], and drives the program as an
-//! operator would ([`station`]) while [`traffic`] flows. They need root; without it they say so and are
-//! skipped, or fail with `CARNET_REQUIRE_ROOT=1`.
+//! Each test has its own hosts ([`hosts`]), mostly a whole [`testbed`], and uses the program as an operator
+//! would ([`station`]) while [`traffic`] flows. The tests need root. Without it they are skipped with a
+//! message, or fail with `CARNET_REQUIRE_ROOT=1`.
 
 mod air;
 mod hosts;

@@ -1,4 +1,4 @@
-//! A mobile node: on board of a vehicle whose router moves, away on its own, and at home.
+//! A mobile node: on board of a vehicle whose router moves, away without the vehicle, and at home.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -13,7 +13,7 @@ use crate::traffic::Echo;
 const NODE: &str = "2001:db8:1::77";
 const PORT: u16 = 4343;
 
-/// The home agent of both, the node after the router.
+/// Returns the config of the home agent of both, with the node after the router.
 fn agent_config(bed: &Testbed, more: &str) -> String {
     format!(
         "{}\n[[home_agent.mobile_router]]\nhome_address = '{NODE}'\n\
@@ -33,7 +33,7 @@ fn node_config(bed: &Testbed, uplinks: &[&str]) -> String {
     )
 }
 
-/// A connection over which the server sends back what comes, until its client has had enough.
+/// Starts a server that sends back all data of one client, until the client closes.
 fn serve(host: &Host) {
     host.run(|| {
         let listener = TcpListener::bind((address(CORRESPONDENT), PORT)).expect("a listener");
@@ -49,7 +49,7 @@ fn serve(host: &Host) {
     });
 }
 
-/// Sends something and reads it back.
+/// Sends data and reads them back.
 fn goes_on(connection: &mut TcpStream) {
     let sent = [0x5a; 3000];
     connection.set_read_timeout(Some(seconds(10))).expect("a timeout");
@@ -102,7 +102,7 @@ fn a_visiting_node_keeps_its_sessions_while_the_vehicle_moves() {
     assert!(!bed.host.ip("-6 addr show").contains(NODE));
 }
 
-/// Home agent and node share a link as well, the home link: RFC 6275 11.5.5, 10.4.1.
+/// Home agent and node share a link, the home link: RFC 6275 11.5.5, 10.4.1.
 #[test]
 fn a_node_comes_home_and_leaves_again() {
     if !possible() {
@@ -125,7 +125,7 @@ fn a_node_comes_home_and_leaves_again() {
     wait_until("it is at home", seconds(20), || state() == "home" || state() == "at_home");
     wait_until("the home agent knows it", seconds(10), || agent.bindings().is_empty());
     traffic.flows();
-    // Its own address on the home link is not what it is known by.
+    // The node's other address on the home link is not its home address.
     let chosen = node_host.ip(&format!("-6 route get {CORRESPONDENT}"));
     assert!(chosen.contains("dev eth9") && chosen.contains(&format!("src {NODE}")), "{chosen}");
     node_host.ip("link set eth9 down");

@@ -1,5 +1,5 @@
 //! Large packets on the fast paths: super packets of TCP and UDP pass both stations whole. If an interface
-//! takes none, the kernel cuts them into correct segments with correct checksums.
+//! does not accept them, the kernel segments them, with correct checksums.
 
 use carnet_wire::checksum;
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
@@ -10,8 +10,8 @@ use crate::station::Station;
 use crate::testbed::{CORRESPONDENT, INSIDE, Testbed, address};
 use crate::traffic::Sniffer;
 
-/// A testbed in which most packets take a fast path, the interfaces of both stations having these features
-/// off.
+/// Returns a testbed in which most packets take a fast path; the interfaces of both stations have these
+/// features off.
 fn fast_path(path: &str, off: &[&str]) -> (Testbed, Station, Station) {
     let bed = Testbed::new();
     let set = |host: &Host, interface: &str, feature: &str, value: &str| {
@@ -25,9 +25,9 @@ fn fast_path(path: &str, off: &[&str]) -> (Testbed, Station, Station) {
         for (host, interface) in
             [(&bed.host, "eth0"), (&bed.core, "ha"), (&bed.core, "wlan"), (&bed.core, "wwan")]
         {
-            // With this a virtual interface takes what its peer redirects.
+            // With GRO a virtual interface accepts redirected packets of its peer.
             set(host, interface, "gro", "on");
-            // On a wire all checksums are finished; a redirected frame does not say that one is open.
+            // A wire has complete checksums only; a redirected frame cannot carry the mark of a partial one.
             set(host, interface, "tx", "off");
         }
     }
@@ -39,7 +39,7 @@ fn fast_path(path: &str, off: &[&str]) -> (Testbed, Station, Station) {
     (bed, agent, router)
 }
 
-/// Packets whose checksum was wrong at their receiver.
+/// Returns the number of packets with a wrong checksum at their receiver.
 pub fn checksum_errors(host: &Host) -> u64 {
     let tcp = host.output(&["cat", "/proc/net/snmp"]);
     let tcp = String::from_utf8_lossy(&tcp.stdout).into_owned();
@@ -53,7 +53,7 @@ pub fn checksum_errors(host: &Host) -> u64 {
     tcp + udp.split_whitespace().nth(1).and_then(|value| value.parse::<u64>().ok()).expect("a number")
 }
 
-/// Whether the TCP or UDP checksum of a packet is right.
+/// Returns whether the TCP or UDP checksum of a packet is right.
 fn is_intact(packet: &[u8]) -> bool {
     let (header, payload) = Header::parse_packet(packet).expect("a packet");
     match header.next_header {
@@ -64,7 +64,7 @@ fn is_intact(packet: &[u8]) -> bool {
     }
 }
 
-/// Streams and bursts both ways, with these features of the stations' interfaces off.
+/// Sends streams and bursts in both directions, with these features of the stations' interfaces off.
 fn all_arrives(path: &str, off: &[&str]) {
     let (bed, agent, router) = fast_path(path, off);
     let sniffers = [Sniffer::start(&bed.host, &["eth0"]), Sniffer::start(&bed.core, &["ha", "wlan"])];
@@ -82,7 +82,7 @@ fn all_arrives(path: &str, off: &[&str]) {
         "{path}, without {off:?}: {counted:?} packets in and out of tunnels, {} of them by the slow path",
         slow() - before
     );
-    // A super packet counts as the packets that it becomes.
+    // A super packet counts as its segments.
     assert!(counted.0 >= needed && counted.1 >= needed, "{counted:?}, expected {needed}");
     assert!(counted.0 < 2 * needed && counted.1 < 2 * needed, "{counted:?}, expected {needed}");
     assert!(slow() - before < needed / 4, "{} packets took the slow path", slow() - before);
@@ -102,7 +102,7 @@ fn all_arrives(path: &str, off: &[&str]) {
                 assert!(packet.len() <= 1500, "{} octets: {:02x?}", packet.len(), &packet[..60]);
             }
             let header = Header::parse(&packet).expect("a header");
-            // Left open where the next interface would fill it in.
+            // A partial checksum, which the next interface would complete.
             let inner = header.next_header == protocol::IPV6;
             if off.contains(&"tx") {
                 assert!(is_intact(if inner { &packet[HEADER_LEN..] } else { &packet }), "{packet:02x?}");

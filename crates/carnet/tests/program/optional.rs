@@ -70,7 +70,7 @@ fn mobile_router_registers_although_every_optional_part_fails() {
         return;
     }
     let bed = Testbed::new();
-    // The ports of the upper tester, of GeoNetworking and of the API are other programs'.
+    // Other programs use the ports of the upper tester, of GeoNetworking and of the API.
     let (tester, radio, api) = bed.router.run(|| {
         let api = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let bind = || UdpSocket::bind("[::1]:0").expect("a port");

@@ -1,12 +1,11 @@
-//! A narrow link in the middle of the way, about which Packet Too Big tells or, because of a filter, does
-//! not.
+//! A narrow link in the middle of the path. Its routers send Packet Too Big, or a filter drops it.
 //!
 //! ```text
 //!   correspondent --- far ==== 1400 ==== core --- wlan0 router lan0 --- host
 //!                     far --- ha0 agent
 //! ```
 //!
-//! Hosts, router and home agent have interfaces with an MTU of 1500 and know nothing of it.
+//! The interfaces of hosts, router and home agent have an MTU of 1500.
 
 use std::io::{Read, Write};
 use std::net::{Ipv6Addr, TcpListener, TcpStream, UdpSocket};
@@ -85,7 +84,7 @@ impl Narrow {
         }
     }
 
-    /// How long some megabytes take from the host inside to the correspondent, and back.
+    /// Returns the time of some megabytes from the host inside to the correspondent, and back.
     fn transfers(&self) -> [Duration; 2] {
         [
             transfer(&self.bed.host, INSIDE, &self.correspondent, OUTSIDE),
@@ -93,7 +92,7 @@ impl Narrow {
         ]
     }
 
-    /// Full datagrams arrive after all, cut by their senders, who have heard of the path.
+    /// Waits until full datagrams arrive, fragmented by their senders, which have learnt the path MTU.
     fn datagrams_pass(&self) {
         for (from, to, destination) in
             [(&self.bed.host, &self.correspondent, OUTSIDE), (&self.correspondent, &self.bed.host, INSIDE)]
@@ -103,7 +102,7 @@ impl Narrow {
             let port = receiver.local_addr().expect("bound").port();
             receiver.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout");
             wait_for("a datagram of 1452 octets arrives", seconds(20), || {
-                // Between Packet Too Big and the next datagram the kernel says that it is too long.
+                // After Packet Too Big the kernel refuses one datagram.
                 let _ = sender.send_to(&[7; DATAGRAM], (address(destination), port));
                 let mut buffer = [0; 2000];
                 let length = receiver.recv(&mut buffer).ok()?;
@@ -143,7 +142,7 @@ fn transfer(from: &Host, source: &'static str, to: &Host, destination: &'static 
     start.elapsed()
 }
 
-/// The MTU of the tunnel in use.
+/// Returns the MTU of the transmitting tunnel.
 fn mtu(station: &Station) -> u64 {
     let tunnels = station.show("tunnels");
     let of = |tunnel: &Value| tunnel["mtu"].as_u64().expect("a number");

@@ -1,4 +1,4 @@
-//! Uplinks that lead nowhere and uplinks that are full, told apart under traffic.
+//! Uplinks without connectivity and overloaded uplinks, distinguished under traffic.
 
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::hosts::{possible, said, seconds, slowness, wait_until};
 use crate::station::Station;
 use crate::testbed::{CORRESPONDENT, INSIDE, Testbed, address};
 
-/// Both uplinks are registered at once, and heartbeats tell which of them lead anywhere.
+/// Starts both stations; both uplinks are registered, and heartbeats test them.
 fn start(bed: &Testbed) -> (Station, Station) {
     let config = bed.router_config();
     let config = config.replace("priority = 10\n", "priority = 10\nbid = 1\n");
@@ -28,8 +28,8 @@ fn active(router: &Station) -> String {
     active.and_then(|uplink| uplink["interface"].as_str()).unwrap_or("none").to_string()
 }
 
-/// Packets go both ways all the time, and one uplink loses them all without a word. TCP would send again for
-/// the second time some 700 ms after the last acknowledgement.
+/// Packets flow in both directions, and one uplink drops all of them. TCP would retransmit for the second
+/// time some 700 ms after the last acknowledgement.
 #[test]
 fn black_hole_under_traffic_costs_less_than_a_second_retransmission() {
     if !possible() {
@@ -60,14 +60,14 @@ fn black_hole_under_traffic_costs_less_than_a_second_retransmission() {
     agent.terminate();
 }
 
-/// Twice as much as the uplink can carry, which has a queue of three seconds.
+/// Twice the capacity of the uplink, which has a queue of three seconds.
 #[test]
 fn full_uplink_keeps_its_traffic_and_says_so() {
     if !possible() {
         return;
     }
-    // Packets that XDP redirects pass no queue of the interface, so nothing fills the one that this test
-    // makes.
+    // Packets that XDP redirects bypass the queues of an interface, so they do not fill the queue of this
+    // test.
     if std::env::var("CARNET_TEST_PATH").as_deref() == Ok("xdp") {
         return;
     }
@@ -81,7 +81,7 @@ fn full_uplink_keeps_its_traffic_and_says_so() {
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = stop.clone();
     let load = bed.host.run(move || {
-        // Waiting packets count for the socket that sent them: a single socket would be held up.
+        // Queued packets count for their socket, and a single socket would block.
         let socket = || UdpSocket::bind((address(INSIDE), 0)).expect("a UDP socket");
         let sockets: Vec<UdpSocket> = (0..16).map(|_| socket()).collect();
         thread::spawn(move || {

@@ -47,7 +47,7 @@ fn config(bed: &Testbed, nodes: u16) -> String {
     with_station(&bed.agent_config(), &directory) + &tables.collect::<String>()
 }
 
-/// A Binding Update of a node.
+/// Returns a Binding Update of a node.
 fn update(number: u16, sequence: u16) -> Vec<u8> {
     let flags = BindingUpdateFlags { acknowledge: true, home_registration: true, ..Default::default() };
     let mut mobility_header = Builder::binding_update(sequence, flags, 100)
@@ -66,7 +66,7 @@ fn update(number: u16, sequence: u16) -> Vec<u8> {
     .emit()
 }
 
-/// The Binding Acknowledgements among packets: to which care-of address, status, sequence number.
+/// Returns the Binding Acknowledgements among packets: care-of address, status, sequence number.
 fn acknowledgements(packets: &[Vec<u8>]) -> Vec<(Ipv6Addr, u8, u16)> {
     let read = |packet: &Vec<u8>| {
         let found = Extensions::parse(packet).ok().filter(|it| it.protocol == protocol::MOBILITY)?;
@@ -78,7 +78,7 @@ fn acknowledgements(packets: &[Vec<u8>]) -> Vec<(Ipv6Addr, u8, u16)> {
     packets.iter().filter_map(read).collect()
 }
 
-/// The sequence numbers of the bindings, by home address.
+/// Returns the sequence numbers of the bindings, by home address.
 fn sequences(agent: &Station) -> BTreeMap<Ipv6Addr, u16> {
     let bindings = agent.show("bindings");
     let one = |binding: &serde_json::Value| {
@@ -89,8 +89,8 @@ fn sequences(agent: &Station) -> BTreeMap<Ipv6Addr, u16> {
 }
 
 /// A node is removed from the config for a while, or the home agent is: by reloads, restarts and kills. A
-/// recording of the node is still old when it returns, and its binding is gone if its home agent has worked
-/// without it.
+/// recorded message of the node is still too old when it returns. Its binding is gone if its home agent has
+/// run without it.
 #[test]
 fn what_was_recorded_of_a_node_is_old_when_it_comes_back() {
     if !possible() {
@@ -106,7 +106,8 @@ fn what_was_recorded_of_a_node_is_old_when_it_comes_back() {
     let answer = |sequence: u16| {
         let sniffer = Sniffer::start(&bed.core, &["ha"]);
         let packet = update(1, sequence);
-        // Not so soon again that the second one is refused before the first one is stored, and acknowledged.
+        // A repeated update may be refused before the first one is stored and acknowledged, so wait in
+        // between.
         let mut again = Instant::now();
         let status = wait_for("an answer", seconds(10), || {
             if again <= Instant::now() {
@@ -167,7 +168,7 @@ fn nothing_that_was_acknowledged_is_lost_by_a_crash() {
     for round in 0..3 {
         let mut agent = Station::start(&bed.agent, &config);
         let sniffer = Sniffer::start(&bed.core, &["ha"]);
-        // Until a good part of them has an answer; the blow then falls while others are on their way.
+        // Until many have an answer; the kill then hits others on their way.
         let enough = usize::from(NODES) * (1 + round);
         wait_for("acknowledgements", seconds(30), || {
             sequence += 1;
@@ -215,7 +216,7 @@ fn a_full_disk_is_told_and_nothing_is_acknowledged_until_there_is_room() {
     let bed = Testbed::new();
     let directory = bed.scratch.path("state");
     fs::create_dir_all(&directory).expect("a directory");
-    // The file has a page of its own, and then no page is left.
+    // The file has a page of its own, and then the disk is full.
     let script = format!(
         "mount -t tmpfs -o size=12k tmpfs {0} && head -c 8192 /dev/zero > {0}/filler && exec \"$@\"",
         directory.display()
@@ -284,8 +285,8 @@ fn a_station_does_not_start_with_a_part_of_its_state() {
     agent.terminate();
 }
 
-/// How many registrations a second are acknowledged, with the state on the disk first, and without any. For
-/// numbers that mean something: CARNET_RELEASE_BINARY=target/release/carnet.
+/// Measures the acknowledged registrations a second, first with the state on the disk, and then without. For
+/// useful results set CARNET_RELEASE_BINARY=target/release/carnet.
 #[test]
 fn a_thousand_registrations_at_once() {
     const NODES: u16 = 1000;
@@ -304,7 +305,7 @@ fn a_thousand_registrations_at_once() {
         let start = Instant::now();
         let mut took = None;
         wait_for("all acknowledgements", seconds(60), || {
-            // Those without an answer ask again, as routers do.
+            // Nodes without an answer send again, as routers do.
             let answered: Vec<Ipv6Addr> =
                 acknowledgements(&sniffer.heard()).iter().map(|answer| answer.0).collect();
             if answered.len() >= usize::from(NODES) {

@@ -15,10 +15,10 @@ use crate::ipv4::{dual, identified, nft, start_both, without_ipv6};
 use crate::station::Station;
 
 const PORTAL: &str = "https://portal.example/terms?from=bus";
-/// Server of the probe: a web server at the core, beyond the access network.
+/// Address of the probe's web server: at the core, beyond the access network.
 const SERVER: &str = "198.51.100.80";
 
-/// Both web servers: the one that is probed, and the portal's.
+/// Both web servers: the probe's and the portal's.
 const SERVERS: &str = r#"
 import http.server, sys, threading
 

@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 
 const PLACE: (f64, f64) = (48.8375, 2.1008);
 
-/// A station on `radio`, with further lines of `[geonet]`.
+/// Returns the config of a station on `radio`, with further lines of `[geonet]`.
 fn config(scratch: &Scratch, geonet: &str) -> String {
     let (latitude, longitude) = PLACE;
     format!(
@@ -22,7 +22,7 @@ fn config(scratch: &Scratch, geonet: &str) -> String {
     )
 }
 
-/// The link-layer address of an interface.
+/// Returns the link-layer address of an interface.
 fn mac(host: &Host, interface: &str) -> String {
     let link = host.ip(&format!("link show {interface}"));
     link.split("link/ether ").nth(1).and_then(|rest| rest.get(..17)).expect("an address").to_owned()
@@ -34,7 +34,7 @@ fn octets(mac: &str) -> [u8; 6] {
     octets.try_into().expect("six octets")
 }
 
-/// The MID of the station's GN address, written as a link-layer address.
+/// Returns the MID of the station's GN address, written as a link-layer address.
 fn mid(station: &Station) -> String {
     let status = station.show("status");
     let digits = status["geonet"]["gn_address"].as_str().expect("an address").replace(':', "");
@@ -54,7 +54,7 @@ fn an_interface_that_comes_late_holds_up_nothing_else() {
     host.ip("-6 addr add 2001:db8:9::1/128 dev lo");
     let agent = "[home_agent]\naddress = '2001:db8:1::1'\nhome_prefix = '2001:db8:1::/64'\n";
     let mut station = Station::start(&host, &config(&scratch, agent));
-    // The home agent is at work, and everybody is told what the rest waits for.
+    // The home agent is active, and the status names the missing interface.
     assert!(host.pings("2001:db8:1::1"));
     let status = station.show("status");
     assert_eq!(status["geonet"]["gn_address"], Value::Null, "{status}");
@@ -75,7 +75,7 @@ fn an_interface_that_comes_late_holds_up_nothing_else() {
     station.terminate();
     assert_eq!(mac(&host, "radio"), "02:00:00:00:00:77");
 
-    // One that waits in vain can be ended.
+    // A station that waits for its interface can be ended.
     host.ip("link del radio");
     let mut waits = Station::start(&host, &config(&scratch, ""));
     assert_eq!(waits.show("status")["geonet"]["link"], "missing");
@@ -105,7 +105,7 @@ fn a_recording_from_before_the_interface_replays() {
     assert!(sent > 0 && frames >= sent && frames <= sent + 3, "{frames} frames, {sent} were sent");
 }
 
-/// No tunnel device, no routes, no rules: also where there could be none.
+/// GeoNetworking alone needs no tunnel device, routes or rules, and works without the rights to them.
 #[test]
 fn geonetworking_alone_leaves_the_rest_of_the_kernel_alone() {
     if !possible() {
@@ -130,7 +130,7 @@ fn geonetworking_alone_leaves_the_rest_of_the_kernel_alone() {
     assert_eq!(scratch.files(), ["s.log", "s.toml"]);
 }
 
-/// A unicast frame is heard by the interface that has its address.
+/// An interface receives unicast frames for its own address only.
 #[test]
 fn the_interface_has_the_stations_address_as_long_as_it_runs() {
     if !possible() {
@@ -147,16 +147,17 @@ fn the_interface_has_the_stations_address_as_long_as_it_runs() {
     let heard = ear.wait_for("a beacon", |_| true);
     assert_eq!((heard.mac, heard.mid), (octets(managed), octets(managed)));
     assert_eq!(mac(&host, "radio"), managed);
-    // Killed, it cannot put anything back; the next run does, and takes its address from what is there then.
+    // After a kill the address stays; the next run restores it, and derives its own address from the present
+    // one.
     station.end_by(Signal::SIGKILL);
     assert_eq!(mac(&host, "radio"), managed);
     let mut station = Station::start(&host, &config(&scratch, ""));
     assert_eq!((mac(&host, "radio"), mid(&station)), (own.clone(), own.clone()));
 
-    // 10.2.1.5: another station has its address.
+    // 10.2.1.5: another station uses the address.
     let mouth = Mouth::new(&other, "radio");
     mouth.say(&[beacon([2, 0, 0, 0, 0, 0x66], octets(&own), PLACE.0, PLACE.1)]);
-    // Not a beacon of the first station that was still waiting to be read.
+    // Skip beacons of the first station that were still in the queue.
     let known = [octets(&own), octets(managed)];
     let heard =
         ear.wait_for("another address", |heard| !known.contains(&heard.mid) && heard.mac == heard.mid);
@@ -173,7 +174,7 @@ fn the_interface_has_the_stations_address_as_long_as_it_runs() {
     assert_eq!(scratch.files(), ["s.log", "s.toml"]);
 }
 
-/// The location table has room for a number of neighbours, and a hundred times as many are fabricated.
+/// The location table holds a number of neighbours; the test fabricates a hundred times as many stations.
 #[test]
 fn a_flood_of_fabricated_stations_pushes_out_no_real_neighbour_and_takes_no_memory() {
     if !possible() {
@@ -186,7 +187,7 @@ fn a_flood_of_fabricated_stations_pushes_out_no_real_neighbour_and_takes_no_memo
     let mouth = Mouth::new(&other, "radio");
     let real: Vec<[u8; 6]> = (1..=5).map(|number| [2, 0, 0, 1, 0, number]).collect();
     let speak = || {
-        // Beacons of a moment ago are not new.
+        // Repeated beacons must be newer.
         std::thread::sleep(std::time::Duration::from_millis(5));
         let beacons: Vec<Vec<u8>> = real.iter().map(|mac| beacon(*mac, *mac, PLACE.0, PLACE.1)).collect();
         mouth.say(&beacons);
@@ -225,9 +226,9 @@ fn a_flood_of_fabricated_stations_pushes_out_no_real_neighbour_and_takes_no_memo
     let received = station.counter("geonet.received") + station.counter("geonet.dropped.link_overrun");
     assert!(received > 100_000, "{received} frames arrived");
     let grown = station.resident() - memory;
-    // A debug build's buffers settle; 200000 stations of 256 octets would be 50 MB.
+    // The buffers of a debug build vary; 200000 stations of 256 octets would be 50 MB.
     assert!(grown < 8_000, "{grown} kB more");
-    // It still has an ear for the next one.
+    // The station still accepts a new neighbour.
     let newcomer = [2, 0, 0, 1, 0, 99];
     wait_until("a newcomer is known", seconds(10), || {
         mouth.say(&[beacon(newcomer, newcomer, PLACE.0, PLACE.1)]);

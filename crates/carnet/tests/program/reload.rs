@@ -1,4 +1,4 @@
-//! SIGHUP: the config is read again, and the difference takes effect.
+//! SIGHUP: the station reads its config again, and applies the difference.
 
 use std::fs;
 
@@ -24,7 +24,7 @@ fn an_agents_reload_changes_the_difference_and_no_packet_is_lost() {
     let before = bed.agent.snapshot();
     let bindings = agent.bindings();
 
-    // A router more, and a router less.
+    // Adds a router, and removes it.
     agent.reload(&(bed.agent_config() + ANOTHER));
     assert!(agent.log().contains("added home_agent.mobile_router 2001:db8:1::9"), "{}", agent.log());
     assert!(bed.agent.ip("-6 route").contains("unreachable 2001:db8:9::/64"), "{}", bed.agent.ip("-6 route"));
@@ -33,13 +33,13 @@ fn an_agents_reload_changes_the_difference_and_no_packet_is_lost() {
     assert_same(&before, &bed.agent.snapshot(), "after a router was added and removed");
     assert_eq!(agent.bindings(), bindings);
 
-    // A shorter lifetime holds from the next registration on.
+    // A shorter lifetime applies from the next registration.
     let shorter = bed.agent_config().replace("[home_agent]\n", "[home_agent]\nmax_lifetime = '8s'\n");
     agent.reload(&shorter);
     router.reload(&bed.router_config());
     wait_until("the shorter lifetime", seconds(10), || agent.show("bindings")[0]["lifetime_s"] == 8);
 
-    // The one that is bound is removed: the binding goes.
+    // The registered router is removed from the config: its binding ends.
     let report = traffic.stop();
     assert_eq!(report.lost, 0, "{report:?}");
     let (nobody, _) = shorter.split_once("\n[[home_agent.mobile_router]]").expect("a router");
@@ -48,7 +48,7 @@ fn an_agents_reload_changes_the_difference_and_no_packet_is_lost() {
     let ended = "binding of 2001:db8:1::1234 ended: its node is not in the config any more";
     assert!(agent.log().contains(ended), "{}", agent.log());
     assert!(!bed.agent.ip("-6 route").contains("2001:db8:a::/64"), "{}", bed.agent.ip("-6 route"));
-    // And comes back.
+    // The router is back in the config.
     agent.reload(&bed.agent_config());
     let traffic = bed.echo(20);
     traffic.flows();
@@ -90,14 +90,14 @@ fn a_routers_reload_changes_the_difference_and_no_packet_is_lost() {
     traffic.flows();
     let care_of = || agent.bindings().first().map(|binding| binding.1.clone()).unwrap_or_default();
 
-    // The other uplink is preferred, and back.
+    // The second uplink is preferred for a while.
     let other = bed.router_config().replace("priority = 10", "priority = 30");
     router.reload(&other);
     wait_until("the other uplink", seconds(10), || care_of() == CARE_OF[1]);
     router.reload(&bed.router_config());
     wait_until("the first uplink", seconds(10), || care_of() == CARE_OF[0]);
 
-    // One prefix more, at the agent first.
+    // An additional prefix, first at the home agent.
     let two = "prefixes = ['2001:db8:a::/64', '2001:db8:b::/64']";
     let one = "prefixes = ['2001:db8:a::/64']";
     agent.reload(&bed.agent_config().replace(one, two));

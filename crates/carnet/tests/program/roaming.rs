@@ -1,4 +1,4 @@
-//! Access routers that come, go and are renumbered: which address an uplink uses, and by which router.
+//! Access routers that come, go and are renumbered: the address of an uplink, and its router.
 //!
 //! ```text
 //!   agent ha0 --- ha core a1 - core0 ar1 lan --- p1 [n1]                      [n1], [n2] and [home] are bridges of a
@@ -6,8 +6,8 @@
 //!                                                          pc --- wwan0             moved from one to another
 //! ```
 //!
-//! Addresses come by stateless autoconfiguration of radvd's advertisements, with duplicate address detection.
-//! Nothing flushes them: the kernel keeps addresses and routes of a network that is left.
+//! radvd's advertisements cause stateless autoconfiguration, with duplicate address detection. The kernel
+//! keeps addresses and routes of a network that the router has left; the tests do not flush them.
 
 use std::cell::RefCell;
 use std::fs;
@@ -64,21 +64,21 @@ impl Roads {
         roads
     }
 
-    /// An uplink of the router, with duplicate address detection, on the network of an access router.
+    /// Adds an uplink of the router, with duplicate address detection, on the network of an access router.
     fn add_uplink(&self, port: &str, interface: &str, bridge: &str) {
         self.switch.link(port, &self.bed.router, interface);
         self.bed.router.set(&format!("{interface}/accept_dad"), "1");
         self.switch.ip(&format!("link set {port} master {bridge}"));
     }
 
-    /// A network has a prefix, which is routed to its access router from now on.
+    /// Gives a network a prefix, with a route to its access router.
     fn route(&self, access: usize, number: u32) {
         self.access[access].ip(&format!("-6 addr add 2001:db8:f{number}::1/64 dev lan"));
         let via = format!("via 2001:db8:e{}::2", access + 1);
         self.bed.core.ip(&format!("-6 route replace {} {via}", prefix(number)));
     }
 
-    /// Starts radvd on an interface, in the place of one that is killed without a last word.
+    /// Starts radvd on an interface; an earlier one is killed without a last message.
     fn advertise(&self, host: &Host, name: &str, interface: &str, prefix: &str, lifetime: u32) {
         let mut advertisers = self.advertisers.borrow_mut();
         if let Some(position) = advertisers.iter().position(|(other, _)| other == name) {
@@ -105,7 +105,7 @@ impl Roads {
         self.advertise(&self.access[access], &name, "lan", &prefix(number), lifetime);
     }
 
-    /// RFC 8978: the access router comes back with another prefix, and knows nothing of the old one.
+    /// RFC 8978: the access router returns with another prefix, and does not withdraw the old one.
     fn renumber(&self, access: usize, old: u32, new: u32, lifetime: u32) {
         self.access[access].ip(&format!("-6 addr del 2001:db8:f{old}::1/64 dev lan"));
         self.bed.core.ip(&format!("-6 route replace unreachable {}", prefix(old)));
@@ -113,7 +113,7 @@ impl Roads {
         self.advertise_network(access, new, lifetime);
     }
 
-    /// Moves a port of the router to another network; without carrier for `down`.
+    /// Moves a port of the router to another network, without carrier for `down`.
     fn change(&self, port: &str, bridge: &str, down: Option<Duration>) {
         match down {
             Some(time) => {
@@ -128,7 +128,8 @@ impl Roads {
         }
     }
 
-    /// Waits until an uplink has a usable address of a prefix, and then for traffic: how long that took.
+    /// Waits until an uplink has a usable address of a prefix, and then for traffic; returns the time for the
+    /// latter.
     fn resumes(&self, traffic: &Echo, interface: &str, prefix: &str) -> Duration {
         let question = format!("-6 -o addr show dev {interface} to {prefix} -tentative");
         wait_until("the new address may be used", seconds(20), || !self.bed.router.ip(&question).is_empty());
@@ -142,7 +143,7 @@ impl Roads {
         self.start_with(uplinks, (self.bed.agent_config(), self.bed.router_config()))
     }
 
-    /// As [`Self::start`] with these configs of the home agent and of the router.
+    /// Starts both stations with these configs.
     fn start_with(&self, uplinks: &[&str], (agent, router): (String, String)) -> (Station, Station) {
         let config = agent.replace("[home_agent]\n", "[home_agent]\nhome_link = 'home0'\n");
         let agent = Station::start(&self.bed.agent, &config);
@@ -168,7 +169,7 @@ impl Drop for Roads {
     }
 }
 
-/// One uplink: everything depends on the new address.
+/// With one uplink traffic depends on the new address.
 #[test]
 fn flash_renumbering_of_the_only_uplink_costs_no_more_than_finding_it_out() {
     if !possible() {
@@ -192,7 +193,7 @@ fn flash_renumbering_of_the_only_uplink_costs_no_more_than_finding_it_out() {
     println!("{report:?}");
 }
 
-/// Both uplinks in turn: the other carries the traffic meanwhile.
+/// Each uplink in turn, while its neighbour carries the traffic.
 #[test]
 fn flash_renumbering_of_both_uplinks_in_turn_is_survived() {
     if !possible() {
@@ -224,7 +225,7 @@ fn flash_renumbering_of_both_uplinks_in_turn_is_survived() {
     assert!(report.silence < seconds(3) + 2 * report.stalled, "{report:?}");
 }
 
-/// RFC 8028 3, BCP 38: two providers on one link, as OpenWrt's source-specific routes have them.
+/// RFC 8028 3, BCP 38: two providers on one link, with source-specific routes as in OpenWrt.
 #[test]
 fn two_providers_on_one_link_see_their_own_addresses_only() {
     if !possible() {
@@ -239,8 +240,7 @@ fn two_providers_on_one_link_see_their_own_addresses_only() {
         let shown = host.ip("-6 -o addr show dev lan scope link");
         let link_local = shown.split_whitespace().nth(3).and_then(|net| net.split('/').next());
         let via = link_local.expect("a link-local address").to_owned();
-        // Packets from the other provider's addresses are counted, but for Neighbor Solicitations to all on
-        // the link.
+        // Count packets from the other provider's addresses, except for multicast Neighbor Solicitations.
         let rules = format!(
             "table inet t {{ chain c {{ type filter hook prerouting priority 0; iifname lan ip6 saddr {} ip6 daddr != ff00::/8 counter; }}; }}",
             prefix(3 - number)
@@ -251,14 +251,14 @@ fn two_providers_on_one_link_see_their_own_addresses_only() {
         let route = format!("-6 route add default from {} via {via} dev wlan0", prefix(number));
         roads.bed.router.ip(&route);
     }
-    // Never for a global address.
+    // A source-specific route that applies to no global address.
     roads.bed.router.ip("-6 route add default from fe80::/126 via fe80::77 dev wlan0 metric 1");
     let (agent, router) = roads.start(&["wlan0"]);
     let bound = || agent.bindings().first().map(|binding| binding.1.clone()).unwrap_or_default();
     let first = bound();
     let traffic = roads.bed.echo(100);
     traffic.flows();
-    // That provider has no way any more, and says nothing.
+    // That provider loses its connectivity, and does not report it.
     let (dead, alive) = if first == "2001:db8:f1::10" { (1, 2) } else { (2, 1) };
     roads.access[dead - 1].ip("-6 route replace blackhole default metric 1");
     let expected = format!("2001:db8:f{alive}::10");
@@ -273,7 +273,7 @@ fn two_providers_on_one_link_see_their_own_addresses_only() {
     }
 }
 
-/// Another access network and back, home and away again.
+/// Moves to another access network and back, then home and away again.
 fn roam(roads: &Roads, (agent, router): &(Station, Station), lifetime: u32) {
     let short_loss = Some(Duration::from_millis(300));
     let traffic = roads.bed.echo(100);
@@ -291,7 +291,7 @@ fn roam(roads: &Roads, (agent, router): &(Station, Station), lifetime: u32) {
         let start = Instant::now();
         roads.change("pw", bridge, down);
         let home = bridge == "home";
-        // An address that was there before says nothing: first the move is noticed.
+        // A kept address does not prove the move, so wait until the router has noticed it.
         wait_until(&format!("{step}: it is noticed"), seconds(20), || match home {
             true => state() == "home",
             false => {
@@ -307,7 +307,7 @@ fn roam(roads: &Roads, (agent, router): &(Station, Station), lifetime: u32) {
     println!("lifetime {lifetime} s: {:?}", traffic.stop());
 }
 
-/// Two access networks and a home link, with an uplink in the first network.
+/// Returns two access networks and a home link, with an uplink in the first network.
 fn three_networks(lifetime: u32) -> Roads {
     let roads = Roads::new();
     for (access, number) in [(0, 1), (1, 2)] {
@@ -332,8 +332,7 @@ fn roams_with_and_without_loss_of_carrier_cost_no_more_than_finding_them_out() {
     }
 }
 
-/// The same where messages are under IPsec: it is the home address that a security association is for (RFC
-/// 4877 4.1).
+/// Roams with messages under IPsec, whose security association is for the home address (RFC 4877 4.1).
 #[test]
 fn roams_under_ipsec_cost_no_more_than_finding_them_out() {
     if !ipsec::has_esp() {
@@ -347,8 +346,8 @@ fn roams_under_ipsec_cost_no_more_than_finding_them_out() {
     }
 }
 
-/// RFC 6275 11.5.1: the home router does not answer any more, and no loss of carrier tells of the move. At the
-/// first visit the kernel has no address of the network; at the second it has kept it.
+/// RFC 6275 11.5.1: the router on the home link no longer answers, and there is no loss of carrier. At the
+/// first visit the kernel has no address of the other network; at the second it has kept one.
 #[test]
 fn leaving_home_without_loss_of_carrier_waits_for_duplicate_address_detection_only() {
     if !possible() {
@@ -362,7 +361,7 @@ fn leaving_home_without_loss_of_carrier_waits_for_duplicate_address_detection_on
     for visit in ["first", "second"] {
         roads.change("pw", "home", None);
         wait_until("it is at home", seconds(20), || state() == "home" && agent.bindings().is_empty());
-        // Three Binding Updates a second may be sent (RFC 6275 11.8): the next move comes after more than that.
+        // At most three Binding Updates a second (RFC 6275 11.8), so the next move comes later.
         let before = traffic.answered();
         wait_until("traffic flows at home", seconds(20), || traffic.answered() > before + 150);
         let start = Instant::now();

@@ -1,8 +1,7 @@
 //! Rights that a running station has and lacks (`station.sandbox`).
 //!
-//! A debugger with all rights stops the program and makes it call the kernel itself. So the test uses the
-//! very process, with all that it has given up. The same calls in a process that has given up nothing show
-//! that they are right.
+//! A debugger with all rights stops the program and lets it make system calls. So the test uses the process
+//! itself, with the rights that it still has. A process without sandbox makes the same calls, as a control.
 
 use std::fs;
 use std::process::Command;
@@ -24,7 +23,7 @@ fn on_path(config: &str, path: &str) -> String {
     format!("{}\n[dataplane]\npath = '{path}'\n", with_station(config, "sandbox = 'required'"))
 }
 
-/// Whether all of it can be had here; if not, it is said.
+/// Returns whether the whole sandbox is available here; otherwise prints that.
 fn complete() -> bool {
     let scratch = Scratch::new();
     let host = Host::new();
@@ -37,7 +36,7 @@ fn complete() -> bool {
     lacking == "[]"
 }
 
-/// A home agent that needs no links.
+/// Returns the config of a home agent without links.
 fn agent(scratch: &Scratch, line: &str) -> String {
     let socket = scratch.path("agent.sock");
     format!(
@@ -71,7 +70,7 @@ fn held(station: &Station, capabilities: u64) {
     };
     let rights = rights(station.pid());
     assert_eq!(rights[0], with(capabilities));
-    // The threads that have opened the state and write it.
+    // Threads that have opened the state and write it.
     assert!(rights[1..].iter().all(|rights| *rights == with(0)), "{rights:#?}");
     let sandbox = &station.show("status")["sandbox"];
     assert_eq!((&sandbox["seccomp"], &sandbox["lacking"]), (&json!(true), &json!([])), "{sandbox}");
@@ -80,7 +79,7 @@ fn held(station: &Station, capabilities: u64) {
     assert_eq!(text.contains("CAP_BPF"), capabilities & PROGRAMS != 0, "{text}");
 }
 
-/// A mobile router and its home agent do all that they do.
+/// Checks that a mobile router and its home agent work completely.
 fn works(path: &str, capabilities: u64) {
     let bed = Testbed::new();
     let state = format!("state_dir = '{}'", bed.scratch.path("state").display());
@@ -95,7 +94,7 @@ fn works(path: &str, capabilities: u64) {
     held(&agent, capabilities);
     held(&router, capabilities);
 
-    // Handover, uplinks that come and go, and configs that are replaced by others, as an editor does it.
+    // Handover, uplinks that come and go, and configs that are replaced by new files, as an editor does.
     let care_of = || agent.bindings().first().map(|binding| binding.1.clone()).unwrap_or_default();
     assert!(router.ask(&["handover", "wwan0"]).status.success());
     wait_until("the other uplink", seconds(10), || care_of() == CARE_OF[1]);
@@ -112,7 +111,7 @@ fn works(path: &str, capabilities: u64) {
     wait_until("the other uplink", seconds(10), || care_of() == CARE_OF[1]);
     reaches("packets pass over the other uplink");
 
-    // A crash, and an end after which nothing is left.
+    // A crash, and a later end that leaves nothing behind.
     agent.end_by(Signal::SIGKILL);
     let mut agent = Station::start(&bed.agent, &agent_config);
     reaches("packets pass after a crash");
@@ -180,7 +179,7 @@ fn what_a_reload_needs_beyond_is_refused_and_nothing_changes() {
     router.reload(&bed.router_config().replace(uplink, &format!("{uplink}{file}\n")));
     assert!(router.log().contains("the process has given up reading in"), "{}", router.log());
     assert!(router.lives() && router.state() == "registered");
-    // Beside the config it may.
+    // The station may read files beside its config.
     let file = format!("signal_file = '{}'", bed.scratch.path("signal").display());
     router.reload(&bed.router_config().replace(uplink, &format!("{uplink}{file}\n")));
     fs::write(bed.scratch.path("signal"), "-61\n").expect("a signal");
@@ -202,7 +201,7 @@ fn without_a_sandbox_it_keeps_what_it_had_and_says_so() {
     station.terminate();
 }
 
-/// Takes a system call from the program, as a container's filter may: its number, and the error in its place.
+/// Takes a system call from the program, like a container's filter: its number, and the error instead.
 const WITHOUT_CALL: &str = "
 import ctypes, os, struct, sys
 number, error = map(int, sys.argv[1:3])
@@ -214,7 +213,7 @@ assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0
 os.execv(sys.argv[3], sys.argv[3:])
 ";
 
-/// The words before the program that take a call from it; none, and it is said, where they are not to be had.
+/// Returns the command that takes a call from a program; prints why not if this is impossible.
 fn without_call(number: i64, error: Errno) -> Option<Vec<String>> {
     if cfg!(target_endian = "big") || Command::new("python3").arg("--version").output().is_err() {
         println!("\nSKIPPED: needs python3");
@@ -288,17 +287,17 @@ mod from_inside {
     use super::*;
     use crate::hosts::wait_for;
 
-    /// A process that calls the kernel as it is told.
+    /// A process that makes system calls on demand.
     pub struct Puppet {
         pid: Pid,
         before: nix::libc::user_regs_struct,
-        /// Where there is an instruction that calls.
+        /// Address of a system call instruction.
         call: u64,
         /// Unused memory below its stack.
         room: u64,
     }
 
-    /// How a call ended.
+    /// Result of a call.
     #[derive(Debug, PartialEq, Eq)]
     pub enum End {
         Done(i64),
@@ -324,7 +323,7 @@ mod from_inside {
             })
         }
 
-        /// Puts octets into its memory and says where.
+        /// Writes octets into its memory and returns their address.
         pub fn put(&self, at: u64, octets: &[u8]) -> u64 {
             let address = self.room + at;
             for (word, octets) in (0..).zip(octets.chunks(8)) {
@@ -342,7 +341,7 @@ mod from_inside {
                 arguments;
             registers.rax = number.cast_unsigned();
             registers.rip = self.call;
-            // No call that the kernel would begin again.
+            // Prevents the restart of an interrupted call.
             registers.orig_rax = u64::MAX;
             ptrace::setregs(self.pid, registers).expect("its registers");
             loop {
@@ -350,7 +349,7 @@ mod from_inside {
                 match waitpid(self.pid, None).expect("a child") {
                     WaitStatus::Signaled(_, Signal::SIGSYS, _) => return End::Killed,
                     WaitStatus::Stopped(_, Signal::SIGTRAP) => break,
-                    // A signal came before the step: of a process that it traces, say.
+                    // A signal came before the step, for example of a traced process.
                     WaitStatus::Stopped(..) => {}
                     status => panic!("{status:?}"),
                 }
@@ -361,7 +360,7 @@ mod from_inside {
             }
         }
 
-        /// Lets it go on as if nothing had been.
+        /// Lets the process continue as before.
         pub fn release(self) {
             ptrace::setregs(self.pid, self.before).expect("its registers");
             ptrace::detach(self.pid, None).expect("a process");
@@ -372,7 +371,7 @@ mod from_inside {
     /// `PTRACE_ATTACH`
     const ATTACH: u64 = 16;
 
-    /// Calls that are answered with an error.
+    /// Makes calls that must return an error.
     fn refused(puppet: &Puppet, elsewhere: &str) -> Vec<(&'static str, Errno, End)> {
         use nix::libc::*;
         let shadow = puppet.put(0, b"/etc/shadow\0");
@@ -398,7 +397,7 @@ mod from_inside {
 
     const DEADLY: usize = 7;
 
-    /// Calls that nothing in the program ever makes.
+    /// Makes calls that no part of the program needs, and that must end it.
     fn deadly(puppet: &Puppet, which: usize, elsewhere: &str, other: i32) -> (&'static str, End) {
         use nix::libc::*;
         let program = puppet.put(0, b"/bin/true\0");
@@ -406,7 +405,7 @@ mod from_inside {
         let folder = puppet.put(512, format!("{elsewhere}\0").as_bytes());
         let kind = puppet.put(1024, b"tmpfs\0");
         let other = other as u64;
-        // The one that leaves nothing of the process is the last.
+        // The call that replaces the process comes last.
         let calls: [_; DEADLY] = [
             ("trace", SYS_ptrace, [ATTACH, other, 0, 0, 0, 0]),
             ("read another's memory", SYS_process_vm_readv, [other, 0, 0, 0, 0, 0]),
@@ -431,11 +430,11 @@ mod from_inside {
         let mut victim = Command::new("sleep").arg("1000").spawn().expect("sleep");
         let pid = victim.id().cast_signed();
 
-        // A process that has given up nothing can do all of it.
+        // Control: a process without sandbox can make all of these calls.
         let free = Station::start(&host, &agent(&scratch, "sandbox = 'off'"));
         let puppet = Puppet::new(free.pid());
         for (what, _, end) in refused(&puppet, &folder) {
-            // Where there are no programs there is no next one.
+            // Without programs there is no next one.
             assert!(matches!(end, End::Done(_) | End::Refused(Errno::ENOENT)), "{what}: {end:?}");
         }
         fs::remove_file(elsewhere.path("folder").join("new")).expect("what was written elsewhere");
@@ -453,7 +452,7 @@ mod from_inside {
             assert_eq!(end, End::Refused(errno), "{what}");
         }
         puppet.release();
-        // And it has taken no harm.
+        // The process still works.
         assert!(station.ask(&["status"]).status.success());
         station.terminate();
         for which in 0..DEADLY {

@@ -10,7 +10,7 @@ use crate::hosts::{possible, seconds, wait_until};
 use crate::station::Station;
 use crate::testbed::Testbed;
 
-/// `POST /v1/signal`: the first line of the answer, and its body.
+/// Sends `POST /v1/signal`; returns the first line of the answer, and its body.
 fn post(station: &Station, body: &str) -> (String, String) {
     let mut stream = UnixStream::connect(&station.socket).expect("the station listens");
     let head =
@@ -52,7 +52,7 @@ fn signals_come_from_a_file_and_from_whoever_tells() {
         let (status, answer) = post(&router, body);
         assert!(status.contains("409") && answer.contains(reason), "{status}: {answer}");
     }
-    // With the config read again, the next line counts; without the file, what was told last stays.
+    // After a reload the next line counts; without the file, the last reported value stays.
     router.reload(&config.replace("lifetime = '60s'", "lifetime = '59s'"));
     fs::write(&file, "-70\n").expect("writes");
     wait_until("the next signal", seconds(5), || signals(&router) == json!([-70, -93]));

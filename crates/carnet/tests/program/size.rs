@@ -1,4 +1,4 @@
-//! How much memory and disk the program takes.
+//! Memory and size of the program.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use crate::testbed::Testbed;
 /// Seconds after which a mostly idle station returns memory (`REST` in run.rs).
 const REST: u64 = 10;
 
-/// The optimised program, if it has been built.
+/// Returns the optimised program, if it has been built.
 fn release() -> Option<PathBuf> {
     let named = std::env::var_os("CARNET_RELEASE_BINARY").map(PathBuf::from);
     // target/debug/carnet to target/release/carnet
@@ -17,7 +17,7 @@ fn release() -> Option<PathBuf> {
     named.or(beside).filter(|path| path.is_file())
 }
 
-/// Without them the backtrace of a panic names no function.
+/// Without symbols the backtrace of a panic has no names of functions.
 #[test]
 fn optimised_program_has_symbols_and_unwind_tables() {
     let Some(path) = release() else { return println!("\nSKIPPED: no release binary") };
@@ -57,7 +57,8 @@ fn a_registered_router_takes_less_than_8_mb_idle_less_than_7_and_the_program_les
         wait_until("it takes less when it has nothing to do", seconds(3 * REST), || {
             router.resident() < 7 * 1024
         });
-        // And mostly goes on with that: a registration touches more for as long as until the next rest.
+        // The registered router mostly stays below this; a registration needs more until the next return of
+        // memory.
         let mut seen: Vec<i64> = (0..REST)
             .map(|_| {
                 std::thread::sleep(seconds(1));

@@ -1,4 +1,4 @@
-//! Starts that cannot succeed, and one without root.
+//! Starts that fail, and one without root.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +12,8 @@ use crate::hosts::{Host, Scratch, assert_same, possible, said, seconds, wait_for
 use crate::station::{PROGRAM, Station, carnet};
 use crate::testbed::{CORRESPONDENT, Testbed};
 
-/// Starts a router under `wrapper`; it must end with status 1, one line that holds `texts`, and no trace.
+/// Starts a router under `wrapper`; it must end with status 1 and one line that contains `texts`, and leave
+/// nothing behind.
 fn refuses(wrapper: &[&str], texts: &[&str]) {
     let bed = Testbed::new();
     let config = bed.router_config();
@@ -183,7 +184,7 @@ fn it_runs_without_root_in_a_user_namespace_and_leaves_nothing_there() {
     let _ = world.wait();
 }
 
-/// Binding Updates then go to the kernel without a trace, so the start warns.
+/// Binding Updates would then go to the kernel unnoticed, so the start warns.
 #[test]
 fn a_home_agents_address_on_an_interface_is_told() {
     if !possible() {

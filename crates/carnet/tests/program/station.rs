@@ -1,4 +1,4 @@
-//! A running station, driven as an operator would: config file, signals, `carnet show`.
+//! A running station, used as an operator would: config file, signals, `carnet show`.
 
 use std::borrow::Cow;
 use std::fs::{self, File, OpenOptions};
@@ -15,10 +15,10 @@ use crate::hosts::{Host, said, seconds, wait_for};
 /// The program under test.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_carnet");
 
-/// Chooses the way that packets take in every station whose config leaves it open: a `dataplane.path`.
+/// Variable with the `dataplane.path` of every station whose config has none.
 const PATH: &str = "CARNET_TEST_PATH";
 
-/// The config with the data path that the environment asks for, unless it has a `[dataplane]` of its own.
+/// Returns the config with the data path of the environment, unless it has a `[dataplane]` of its own.
 pub fn with_path(config: &str) -> Cow<'_, str> {
     match std::env::var(PATH) {
         Ok(path) if !config.contains("[dataplane]") => {
@@ -28,20 +28,20 @@ pub fn with_path(config: &str) -> Cow<'_, str> {
     }
 }
 
-/// How a station ended.
+/// End of a station.
 pub struct End {
     pub status: ExitStatus,
     pub took: Duration,
 }
 
-/// Runs the program to its end, outside of every host.
+/// Runs the program to its end, outside of all hosts.
 pub fn carnet(arguments: &[&str]) -> Output {
     let mut command = Command::new(PROGRAM);
     command.args(arguments).env_remove("CARNET_SOCKET").env_remove("RUST_LOG").env_remove("NOTIFY_SOCKET");
     command.output().expect("the program")
 }
 
-/// A station that has been started.
+/// A started station.
 pub struct Station {
     child: Child,
     pub config: PathBuf,
@@ -51,7 +51,7 @@ pub struct Station {
 
 impl Station {
     /// Starts a station and waits until it is ready. `config` has a `socket = '...'` ending in `.sock`; the
-    /// config file and the log are put beside it.
+    /// config file and the log are beside it.
     pub fn start(host: &Host, config: &str) -> Station {
         Station::start_as(host, config, &[], PROGRAM)
     }
@@ -69,7 +69,7 @@ impl Station {
         station
     }
 
-    /// Waits until packets take the way that they will take from then on.
+    /// Waits until the fast path of the config is loaded.
     pub fn accelerated(&self) {
         wait_for("the fast path is loaded", seconds(20), || {
             let status = self.show("status");
@@ -78,7 +78,7 @@ impl Station {
         });
     }
 
-    /// Starts a station and does not wait.
+    /// Starts a station without waiting.
     pub fn spawn(host: &Host, config: &str, wrapper: &[&str], program: &str) -> Station {
         let socket = socket_of(config);
         let (file, log) = (socket.with_extension("toml"), socket.with_extension("log"));
@@ -100,13 +100,13 @@ impl Station {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Runs a command that talks to it.
+    /// Runs a command that uses the station's API.
     pub fn ask(&self, arguments: &[&str]) -> Output {
         let socket = self.socket.to_str().expect("a path");
         carnet(&[arguments, &["--socket", socket]].concat())
     }
 
-    /// `carnet show WHAT --json`, or `status`.
+    /// Returns the answer of `carnet show WHAT --json`, or of `status`.
     pub fn show(&self, what: &str) -> Value {
         let arguments =
             if what == "status" { vec!["status", "--json"] } else { vec!["show", what, "--json"] };
@@ -120,20 +120,20 @@ impl Station {
         self.show("counters").get(name).and_then(Value::as_u64).unwrap_or(0)
     }
 
-    /// The sum of all counters whose name begins so.
+    /// Returns the sum of all counters whose name begins so.
     pub fn counters(&self, beginning: &str) -> u64 {
         let all = self.show("counters");
         let all = all.as_object().expect("an object");
         all.iter().filter(|(name, _)| name.starts_with(beginning)).filter_map(|(_, v)| v.as_u64()).sum()
     }
 
-    /// The mobile router's state: `registered` and the like.
+    /// Returns the mobile router's state, such as `registered`.
     pub fn state(&self) -> String {
         let status = self.show("status");
         status["mobile_router"]["state"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// The agent's bindings: home address, care-of address, prefixes.
+    /// Returns the home agent's bindings: home address, care-of address, prefixes.
     pub fn bindings(&self) -> Vec<(String, String, String)> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let bindings = self.show("bindings");
@@ -151,19 +151,19 @@ impl Station {
         });
     }
 
-    /// Process number.
+    /// Returns the process ID.
     pub fn pid(&self) -> i32 {
         i32::try_from(self.child.id()).expect("a process number")
     }
 
-    /// Memory in use, kB.
+    /// Returns the resident memory, kB.
     pub fn resident(&self) -> i64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("a living process");
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
         line.trim().trim_end_matches("kB").trim().parse().expect("a number")
     }
 
-    /// Whether it still runs.
+    /// Returns whether the station still runs.
     pub fn lives(&mut self) -> bool {
         self.child.try_wait().expect("the child").is_none()
     }
@@ -185,13 +185,13 @@ impl Station {
         End { status, took: start.elapsed() }
     }
 
-    /// SIGTERM, which must end it well.
+    /// Ends the station by SIGTERM, which must succeed.
     pub fn terminate(&mut self) {
         let end = self.end_by(Signal::SIGTERM);
         assert!(end.status.success(), "{}\n{}", end.status, self.log());
     }
 
-    /// Puts another config into its file and has it read.
+    /// Writes another config into the file and reloads it.
     pub fn reload(&self, config: &str) {
         let before = self.reloads();
         fs::write(&self.config, with_path(config).as_bytes()).expect("a config file");

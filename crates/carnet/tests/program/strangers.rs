@@ -1,4 +1,5 @@
-//! Strangers who ask a home agent for more than it can work off: they take nothing from its own routers.
+//! Unauthenticated sources send more messages to a home agent than it can process: its own routers lose
+//! nothing.
 
 use std::net::UdpSocket;
 
@@ -35,7 +36,7 @@ fn control_messages_of_strangers_do_not_crowd_out_data_nor_registrations() {
     let bed = Testbed::new();
     let tun = "\n[dataplane]\npath = 'tun'\n";
     let agent = Station::start(&bed.agent, &(bed.agent_config() + tun));
-    // Refreshed after half of it.
+    // The router refreshes after half of the lifetime.
     let config = bed.router_config().replace("lifetime = '60s'", "lifetime = '20s'");
     let router = Station::start(&bed.router, &(config + tun));
     router.registered();
@@ -48,7 +49,8 @@ fn control_messages_of_strangers_do_not_crowd_out_data_nor_registrations() {
         statistics[0]["stats64"]["tx"]["dropped"].as_u64().expect("a number")
     };
     let heard = || agent.counter("mobility.received.binding_update");
-    // It has been quiet for long enough to be known when it asks the next time, and the agent was not.
+    // The router has been quiet for long enough to be a known sender at its next update; the home agent has
+    // not been quiet.
     let first = heard();
     wait_until("the router asks again", seconds(30), || bed.host.pings(CORRESPONDENT) && heard() > first);
     let (known, dropped) = (heard(), agent.counters("mobility.dropped."));
@@ -71,7 +73,7 @@ fn control_messages_of_strangers_do_not_crowd_out_data_nor_registrations() {
     for number in 0..DATAGRAMS {
         sender.send_to(&number.to_be_bytes(), (address(CORRESPONDENT), PORT)).expect("it is sent");
     }
-    // The second is one that the router repeats.
+    // The second update is a retransmission.
     wait_until("the router asks", seconds(30), || asked() >= 2);
     let asked = asked();
     agent.signal(Signal::SIGCONT);
@@ -81,7 +83,7 @@ fn control_messages_of_strangers_do_not_crowd_out_data_nor_registrations() {
     let arrived = (0..DATAGRAMS).take_while(|_| receiver.recv(&mut buffer).is_ok()).count();
     assert_eq!(arrived, DATAGRAMS as usize, "datagrams that arrived");
     wait_until("the router is heard", seconds(10), || heard() >= known + asked);
-    // And so are the strangers, in their turn.
+    // The other messages are processed as well, in their turn.
     wait_until("the strangers are heard", seconds(20), || {
         agent.counters("mobility.dropped.") - dropped >= 3900
     });

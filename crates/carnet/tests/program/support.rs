@@ -1,4 +1,4 @@
-//! `carnet support-bundle`: what is in it, and above all what is not.
+//! `carnet support-bundle`: its content, and the secrets that it must not contain.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -19,7 +19,7 @@ struct Secret {
     text: String,
 }
 
-/// Octets that stand nowhere else, one kind for each number.
+/// Returns octets that occur nowhere else, different for each number.
 fn secret(number: u8, length: u8) -> Secret {
     let octets: Vec<u8> =
         (0..length).map(|at| at.wrapping_mul(37).wrapping_add(number.wrapping_mul(101))).collect();
@@ -37,7 +37,7 @@ fn base64(octets: &[u8]) -> String {
     text
 }
 
-/// All that would give it away, wherever in a longer text it stands.
+/// Returns all forms of a secret that would disclose it inside a longer text.
 fn traces(secret: &Secret) -> Vec<Vec<u8>> {
     let mut traces = vec![secret.octets.clone()];
     for plain in [secret.octets.clone(), secret.text.clone().into_bytes()] {
@@ -50,7 +50,7 @@ fn traces(secret: &Secret) -> Vec<Vec<u8>> {
         }
     }
     traces.extend([secret.text.clone().into_bytes(), secret.text.to_uppercase().into_bytes()]);
-    // A part of it is too much as well.
+    // A part of a secret is too much as well.
     traces.iter().map(|trace| trace[..trace.len().min(16)].to_vec()).collect()
 }
 
@@ -58,7 +58,7 @@ fn has(text: &[u8], piece: &[u8]) -> bool {
     text.windows(piece.len()).any(|window| window == piece)
 }
 
-/// Unpacks with the tools of the system.
+/// Unpacks an archive with the system's tools.
 fn unpack(archive: &Path) -> PathBuf {
     let folder = archive.with_extension("unpacked");
     fs::create_dir_all(&folder).expect("a folder");
@@ -103,7 +103,7 @@ fn a_bundle_holds_no_secret_of_the_station() {
                      'shared.key' }\n",
                 );
             }
-            // Keys that are accepted beside one.
+            // Keys that are accepted in addition.
             "auth.former.key" => config.push_str(&format!(
                 "\n[[home_agent.mobile_router]]\nhome_address = '2001:db8:1::78'\nauth = {{ spi = 301, key = \
                  '{}', former = [{{ spi = 300, key = '{}' }}] }}\n",
@@ -126,7 +126,7 @@ fn a_bundle_holds_no_secret_of_the_station() {
             "security.tickets" => {
                 fs::create_dir_all(at("tickets")).expect("a folder");
                 guarded(&at("tickets").join("one.key"), &format!("nistp256 {}\n", new.text));
-                // Off: whether the program can sign is another matter.
+                // Off, because the program may lack the feature for signatures.
                 config.push_str("\n[security]\npolicy = 'off'\ntickets = 'tickets'\n");
                 config.push_str(
                     "\n[geonet]\ninterface = 'udp:[::1]:8947,[::1]:8948'\nposition = 'fixed:48.8375,2.1008'\n",
@@ -136,7 +136,7 @@ fn a_bundle_holds_no_secret_of_the_station() {
         }
         secrets.push((key.clone(), new));
     }
-    // A former secret in a comment must not be there either.
+    // A previous secret in a comment must not be in the bundle either.
     let old = secret(200, 16);
     config.push_str(&format!("\n# before: {}\n", old.text));
     secrets.push(("a comment".into(), old));
@@ -169,7 +169,7 @@ fn a_bundle_holds_no_secret_of_the_station() {
         assert!(folder.join(name).is_file(), "{name} is missing: {manifest:#}");
         assert!(text.contains(&format!("\"{name}\"")), "{name} is not in the manifest");
     }
-    // The network is that of the station, not of the command.
+    // The facts are about the station's network, not the command's.
     let routes = fs::read_to_string(folder.join("network/links.json")).expect("links");
     assert!(routes.contains("carnet0"), "{routes}");
     let shown = fs::read_to_string(folder.join("config/agent.toml")).expect("the config");
@@ -182,7 +182,7 @@ fn a_bundle_holds_no_secret_of_the_station() {
             }
         }
     }
-    // The search finds what is there.
+    // Control: the search finds a secret in the config.
     let (_, one) = &secrets[0];
     assert!(traces(one).iter().any(|trace| has(config.as_bytes(), trace)));
 
@@ -191,7 +191,7 @@ fn a_bundle_holds_no_secret_of_the_station() {
     assert!(said(&again).contains("File exists"), "{}", said(&again));
 }
 
-/// Whether the program has the names of its functions: mold removes them from a build without debug
+/// Returns whether the program has the names of its functions: mold removes them from a build without debug
 /// information.
 fn has_symbols() -> bool {
     let found = has(&fs::read(PROGRAM).expect("the program"), b"\0.symtab\0");
@@ -201,7 +201,7 @@ fn has_symbols() -> bool {
     found
 }
 
-/// Under the sandbox, where there is one.
+/// With the sandbox, if available.
 #[test]
 fn panic_leaves_a_backtrace_and_a_crash_report_for_the_bundle() {
     if !possible() {

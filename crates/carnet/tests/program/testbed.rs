@@ -6,7 +6,7 @@
 //!   ::2                        ::1     ::1                         ::10                           ::10
 //! ```
 //!
-//! The core also is the correspondent, 2001:db8:c::1. All addresses and routes are static.
+//! The core is the correspondent as well, 2001:db8:c::1. All addresses and routes are static.
 
 use std::net::Ipv6Addr;
 
@@ -18,7 +18,7 @@ use crate::traffic::Echo;
 pub const HOME_AGENT: &str = "2001:db8:1::1";
 /// The mobile router's home address.
 pub const HOME_ADDRESS: &str = "2001:db8:1::1234";
-/// Its care-of address on each uplink.
+/// Care-of address of the mobile router on each uplink.
 pub const CARE_OF: [&str; 2] = ["2001:db8:f1::10", "2001:db8:f2::10"];
 /// A host on the Internet.
 pub const CORRESPONDENT: &str = "2001:db8:c::1";
@@ -29,7 +29,7 @@ pub fn address(text: &str) -> Ipv6Addr {
     text.parse().expect("an address")
 }
 
-/// The hosts, and a directory for sockets and the like.
+/// The hosts, and a directory for sockets and other files.
 pub struct Testbed {
     pub agent: Host,
     pub core: Host,
@@ -64,7 +64,7 @@ impl Testbed {
         bed
     }
 
-    /// Makes an uplink, `wlan0` (0) or `wwan0` (1), with its address and default route.
+    /// Creates an uplink, `wlan0` (0) or `wwan0` (1), with its address and default route.
     pub fn add_uplink(&self, number: usize) {
         let (far, near) = [("wlan", "wlan0"), ("wwan", "wwan0")][number];
         let net = number + 1;
@@ -75,7 +75,7 @@ impl Testbed {
         self.router.ip(&format!("-6 route add default via {gateway} dev {near} metric {}", 100 * net));
     }
 
-    /// Makes the mobile network.
+    /// Creates the mobile network.
     pub fn add_lan(&self) {
         self.router.link("lan0", &self.host, "eth0");
         self.host.batch(
@@ -128,7 +128,7 @@ impl Testbed {
         )
     }
 
-    /// Traffic from the host inside to the correspondent and back.
+    /// Starts traffic from the host inside to the correspondent and back.
     pub fn echo(&self, per_second: u32) -> Echo {
         Echo::start(&self.host, address(INSIDE), &self.core, address(CORRESPONDENT), per_second)
     }
@@ -142,7 +142,7 @@ impl Testbed {
     }
 }
 
-/// A config with another line in its `[station]` table.
+/// Returns a config with an additional line in its `[station]` table.
 pub fn with_station(config: &str, line: &str) -> String {
     config.replacen("[station]\n", &format!("[station]\n{line}\n"), 1)
 }

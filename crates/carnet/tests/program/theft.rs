@@ -14,7 +14,7 @@ prefixes = ['2001:db8:b::/64']
 auth = { spi = 301, key = '0f0e0d0c0b0a09080706050403020100' }
 ";
 
-/// A second router with a mobile network of its own.
+/// Returns a second router with its own mobile network.
 fn neighbour(bed: &Testbed) -> (Host, Host, String) {
     let (router, host) = (Host::new(), Host::new());
     bed.core.link("third", &router, "wlan0");
@@ -46,7 +46,7 @@ fn advertised(packets: &[Vec<u8>]) -> Vec<Advertised> {
     packets.iter().filter(is_advertisement).map(|packet| read(packet)).collect()
 }
 
-/// Reads one; a prefix is good as long as its preferred lifetime is not 0.
+/// Reads an advertisement; a prefix is valid if its preferred lifetime is not 0.
 fn read(packet: &[u8]) -> Advertised {
     let (mut prefixes, mut options) = (Vec::new(), &packet[56..]);
     while options.len() >= 8 && options[1] > 0 && options.len() >= usize::from(options[1]) * 8 {
@@ -59,7 +59,7 @@ fn read(packet: &[u8]) -> Advertised {
     Advertised { router_lifetime: u16::from_be_bytes([packet[46], packet[47]]), prefixes }
 }
 
-/// Has the host ask for routers.
+/// Makes the host send Router Solicitations.
 fn ask(inside: &Host) {
     inside.ip("link set eth0 down");
     inside.ip("link set eth0 up");
@@ -123,7 +123,7 @@ fn a_claim_to_another_routers_prefix_gets_142_and_both_bindings_stay() {
     assert_eq!(report.lost, 0, "the victim felt it: {report:?}");
     println!("prefix theft: the victim lost {} of {} packets", report.lost, report.sent);
 
-    // Honest again, it works again.
+    // With its own prefix the second router works again.
     let thief = Station::start(&other, &honest);
     thief.registered();
     let route = "-6 route add default via 2001:db8:b::1 metric 10";

@@ -1,4 +1,4 @@
-//! Traffic between hosts, and a look at what passes by.
+//! Traffic between hosts, and capture of packets.
 
 use std::net::{Ipv6Addr, SocketAddrV6, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -17,7 +17,7 @@ use nix::sys::time::{TimeVal, TimeValLike};
 use crate::hosts::{Host, seconds, slowness, wait_until};
 
 const PORT: u16 = 4242;
-/// Octets of receive buffers, so that a test that has to wait for its turn loses nothing.
+/// Size of receive buffers in octets, so that a delayed test loses nothing.
 const BUFFER: usize = 1 << 20;
 /// With this number of packets unanswered, an [`Echo`] waits for those on their way, but not for longer than
 /// [`LOST_AFTER`]. No queue between the hosts has room for all that arrive while other programs have the
@@ -30,11 +30,11 @@ const LOST_AFTER: Duration = Duration::from_millis(250);
 pub struct Report {
     pub sent: u64,
     pub lost: u64,
-    /// Answers with a lower number than one before.
+    /// Answers that arrived after one with a higher number.
     pub reordered: u64,
-    /// The longest time between two answers.
+    /// Longest time between two answers.
     pub silence: Duration,
-    /// The longest time for which the machine kept the sender from its turn.
+    /// Longest delay of the sender by the machine.
     pub stalled: Duration,
 }
 
@@ -56,7 +56,7 @@ fn udp(address: Ipv6Addr, port: u16) -> UdpSocket {
 }
 
 impl Echo {
-    /// Sends `per_second` packets a second until [`Self::stop`], fewer on a machine that is slow or busy.
+    /// Sends `per_second` packets a second until [`Self::stop`], fewer on a slow or busy machine.
     pub fn start(client: &Host, from: Ipv6Addr, server: &Host, to: Ipv6Addr, per_second: u32) -> Echo {
         let per_second = if per_second > 100 { per_second / slowness() } else { per_second };
         let stop = Arc::new(AtomicBool::new(false));
@@ -85,22 +85,22 @@ impl Echo {
         Echo { stop, finished, answered, sender, receiver, server }
     }
 
-    /// Answers so far.
+    /// Returns the number of answers so far.
     pub fn answered(&self) -> u64 {
         self.answered.load(Ordering::Relaxed)
     }
 
-    /// Waits until answers come.
+    /// Waits for answers.
     pub fn flows(&self) {
         let before = self.answered();
         wait_until("traffic flows", seconds(20), || self.answered() > before + 2);
     }
 
-    /// Stops sending, waits for the last answers and sums up.
+    /// Stops sending, waits for the last answers and returns the result.
     pub fn stop(self) -> Report {
         self.stop.store(true, Ordering::Relaxed);
         let (sent, stalled) = self.sender.join().expect("the sender");
-        // Until none has come for a second, of which a busy machine makes more.
+        // Until no answer has come for a second, more on a busy machine.
         let (mut answered, mut quiet) = (0, 0);
         while answered < sent && quiet < 50 {
             thread::sleep(Duration::from_millis(20));
@@ -114,7 +114,7 @@ impl Echo {
     }
 }
 
-/// How many were sent, and how late the latest.
+/// Returns the number of sent packets, and the longest delay.
 fn send(
     socket: &UdpSocket,
     to: Ipv6Addr,
@@ -134,10 +134,10 @@ fn send(
             }
             thread::sleep(Duration::from_millis(1));
         }
-        // Without a route the kernel says so; the packet counts as sent, and is lost.
+        // Without a route the kernel refuses the packet; it counts as sent and lost.
         let _ = socket.send_to(&number.to_be_bytes(), (to, PORT));
         number += 1;
-        // After a pause that the machine imposed there is no flood to catch up.
+        // After a delay by the machine, missed packets are not all sent at once.
         due = (due + interval).max(Instant::now() - 20 * interval);
         thread::sleep(due.saturating_duration_since(Instant::now()));
         stalled = stalled.max(due.elapsed());
@@ -164,7 +164,7 @@ fn receive(socket: &UdpSocket, answered: &AtomicU64, finished: &AtomicBool) -> (
     (reordered, silence)
 }
 
-/// Sends IPv6 packets just as they are, whatever is in them.
+/// Sends IPv6 packets unchanged, also malformed ones.
 pub struct Cannon(OwnedFd);
 
 impl Cannon {
@@ -175,15 +175,15 @@ impl Cannon {
         }))
     }
 
-    /// Sends a packet on the way to `to` (for a link-local one, out of the interface of this index). False
-    /// when the kernel will not.
+    /// Sends a packet towards `to` (for a link-local address, out of the interface with this index). Returns
+    /// `false` if the kernel refuses.
     pub fn fire(&self, packet: &[u8], to: Ipv6Addr, interface: u32) -> bool {
         let to = SockaddrIn6::from(SocketAddrV6::new(to, 0, 0, interface));
         sendto(self.0.as_raw_fd(), packet, &to, MsgFlags::empty()).is_ok()
     }
 }
 
-/// Notes the IPv6 packets that come into a host.
+/// Captures the IPv6 packets that a host receives.
 pub struct Sniffer {
     stop: Arc<AtomicBool>,
     packets: Arc<Mutex<Vec<Vec<u8>>>>,
@@ -191,12 +191,12 @@ pub struct Sniffer {
 }
 
 impl Sniffer {
-    /// Starts on the interfaces of these names.
+    /// Starts on the interfaces with these names.
     pub fn start(host: &Host, interfaces: &'static [&'static str]) -> Sniffer {
         Sniffer::start_for(host, interfaces, 6)
     }
 
-    /// Starts on the interfaces of these names, for packets of one version of IP.
+    /// Starts on the interfaces with these names, for packets of one version of IP.
     pub fn start_for(host: &Host, interfaces: &'static [&'static str], version: u8) -> Sniffer {
         let stop = Arc::new(AtomicBool::new(false));
         let packets = Arc::new(Mutex::new(Vec::new()));
@@ -218,7 +218,7 @@ impl Sniffer {
         self.packets.lock().expect("the sniffer").clone()
     }
 
-    /// How many packets have come so far.
+    /// Returns the number of packets so far.
     pub fn count(&self) -> usize {
         self.packets.lock().expect("the sniffer").len()
     }
@@ -237,7 +237,7 @@ fn sniff(socket: &OwnedFd, indexes: &[usize], version: u8, stop: &AtomicBool, pa
     let mut buffer = [0; 10_000];
     let mut ending: Option<Instant> = None;
     loop {
-        // Where traffic goes on there is no silence to wait for.
+        // With continuous traffic there is no silence to wait for.
         if stop.load(Ordering::Relaxed) && ending.get_or_insert_with(Instant::now).elapsed() > seconds(1) {
             return;
         }

@@ -1,5 +1,4 @@
-//! Each end checks packets from a tunnel, whichever path decapsulates, and finds a narrow path. The same
-//! holds on every data path.
+//! Each end checks packets from a tunnel on every data path, and finds the MTU of a narrow path.
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -9,7 +8,7 @@ use crate::station::Station;
 use crate::testbed::{CARE_OF, CORRESPONDENT, HOME_ADDRESS, HOME_AGENT, INSIDE, Testbed, address};
 use crate::traffic::{Cannon, Sniffer};
 
-/// An IPv6 packet.
+/// Returns an IPv6 packet.
 fn packet(source: &str, destination: &str, next_header: u8, payload: &[u8]) -> Vec<u8> {
     let length = u16::try_from(payload.len()).expect("a small packet").to_be_bytes();
     let mut packet = vec![0x60, 0, 0, 0, length[0], length[1], next_header, 64];
@@ -19,10 +18,10 @@ fn packet(source: &str, destination: &str, next_header: u8, payload: &[u8]) -> V
     packet
 }
 
-/// A UDP datagram without data nor, which is wrong but passes routers, checksum.
+/// A UDP datagram without data and without a checksum, which is invalid but passes routers.
 const DATAGRAM: [u8; 8] = [0x10, 0x92, 0x10, 0x92, 0, 8, 0, 0];
 
-/// How many of these packets were UDP from one address to another.
+/// Counts the UDP packets from one address to another.
 fn datagrams(heard: &[Vec<u8>], source: &str, destination: &str) -> usize {
     let ends = [address(source).octets(), address(destination).octets()].concat();
     heard.iter().filter(|p| p.get(6) == Some(&17) && p.get(8..40) == Some(&ends[..])).count()
@@ -43,13 +42,13 @@ fn who_sends_what_through_a_tunnel_is_checked_at_either_end() {
         assert!(cannon.fire(&packet(outer[0], outer[1], 41, &inner), address(outer[1]), 0));
     };
 
-    // At the home agent (RFC 6275 10.4.5, RFC 3963 9): from the care-of address, with an inner source of the
+    // The home agent (RFC 6275 10.4.5, RFC 3963 9) demands the care-of address, and an inner source of the
     // binding.
     let heard = Sniffer::start(&bed.core, &["ha"]);
     shoot([CARE_OF[0], HOME_AGENT], [STRANGER, CORRESPONDENT]);
     shoot([CARE_OF[1], HOME_AGENT], [INSIDE, CORRESPONDENT]);
     shoot([CARE_OF[0], HOME_AGENT], ["fe80::1", "ff02::1"]);
-    // A host without a binding gets an ICMPv6 error: a Binding Error is for Home Address options (RFC 6275
+    // A node without a binding gets an ICMPv6 error: a Binding Error is for Home Address options (RFC 6275
     // 9.3.3).
     shoot([CORRESPONDENT, HOME_AGENT], [HOME_ADDRESS, CORRESPONDENT]);
     shoot([CARE_OF[0], HOME_AGENT], [HOME_ADDRESS, CORRESPONDENT]);
@@ -68,12 +67,12 @@ fn who_sends_what_through_a_tunnel_is_checked_at_either_end() {
     assert_eq!(datagrams(&heard, STRANGER, CORRESPONDENT), 0, "a stranger in the tunnel");
     assert_eq!(datagrams(&heard, INSIDE, CORRESPONDENT), 0, "from another care-of address");
 
-    // At the mobile router: from the home agent, to the mobile network.
+    // The mobile router demands the home agent, and a destination in the mobile network.
     let outside = Sniffer::start(&bed.core, &["wlan", "wwan"]);
     let inside = Sniffer::start(&bed.host, &["eth0"]);
     shoot([HOME_AGENT, CARE_OF[0]], [STRANGER, "2001:db8:c::99"]);
     shoot([STRANGER, CARE_OF[0]], [STRANGER, INSIDE]);
-    // No host sends from a reserved address; the addresses of NAT64 lie between them and are not reserved.
+    // A reserved address is no valid source; the prefixes of NAT64 lie between them and are not reserved.
     const RESERVED: [&str; 4] = ["::ffff:10.0.0.1", "::10.0.0.1", "::2", "64:ff9b:0:1::1"];
     const NAT64: [&str; 2] = ["64:ff9b::c000:201", "64:ff9b:1:2::1"];
     for source in RESERVED.into_iter().chain(NAT64) {
@@ -102,7 +101,7 @@ fn who_sends_what_through_a_tunnel_is_checked_at_either_end() {
     drop((agent, router));
 }
 
-/// Whether each of some large packets, in fragments if need be, is answered.
+/// Returns whether some large packets are answered, in fragments if necessary.
 fn large_pings(from: &Host, to: &str) -> bool {
     let words = ["ping", "-6", "-c", "3", "-i", "0.2", "-W", "2", "-s", "1400", to];
     from.output(&words).status.success()
@@ -116,7 +115,7 @@ fn large_packets_pass_over_narrow_links_near_either_end() {
     let bed = Testbed::new();
     let (_agent, _router) = bed.start();
     wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
-    // So narrow that even inner packets of 1280 octets must be cut outside (RFC 2473 7.1 (b)).
+    // So narrow that outer packets with 1280 octets inside must be fragmented (RFC 2473 7.1 (b)).
     for (host, link) in [(&bed.core, "wlan"), (&bed.router, "wlan0")] {
         host.ip(&format!("link set {link} mtu 1300"));
     }
@@ -169,14 +168,14 @@ fn a_tunnel_is_shown_with_its_path_and_its_packets_are_counted() {
             assert!((20..40).contains(&packets) && octets >= 20 * 104, "{more:?}");
         }
     }
-    // A handover takes what has been counted along.
+    // A handover keeps the counts.
     let before = router.counter("tunnel.encapsulated");
     assert!(router.ask(&["handover", "wwan0"]).status.success());
     wait_until("the other uplink", seconds(10), || agent.bindings()[0].1 == CARE_OF[1]);
     std::thread::sleep(seconds(6));
     wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
     assert!(router.counter("tunnel.encapsulated") > before);
-    // The other tunnel has what went through it, not what its predecessor had.
+    // The new tunnel only counts its own packets.
     let output = bed.host.output(&["ping", "-6", "-c", "20", "-i", "0.05", CORRESPONDENT]);
     assert!(output.status.success());
     let [packets_in, _, packets_out, _] = counted(&agent, CARE_OF[1]);
@@ -204,8 +203,8 @@ fn a_handover_while_both_uplinks_work_loses_nothing() {
     println!("three handovers: {} of {} packets lost", report.lost, report.sent);
 }
 
-/// The old path serves until the new care-of address has answered; one that the router was at lately is not
-/// asked again.
+/// The old path works until the new care-of address has answered. A recently used address is not tested
+/// again.
 #[test]
 fn handover_with_test_of_care_of_address_loses_nothing_on_tun_and_bpf() {
     if !possible() {
@@ -215,7 +214,7 @@ fn handover_with_test_of_care_of_address_loses_nothing_on_tun_and_bpf() {
         let bed = Testbed::new();
         let with_path = |config: String| format!("{config}\n[dataplane]\npath = '{path}'\n");
         let agent = Station::start(&bed.agent, &with_path(bed.agent_config()));
-        // A firewall on board that drops Echo Requests does not keep the mobile network from its packets.
+        // A firewall on board that drops Echo Requests does not affect the mobile network's packets.
         bed.router.output(&["nft", "add table ip6 strict"]);
         let chain = "add chain ip6 strict in { type filter hook input priority 0 ; }";
         let rule = "add rule ip6 strict in icmpv6 type echo-request drop";
@@ -251,7 +250,7 @@ fn what_somebody_takes_away_is_put_back_and_what_is_somebody_elses_stays() {
         return;
     }
     let bed = Testbed::new();
-    // An operator's own tunnel, where the kernel has such; and a rule where carnet has some.
+    // An operator's own tunnel, if the kernel supports it; and a rule at a priority of carnet's.
     let tunnel = "ip link add cn0 type ip6tnl mode ip6ip6 local 2001:db8:f0::2 remote 2001:db8:f0::77";
     let words: Vec<&str> = tunnel.split_whitespace().collect();
     let has_tunnel = bed.agent.output(&words).status.success();

@@ -1,4 +1,4 @@
-//! An uplink whose volume is used up.
+//! An uplink that has reached its volume limit.
 
 use std::net::UdpSocket;
 
@@ -15,7 +15,7 @@ fn active(router: &Station) -> String {
     active.and_then(|uplink| uplink["interface"].as_str()).unwrap_or_default().to_owned()
 }
 
-/// Sends more than 2 MB over the first uplink, past carnet.
+/// Sends more than 2 MB over the first uplink, without carnet.
 fn use_up(bed: &Testbed) {
     bed.router.run(|| {
         let socket = UdpSocket::bind("[::]:0").expect("a socket");
@@ -41,7 +41,7 @@ fn a_used_up_uplink_is_left_and_stays_so_after_a_crash() {
     assert!(config.contains("volume = '2MB'"), "{config}");
     let mut router = Station::start(&bed.router, &config);
     wait_until("the uplink with a volume to be used", seconds(10), || active(&router) == "wlan0");
-    // Counting has begun.
+    // The count has begun.
     wait_until("a state file", seconds(10), || {
         std::fs::read_to_string(directory.join("router.state")).is_ok_and(|text| text.contains("volumes"))
     });
@@ -57,7 +57,7 @@ fn a_used_up_uplink_is_left_and_stays_so_after_a_crash() {
     drop(agent);
 }
 
-/// With `volume_action = "stop"` it carries nothing more, even where no other uplink works.
+/// With `volume_action = "stop"` the uplink carries no more packets, even if no other uplink works.
 #[test]
 fn an_uplink_whose_volume_stops_it_is_down() {
     if !possible() {
