@@ -5,7 +5,7 @@ use std::time::Duration;
 use carnet_api::address::MacAddress;
 use carnet_api::config::Config;
 use carnet_api::model;
-use carnet_base::{Endpoint, Time, WallTime, map_of};
+use carnet_base::{Endpoint, Time, WallTime};
 use carnet_linux::sandbox::Held;
 use carnet_linux::{Path, Platform};
 use carnet_station::Station;
@@ -76,12 +76,11 @@ pub fn status(
                 .collect(),
             uplink: active.map(|uplink| uplink.interface),
             wanted_uplink: router.forced_uplink().map(|uplink| uplink.config.interface.clone()),
-            moved_policies: map_of(
-                station
-                    .policy_status()
-                    .into_iter()
-                    .filter_map(|policy| Some((policy.name, policy.wanted_uplink?))),
-            ),
+            moved_policies: station
+                .policy_status()
+                .into_iter()
+                .filter_map(|policy| Some((policy.name, policy.wanted_uplink?)))
+                .collect(),
         }),
         home_agent: station.home_agent().map(|agent| model::HomeAgentStatus {
             address: agent.config().address,
@@ -162,7 +161,7 @@ pub fn security(station: &Station, now: Time) -> Option<model::Security> {
         plain: counted.plain,
         verifications: counted.verifications,
         signed: counted.signed,
-        dropped: map_of(counted.drops().map(|(reason, count)| (reason.to_owned(), count))),
+        dropped: counted.drops().map(|(reason, count)| (reason.to_owned(), count)).collect(),
     })
 }
 
@@ -283,7 +282,7 @@ pub fn policies(station: &Station) -> Vec<model::Policy> {
 
 /// `GET /v1/counters`
 pub fn counters(station: &Station, platform: Option<&Platform>) -> model::Counters {
-    let mut counters: model::Counters = map_of(station.counters());
+    let mut counters: model::Counters = station.counters().into_iter().collect();
     let Some(platform) = platform else { return counters };
     let fast_path = platform.fast_path_counters();
     for (name, count) in [

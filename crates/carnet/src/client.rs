@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use carnet_api::model::ErrorBody;
-use carnet_base::sort;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
@@ -53,7 +52,7 @@ impl Client {
             Some(socket) if sockets.is_empty() => Ok(Client { socket }),
             Some(last) => {
                 sockets.push(last);
-                sort(&mut sockets);
+                sockets.sort();
                 let names: Vec<String> = sockets.iter().map(|path| path.display().to_string()).collect();
                 bail!("there are several stations, choose one with --socket: {}", names.join(", "))
             }

@@ -18,7 +18,7 @@ use carnet_api::model::{
     GeonetStatus, GnNextHeader, GnPacketType, GnPingEvent, GnPingRequest, GnReceived, GnStation, GnTarget,
     Location,
 };
-use carnet_base::{RateLimiter, Time, WallTime, parts, sort_by_key};
+use carnet_base::{RateLimiter, Time, WallTime, parts};
 use carnet_geonet::dcc::Gate;
 use carnet_geonet::location_table::{Entry, LocationTable};
 use carnet_geonet::{ReceivedFrame, Router};
@@ -499,7 +499,7 @@ impl Geonet {
             .filter(|entry| entry.is_neighbour() || !only_neighbours)
             .map(|entry| location(entry, now))
             .collect();
-        sort_by_key(&mut locations, |location| location.gn_address);
+        locations.sort_by_key(|location| location.gn_address);
         locations
     }
 

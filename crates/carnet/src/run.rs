@@ -19,7 +19,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use carnet_api::config::{Config, ConfigErrors, Sandbox};
 use carnet_api::model;
-use carnet_base::{RateLimiter, Rng, Seed, Time, parts, sort_by_key};
+use carnet_base::{RateLimiter, Rng, Seed, Time, parts};
 use carnet_linux::sandbox::{self, Held, Plan, with_files_alone};
 use carnet_linux::signal::{Signal, Signals};
 use carnet_linux::{
@@ -743,7 +743,7 @@ impl Runner {
                 received: it.decapsulated_packets,
             })
             .collect();
-        sort_by_key(&mut traffic, |it| (it.local, it.remote));
+        traffic.sort_by_key(|it| (it.local, it.remote));
         if traffic != self.traffic {
             self.traffic.clone_from(&traffic);
             self.input(Input::TunnelTraffic(traffic));

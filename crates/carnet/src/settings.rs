@@ -10,7 +10,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use carnet_api::config::{Config, DataplanePath, PolicyAction, SecurityPolicy};
-use carnet_base::set_of;
 use carnet_linux::signal::SignalSource;
 use carnet_linux::{FastPathConfig, Path, PlatformConfig, Ports, ProbeTarget, WatchedInterface};
 pub use carnet_settings::station;
@@ -77,7 +76,7 @@ pub fn missing_interfaces(config: &Config) -> Vec<String> {
 /// Returns the home addresses that the home agent serves.
 pub fn home_addresses(config: &Config) -> BTreeSet<Ipv6Addr> {
     let routers = config.home_agent.iter().flat_map(|agent| &agent.mobile_routers);
-    set_of(routers.map(|router| router.home_address))
+    routers.map(|router| router.home_address).collect()
 }
 
 /// Returns the sources of the uplinks' signal strengths.

@@ -28,7 +28,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::Context;
-use carnet_base::{Time, sort_by_key};
+use carnet_base::Time;
 use carnet_linux::disk::Files;
 use carnet_linux::sandbox::with_files_alone;
 use carnet_station::PersistentState;
@@ -329,7 +329,7 @@ pub fn loaded(path: &Path, records: Vec<(Key, String)>) -> anyhow::Result<Persis
         }
     }
     loaded.home_agent = nodes;
-    sort_by_key(&mut loaded.home_agent, |node| node.home_address);
+    loaded.home_agent.sort_by_key(|node| node.home_address);
     Ok(loaded)
 }
 

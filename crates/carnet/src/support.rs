@@ -21,7 +21,6 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 use carnet_api::config::{Config, disclose, secret_keys};
-use carnet_base::sort;
 use carnet_linux::clock;
 use clap::ValueEnum;
 use serde_json::{Value, json};
@@ -155,7 +154,7 @@ fn configs(named: Option<PathBuf>, process: Option<i32>) -> Vec<PathBuf> {
     let paths = entries.flatten().map(|entry| entry.path());
     let mut paths: Vec<PathBuf> =
         paths.filter(|path| path.extension().is_some_and(|extension| extension == "toml")).collect();
-    sort(&mut paths);
+    paths.sort();
     paths
 }
 

@@ -35,7 +35,6 @@ use std::net::Ipv6Addr;
 use std::sync::Arc;
 use std::task::Context;
 
-use carnet_base::{map_of, set_of, sort};
 use carnet_station::forwarding::desired::{
     Change, Entry, InterfaceAddress, Ipv4Route, Keyed, Route, RouteAction, Rule, Setting, Socket,
     TUNNEL_DEVICE, priority,
@@ -226,7 +225,7 @@ impl Installer {
     fn clean_addresses_and_settings(&mut self) -> Result<()> {
         let left = self.requests.addresses()?;
         let names: BTreeMap<u32, String> =
-            map_of(self.requests.links()?.into_iter().map(|link| (link.index, link.name)));
+            self.requests.links()?.into_iter().map(|link| (link.index, link.name)).collect();
         let recorded = std::mem::take(&mut self.undo.record.addresses);
         for known in left {
             let Some(interface) = names.get(&known.index) else { continue };
@@ -646,7 +645,7 @@ impl Installer {
             Entry::Route(route) if route.is_into_tunnel_device() => Some((route.table, route.destination)),
             _ => None,
         });
-        set_of(routes)
+        routes.into_iter().collect()
     }
 
     /// Makes room in the fast path for more bindings.
@@ -842,7 +841,7 @@ impl Installer {
         if dirty.links || dirty.addresses {
             let keeps_marks = self.requests.keeps_marks();
             let addresses: BTreeMap<(u32, Ipv6Addr), bool> =
-                map_of(addresses.iter().map(|a| ((a.index, a.address.address), a.is_ours())));
+                addresses.iter().map(|a| ((a.index, a.address.address), a.is_ours())).collect();
             self.note_lost(|entry, wanted| {
                 let index = wanted.index;
                 let same = |name: &str| links.get(name).is_some_and(|link| link.index == index);
@@ -867,7 +866,7 @@ impl Installer {
         if dirty.own_routes && self.wanted.keys().any(|key| matches!(*key.0, Entry::Route(_))) {
             let routes = self.requests.routes(None, Some(ROUTE_PROTOCOL))?;
             let routes: BTreeMap<_, RouteInfo> =
-                map_of(routes.into_iter().map(|r| ((r.table, r.destination, r.metric), r)));
+                routes.into_iter().map(|r| ((r.table, r.destination, r.metric), r)).collect();
             self.note_lost(|entry, wanted| match entry {
                 Entry::Route(route) => routes
                     .get(&(route.table, route.destination, effective_metric(route.metric)))
@@ -969,7 +968,7 @@ impl Installer {
         if (dirty.own_routes || dirty.links || dirty.addresses) && has_route() {
             let routes = self.requests.ipv4_routes(None, Some(ROUTE_PROTOCOL))?;
             let routes: BTreeMap<_, Ipv4RouteInfo> =
-                map_of(routes.into_iter().map(|route| ((route.table, route.destination), route)));
+                routes.into_iter().map(|route| ((route.table, route.destination), route)).collect();
             self.note_lost(|entry, wanted| match entry {
                 Entry::Ipv4Route(route) => routes
                     .get(&(route.table, route.destination))
@@ -1140,7 +1139,7 @@ impl Installer {
         };
         keep_first(self.take_out_stale());
         let mut keys: Vec<Keyed> = self.wanted.keys().cloned().collect();
-        sort(&mut keys);
+        keys.sort();
         let is_setting = |key: &Keyed| matches!(*key.0, Entry::Setting(_));
         for key in keys.iter().rev() {
             if is_last || !is_setting(key) || !self.stale.keys().any(is_setting) {

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
-use carnet_base::{SmallMap, map_of, sort_by_key};
+use carnet_base::SmallMap;
 use carnet_station::forwarding::desired::TUNNEL_DEVICE;
 use carnet_station::io::{Interface, Ipv4Router, Ipv6Router, NeighbourState};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -57,7 +57,7 @@ impl Observer {
     /// Asks for what has changed.
     pub(crate) fn refresh(&mut self, dirty: Dirty, requests: &mut Requests) -> Result<()> {
         if dirty.links {
-            self.links = map_of(requests.links()?.into_iter().map(|link| (link.name.clone(), link)));
+            self.links = requests.links()?.into_iter().map(|link| (link.name.clone(), link)).collect();
         }
         // Addresses and routes go with an interface, on some kernels without a word of their own.
         if dirty.links || dirty.addresses {
@@ -276,7 +276,7 @@ fn default_routes(lookup: &TableLookup, routes: &[RouteInfo]) -> Vec<DefaultRout
     let usable = |route: &&RouteInfo| is_default(route) && is_unexpired(route);
     let mut routes: Vec<&RouteInfo> = routes.iter().filter(usable).collect();
     let length = |route: &RouteInfo| route.source.map_or(0, |source| i16::from(source.prefix_len()));
-    sort_by_key(&mut routes, |route| (-length(route), route.metric, -route.preference));
+    routes.sort_by_key(|route| (-length(route), route.metric, -route.preference));
     let mut found = Vec::new();
     for route in routes {
         let Ok(source) = intersection(lookup.source, route.source.map(IpNet::V6)) else { continue };

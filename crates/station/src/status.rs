@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
-use carnet_base::{DropReason, Endpoint, Time, sort_by_key};
+use carnet_base::{DropReason, Endpoint, Time};
 use carnet_geonet::dcc::DccDrop;
 use carnet_geonet::ipv6_adaptation::Ipv6Drop;
 use carnet_geonet::multicast::MulticastDrop;
@@ -398,7 +398,7 @@ impl Station {
                 });
             }
         }
-        sort_by_key(&mut routes, |route| (route.prefix, route.path, route.station));
+        routes.sort_by_key(|route| (route.prefix, route.path, route.station));
         routes.push(home);
         routes
     }
@@ -418,7 +418,7 @@ impl Station {
                 traffic: self.forwarder().traffic((tunnel.local, tunnel.remote)),
             })
             .collect();
-        sort_by_key(&mut tunnels, |t| (!t.transmit, t.local, t.remote));
+        tunnels.sort_by_key(|t| (!t.transmit, t.local, t.remote));
         tunnels
     }
 

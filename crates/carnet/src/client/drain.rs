@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use carnet_api::model::{Binding, Drain, DrainRequest, RevokeRequest, Role};
-use carnet_base::set_of;
 
 use super::Client;
 use crate::{UNEXPECTED, cli, find, print};
@@ -54,7 +53,7 @@ pub async fn revoke_all(client: &Client) -> anyhow::Result<()> {
         let answer = client.get("/v1/bindings").await?;
         let bindings: Vec<Binding> = serde_json::from_value(answer).context(UNEXPECTED)?;
         let here = bindings.into_iter().filter(|binding| binding.role == Role::HomeAgent);
-        Ok(set_of(here.map(|binding| binding.home_address)))
+        Ok(here.map(|binding| binding.home_address).collect())
     };
     let all = registered().await?;
     for home_address in &all {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use carnet_api::model::{ActionId, Ldm, LdmEvent, LdmStation};
-use carnet_base::{Time, sort_by_key};
+use carnet_base::Time;
 use carnet_its::cdd::{HeadingValue, SemiAxisLength, SpeedValue, VehicleLengthValue, VehicleWidth};
 use carnet_its::ldm::{EventObject, LocalDynamicMap, StationObject, StationTypes};
 use carnet_station::io::MessageKind;
@@ -20,7 +20,7 @@ pub fn ldm(map: &LocalDynamicMap, now: Time, filter: &Filter, area: Option<&GeoA
         let stations = map.stations_in(now, area, StationTypes::ALL);
         let wanted = stations.iter().filter(|object| filter.has_station_type(object.station_type.0));
         ldm.stations = wanted.map(|object| station(object, now)).collect();
-        sort_by_key(&mut ldm.stations, |station| station.station_id);
+        ldm.stations.sort_by_key(|station| station.station_id);
     }
     if filter.has(MessageKind::Denm) {
         let cause = |object: &EventObject| object.event_type.map(|cause| cause.cause_code.0);

@@ -5,7 +5,6 @@ use std::fmt::Write;
 use carnet_api::model::{
     Area, AreaOrigin, AreaShape, Dcc, GeonetStatus, GnAround, GnPingAnswer, GnTarget, Group, Location,
 };
-use carnet_base::sort_by;
 
 use super::{NOTHING, lay_out, or_nothing, words};
 
@@ -179,7 +178,7 @@ pub fn answer(answer: &GnPingAnswer) -> String {
 /// Formats the last line of a ping.
 pub fn summary(target: &GnTarget, sent: u32, answered: u32, round_trips: &[f64]) -> String {
     let mut sorted = round_trips.to_vec();
-    sort_by(&mut sorted, f64::total_cmp);
+    sorted.sort_by(f64::total_cmp);
     let mut line = format!("{target}: {sent} sent, {answered} answered");
     if let (Some(least), Some(most)) = (sorted.first(), sorted.last()) {
         let median = (sorted[(sorted.len() - 1) / 2] + sorted[sorted.len() / 2]) / 2.0;

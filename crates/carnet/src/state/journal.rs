@@ -24,7 +24,6 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Context, bail, ensure};
-use carnet_base::sort_by_key;
 use carnet_linux::disk::{self, Disk, DiskFile};
 
 const HEAD: &[u8] = b"carnet state 1\n";
@@ -249,7 +248,7 @@ impl Journal {
     /// Returns the error of the kernel.
     pub fn compact(&mut self) -> anyhow::Result<()> {
         let mut old: Vec<(Key, (u64, u32))> = self.places.of.iter().map(|(key, at)| (*key, *at)).collect();
-        sort_by_key(&mut old, |(_, place)| *place);
+        old.sort_by_key(|(_, place)| *place);
         let (mut end, mut places) = (HEAD.len() as u64, Places::default());
         let file = replace(&self.path, &mut self.directory, |file| {
             file.write_at(HEAD, 0)?;

@@ -60,7 +60,7 @@ impl Secrets {
             }
         }
         // Longest first: one may be the beginning of another.
-        carnet_base::sort_by_key(&mut self.words, |word| std::cmp::Reverse(word.len()));
+        self.words.sort_by_key(|word| std::cmp::Reverse(word.len()));
     }
 
     /// Returns the files that could not be read.

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{Time, set_of};
+use carnet_base::Time;
 use carnet_wire::mld::{Record, RecordType};
 
 /// Largest number of groups of one link.
@@ -141,7 +141,7 @@ impl Listeners {
         ask: bool,
     ) -> Result<(), TooManyGroups> {
         let Some(kind) = record.record_type else { return Ok(()) };
-        let sources = set_of(record.sources.iter().take(MAX_SOURCES + 1));
+        let sources = record.sources.iter().take(MAX_SOURCES + 1).collect();
         self.handle(now, timing, kind, record.group, sources, ask)
     }
 
@@ -326,9 +326,9 @@ impl Group {
                 _ => {}
             }
         }
-        let known: BTreeSet<Ipv6Addr> = set_of(self.sources.keys().copied());
+        let known: BTreeSet<Ipv6Addr> = self.sources.keys().copied().collect();
         let excluded = self.sources.iter().filter(|(_, timer)| **timer == Time::ZERO);
-        let excluded: BTreeSet<Ipv6Addr> = set_of(excluded.map(|(source, _)| *source));
+        let excluded: BTreeSet<Ipv6Addr> = excluded.map(|(source, _)| *source).collect();
         match (self.filter_until, kind) {
             (_, RecordType::IsInclude | RecordType::Allow) => {
                 self.sources.extend(given.iter().map(|source| (*source, long)));
@@ -457,9 +457,9 @@ impl Group {
         match self.filter_until {
             Some(_) => {
                 let excluded = self.sources.iter().filter(|(_, timer)| **timer == Time::ZERO);
-                Filter::Exclude(set_of(excluded.map(|(source, _)| *source)))
+                Filter::Exclude(excluded.map(|(source, _)| *source).collect())
             }
-            None => Filter::Include(set_of(self.sources.keys().copied())),
+            None => Filter::Include(self.sources.keys().copied().collect()),
         }
     }
 }

@@ -38,7 +38,7 @@ use std::net::Ipv6Addr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use carnet_base::{Endpoint, parts, set_of};
+use carnet_base::{Endpoint, parts};
 use carnet_station::forwarding::desired::{self, TunnelEnd};
 use ipnet::Ipv6Net;
 
@@ -354,7 +354,7 @@ impl FastPath {
         }
         let known: Vec<(Binding, bool)> = self.selection.bindings().collect();
         known.into_iter().for_each(|(binding, others)| self.hold(binding, others));
-        let sockets: BTreeSet<Endpoint> = set_of(self.sockets.keys().map(|socket| socket.local));
+        let sockets: BTreeSet<Endpoint> = self.sockets.keys().map(|socket| socket.local).collect();
         sockets.into_iter().for_each(|local| self.tell_socket(local));
         Ok(())
     }

@@ -18,7 +18,7 @@ use aya::programs::tc::TcAttachType;
 use aya::programs::xdp::{XdpLinkId, XdpMode};
 use aya::programs::{ProgramError, SchedClassifier, Xdp};
 use aya::{Ebpf, EbpfLoader, Pod};
-use carnet_base::{SmallMap, map_of};
+use carnet_base::SmallMap;
 use carnet_station::forwarding::desired::{TUNNEL_DEVICE, Tunnel};
 
 use super::hook::Hook;
@@ -436,7 +436,7 @@ impl Programs {
     /// Attaches programs to interfaces that have come, and forgets those that have gone.
     pub(super) fn follow(&mut self, links: &BTreeMap<String, LinkInfo>) -> Vec<String> {
         let wanted: BTreeMap<u32, (&LinkInfo, &'static str)> =
-            map_of(links.values().filter_map(|link| Some((link.index, (link, self.program_for(link)?)))));
+            links.values().filter_map(|link| Some((link.index, (link, self.program_for(link)?)))).collect();
         let stale: Vec<u32> = self
             .attached
             .iter()

@@ -8,8 +8,6 @@
 use std::collections::BTreeSet;
 use std::task::Context;
 
-use carnet_base::set_of;
-
 use crate::generic_netlink::{Events, Family, Message, Questions, find, u32_at};
 
 /// `NETDEV_CMD_*`.
@@ -46,7 +44,7 @@ impl Receivers {
     pub(super) fn look(&mut self) -> Option<BTreeSet<u32>> {
         let (questions, family) = self.kernel.as_mut()?;
         let devices = questions.dump(family.id, GET_DEVICE, &[]).ok()?;
-        Some(set_of(devices.iter().filter_map(|device| receiver(&device.attributes))))
+        Some(devices.iter().filter_map(|device| receiver(&device.attributes)).collect())
     }
 
     /// Whether [`Self::look`] may see something else than before.

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
-use carnet_base::{Endpoint, SmallMap, set_of, sort_by_key};
+use carnet_base::{Endpoint, SmallMap};
 use carnet_station::forwarding::desired::{Tunnel, TunnelEnd};
 use ipnet::Ipv6Net;
 
@@ -347,7 +347,7 @@ impl Table {
 
     /// Why bindings are left to the slow path, if some are.
     pub(crate) fn obstacles(&self) -> impl Iterator<Item = String> {
-        let reasons: BTreeSet<Obstacle> = set_of(self.homeless.values().copied());
+        let reasons: BTreeSet<Obstacle> = self.homeless.values().copied().collect();
         reasons.into_iter().map(|reason| match reason {
             Obstacle::Greedy => format!(
                 "a binding with more than {BINDING_PREFIXES_MAX} prefixes, or prefixes of more than \
@@ -419,7 +419,7 @@ impl Table {
         let prefixes: usize = self.outside.values().sum();
         let lengths = |end: u32| {
             let outside = self.outside.keys().filter(|prefix| prefix.end == end).map(|prefix| prefix.length);
-            set_of(self.lengths[end as usize].keys().copied().chain(outside)).len()
+            self.lengths[end as usize].keys().copied().chain(outside).collect::<BTreeSet<_>>().len()
         };
         self.bindings.len() <= self.slots as usize
             && self.owners.len() + prefixes <= self.prefixes_max
@@ -481,13 +481,13 @@ impl Table {
         operations.extend(changes.rules.into_iter().map(Operation::SetRules));
         operations.extend(changes.fresh.into_iter().map(Operation::SetBinding));
         let mut gained: Vec<(PrefixKey, u32)> = changes.gained.into_iter().collect();
-        sort_by_key(&mut gained, |(prefix, _)| std::cmp::Reverse(prefix.length));
+        gained.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.length));
         operations.extend(gained.into_iter().map(|(prefix, slot)| Operation::SetPrefix(prefix, slot)));
         operations.extend(changes.values.into_iter().map(Operation::SetBinding));
         let mut lost: Vec<PrefixKey> = changes.lost.into_iter().collect();
         // Another binding may have taken it over.
         lost.retain(|prefix| !self.owners.contains_key(prefix));
-        sort_by_key(&mut lost, |prefix| prefix.length);
+        lost.sort_by_key(|prefix| prefix.length);
         operations.extend(lost.into_iter().map(Operation::RemovePrefix));
         operations.extend(changes.emptied.iter().copied().map(Operation::RemoveBinding));
         self.free.extend(changes.emptied);
@@ -497,14 +497,14 @@ impl Table {
     }
 
     fn lengths_value(&self, end: usize) -> LengthsValue {
-        LengthsValue::new(&set_of(self.lengths[end].keys().copied()))
+        LengthsValue::new(&self.lengths[end].keys().copied().collect())
     }
 
     fn update(&mut self, name: Name, changes: &mut Changes) {
         let Some(binding) = self.bindings.get_mut(&name) else { return };
         let end = name.0 as usize;
         let wanted: BTreeSet<PrefixKey> =
-            set_of(binding.tunnels.values().flat_map(|t| &t.inner).map(|prefix| key(name.0, *prefix)));
+            binding.tunnels.values().flat_map(|t| &t.inner).map(|prefix| key(name.0, *prefix)).collect();
         if binding.tunnels.is_empty() {
             self.take_in(name);
             self.withdraw(name, changes);
@@ -536,7 +536,8 @@ impl Table {
         self.names[slot as usize] = Some(name);
         let is_new = binding.slot.replace(slot).is_none();
         let prefixes = wanted.iter().copied().collect();
-        let before: BTreeSet<PrefixKey> = set_of(std::mem::replace(&mut binding.prefixes, prefixes));
+        let before: BTreeSet<PrefixKey> =
+            std::mem::replace(&mut binding.prefixes, prefixes).into_iter().collect();
         let (mut value, mut rules) = binding.value(slot, &self.sockets);
         let installed = binding.installed.take().unwrap_or_default();
         if rules.is_some() && installed.rules == 0 && self.rules.len() >= self.slots as usize {
@@ -581,7 +582,7 @@ impl Table {
         slot: Option<u32>,
         changes: &Changes,
     ) -> Result<u32, Obstacle> {
-        let lengths: BTreeSet<u32> = set_of(wanted.iter().map(|prefix| prefix.length));
+        let lengths: BTreeSet<u32> = wanted.iter().map(|prefix| prefix.length).collect();
         if wanted.len() > BINDING_PREFIXES_MAX || lengths.len() > BINDING_LENGTHS_MAX {
             return Err(Obstacle::Greedy);
         }
@@ -589,7 +590,9 @@ impl Table {
             return Err(Obstacle::Around);
         }
         let known = wanted.first().map(|prefix| &self.lengths[prefix.end as usize]);
-        if known.is_some_and(|known| set_of(lengths.iter().chain(known.keys())).len() > LENGTHS_MAX) {
+        if known.is_some_and(|known| {
+            lengths.iter().chain(known.keys()).collect::<BTreeSet<_>>().len() > LENGTHS_MAX
+        }) {
             return Err(Obstacle::Lengths);
         }
         // A lost prefix makes room only when it is gone.

@@ -4,7 +4,6 @@ use std::io;
 use std::net::Ipv6Addr;
 use std::task::{Context, Poll};
 
-use carnet_base::sort;
 use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
 use tokio::io::unix::AsyncFd;
 
@@ -55,7 +54,7 @@ pub(crate) fn usable(known: &[AddressInfo], index: Option<u32>) -> Vec<(Ipv6Addr
     let own = known.iter().filter(|known| Some(known.index) == index).map(|known| &known.address);
     let usable = own.filter(|address| !address.tentative && !address.duplicate);
     let mut addresses: Vec<_> = usable.map(|address| (address.address, address.prefix_length)).collect();
-    sort(&mut addresses);
+    addresses.sort();
     addresses
 }
 

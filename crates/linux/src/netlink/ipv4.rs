@@ -6,7 +6,6 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use carnet_base::sort_by_key;
 use ipnet::Ipv4Net;
 use netlink_packet_route::address::AddressAttribute;
 use netlink_packet_route::address::{AddressFlags, AddressMessage, AddressScope};
@@ -156,7 +155,7 @@ impl Requests {
                 _ => None,
             })
             .collect();
-        sort_by_key(&mut addresses, |(secondary, _)| *secondary);
+        addresses.sort_by_key(|(secondary, _)| *secondary);
         Ok(addresses.into_iter().map(|(_, address)| address).collect())
     }
 
@@ -180,8 +179,8 @@ impl Requests {
                 next_hops(message, &objects, &mut found);
             }
         }
-        sort_by_key(&mut found.default_routes, |route| route.metric);
-        sort_by_key(&mut found.hosts, |route| route.metric);
+        found.default_routes.sort_by_key(|route| route.metric);
+        found.hosts.sort_by_key(|route| route.metric);
         Ok(found)
     }
 }

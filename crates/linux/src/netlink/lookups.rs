@@ -65,7 +65,7 @@ fn lookup(message: &RuleMessage) -> Option<(u32, TableLookup)> {
 /// Returns the lookups of rules, in their order; without rules, the main table.
 fn lookups<'a>(rules: impl Iterator<Item = &'a RuleMessage>) -> Vec<TableLookup> {
     let mut found: Vec<(u32, TableLookup)> = rules.filter_map(lookup).collect();
-    carnet_base::sort_by_key(&mut found, |(priority, _)| *priority);
+    found.sort_by_key(|(priority, _)| *priority);
     let mut found: Vec<TableLookup> = found.into_iter().map(|(_, lookup)| lookup).collect();
     if found.is_empty() {
         found.push(TableLookup::main());

@@ -7,7 +7,7 @@
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{LinkMessage, Rng, Time, sort};
+use carnet_base::{LinkMessage, Rng, Time};
 use carnet_wire::discovery::{DiscoveryReply, DiscoveryRequest, home_agents_anycast};
 use carnet_wire::icmpv6;
 
@@ -62,7 +62,7 @@ impl Discovery {
             .iter()
             .filter_map(|uplink| Some((uplink.config.priority, uplink.care_of_address()?)))
             .collect();
-        sort(&mut uplinks);
+        uplinks.sort();
         let turn = self.sent as usize % uplinks.len().max(1);
         let Some((_, source)) = uplinks.get(turn) else {
             // As soon as there is an uplink.

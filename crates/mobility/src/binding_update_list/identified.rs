@@ -19,7 +19,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use carnet_base::{Time, sort_by_key};
+use carnet_base::Time;
 
 use super::entry::{Attempt, Binding, MAX_UPDATES, Member, Update};
 use super::exchange::{INITIAL_BINDACK_TIMEOUT, Registration};
@@ -66,7 +66,7 @@ impl BindingUpdateList {
                 })
             })
             .collect();
-        sort_by_key(&mut living, |(proving, priority, uplink, _)| (*proving, *priority, *uplink));
+        living.sort_by_key(|(proving, priority, uplink, _)| (*proving, *priority, *uplink));
         living.first().map(|(_, _, uplink, address)| (*uplink, *address))
     }
 
@@ -245,9 +245,8 @@ impl BindingUpdateList {
         };
         let mut order: Vec<usize> = (0..self.bindings.len()).collect();
         let is_full = |router: &BindingUpdateList, index: usize| links.is_full(router.bindings[index].uplink);
-        sort_by_key(&mut order, |&index| {
-            (is_full(self, index), links.priority(self.bindings[index].uplink), index)
-        });
+        order
+            .sort_by_key(|&index| (is_full(self, index), links.priority(self.bindings[index].uplink), index));
         let due = |router: &BindingUpdateList, index: usize| {
             router.bindings[index].attempt.as_ref().is_some_and(|attempt| attempt.next <= now)
         };

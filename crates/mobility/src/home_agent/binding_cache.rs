@@ -16,7 +16,7 @@ use std::net::Ipv6Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use carnet_base::{Endpoint, Time, sort_by_key};
+use carnet_base::{Endpoint, Time};
 use foldhash::fast::RandomState;
 use ipnet::Ipv6Net;
 
@@ -197,7 +197,7 @@ impl BindingCache {
     /// The valid bindings of a home address, the best first: by BID-PRI, then by Binding Identifier.
     pub fn of(&self, home_address: Ipv6Addr) -> impl Iterator<Item = Binding> {
         let mut valid: Vec<Binding> = self.all(home_address).filter(Binding::is_valid).collect();
-        sort_by_key(&mut valid, Binding::rank);
+        valid.sort_by_key(Binding::rank);
         valid.into_iter()
     }
 

@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{Endpoint, Time, WallTime, sort};
+use carnet_base::{Endpoint, Time, WallTime};
 use carnet_wire::mobility::Builder;
 use ipnet::Ipv6Net;
 use serde::{Deserialize, Serialize};
@@ -238,7 +238,7 @@ impl HomeAgent {
             .map(|(node, asked)| (asked.next, *node))
             .filter(|(at, _)| *at <= now)
             .collect();
-        sort(&mut again);
+        again.sort();
         let turn: Vec<Ipv6Addr> = first.chain(again.into_iter().map(|(_, node)| node)).take(room).collect();
         for home_address in turn {
             self.ask_to_leave(now, home_address);

@@ -9,7 +9,6 @@
 
 use std::net::Ipv6Addr;
 
-use carnet_base::sort_by_key;
 use carnet_wire::mobility::flow::{FlowAction, FlowActionOption, SelectorField, SubOptions, flow_status};
 use carnet_wire::mobility::selector::TrafficSelector;
 
@@ -92,7 +91,7 @@ pub(super) fn update(cache: &mut BindingCache, request: &Request) -> FlowAnswers
             answers.actions.push(action.clone());
         }
     }
-    sort_by_key(&mut after, |flow| (flow.priority, flow.fid));
+    after.sort_by_key(|flow| (flow.priority, flow.fid));
     if let Some(node) = cache.node(home_address) {
         node.set_flows(after);
     }

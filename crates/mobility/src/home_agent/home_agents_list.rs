@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{LinkMessage, Rng, Time, sort_by_key};
+use carnet_base::{LinkMessage, Rng, Time};
 use carnet_wire::nd::{NdOption, RouterAdvertisement};
 use carnet_wire::{icmpv6, nd};
 
@@ -147,7 +147,7 @@ impl HomeAgentsList {
 /// in random order, the addresses of each in random order, none twice.
 pub(super) fn ordered(mut candidates: Vec<Candidate>, rng: &mut Rng) -> Vec<Ipv6Addr> {
     shuffle(&mut candidates, rng);
-    sort_by_key(&mut candidates, |candidate| std::cmp::Reverse(candidate.preference));
+    candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.preference));
     let mut all = Vec::new();
     for candidate in &mut candidates {
         shuffle(&mut candidate.addresses, rng);

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use carnet_base::{Endpoint, set_of};
+use carnet_base::Endpoint;
 use carnet_wire::mobility::MobilityOption;
 use carnet_wire::mobility::status::Status;
 
@@ -61,7 +61,7 @@ pub(super) fn judge(
     request: &Request,
 ) -> Result<Judged, (Status, Vec<u8>)> {
     let mut bids: BTreeSet<u16> =
-        set_of(cache.bids(request.home_address).filter(|_| !request.overwrite).flatten());
+        cache.bids(request.home_address).filter(|_| !request.overwrite).flatten().collect();
     let mut named = BTreeSet::new();
     let mut judged =
         Judged { bindings: Vec::new(), status: Status::ACCEPTED, statuses: Vec::new(), nat_detection: None };

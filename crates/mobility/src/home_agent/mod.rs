@@ -53,9 +53,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use carnet_base::{
-    Endpoint, Interface, LinkMessage, RateLimiter, Rng, Time, TimerTable, WallTime, next_of, sort_by_key,
-};
+use carnet_base::{Endpoint, Interface, LinkMessage, RateLimiter, Rng, Time, TimerTable, WallTime, next_of};
 use carnet_wire::icmpv6::types::ROUTER_ADVERTISEMENT;
 use carnet_wire::mobility::{BindingError, Message, message_type};
 use ipnet::Ipv6Net;
@@ -232,7 +230,7 @@ pub struct HomeAgent {
 impl HomeAgent {
     /// A home agent without bindings.
     pub fn new(mut config: HomeAgentConfig) -> Self {
-        sort_by_key(&mut config.nodes, |node| node.home_address);
+        config.nodes.sort_by_key(|node| node.home_address);
         config.nodes.shrink_to_fit();
         for node in &mut config.nodes {
             node.authentication = node.authentication.with(config.address);

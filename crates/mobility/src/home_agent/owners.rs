@@ -8,7 +8,7 @@
 use std::hash::BuildHasher;
 use std::net::Ipv6Addr;
 
-use carnet_base::{SmallMap, sort};
+use carnet_base::SmallMap;
 use foldhash::fast::RandomState;
 use ipnet::Ipv6Net;
 
@@ -50,7 +50,7 @@ impl Owners {
             }
         }
         let prefixes = of_lengths.into_iter().map(|(missing, mut of_length)| {
-            sort(&mut of_length);
+            of_length.sort();
             of_length.dedup();
             (128 - missing, of_length.into_boxed_slice())
         });

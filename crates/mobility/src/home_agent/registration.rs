@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use carnet_base::{Endpoint, WallTime, sort};
+use carnet_base::{Endpoint, WallTime};
 use carnet_wire::mobility::MobilityOption;
 use carnet_wire::mobility::status::Status;
 use ipnet::Ipv6Net;
@@ -354,7 +354,7 @@ fn judge_prefixes(
     if !prefixes.iter().all(|prefix| node.prefixes.iter().any(|own| own.contains(prefix))) {
         return Err(Status::NOT_AUTHORIZED_FOR_PREFIX);
     }
-    sort(&mut prefixes);
+    prefixes.sort();
     prefixes.dedup();
     Ok(shared(&node.prefixes, prefixes))
 }

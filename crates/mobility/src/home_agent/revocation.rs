@@ -8,10 +8,11 @@
 //! Left out: the G flag, which is for mobility anchors and gateways (Proxy Mobile IPv6), the P flag likewise,
 //! and V, for carnet gives no IPv4 home addresses. Indications from nodes are not known to the RFC.
 
+use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{Time, WallTime, set_of};
+use carnet_base::{Time, WallTime};
 use carnet_wire::mobility::revocation::{revocation_status, trigger};
 use carnet_wire::mobility::{BindingRevocation, Builder, MobilityOption, RevocationFlags, RevocationKind};
 
@@ -56,7 +57,10 @@ impl HomeAgent {
         // One that is under way is part of it: nothing that was to end stays.
         let bids = match self.revocations.get(&home_address) {
             Some(before) if before.bids.is_empty() || bids.is_empty() => Vec::new(),
-            Some(before) => set_of(before.bids.iter().chain(bids).copied()).into_iter().collect(),
+            Some(before) => {
+                let all: BTreeSet<u16> = before.bids.iter().chain(bids).copied().collect();
+                all.into_iter().collect()
+            }
             None => bids.to_vec(),
         };
         let sequence = self.rng.u16();

@@ -65,7 +65,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{RateLimiter, Rng, Time, map_of, sort};
+use carnet_base::{RateLimiter, Rng, Time};
 use carnet_wire::mobility::{PrefixTest, PrefixTestKind};
 use carnet_wire::nd::{self, NdOption, RouteInformation, RouterAdvertisement};
 use carnet_wire::{icmpv6, ipv6};
@@ -344,7 +344,7 @@ impl Mnpp {
         }
         let due = self.peers.iter().filter(|(_, peer)| peer.due <= now);
         let mut due: Vec<_> = due.map(|(station, peer)| (peer.served, *station)).collect();
-        sort(&mut due);
+        due.sort();
         for (_, station) in due {
             self.look(now, station, around);
         }
@@ -671,7 +671,7 @@ impl Mnpp {
                 }
             }
         }
-        map_of(routes.into_iter().map(|(prefix, (_, link_local))| (prefix, link_local)))
+        routes.into_iter().map(|(prefix, (_, link_local))| (prefix, link_local)).collect()
     }
 
     /// All prefixes that are announced around here, and the ways to them.

@@ -3,7 +3,6 @@
 
 use std::net::Ipv6Addr;
 
-use carnet_base::sort_by_key;
 use carnet_wire::ipv6::is_unicast_routable;
 use carnet_wire::nd::nesting::MAX_PREFIXES;
 use ipnet::Ipv6Net;
@@ -33,7 +32,7 @@ impl Way {
 impl Nesting {
     pub(super) fn ways_of(&self, router: &MobileRouter, unsuitable: &[String]) -> Vec<Way> {
         let mut order: Vec<usize> = (0..router.uplinks().len()).collect();
-        sort_by_key(&mut order, |index| (router.active_uplink() != Some(*index), *index));
+        order.sort_by_key(|index| (router.active_uplink() != Some(*index), *index));
         let mut ways: Vec<Way> = Vec::new();
         for index in order {
             let Some(uplink) = router.uplinks().get(index) else { continue };

@@ -11,7 +11,7 @@ use std::hash::{Hash, Hasher};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use carnet_base::{Endpoint, next_of, sort};
+use carnet_base::{Endpoint, next_of};
 pub use carnet_mobility::flow::{FlowAction, Ipv6Selector, Range, TrafficSelector};
 use foldhash::{HashMap, HashMapExt};
 use ipnet::{Ipv4Net, Ipv6Net};
@@ -434,7 +434,7 @@ impl<S: Eq + Hash + Clone> DesiredState<S> {
     pub fn replace(&mut self, scope: S, entries: impl IntoIterator<Item = Entry>) {
         let mut wanted: Vec<Keyed> = entries.into_iter().map(|entry| Keyed(Arc::new(entry))).collect();
         wanted.reverse();
-        sort(&mut wanted);
+        wanted.sort();
         wanted.dedup();
         let before = self.scopes.get(&scope).map_or(&[][..], |before| before);
         if before.len() == wanted.len() && before.iter().zip(&wanted).all(|(old, new)| old.0 == new.0) {
@@ -489,7 +489,7 @@ impl<S: Eq + Hash + Clone> DesiredState<S> {
     /// Returns all entries, in order of installation.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         let mut entries: Vec<&Keyed> = self.entries.keys().collect();
-        sort(&mut entries);
+        entries.sort();
         entries.into_iter().map(|entry| &*entry.0)
     }
 }

@@ -23,7 +23,7 @@
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{Interface, Ipv6Router, RateLimiter, Time, WallTime, sort, sort_by};
+use carnet_base::{Interface, Ipv6Router, RateLimiter, Time, WallTime};
 use carnet_geonet::Router;
 use carnet_mobility::mnpp::Surroundings;
 use carnet_mobility::mobile_router::Attachment;
@@ -212,14 +212,12 @@ impl Access {
                 Some((away, seen.distance(now, router.station) * handicap, router.link_local))
             })
             .collect();
-        sort_by(&mut present, |a, b| {
-            (a.0, a.1).partial_cmp(&(b.0, b.1)).unwrap_or(std::cmp::Ordering::Equal)
-        });
+        present.sort_by(|a, b| (a.0, a.1).partial_cmp(&(b.0, b.1)).unwrap_or(std::cmp::Ordering::Equal));
         // Sort the other routers: their order has no meaning, and a change of order must not look like a
         // change.
         let mut routers: Vec<Ipv6Addr> = present.into_iter().map(|(_, _, router)| router).collect();
         if let Some((_, others)) = routers.split_first_mut() {
-            sort(others);
+            others.sort();
         }
         routers
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 
-use carnet_base::{Rng, Time, WallTime, map_of, sort_by_key};
+use carnet_base::{Rng, Time, WallTime};
 use carnet_mobility::agents::{Agents, AgentsConfig};
 use carnet_mobility::home_agent::{AuthorizedNode, Binding, HomeAgentConfig, OtherAgents, StoredBinding};
 use carnet_mobility::mobile_router::{Attachment, MobileRouterConfig, StoredSequence, StoredVolume};
@@ -255,7 +255,7 @@ impl Station {
     pub fn own_state(&self) -> PersistentState {
         let volumes = |router: &Router| {
             let volumes = router.machine.volumes();
-            map_of(volumes.map(|(interface, volume)| (interface.to_owned(), volume)))
+            volumes.map(|(interface, volume)| (interface.to_owned(), volume)).collect()
         };
         let PersistentState { restart_counter, mobile_router, volumes: dormant, .. } = &self.dormant;
         PersistentState {
@@ -272,7 +272,7 @@ fn dormant(config: &StationConfig, persistent: &mut PersistentState) -> Persiste
     let mut dormant = PersistentState::default();
     if config.home_agent.is_none() {
         dormant.home_agent = std::mem::take(&mut persistent.home_agent);
-        sort_by_key(&mut dormant.home_agent, |node| node.home_address);
+        dormant.home_agent.sort_by_key(|node| node.home_address);
         dormant.restart_counter = persistent.restart_counter.take();
     }
     if config.mobile_router.is_none() {

@@ -19,7 +19,7 @@ use aya::maps::{HashMap as BpfHashMap, MapData, PerCpuArray};
 use aya::programs::SchedClassifier;
 use aya::programs::tc::TcAttachType;
 use aya::{Ebpf, EbpfLoader, Pod};
-use carnet_base::{Time, parts, set_of};
+use carnet_base::{Time, parts};
 use carnet_station::geonet::fast_path::{Accelerate, General, Onward, Report, Sample, SequenceNumbers, Way};
 use carnet_wire::geonet::LongPositionVector;
 use tokio::sync::oneshot;
@@ -324,7 +324,7 @@ impl GeonetPath {
 
     /// The addresses of the virtual interface.
     pub fn set_addresses(&mut self, addresses: impl IntoIterator<Item = Ipv6Addr>) {
-        let addresses: BTreeSet<Ipv6Addr> = set_of(addresses);
+        let addresses: BTreeSet<Ipv6Addr> = addresses.into_iter().collect();
         let before = std::mem::replace(&mut self.addresses, addresses.clone());
         let Some(mut map) = self.map_mut::<[u8; 16], u32>("ADDRESSES") else { return };
         for gone in before.difference(&addresses) {

@@ -45,7 +45,7 @@ use std::fs;
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{Time, map_of};
+use carnet_base::Time;
 use carnet_station::forwarding::desired::{Route, RouteAction, TUNNEL_DEVICE, TunnelEnd};
 use ipnet::Ipv6Net;
 
@@ -223,7 +223,7 @@ impl Kernel {
         let usable = self.names.iter().filter(|(ends, _)| {
             wide.contains(ends) && !self.refused.contains(ends) && !self.narrow.contains_key(ends)
         });
-        map_of(usable.map(|(ends, name)| (*ends, name.clone())))
+        usable.map(|(ends, name)| (*ends, name.clone())).collect()
     }
 
     /// Finds a name for each device to come, and forgets those of tunnels that are gone.

@@ -23,7 +23,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
-use carnet_base::set_of;
 use carnet_station::forwarding::desired::{
     Rule, TABLE_CAPTURE, TABLE_MAIN, TABLE_NOWHERE, TABLE_TUNNEL, TUNNEL_DEVICE, TunnelEnd,
 };
@@ -136,7 +135,7 @@ impl Tunnels {
     /// The ends of all tunnels that are not the slow path's.
     pub(crate) fn ends(&self) -> BTreeSet<Ends> {
         let is_held = |tunnel: &Tunnel| self.held.contains(&(is_agent(tunnel), tunnel.home_address));
-        let mut ends: BTreeSet<Ends> = set_of(self.tunnels.keys().map(|(ends, _)| *ends));
+        let mut ends: BTreeSet<Ends> = self.tunnels.keys().map(|(ends, _)| *ends).collect();
         // A device knows no bindings: one held is enough.
         for ((held, _), _) in self.tunnels.iter().filter(|(_, tunnel)| is_held(tunnel)) {
             ends.remove(held);

@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use carnet_base::{Endpoint, Time, sort};
+use carnet_base::{Endpoint, Time};
 use carnet_wire::ipv6::MIN_MTU;
 
 /// Size that every IPv4 host takes, whole or in fragments (RFC 1122 3.3.2); smaller MTUs hardly exist.
@@ -117,7 +117,7 @@ impl Search {
         let current = Some(current).filter(|current| (base..target).contains(current));
         let common = COMMON.iter().map(|mtu| mtu - overhead).chain([base]).filter(|size| *size < target);
         let mut sizes: Vec<u32> = common.chain(current).chain([target]).collect();
-        sort(&mut sizes);
+        sizes.sort();
         sizes.dedup();
         let candidates = sizes.into_iter().map(|size| Candidate { size, sent: 0, answered: 0 }).collect();
         Search { token, base, candidates, current, rounds: Vec::new() }
