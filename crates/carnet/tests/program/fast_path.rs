@@ -153,6 +153,31 @@ fn home_agent_acknowledges_a_binding_after_the_fast_path_has_it() {
     check("de-registration", &lines_since(before));
 }
 
+/// The thread that forwards packets does not wait for the kernel's verifier, whatever interfaces come.
+#[test]
+fn home_agent_loads_no_program_when_an_interface_without_link_address_comes() {
+    if !possible() || !has_strace() {
+        return;
+    }
+    let bed = Testbed::new();
+    let trace = bed.scratch.path("agent.trace");
+    let file = trace.to_str().expect("a path");
+    let wrapper = ["strace", "-D", "-f", "-qq", "-o", file, "-e", "trace=bpf"];
+    let agent = Station::start_as(&bed.agent, &with_path(&bed.agent_config(), "bpf"), &wrapper, PROGRAM);
+    assert_eq!(agent.show("status")["dataplane"], "bpf");
+    let calls = || fs::read_to_string(&trace).expect("a trace");
+    let before = calls().len();
+    bed.agent.ip("tuntap add dev bare0 mode tun");
+    bed.agent.ip("link set bare0 up");
+    // Before Linux 6.6 a filter has the program.
+    let filter = ["tc", "filter", "show", "dev", "bare0", "ingress"];
+    let is_attached =
+        || calls()[before..].contains("BPF_LINK_CREATE") || !bed.agent.output(&filter).stdout.is_empty();
+    wait_until("the interface has its program", seconds(20), is_attached);
+    let since = calls().split_off(before);
+    assert!(!since.contains("BPF_PROG_LOAD"), "{since}");
+}
+
 /// The maps of the programs have a fixed size.
 #[test]
 fn an_agent_that_is_told_of_more_routers_than_there_was_room_for_makes_room() {

@@ -697,16 +697,17 @@ fn program_of(kind: Kind, ports: &Ports, name: &str, bare: bool) -> Option<&'sta
     })
 }
 
-/// Returns the programs of all present interfaces, and of configured interfaces that may appear. Whether
-/// these have a link-layer address is unknown before (a modem's has none), so both programs are included. The
-/// set is never empty.
+/// Returns the programs of all present interfaces, and of interfaces that may appear: the configured ones, and
+/// at a home agent any. Whether these have a link-layer address is unknown before (a modem's has none), so both
+/// programs are included. The set is never empty.
 fn expected(kind: Kind, ports: &Ports, tunnel_device: u32, links: &[LinkInfo]) -> BTreeSet<&'static str> {
     let present = links.iter().filter_map(|link| program_for(kind, ports, tunnel_device, link));
     let configured = ports.lan.iter().chain(&ports.uplinks);
     let absent = configured.filter(|name| !links.iter().any(|link| link.name == **name));
     let possible = absent.flat_map(|name| [false, true].map(|bare| program_of(kind, ports, name, bare)));
-    let any = if ports.home_agent { "agent" } else { "lan" };
-    present.chain(possible.flatten()).chain([any]).collect()
+    let any = [false, true].map(|bare| program_of(kind, ports, "", bare).filter(|_| ports.home_agent));
+    let never_empty = if ports.home_agent { "agent" } else { "lan" };
+    present.chain(possible.flatten()).chain(any.into_iter().flatten()).chain([never_empty]).collect()
 }
 
 /// Does work in a thread of its own, whose free small pieces of memory end with it. Otherwise the allocator

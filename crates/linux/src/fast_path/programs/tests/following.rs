@@ -237,7 +237,7 @@ fn programs_of_present_and_configured_interfaces_are_expected() {
     };
     let agent = Ports { home_agent: true, ..Ports::default() };
     assert_eq!(names(Kind::Tc, &agent, &links), ["agent", "agent_bare"]);
-    assert_eq!(names(Kind::Tc, &agent, &links[..3]), ["agent"]);
+    assert_eq!(names(Kind::Tc, &agent, &links[..3]), ["agent", "agent_bare"]);
     assert_eq!(names(Kind::Xdp, &agent, &links), ["agent"]);
     let router = Ports { lan: vec!["eth0".into()], uplinks: vec!["wwan0".into()], ..Ports::default() };
     assert_eq!(names(Kind::Tc, &router, &links), ["lan", "uplink_bare"]);
