@@ -1,7 +1,7 @@
-//! CAMs per second into the map on one core, from octets; and what a question costs.
+//! Measures the CAMs per second that one core enters into the map, from octets, and the cost of a query.
 //!
-//! Stations are within 4 km and move by up to 3 m from CAM to CAM, one a second each. For every CAM the
-//! benchmark measures the partial decoding, the look-up, the write and sometimes the change of the cell.
+//! Stations are within 4 km, send a CAM each second, and move by up to 3 m between two CAMs. For every CAM
+//! the benchmark measures the partial decoding, the look-up, the write and sometimes the change of the cell.
 #![allow(missing_docs, reason = "criterion's macros generate undocumented functions")]
 
 use std::hint::black_box;
@@ -16,10 +16,10 @@ use carnet_wire::geonet::{GeoArea, Shape};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 
 const HOME: Position = Position::new(488_375_000, 21_008_000);
-/// CAMs per station that are made beforehand.
+/// Number of CAMs per station that the benchmark prepares.
 const ROUNDS: usize = 8;
 
-/// CAMs of `stations`, round after round.
+/// Returns the CAMs of `stations` stations, round after round.
 fn cams(stations: u32) -> Vec<Vec<u8>> {
     let plane = LocalPlane::new(HOME);
     let mut rng = Rng::new(1);
@@ -35,7 +35,7 @@ fn cams(stations: u32) -> Vec<Vec<u8>> {
                     let mut cam = Cam::default();
                     cam.header.message_id = MessageId::CAM;
                     cam.header.station_id = StationId(station);
-                    // All of one time: rounds repeat.
+                    // All CAMs have one generation time, because the benchmark repeats the rounds.
                     cam.cam.generation_delta_time = GenerationDeltaTime(0);
                     let basic = &mut cam.cam.cam_parameters.basic_container;
                     basic.station_type = StationType::PASSENGER_CAR;

@@ -1,4 +1,4 @@
-//! CAMs and DENMs per second on one core, to octets and back.
+//! Measures the CAMs and DENMs per second that one core encodes and decodes.
 #![allow(missing_docs, reason = "criterion's macros generate undocumented functions")]
 
 use std::hint::black_box;
@@ -27,7 +27,7 @@ fn path(points: usize) -> PathHistory {
     PathHistory(vec![point; points])
 }
 
-/// A car's CAM; with a low-frequency container of `points` points, if any.
+/// Returns a car's CAM. If `points` is set, the CAM has a low-frequency container with that number of points.
 fn cam(points: Option<usize>) -> Cam {
     let mut cam = Cam::default();
     cam.header.message_id = MessageId::CAM;

@@ -1,4 +1,4 @@
-//! The types of ETSI's ASN.1 modules, as `cargo xtask gen-asn1` writes them; here stands which there are.
+//! The types of ETSI's ASN.1 modules, which `cargo xtask gen-asn1` writes. This file lists the modules.
 
 /// Messages of stations with protocol version 1.
 pub mod version1 {
@@ -14,7 +14,7 @@ pub mod release1 {
     pub mod its_container;
 }
 
-/// The same with its additions, and messages that are new.
+/// Messages of release 2: those of release 1 with their additions, and new messages.
 pub mod release2 {
     pub mod cam_pdu_descriptions;
     pub mod cpm_originating_station_containers;

@@ -1,11 +1,11 @@
-//! The Common Data Dictionary (TS 102 894-2 V1.3.1): what CAM and DENM are made of.
+//! The Common Data Dictionary (TS 102 894-2 V1.3.1): the data elements of CAM and DENM.
 //!
-//! The types are those of ETSI's module `ITS-Container`. Release 2 of the dictionary (V2.x) renamed some of
-//! these and added to them, but kept their encoding. So this output is valid in both, and messages of release
-//! 2 are read without their additions. [`crate::release2`] has them in full.
+//! The types are those of ETSI's module `ITS-Container`. Release 2 of the dictionary (V2.x) renamed and
+//! extended some of these types, but kept their encoding. So carnet's messages are valid in both releases,
+//! and the parser skips the additions in messages of release 2. [`crate::release2`] has the full types.
 //!
-//! [`Default`] of a value is *unavailable* wherever the dictionary has that; so the default of a container is
-//! what a station sends that knows nothing.
+//! [`Default`] of a value is *unavailable* if the dictionary has this value. So the default of a container is
+//! what a station without data sends.
 
 use carnet_base::WallTime;
 use carnet_geonet::geodesy::Position;
@@ -14,7 +14,8 @@ use carnet_wire::geonet::Timestamp;
 pub use crate::asn1::release1::its_container::*;
 
 impl ReferencePosition {
-    /// The position at `latitude` and `longitude` (0.1 microdegree), with unknown altitude and confidence.
+    /// Returns the position at `latitude` and `longitude` (0.1 microdegree), with unknown altitude and
+    /// confidence.
     pub fn at(latitude: i32, longitude: i32) -> ReferencePosition {
         ReferencePosition {
             latitude: Latitude(latitude),
@@ -23,7 +24,7 @@ impl ReferencePosition {
         }
     }
 
-    /// The position for geodesy; `None` if it is unavailable.
+    /// Returns the position for geodesy; `None` if it is unavailable.
     pub fn position(&self) -> Option<Position> {
         let position = Position::new(self.latitude.0, self.longitude.0);
         position.is_on_earth().then_some(position)
@@ -31,7 +32,7 @@ impl ReferencePosition {
 }
 
 impl RelevanceDistance {
-    /// The distance in metres; 10 km stands for everything beyond.
+    /// Returns the distance in metres; 10 km for the value that has no limit.
     pub const fn metres(self) -> u16 {
         match self {
             RelevanceDistance::LessThan50m => 50,
@@ -46,14 +47,14 @@ impl RelevanceDistance {
 }
 
 impl TimestampIts {
-    /// The timestamp of a date, counted as position vectors count (leap seconds included), but in full.
+    /// Returns the timestamp of a date. Like position vectors it includes leap seconds, but it has all bits.
     pub fn of(date: WallTime) -> TimestampIts {
         let unix = date.as_unix_nanos() / 1_000_000;
         let before = (Timestamp::EPOCH_UNIX_MILLISECONDS - 1000 * Timestamp::LEAP_SECONDS).unsigned_abs();
         TimestampIts(unix.saturating_sub(before))
     }
 
-    /// The time `span` later.
+    /// Returns the timestamp that is `span` later.
     #[must_use]
     pub fn later(self, span: std::time::Duration) -> TimestampIts {
         TimestampIts(
@@ -63,7 +64,7 @@ impl TimestampIts {
 }
 
 impl ValidityDuration {
-    /// As a span.
+    /// Returns the validity as a duration.
     pub const fn duration(self) -> std::time::Duration {
         std::time::Duration::from_secs(self.0 as u64)
     }

@@ -1,15 +1,15 @@
 //! The Decentralized Environmental Notification Message (EN 302 637-3 V1.3.1 annex A; TS 103 831 has the same
-//! root).
+//! root type).
 //!
-//! The additions of release 2 are skipped; [`crate::release2`] has them.
+//! The parser skips the additions of release 2, which [`crate::release2`] reads.
 
 pub use crate::asn1::release1::denm_pdu_descriptions::*;
 use crate::uper::{Error, decode, encode};
 use crate::version1;
 
 impl Denm {
-    /// Reads a message of protocol version 1 or 2 ([`version1`]). The codec is compiled here only: each
-    /// caller of [`crate::uper::decode`] would get a copy of all of it.
+    /// Reads a message of protocol version 1 or 2 ([`version1`]). This function compiles the codec once: each
+    /// caller of [`crate::uper::decode`] would get its own copy of the codec.
     ///
     /// # Errors
     /// An error that says why the octets are not a DENM.
@@ -21,10 +21,10 @@ impl Denm {
         decode(octets)
     }
 
-    /// The message's octets, compiled here likewise.
+    /// Returns the octets of the message. Like [`Self::from_octets`], the function compiles the codec once.
     ///
     /// # Errors
-    /// Which value does not fit.
+    /// An error with the value that its field cannot hold.
     #[inline(never)]
     pub fn to_octets(&self) -> Result<Vec<u8>, Error> {
         encode(self)

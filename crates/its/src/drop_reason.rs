@@ -1,29 +1,29 @@
-//! Why a message died.
+//! Reasons for which a service drops a message.
 
 carnet_base::drop_reasons! {
-    /// Why a message had no effect, or was not sent.
+    /// Reason for which a message had no effect, or for which a service did not send it.
     pub enum ItsDrop {
-        /// Octets that are no such message.
+        /// The octets are not a message of the expected type.
         Malformed = "malformed",
         /// An unknown protocol version.
         WrongVersion = "wrong_version",
-        /// Another message than the port is for.
+        /// A message of another type than the port requires.
         WrongMessage = "wrong_message",
-        /// A BTP port without a service.
+        /// A message for a BTP port without a service.
         UnknownPort = "unknown_port",
-        /// Sent by this station itself, or about an event of its own.
+        /// This station itself sent the message, or the message is about an event of its own.
         OwnMessage = "own_message",
-        /// A position that is unavailable, where one is needed.
+        /// The position is unavailable, but the service needs one.
         NoPosition = "no_position",
-        /// An event that is over (EN 302 637-3 8.2.1.5).
+        /// The event has ended (EN 302 637-3 8.2.1.5).
         Expired = "expired",
-        /// An event that is referred to later than it can be now.
+        /// The reference time of the event is later than possible now.
         FromTheFuture = "from_the_future",
-        /// Older than what is known of the event, or the same again.
+        /// The message is older than the known state of the event, or the same.
         Outdated = "outdated",
-        /// The end of an event of which nothing was known.
+        /// The message ends an event that the station does not know.
         UnknownEvent = "unknown_event",
-        /// No room for another event.
+        /// The table has no room for another event.
         TableFull = "table_full",
         /// A value that the message cannot carry.
         NotEncodable = "not_encodable",

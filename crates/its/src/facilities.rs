@@ -1,8 +1,8 @@
-//! The services of one station as one: what comes from a BTP port goes to its service, what services want
-//! goes out.
+//! The services of one station together: payloads of BTP ports go to their services, and the services'
+//! messages to the network.
 //!
-//! `handle_*` takes an input; then [`Facilities::poll_output`] is called until it has nothing, and
-//! [`Facilities::handle_timeout`] at [`Facilities::poll_timeout`].
+//! After each `handle_*` input, the caller calls [`Facilities::poll_output`] until it returns `None`. It
+//! calls [`Facilities::handle_timeout`] at the time that [`Facilities::poll_timeout`] returns.
 
 use std::collections::VecDeque;
 
@@ -19,32 +19,32 @@ use crate::ldm::{self, LocalDynamicMap};
 use crate::sa::{self, SaService};
 use crate::{ItsDrop, Now, Transmission};
 
-/// How many CAMs wait for an application at most: what it did not fetch by then is gone, the oldest first.
+/// Largest number of waiting CAMs for an application; the facilities drop the oldest ones.
 const CAMS: usize = 64;
 
-/// The services' parameters.
+/// Parameters of the services.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Parameters {
-    /// Of the CA basic service.
+    /// Parameters of the CA basic service.
     pub ca: ca::Parameters,
-    /// Of the DEN basic service.
+    /// Parameters of the DEN basic service.
     pub den: den::Parameters,
-    /// Of the map.
+    /// Parameters of the map.
     pub ldm: ldm::Parameters,
-    /// Of the service announcement service.
+    /// Parameters of the service announcement service.
     pub sa: sa::Parameters,
-    /// Whether applications are handed every CAM in full; the map has what is important of them anyway.
+    /// Whether applications get every CAM in full; the map has its important fields in any case.
     pub deliver_cams: bool,
 }
 
 /// Action for the caller.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Output {
-    /// A message goes to the network.
+    /// Send a message to the network.
     Transmit(Transmission),
-    /// A CAM of another station.
+    /// A received CAM of another station.
     Cam(Box<Cam>),
-    /// An event of another station.
+    /// An event of another station, for applications.
     Event(den::Event),
 }
 
@@ -65,7 +65,8 @@ pub struct Facilities {
 }
 
 impl Facilities {
-    /// The facilities of a station that sends nothing yet. `seed` is secret and decides every random choice.
+    /// Creates the facilities of a station that sends nothing yet. `seed` is secret and determines every
+    /// random choice.
     pub fn new(
         parameters: Parameters,
         station_id: StationId,
@@ -83,12 +84,12 @@ impl Facilities {
         }
     }
 
-    /// The number under which the station speaks.
+    /// Returns the station ID.
     pub fn station_id(&self) -> StationId {
         self.station_id
     }
 
-    /// Speaks under another number from now on, with a pseudonym that changed.
+    /// Sets a new station ID after a change of pseudonym.
     pub fn set_station_id(&mut self, station_id: StationId) {
         self.station_id = station_id;
         self.ca.set_station_id(station_id);
@@ -96,7 +97,7 @@ impl Facilities {
         self.sa.set_station_id(station_id);
     }
 
-    /// Takes new data of the station about itself.
+    /// Handles new data about the station.
     pub fn handle_provided(&mut self, now: Now, provided: ca::Provided) {
         if let Some(position) = provided.reference_position.position() {
             self.handle_position(position);
@@ -104,16 +105,16 @@ impl Facilities {
         self.ca.handle_provided(now, provided);
     }
 
-    /// Where the station is, for what is kept alive.
+    /// Handles the position of the station, for keep-alive forwarding.
     pub fn handle_position(&mut self, position: Position) {
         self.den.handle_position(position);
     }
 
     /// Takes the payload of a BTP port, without the BTP header, from the station with the GN address
-    /// `source`. `area` is the area to which the network delivered it, if any.
+    /// `source`. `area` is the destination area of its packet, if any.
     ///
     /// # Errors
-    /// Why it had no effect: [`ItsDrop`].
+    /// The reason for which the payload had no effect: [`ItsDrop`].
     pub fn handle_message(
         &mut self,
         now: Now,
@@ -124,8 +125,8 @@ impl Facilities {
     ) -> Result<(), ItsDrop> {
         match port {
             port::CAM => {
-                // An own CAM that came back says nothing new; the station ID stands behind version and
-                // message.
+                // The message is an echo of an own CAM. The station ID stands behind protocol version and
+                // message ID.
                 if octets.get(2..6) == Some(&self.station_id.0.to_be_bytes()[..]) {
                     return Err(ItsDrop::OwnMessage);
                 }
@@ -145,12 +146,12 @@ impl Facilities {
         }
     }
 
-    /// When [`Self::handle_timeout`] wants to be called.
+    /// Returns the time at which the caller must call [`Self::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Time> {
         [self.ca.poll_timeout(), self.den.poll_timeout(), self.sa.poll_timeout()].into_iter().flatten().min()
     }
 
-    /// Time has passed.
+    /// Serves the timers.
     pub fn handle_timeout(&mut self, now: Now) {
         self.ca.handle_timeout(now);
         self.den.handle_timeout(now);
@@ -166,7 +167,7 @@ impl Facilities {
         }
         if let Some(event) = self.den.poll_event() {
             if let den::Event::Received { denm, expires } = &event {
-                // The service took it, so it has a position.
+                // The DEN service accepted the message, so it has a position.
                 let _ = self.ldm.handle_denm(now.time, denm, *expires);
             }
             return Some(Output::Event(event));

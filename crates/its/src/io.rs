@@ -11,32 +11,32 @@ use crate::ItsDrop;
 use crate::cdd::TimestampIts;
 use crate::uper::{Uper, Writer};
 
-/// The time, by both clocks: one that only goes on, for timers, and the date, for messages.
+/// The time of two clocks: monotonic time for timers, and the date for messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {
-    /// Monotonic.
+    /// Monotonic time.
     pub time: Time,
     /// The date.
     pub date: TimestampIts,
 }
 
-/// A message for the network: how it travels, and its octets with the BTP-B header in front.
+/// A message for the network: transport parameters, and octets with the BTP-B header in front.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transmission {
-    /// To whom.
+    /// Packet transport type and destination.
     pub transport: Transport,
-    /// How it is to be treated.
+    /// Traffic class.
     pub traffic_class: TrafficClass,
-    /// How long it may wait on its way.
+    /// Longest time that the packet may wait in buffers.
     pub maximum_lifetime: Duration,
-    /// How many hops it may go; the router's default if `None`.
+    /// Maximum hop limit; the router's default if `None`.
     pub maximum_hop_limit: Option<u8>,
     /// BTP-B header and message.
     pub payload: Vec<u8>,
 }
 
 impl Transmission {
-    /// The request to the router.
+    /// Returns the request to the router.
     pub fn request(&self) -> Request<'_> {
         Request {
             traffic_class: self.traffic_class,
@@ -47,7 +47,7 @@ impl Transmission {
     }
 }
 
-/// A message behind the BTP-B header for `port`.
+/// Returns a message behind the BTP-B header for `port`.
 pub(crate) fn payload(port: u16, message: &impl Uper) -> Result<Vec<u8>, ItsDrop> {
     let mut writer = Writer::new(Vec::with_capacity(256));
     writer.octets(&BtpB { destination_port: port, destination_port_info: 0 }.to_octets());

@@ -5,13 +5,15 @@
 //! events and [`Transmission`]s, which become requests to the GeoNetworking router.
 //!
 //! * [`uper`], [`cdd`], [`cam`], [`denm`], [`sam`]: the messages as types, and their encoding.
-//! * [`ca`]: when a CAM is sent and what stands in it (EN 302 637-2).
-//! * [`den`]: events that are triggered, updated, ended, repeated, received and kept alive (EN 302 637-3).
-//! * [`sa`]: services that are announced, and learnt of others (EN 302 890-1).
+//! * [`ca`]: generation times and content of CAMs (EN 302 637-2).
+//! * [`den`]: triggering, update, end, repetition, reception and keep-alive forwarding of events (EN 302
+//!   637-3).
+//! * [`sa`]: announcements of own services, and services of other stations (EN 302 890-1).
 //! * [`ldm`]: the Local Dynamic Map (EN 302 895), which takes from a CAM only the few fields that it needs.
-//! * [`facilities`]: all of it as one, by BTP ports.
+//! * [`facilities`]: all services together, by BTP ports.
 //!
-//! Areas, distances and requests are those of `carnet_geonet`: the facilities layer stands on it.
+//! Areas, distances and requests use the types of `carnet_geonet`, because the facilities layer is above
+//! GeoNetworking.
 //!
 //! Left out: security, messages of collective perception and of vulnerable road users, and DCC beyond the
 //! interval that it permits. Without signatures any station can claim anything, so the bounds here only stop

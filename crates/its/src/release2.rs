@@ -1,9 +1,9 @@
-//! Messages of release 2, with what it added to those of release 1, and with those that are new.
+//! Messages of release 2: those of release 1 with their additions, and the new messages.
 //!
-//! Nothing here is sent or acted on yet: the services read and write what both releases have ([`crate::cam`],
-//! [`crate::denm`]). The types are those of ETSI's modules.
+//! No service sends or uses these messages yet: the services read and write the parts that both releases have
+//! ([`crate::cam`], [`crate::denm`]). The types are those of ETSI's modules.
 
-/// A message of protocol version 1 has another encoding ([`crate::version1`]).
+/// Checks the protocol version. A message of version 1 has another encoding ([`crate::version1`]).
 fn check_version(octets: &[u8]) -> Result<(), crate::uper::Error> {
     if crate::version1::is_meant(octets) {
         let (what, found) = ("protocolVersion", crate::version1::VERSION.into());
@@ -23,20 +23,21 @@ pub mod cam {
     use crate::uper::{Error, decode, encode};
 
     impl Cam {
-        /// Reads a message, compiled here and nowhere else, like [`crate::cam::Cam::from_octets`].
+        /// Reads a message. The function compiles the codec once, as [`crate::cam::Cam::from_octets`] does.
         ///
         /// # Errors
-        /// An error that says why the octets are not such a message.
+        /// An error that says why the octets are not a CAM.
         #[inline(never)]
         pub fn from_octets(octets: &[u8]) -> Result<Self, Error> {
             super::check_version(octets)?;
             decode(octets)
         }
 
-        /// The message's octets, compiled here likewise.
+        /// Returns the octets of the message. Like [`Self::from_octets`], the function compiles the codec
+        /// once.
         ///
         /// # Errors
-        /// Which value does not fit.
+        /// An error with the value that its field cannot hold.
         #[inline(never)]
         pub fn to_octets(&self) -> Result<Vec<u8>, Error> {
             encode(self)
@@ -50,20 +51,21 @@ pub mod denm {
     use crate::uper::{Error, decode, encode};
 
     impl Denm {
-        /// Reads a message, compiled here and nowhere else, like [`crate::cam::Cam::from_octets`].
+        /// Reads a message. The function compiles the codec once, as [`crate::cam::Cam::from_octets`] does.
         ///
         /// # Errors
-        /// An error that says why the octets are not such a message.
+        /// An error that says why the octets are not a DENM.
         #[inline(never)]
         pub fn from_octets(octets: &[u8]) -> Result<Self, Error> {
             super::check_version(octets)?;
             decode(octets)
         }
 
-        /// The message's octets, compiled here likewise.
+        /// Returns the octets of the message. Like [`Self::from_octets`], the function compiles the codec
+        /// once.
         ///
         /// # Errors
-        /// Which value does not fit.
+        /// An error with the value that its field cannot hold.
         #[inline(never)]
         pub fn to_octets(&self) -> Result<Vec<u8>, Error> {
             encode(self)
@@ -77,19 +79,20 @@ pub mod vam {
     use crate::uper::{Error, decode, encode};
 
     impl Vam {
-        /// Reads a message, compiled here and nowhere else, like [`crate::cam::Cam::from_octets`].
+        /// Reads a message. The function compiles the codec once, as [`crate::cam::Cam::from_octets`] does.
         ///
         /// # Errors
-        /// An error that says why the octets are not such a message.
+        /// An error that says why the octets are not a VAM.
         #[inline(never)]
         pub fn from_octets(octets: &[u8]) -> Result<Self, Error> {
             decode(octets)
         }
 
-        /// The message's octets, compiled here likewise.
+        /// Returns the octets of the message. Like [`Self::from_octets`], the function compiles the codec
+        /// once.
         ///
         /// # Errors
-        /// Which value does not fit.
+        /// An error with the value that its field cannot hold.
         #[inline(never)]
         pub fn to_octets(&self) -> Result<Vec<u8>, Error> {
             encode(self)
@@ -108,19 +111,20 @@ pub mod cpm {
     use crate::uper::{Error, decode, encode};
 
     impl CollectivePerceptionMessage {
-        /// Reads a message, compiled here and nowhere else, like [`crate::cam::Cam::from_octets`].
+        /// Reads a message. The function compiles the codec once, as [`crate::cam::Cam::from_octets`] does.
         ///
         /// # Errors
-        /// An error that says why the octets are not such a message.
+        /// An error that says why the octets are not a CPM.
         #[inline(never)]
         pub fn from_octets(octets: &[u8]) -> Result<Self, Error> {
             decode(octets)
         }
 
-        /// The message's octets, compiled here likewise.
+        /// Returns the octets of the message. Like [`Self::from_octets`], the function compiles the codec
+        /// once.
         ///
         /// # Errors
-        /// Which value does not fit.
+        /// An error with the value that its field cannot hold.
         #[inline(never)]
         pub fn to_octets(&self) -> Result<Vec<u8>, Error> {
             encode(self)

@@ -1,15 +1,16 @@
-//! The Service Announcement Message (EN 302 890-1; ISO/TS 16460): which services a station has, and how they
-//! are reached.
+//! The Service Announcement Message (EN 302 890-1; ISO/TS 16460): the services of a station and how to reach
+//! them.
 //!
-//! On the air it is an ITS PDU header and then the `Sam` of ISO/TS 16460 (2016). That is bit by bit the WAVE
-//! Service Advertisement of IEEE 1609.3 V3. ETSI's module `SAEM-PDU-Descriptions` has only these two
-//! components. The modules of ISO that it imports may not be distributed, so their types are transcribed
-//! here.
+//! On the air the message is an ITS PDU header and then the `Sam` of ISO/TS 16460 (2016). The `Sam` equals
+//! the WAVE Service Advertisement of IEEE 1609.3 V3 bit by bit. ETSI's module `SAEM-PDU-Descriptions` has
+//! only these two components. It imports modules of ISO that may not be distributed, so this file transcribes
+//! their types.
 //!
-//! Extension elements are kept as octets with their number, whatever they are, and written again unchanged.
-//! Those that matter here have a name in [`mod@reference`], and the methods of [`Extensions`] read them.
+//! The parser keeps all extension elements as octets with their number, and the encoder writes them
+//! unchanged. [`mod@reference`] names the elements that carnet uses, and the methods of [`Extensions`] read
+//! them.
 //!
-//! Left out: the Service Response Message, and system services' contexts beyond their octets.
+//! Left out: the Service Response Message, and the content of system services' contexts.
 
 use std::net::Ipv6Addr;
 
@@ -21,23 +22,23 @@ use crate::uper::{Error, Null, Reader, Uper, Writer, decode, encode};
 
 /// Numbers of elements of extension (RefExt).
 pub mod reference {
-    /// Where the advertiser is: [`super::Extensions::location`].
+    /// Position of the advertiser: [`super::Extensions::location`].
     pub const LOCATION_2D: u8 = 5;
-    /// The same with an elevation.
+    /// Position of the advertiser with an elevation.
     pub const LOCATION_3D: u8 = 6;
-    /// Name of the advertiser, for people: [`super::Extensions::text`].
+    /// Name of the advertiser, for display: [`super::Extensions::text`].
     pub const ADVERTISER_IDENTIFIER: u8 = 7;
     /// Context of a service.
     pub const PROVIDER_SERVICE_CONTEXT: u8 = 8;
     /// IPv6 address of a service.
     pub const IPV6_ADDRESS: u8 = 9;
-    /// Its port.
+    /// Port of a service.
     pub const SERVICE_PORT: u8 = 10;
-    /// How often the message is sent in 5 s.
+    /// Number of transmissions of the message in 5 s.
     pub const REPEAT_RATE: u8 = 17;
 }
 
-/// The version of the message: that of 2016.
+/// Version of the message: that of ISO/TS 16460 (2016).
 pub const VERSION: SamVersion = SamVersion(3);
 /// Longest [`reference::ADVERTISER_IDENTIFIER`], octets.
 pub const LONGEST_IDENTIFIER: usize = 32;
@@ -45,7 +46,7 @@ pub const LONGEST_IDENTIFIER: usize = 32;
 pub const LONGEST_CONTEXT: usize = 31;
 
 impl Saem {
-    /// Reads a message, compiled here and nowhere else, like [`crate::cam::Cam::from_octets`].
+    /// Reads a message. The function compiles the codec once, as [`crate::cam::Cam::from_octets`] does.
     ///
     /// # Errors
     /// An error that says why the octets are not a SAEM.
@@ -54,10 +55,10 @@ impl Saem {
         decode(octets)
     }
 
-    /// The message's octets, compiled here likewise.
+    /// Returns the octets of the message. Like [`Self::from_octets`], the function compiles the codec once.
     ///
     /// # Errors
-    /// Which value does not fit.
+    /// An error with the value that its field cannot hold.
     #[inline(never)]
     pub fn to_octets(&self) -> Result<Vec<u8>, Error> {
         encode(self)
@@ -65,39 +66,39 @@ impl Saem {
 }
 
 integers! {
-    /// Version of the message. IEEE 1609.3 has a message number of one bit, 0, and three bits of version in
-    /// its place.
+    /// Version of the message. In its place IEEE 1609.3 has a message number of one bit, 0, and three bits of
+    /// version.
     SamVersion(u8) 0..=15, default 3;
-    /// Which of a station's advertisements this is.
+    /// Number of the advertisement among those of a station.
     SaId(u8) 0..=15, default 0;
-    /// Changes when its content does.
+    /// Content count: changes with the content of the advertisement.
     ContentCount(u8) 0..=15, default 0;
-    /// Which entry of the channels, counted from 1; 0 for none.
+    /// Index of the entry in the list of channels, from 1; 0 for no entry.
     ChannelIndex(u8) 0..=31, default 0 { NOT_USED = 0 };
     /// Number of an extension.
     RefExt(u8) 0..=255, default 0;
     /// IEEE 802.11 operating class.
     OperatingClass(u8) 0..=255, default 0;
-    /// Its channel.
+    /// Channel number in the operating class.
     ChannelNumber(u8) 0..=255, default 0;
-    /// dBm
+    /// Transmit power, dBm.
     TxPower(i8) -128..=127, default 0;
-    /// 0.5 Mbit/s
+    /// Data rate, 0.5 Mbit/s.
     ChannelDataRate(u8) 0..=127, default 0;
-    /// Seconds for which a router is one.
+    /// Time for which the router is a default router, seconds.
     RouterLifetime(u16) 0..=65_535, default 0;
-    /// Bits of a prefix.
+    /// Length of a prefix, bits.
     PrefixLength(u8) 0..=255, default 0;
-    /// A port that a service is reached by.
+    /// Port of a service.
     ServiceProviderPort(u16) 0..=65_535, default 0;
 }
 
 sequences! {
-    /// The message with its header.
+    /// The message with its ITS PDU header.
     Saem { header: ItsPduHeader, sam: Sam }
-    /// The message.
+    /// The message without its ITS PDU header.
     Sam { version: SamVersion, body: SamBody }
-    /// Its content.
+    /// Content of the message.
     SamBody {
         change_count: ChangeCount,
         extensions: Option<Extensions>,
@@ -105,12 +106,12 @@ sequences! {
         channel_infos: Option<ListOf<ChannelInfo>>,
         routing_advertisement: Option<RoutingAdvertisement>,
     }
-    /// Which advertisement, and which state of it.
+    /// Number of the advertisement, and its content count.
     #[derive(Copy)]
     ChangeCount { sa_id: SaId, content_count: ContentCount }
     /// A service.
     ServiceInfo { service_id: ItsAid, channel_index: ChannelIndex, options: ChannelOptions }
-    /// How it is reached.
+    /// Options that say how to reach a service.
     ChannelOptions {
         system_service: Option<ListOf<SystemServiceContext>>,
         service_provider_port: Option<ServiceProviderPort>,
@@ -125,7 +126,8 @@ sequences! {
         data_rate: ChannelDataRate,
         options: ChannelInfoOptions,
     }
-    /// Optional parts of the channel information: the octet of bits that announce them, seven of them unused.
+    /// Optional parts of the channel information. An octet of flags announces them; seven of its bits are
+    /// unused.
     ChannelInfoOptions {
         option1: Option<Null>,
         option2: Option<Null>,
@@ -145,9 +147,9 @@ sequences! {
         primary_dns: Address,
         extensions: Extensions,
     }
-    /// An element of extension: what it is, and its encoding.
+    /// An extension element: its number and its encoded value.
     Extension { reference: RefExt, value: Open }
-    /// A system service in its context.
+    /// A system service with its context.
     SystemServiceContext { its_aid: ItsAid, reference: RefExt, value: Open }
 }
 
@@ -156,11 +158,11 @@ sequences! {
 pub struct ItsAid(pub u32);
 
 impl ItsAid {
-    /// The greatest one.
+    /// Largest ITS-AID.
     pub const MOST: u32 = 270_549_119;
 }
 
-/// Least number of each length, and bits behind its prefix of ones.
+/// Least number of each length, and the number of bits behind its prefix of ones.
 const LENGTHS: [(u32, u32); 4] = [(0, 7), (128, 14), (16_512, 21), (2_113_664, 28)];
 
 impl Uper for ItsAid {
@@ -172,7 +174,7 @@ impl Uper for ItsAid {
             longer += 1;
         }
         if longer == 3 && reader.bit(Self::NAME) {
-            // Ext3 has an extension marker; no known number uses it.
+            // Ext3 has an extension marker; no assigned number uses it.
             reader.fail(Error::OutOfRange {
                 what: Self::NAME,
                 least: 0,
@@ -182,7 +184,7 @@ impl Uper for ItsAid {
             return ItsAid(0);
         }
         let (least, width) = LENGTHS[longer];
-        // At most 28 bits.
+        // The cast is exact: the field has at most 28 bits.
         ItsAid(least + reader.bits(width, Self::NAME) as u32)
     }
 
@@ -198,14 +200,15 @@ impl Uper for ItsAid {
         }
         let longer = LENGTHS.iter().rposition(|(least, _)| self.0 >= *least).unwrap_or_default();
         let (least, width) = LENGTHS[longer];
-        // A one for each longer form, and a zero; behind three ones it is the extension bit.
+        // The prefix has a one for each longer form and ends with a zero; behind three ones this zero is the
+        // extension bit.
         let ones = u64::from((1_u32 << longer) - 1) << 1;
         writer.bits(ones, longer as u32 + 1);
         writer.bits(u64::from(self.0 - least), width);
     }
 }
 
-/// An open type: octets with their length.
+/// An open type: octets preceded by their length.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Open(pub Vec<u8>);
 
@@ -276,7 +279,7 @@ impl<T: Uper> Uper for ListOf<T> {
     }
 }
 
-/// Elements of extension.
+/// List of extension elements.
 pub type Extensions = ListOf<Extension>;
 
 impl ListOf<Extension> {
@@ -284,7 +287,7 @@ impl ListOf<Extension> {
         self.0.iter().find(|extension| extension.reference.0 == reference).map(|it| it.value.0.as_slice())
     }
 
-    /// A number of one octet: [`reference::REPEAT_RATE`].
+    /// Returns a number of one octet, such as [`reference::REPEAT_RATE`].
     pub fn octet(&self, reference: u8) -> Option<u8> {
         match self.value(reference)? {
             [octet] => Some(*octet),
@@ -292,21 +295,21 @@ impl ListOf<Extension> {
         }
     }
 
-    /// A number of two octets: [`reference::SERVICE_PORT`].
+    /// Returns a number of two octets, such as [`reference::SERVICE_PORT`].
     pub fn number(&self, reference: u8) -> Option<u16> {
         self.value(reference)?.try_into().ok().map(u16::from_be_bytes)
     }
 
-    /// An address: [`reference::IPV6_ADDRESS`].
+    /// Returns an IPv6 address, such as [`reference::IPV6_ADDRESS`].
     pub fn address(&self, reference: u8) -> Option<Ipv6Addr> {
         <[u8; 16]>::try_from(self.value(reference)?).ok().map(Ipv6Addr::from)
     }
 
-    /// Where the advertiser is: [`reference::LOCATION_2D`], or what [`reference::LOCATION_3D`] has of it.
+    /// Returns the position of the advertiser from [`reference::LOCATION_2D`] or [`reference::LOCATION_3D`].
     pub fn location(&self) -> Option<Position> {
         let value = self.value(reference::LOCATION_2D).or_else(|| self.value(reference::LOCATION_3D))?;
         let mut reader = Reader::new(value);
-        // A bit that fills.
+        // Skip a padding bit.
         reader.bit("Latitude");
         let latitude = reader.ranged(-900_000_000, 900_000_001, "Latitude");
         let longitude = reader.ranged(-1_800_000_000, 1_800_000_001, "Longitude");
@@ -314,24 +317,25 @@ impl ListOf<Extension> {
         (reader.error().is_none() && position.is_on_earth()).then_some(position)
     }
 
-    /// Octets behind their length: [`reference::PROVIDER_SERVICE_CONTEXT`], whose length has five bits behind
-    /// three of nothing, and [`reference::ADVERTISER_IDENTIFIER`], whose length has eight; both are short.
+    /// Returns octets behind their length. The length of [`reference::PROVIDER_SERVICE_CONTEXT`] has five
+    /// bits behind three zero bits, that of [`reference::ADVERTISER_IDENTIFIER`] has eight bits; both lengths
+    /// are small.
     pub fn counted(&self, reference: u8) -> Option<&[u8]> {
         let (length, octets) = self.value(reference)?.split_first()?;
         (usize::from(*length) == octets.len()).then_some(octets)
     }
 
-    /// The same as text.
+    /// Returns octets behind their length as text.
     pub fn text(&self, reference: u8) -> Option<&str> {
         std::str::from_utf8(self.counted(reference)?).ok()
     }
 
-    /// Adds an element.
+    /// Adds an extension element.
     pub fn add(&mut self, reference: u8, value: &[u8]) {
         self.0.push(Extension { reference: RefExt(reference), value: Open(value.to_vec()) });
     }
 
-    /// Adds octets with their length in front, at most 127 of them.
+    /// Adds an element of octets with their length in front; at most 127 octets.
     pub fn add_counted(&mut self, reference: u8, octets: &[u8]) {
         let length = u8::try_from(octets.len()).unwrap_or(u8::MAX);
         self.add(reference, &[&[length], octets].concat());

@@ -1,18 +1,19 @@
 //! Reads CAM and DENM of protocol version 1 as messages of version 2. The standards of version 1 are EN 302
 //! 637-2 V1.3.2 and EN 302 637-3 V1.2.2 with TS 102 894-2 V1.2.1.
 //!
-//! Most of the dictionary is the same in both versions, bit by bit; such values are written and read again.
-//! These values differ:
+//! Most data elements have the same encoding in both versions; the module encodes such values and decodes
+//! them again. The following values differ:
 //!
-//! * *CurvatureValue* counts 1/30,000 m in 16 bits, and 1/10,000 m in 11 bits in version 2.
-//! * *LanePosition* and *DrivingLaneStatus* count lanes from outside, in version 2 from inside. Without the
-//!   number of lanes one cannot be made of the other: a driving lane is left out. The hard shoulder is the
-//!   outer one of version 2.
+//! * *CurvatureValue* counts 1/30,000 m in 16 bits; in version 2 it counts 1/10,000 m in 11 bits.
+//! * *LanePosition* and *DrivingLaneStatus* count lanes from outside, in version 2 from inside. The
+//!   conversion needs the number of lanes, which the message does not contain. So the module omits a driving
+//!   lane; the hard shoulder becomes the outer hard shoulder of version 2.
 //! * *CauseCode*, *DangerousGoodsExtended*, *ProtectedCommunicationZone* and *CenDsrcTollingZone* have no
 //!   extension marker.
-//! * *phoneNumber* has any letters, in version 2 sixteen digits at most: others are left out.
+//! * *phoneNumber* allows any characters; in version 2 it has at most sixteen digits. The module omits other
+//!   phone numbers.
 //!
-//! The header of what comes out says version 2, of which its values are.
+//! The header of the result says version 2, like its values.
 
 pub use crate::asn1::version1::{
     cam_pdu_descriptions as cam, denm_pdu_descriptions as denm, its_container as cdd,
@@ -25,15 +26,15 @@ use crate::cdd::{
 };
 use crate::uper::{Error, Uper, decode, encode};
 
-/// The version.
+/// Protocol version 1.
 pub const VERSION: u8 = 1;
 
-/// Whether a message says that it is of version 1.
+/// Returns whether a message says that it has protocol version 1.
 pub fn is_meant(octets: &[u8]) -> bool {
     octets.first() == Some(&VERSION)
 }
 
-/// A value of a type that both versions encode alike.
+/// Converts a value of a type that both versions encode alike.
 fn same<A: Uper, B: Uper>(value: &A) -> Result<B, Error> {
     decode(&encode(value)?)
 }
@@ -54,7 +55,7 @@ fn curvature(value: &cdd::Curvature) -> Result<Curvature, Error> {
     let curvature_value = match value.curvature_value {
         cdd::CurvatureValue::UNAVAILABLE => CurvatureValue::UNAVAILABLE,
         cdd::CurvatureValue(value) => {
-            // To the nearest.
+            // Round to the nearest value.
             let value = i32::from(value);
             CurvatureValue(((value + value.signum()) / 3).clamp(-BEYOND, BEYOND) as i16)
         }
@@ -115,7 +116,7 @@ fn goods(value: &cdd::DangerousGoodsExtended) -> Result<DangerousGoodsExtended, 
     })
 }
 
-/// A CAM of version 1 as one of version 2.
+/// Reads a CAM of version 1 and returns it as a CAM of version 2.
 ///
 /// # Errors
 /// An error that says why the octets are not a CAM.
@@ -202,7 +203,7 @@ fn header(header: &cdd::ItsPduHeader) -> Result<crate::cdd::ItsPduHeader, Error>
     Ok(crate::cdd::ItsPduHeader { protocol_version: ProtocolVersion(2), ..same(header)? })
 }
 
-/// A DENM of version 1 as one of version 2.
+/// Reads a DENM of version 1 and returns it as a DENM of version 2.
 ///
 /// # Errors
 /// An error that says why the octets are not a DENM.

@@ -1,5 +1,5 @@
-//! CAMs per second on one core, to octets and back: carnet's codec, as small as the program has it, and that
-//! of c-its-parser, by turns.
+//! Measures the CAMs per second that one core encodes and decodes. The codec of carnet, optimized for size as
+//! in the program, and that of c-its-parser run in turns.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -9,18 +9,18 @@ use carnet_its::cam::Cam;
 use carnet_its::ldm::Glance;
 use carnet_its_oracle::cam;
 
-/// How often each is measured, and for how many messages each time.
+/// Number of measurements of each codec, and number of messages in each measurement.
 const ROUNDS: usize = 41;
 const MESSAGES: u32 = 20_000;
 
-/// Millions a second.
+/// Returns the rate in millions per second.
 fn rate(step: &dyn Fn()) -> f64 {
     let begin = Instant::now();
     (0..MESSAGES).for_each(|_| step());
     f64::from(MESSAGES) / begin.elapsed().as_secs_f64() / 1e6
 }
 
-/// The medians, measured by turns.
+/// Returns the medians of measurements in turns.
 fn medians<const N: usize>(steps: [&dyn Fn(); N]) -> [f64; N] {
     let mut rates = [(); N].map(|()| Vec::new());
     for _ in 0..ROUNDS {

@@ -1,4 +1,4 @@
-//! Messages that the test and the benchmark of the two codecs share.
+//! Messages for the test and the benchmark of the two codecs.
 
 use carnet_its::cam::{
     BasicVehicleContainerLowFrequency, Cam, HighFrequencyContainer, LowFrequencyContainer,
@@ -8,7 +8,7 @@ use carnet_its::cdd::{
     PathHistory, PathPoint, ReferencePosition, StationId, StationType,
 };
 
-/// A car's CAM; with a low-frequency container of `points` points, if any.
+/// Returns a car's CAM. If `points` is set, the CAM has a low-frequency container with that number of points.
 pub fn cam(points: Option<usize>) -> Cam {
     let point = PathPoint {
         path_position: DeltaReferencePosition {
@@ -34,7 +34,7 @@ pub fn cam(points: Option<usize>) -> Cam {
     cam
 }
 
-/// Messages with random values by pycrate (`../tests/pycrate-vectors`), those of that name.
+/// Returns the messages of this name that pycrate made with random values (`../tests/pycrate-vectors`).
 pub fn vectors(name: &str) -> impl Iterator<Item = Vec<u8>> {
     include_str!("../../tests/suite/vectors.txt").lines().filter_map(move |line| {
         let digits = line.strip_prefix(name)?.strip_prefix(' ')?.split(' ').next()?;

@@ -1,4 +1,5 @@
-//! c-its-parser reads carnet's output and writes the same octets again, and the other way round.
+//! c-its-parser reads carnet's messages and writes the same octets, and carnet does the same with the
+//! messages of c-its-parser.
 
 use c_its_parser::standards::cam_1_4_1::cam_pdu_descriptions::CAM;
 use c_its_parser::standards::cpm_2_1_1::cpm_pdu_descriptions::CollectivePerceptionMessage as CPM;
@@ -10,7 +11,7 @@ use carnet_its::release2;
 use carnet_its::release2::cpm::CollectivePerceptionMessage as Cpm;
 use carnet_its_oracle::{cam, vectors};
 
-/// How many of the messages c-its-parser reads and writes as carnet does.
+/// Counts the messages that c-its-parser reads and writes as carnet does.
 macro_rules! agreeing {
     ($messages:expr, $ours:ty, $theirs:ty) => {
         $messages
@@ -39,7 +40,7 @@ fn denms() {
 
 #[test]
 fn denms_of_release_2() {
-    // In the others c-its-parser loses its place, where carnet and pycrate agree.
+    // c-its-parser misreads the other messages, on which carnet and pycrate agree.
     assert!(agreeing!(vectors("denm"), release2::denm::Denm, DENM2) >= 6);
 }
 

@@ -1,4 +1,4 @@
-//! The generation frequency management of clause 6.1.3, by itself.
+//! Generation frequency management (clause 6.1.3).
 
 use std::time::Duration;
 
@@ -14,19 +14,20 @@ pub struct Parameters {
     pub minimum_interval: Duration,
     /// `T_GenCamMax`.
     pub maximum_interval: Duration,
-    /// `N_GenCam`: number of CAMs without a change of movement after which the interval is the longest again.
+    /// `N_GenCam`: number of CAMs without a change of movement after which the interval returns to the
+    /// longest.
     pub consecutive: u8,
-    /// Change of heading that is reason for a CAM, 0.1 degree.
+    /// Change of heading that causes a CAM, 0.1 degree.
     pub heading: u16,
-    /// Change of position, metres.
+    /// Change of position that causes a CAM, metres.
     pub distance: f64,
-    /// Change of speed, 0.01 m/s.
+    /// Change of speed that causes a CAM, 0.01 m/s.
     pub speed: u16,
-    /// At least so long from one low-frequency or special vehicle container to the next.
+    /// Least time between two low-frequency or two special vehicle containers.
     pub low_frequency_interval: Duration,
-    /// From one CAM of a roadside unit to the next.
+    /// Interval of a roadside unit's CAMs.
     pub road_side_unit_interval: Duration,
-    /// Longest age of the station's own data; not in the standard.
+    /// Longest age of the data about the station; not in the standard.
     pub maximum_age: Duration,
 }
 
@@ -46,7 +47,7 @@ impl Default for Parameters {
     }
 }
 
-/// Values that the conditions compare with the last CAM.
+/// Values that the conditions compare with those of the last CAM.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct Dynamics {
     pub position: Option<Position>,
@@ -54,24 +55,24 @@ pub(super) struct Dynamics {
     pub speed: SpeedValue,
 }
 
-/// Why a CAM is generated.
+/// Reason for which the service generates a CAM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reason {
     /// Condition 1: the movement changed.
     Movement,
-    /// Condition 2: time has passed, or no CAM was sent before.
+    /// Condition 2: `T_GenCam` has passed, or this is the first CAM.
     Elapsed,
 }
 
-/// When the next CAM is due.
+/// State that decides when the next CAM is due.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Conditions {
     parameters: Parameters,
-    /// `T_GenCam_DCC`.
+    /// `T_GenCam_DCC`: interval that DCC permits.
     dcc: Duration,
-    /// `T_GenCam`.
+    /// `T_GenCam`: present generation interval.
     interval: Duration,
-    /// How many CAMs in a row were generated because time had passed.
+    /// Number of CAMs in a row that condition 2 caused.
     in_a_row: u8,
     last: Option<(Time, Dynamics)>,
 }
@@ -92,8 +93,8 @@ impl Conditions {
         self.dcc = interval.clamp(minimum_interval, maximum_interval.max(minimum_interval));
     }
 
-    /// Whether the movement changed by more than a threshold. A value that is unavailable, now or then, has
-    /// not changed.
+    /// Returns whether the movement changed by more than a threshold. A value that is or was unavailable
+    /// counts as unchanged.
     fn moved(&self, last: &Dynamics, current: &Dynamics) -> bool {
         let turned = match (last.heading, current.heading) {
             (HeadingValue::UNAVAILABLE, _) | (_, HeadingValue::UNAVAILABLE) => false,
@@ -113,20 +114,21 @@ impl Conditions {
         turned || faster || away()
     }
 
-    /// When the next CAM of a vehicle is due, if it goes on like this; `None`: at once.
+    /// Returns the time at which the next CAM of a vehicle is due if its movement stays as it is; `None` if a
+    /// CAM is due at once.
     pub fn due(&self, current: Dynamics) -> Option<Time> {
         let (at, last) = self.last.as_ref()?;
         let wait = if self.moved(last, &current) { self.dcc } else { self.interval.max(self.dcc) };
         Some(*at + wait)
     }
 
-    /// Time at which the next CAM of a roadside unit is due.
+    /// Returns the time at which the next CAM of a roadside unit is due.
     pub fn due_of_road_side_unit(&self) -> Option<Time> {
         let (at, _) = self.last.as_ref()?;
         Some(*at + self.parameters.road_side_unit_interval.max(self.dcc))
     }
 
-    /// Whether a CAM is to be generated now, and why.
+    /// Returns the reason for which a CAM of a vehicle is due now; `None` if none is due.
     pub fn hold(&self, now: Time, current: Dynamics) -> Option<Reason> {
         let Some((at, last)) = &self.last else { return Some(Reason::Elapsed) };
         let elapsed = now.saturating_since(*at);
@@ -136,12 +138,12 @@ impl Conditions {
         (elapsed >= self.interval.max(self.dcc)).then_some(Reason::Elapsed)
     }
 
-    /// Why a roadside unit sends a CAM now, if it does.
+    /// Returns the reason for which a CAM of a roadside unit is due now; `None` if none is due.
     pub fn hold_of_road_side_unit(&self, now: Time) -> Option<Reason> {
         self.due_of_road_side_unit().is_none_or(|due| due <= now).then_some(Reason::Elapsed)
     }
 
-    /// A CAM was generated.
+    /// Stores time, reason and values of a generated CAM.
     pub fn generated(&mut self, now: Time, reason: Reason, dynamics: Dynamics) {
         match reason {
             Reason::Movement => {

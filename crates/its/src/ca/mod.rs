@@ -1,19 +1,22 @@
-//! The Cooperative Awareness basic service (EN 302 637-2 V1.4.1 clause 6): when a CAM is sent, and what is in
-//! it.
+//! The Cooperative Awareness basic service (EN 302 637-2 V1.4.1 clause 6): generation times and content of
+//! CAMs.
 //!
-//! A vehicle hands in what it knows whenever that changes. A CAM is sent when there is reason to (6.1.3):
+//! The caller passes new data of the vehicle to the service whenever they change. The service sends a CAM
+//! under these conditions (6.1.3):
 //!
-//! 1. `T_GenCam_DCC` after the last one, if a value has changed since then. The limits are 4 degrees of
-//!    heading, 4 m of position and 0.5 m/s of speed. `T_GenCam` becomes the time that this took;
-//! 2. `T_GenCam` after the last one, but not before `T_GenCam_DCC`. After `N_GenCam` CAMs in a row for this
-//!    reason `T_GenCam` is a second again.
+//! 1. `T_GenCam_DCC` after the last CAM, if a value has changed since then. The limits are 4 degrees of
+//!    heading, 4 m of position and 0.5 m/s of speed. `T_GenCam` becomes the time since the last CAM;
+//! 2. `T_GenCam` after the last CAM, but not before `T_GenCam_DCC`. After `N_GenCam` CAMs in a row for this
+//!    reason, `T_GenCam` becomes a second again.
 //!
 //! The standard checks the conditions every `T_CheckCamGen`. This service checks them when it gets new data
-//! and when one of the two intervals ends, which is never later. A roadside unit sends at most once a second.
+//! and when one of the two intervals ends, which is never later than in the standard. A roadside unit sends
+//! at most once a second.
 //!
 //! Two rules are not obvious from the standard. The service sends nothing without a position, or with a
-//! position older than [`Parameters::maximum_age`]. A receiver could not tell a standing vehicle from one
-//! without a fix. It sends the container of the vehicle's role even if it has no data for it.
+//! position older than [`Parameters::maximum_age`]. A receiver could not distinguish a standing vehicle from
+//! a vehicle without a fix. The service sends the container of the vehicle's role even if it has no data for
+//! the container.
 //!
 //! Left out: the extension containers of release 2.
 
@@ -45,42 +48,43 @@ use crate::io::payload;
 use crate::{ItsDrop, Now, Transmission};
 use conditions::{Conditions, Dynamics};
 
-/// GN Maximum packet lifetime of a CAM (5.3.4.1: no more than 1,000 ms; the test purposes want less than
-/// that).
+/// GN Maximum packet lifetime of a CAM. Clause 5.3.4.1 allows 1,000 ms; the test purposes require a lower
+/// value.
 const LIFETIME: Duration = Duration::from_millis(950);
-/// Traffic class of CAMs: DCC profile DP2.
+/// TC ID of CAMs: DCC profile DP2.
 const TRAFFIC_CLASS: u8 = 2;
-/// The protocol version of today's CAM.
+/// Protocol version of a CAM of V1.4.1.
 const PROTOCOL_VERSION: ProtocolVersion = ProtocolVersion(2);
 
 /// Content of a CAM after the header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
-    /// Of a vehicle.
+    /// Content of a vehicle's CAM.
     Vehicle {
-        /// Where it goes, and how.
+        /// Position and movement of the vehicle.
         high_frequency: BasicVehicleContainerHighFrequency,
-        /// Slowly changing data, with the role.
+        /// Slowly changing data, which include the role.
         low_frequency: BasicVehicleContainerLowFrequency,
-        /// Data of vehicles with a role; the service does not send that of another role.
+        /// Data of vehicles with a role. The service does not send data of a role that the vehicle does not
+        /// have.
         special: Option<SpecialVehicleContainer>,
     },
-    /// Of a roadside unit.
+    /// Content of a roadside unit's CAM.
     RoadSideUnit(RsuContainerHighFrequency),
 }
 
 /// Data of the station about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Provided {
-    /// Where it is.
+    /// Position of the station.
     pub reference_position: ReferencePosition,
-    /// When it was there.
+    /// Time of the position.
     pub position_time: TimestampIts,
-    /// The rest.
+    /// Content of the CAM besides the position.
     pub content: Content,
 }
 
-/// The service of one station.
+/// The Cooperative Awareness basic service of one station.
 #[derive(Debug)]
 pub struct CaService {
     parameters: Parameters,
@@ -89,17 +93,17 @@ pub struct CaService {
     active: bool,
     provided: Option<(Time, Provided)>,
     conditions: Conditions,
-    /// When the last CAM with a low-frequency container was generated, and with a special one.
+    /// Times of the last CAM with a low-frequency container and of the last with a special vehicle container.
     low_frequency: Option<Time>,
     special: Option<Time>,
     ready: Option<Transmission>,
-    /// Why the last attempt failed, until the caller asks, and when the service may try again.
+    /// Reason of the last failure until the caller reads it, and time of the next attempt.
     refused: Option<ItsDrop>,
     again: Time,
 }
 
 impl CaService {
-    /// A service that sends nothing yet.
+    /// Creates a service without data, which sends nothing yet.
     pub fn new(parameters: Parameters, station_id: StationId, station_type: StationType) -> CaService {
         CaService {
             conditions: Conditions::new(parameters),
@@ -116,7 +120,7 @@ impl CaService {
         }
     }
 
-    /// Starts sending, or stops (6.1.2). A start begins anew: the first CAM has every container.
+    /// Starts or stops sending (6.1.2). After a start, the first CAM has every container.
     pub fn set_active(&mut self, now: Now, active: bool) {
         if active && !self.active {
             self.conditions = Conditions::new(self.parameters);
@@ -128,27 +132,27 @@ impl CaService {
         self.check(now);
     }
 
-    /// Speaks under another number from the next CAM on.
+    /// Sets the station ID of the following CAMs.
     pub fn set_station_id(&mut self, station_id: StationId) {
         self.station_id = station_id;
         self.ready = None;
     }
 
-    /// Sets the interval that DCC permits: no CAM sooner than this after the last one. The service limits it
-    /// to `T_GenCamMin` to `T_GenCamMax`.
+    /// Sets the least interval of CAMs that DCC permits. The service limits the value to `T_GenCamMin` to
+    /// `T_GenCamMax`.
     pub fn set_interval_of_dcc(&mut self, now: Now, interval: Duration) {
         self.conditions.set_interval_of_dcc(interval);
         self.check(now);
     }
 
-    /// Takes new data of the station about itself.
+    /// Handles new data about the station.
     pub fn handle_provided(&mut self, now: Now, provided: Provided) {
         self.provided = Some((now.time, provided));
         self.again = now.time;
         self.check(now);
     }
 
-    /// When [`Self::handle_timeout`] wants to be called; not before something was handed in.
+    /// Returns the time at which the caller must call [`Self::handle_timeout`]; `None` before the first data.
     pub fn poll_timeout(&self) -> Option<Time> {
         let (received, provided) = self.provided.as_ref().filter(|_| self.active)?;
         let due = match provided.content {
@@ -156,34 +160,35 @@ impl CaService {
             Content::RoadSideUnit(_) => self.conditions.due_of_road_side_unit()?,
         };
         let due = due.max(self.again);
-        // Data that is too old by then needs no timer.
+        // If the data are too old at that time, the service needs no timer.
         (due <= *received + self.parameters.maximum_age).then_some(due)
     }
 
-    /// Time has passed.
+    /// Serves the timers.
     pub fn handle_timeout(&mut self, now: Now) {
         self.check(now);
     }
 
-    /// The CAM that is to be sent now, if there is one.
+    /// Returns the CAM to send now, if one is due.
     pub fn poll_transmit(&mut self) -> Option<Transmission> {
         self.ready.take()
     }
 
-    /// Why the last CAM that was due was not made.
+    /// Returns the reason for which the service could not make the last CAM.
     pub fn poll_refused(&mut self) -> Option<ItsDrop> {
         self.refused.take()
     }
 
-    /// No CAM can be made of what was provided. It is still due, but not at once for ever.
+    /// Handles data from which the service cannot make a CAM. The CAM stays due, but the next attempt comes
+    /// after a pause.
     fn refuse(&mut self, now: Now, reason: ItsDrop) {
         self.refused = Some(reason);
         self.again = now.time + self.parameters.minimum_interval;
     }
 
-    /// Makes a CAM if the conditions hold.
+    /// Makes a CAM if the conditions are met.
     fn check(&mut self, now: Now) {
-        // Drop data that is too old: it would be due for ever.
+        // Drop data that are too old: otherwise a CAM would stay due without end.
         let oldest = self.parameters.maximum_age;
         self.provided.take_if(|(received, _)| now.time.saturating_since(*received) > oldest);
         let may = self.active && now.time >= self.again;
@@ -208,7 +213,7 @@ impl CaService {
                 self.low_frequency = if low { Some(now.time) } else { self.low_frequency };
                 self.special = if has_special { Some(now.time) } else { self.special };
                 self.ready = Some(Transmission {
-                    // 5.3.4.1: to everybody in range, and no further.
+                    // 5.3.4.1: a CAM goes to all stations in range, and no station forwards it.
                     transport: Transport::SingleHop([0; 4]),
                     traffic_class: TrafficClass { id: TRAFFIC_CLASS, ..TrafficClass::default() },
                     maximum_lifetime: LIFETIME,
@@ -245,7 +250,7 @@ impl CaService {
         Cam {
             header,
             cam: CoopAwareness {
-                // B.3: of the time of the position.
+                // B.3: the generation time is the time of the position.
                 generation_delta_time: GenerationDeltaTime(provided.position_time.0 as u16),
                 cam_parameters: CamParameters {
                     basic_container,
@@ -269,7 +274,7 @@ fn dynamics(provided: &Provided) -> Dynamics {
     Dynamics { position: provided.reference_position.position(), heading, speed }
 }
 
-/// The container for a role (6.1.4): what was given for it, or one that says nothing more.
+/// Returns the container for a role (6.1.4): the given data, or a container without further data.
 fn special_container(
     role: VehicleRole,
     given: Option<&SpecialVehicleContainer>,
@@ -296,14 +301,14 @@ fn special_container(
 /// Reads a received CAM, without the BTP header.
 ///
 /// # Errors
-/// [`ItsDrop::Malformed`], [`ItsDrop::WrongMessage`], [`ItsDrop::WrongVersion`].
+/// [`ItsDrop::Malformed`], [`ItsDrop::WrongMessage`] or [`ItsDrop::WrongVersion`].
 pub fn receive(octets: &[u8]) -> Result<Cam, ItsDrop> {
     let cam = Cam::from_octets(octets).map_err(|_| ItsDrop::Malformed)?;
     check_header(&cam.header, MessageId::CAM)?;
     Ok(cam)
 }
 
-/// Accepts versions 1 and 2, each with its own encoding ([`crate::version1`]); later versions are unknown.
+/// Accepts versions 1 and 2, each with its own encoding ([`crate::version1`]); rejects later versions.
 pub(crate) fn check_header(header: &ItsPduHeader, expected: MessageId) -> Result<(), ItsDrop> {
     if header.message_id != expected {
         return Err(ItsDrop::WrongMessage);

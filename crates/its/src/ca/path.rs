@@ -1,10 +1,11 @@
-//! Where the vehicle came from: the path history of the low-frequency container (EN 302 637-2 B.23).
+//! The path history of the low-frequency container (EN 302 637-2 B.23): positions where the vehicle was
+//! before.
 //!
 //! The recorder keeps a point if the path since the last kept point leaves the straight line between the two
-//! by more than [`ALLOWED`]. That is the error of the concise path history of SAE J2945/1
-//! (K_PHALLOWABLEERROR_M). It also keeps a point after [`STRAIGHT`]. So straight lines between the points
-//! stay near the path. The latest point comes first; each is relative to the one before, the first to the
-//! vehicle.
+//! by more than [`ALLOWED`]. SAE J2945/1 allows this error in its concise path history
+//! (K_PHALLOWABLEERROR_M). The recorder also keeps a point after a straight path of [`STRAIGHT`]. So straight
+//! lines between the points stay near the path. The latest point comes first. Each point is relative to the
+//! point before it in the list, the first point to the vehicle.
 
 use std::collections::VecDeque;
 
@@ -14,35 +15,35 @@ use carnet_geonet::geodesy::{LocalPlane, Position};
 use crate::cdd::{DeltaAltitude, DeltaLatitude, DeltaLongitude, DeltaReferencePosition};
 use crate::cdd::{PathDeltaTime, PathHistory, PathPoint};
 
-/// Number of points that release 2 permits (release 1: 40).
+/// Largest number of points in release 2 (release 1: 40).
 const POINTS: usize = 23;
-/// Metres from point to point on a straight way.
+/// Distance of the points on a straight path, metres.
 const STRAIGHT: f64 = 50.0;
-/// Metres that a line between two points may be from the path: 0.47, less two errors. These are the rounding
-/// to 0.1 microdegree and the arc between two positions.
+/// Largest distance of a line between two points from the path, metres: 0.47, less two errors. These are the
+/// rounding to 0.1 microdegree and the arc between two positions.
 const ALLOWED: f64 = 0.4;
-/// Positions that are remembered between two points: a vehicle that creeps has more, of which every other one
-/// is dropped.
+/// Largest number of stored positions between two points. A slow vehicle has more positions; the recorder
+/// then drops every second one.
 const BETWEEN: usize = 64;
-/// A path is no longer than this, metres.
+/// Longest path, metres.
 const LENGTH: f64 = 500.0;
 
-/// Remembers the way of a vehicle.
+/// Records the path of a vehicle.
 #[derive(Debug, Clone, Default)]
 pub struct PathRecorder {
-    /// The latest first.
+    /// Points of the path, the latest first.
     points: VecDeque<(Time, Position)>,
-    /// Where it was since the latest point, the last one at the end.
+    /// Positions since the latest point, the last one at the end.
     since: Vec<(Time, Position)>,
 }
 
 impl PathRecorder {
-    /// Forgets the path: after a change of pseudonym no receiver shall see where the vehicle was.
+    /// Clears the path: after a change of pseudonym no receiver may learn where the vehicle was.
     pub fn clear(&mut self) {
         *self = PathRecorder::default();
     }
 
-    /// The vehicle is at `position` now.
+    /// Handles the present position of the vehicle.
     pub fn handle_position(&mut self, now: Time, position: Position) {
         let Some((_, last)) = self.points.front().copied() else {
             self.points.push_front((now, position));
@@ -53,7 +54,8 @@ impl PathRecorder {
         let here = plane.offset(position);
         let gone = here.0.hypot(here.1);
         if gone > LENGTH {
-            // A jump, or no fix for long: what was before has nothing to do with what is now.
+            // After a jump of the position, or a long time without a fix, the old path does not lead to the
+            // present position.
             self.clear();
             return self.handle_position(now, position);
         }
@@ -76,7 +78,7 @@ impl PathRecorder {
         self.shorten();
     }
 
-    /// Forgets what is too many or too far.
+    /// Removes points beyond the largest number or the longest path.
     fn shorten(&mut self) {
         self.points.truncate(POINTS);
         let mut length = 0.0;
@@ -93,7 +95,7 @@ impl PathRecorder {
         self.points.truncate(kept.max(1));
     }
 
-    /// The path from where the vehicle is.
+    /// Returns the path from the present position of the vehicle backwards.
     pub fn history(&self) -> PathHistory {
         let Some(mut previous) = self.since.last().copied() else { return PathHistory::default() };
         let mut history = Vec::with_capacity(self.points.len());
@@ -104,7 +106,7 @@ impl PathRecorder {
             if *point == previous.1 {
                 continue;
             }
-            // Near the poles and the date line a point is too far away for its field: the path ends there.
+            // Near the poles and the date line, an offset may exceed its field: the path ends there.
             let fits = |value: i32| (DeltaLatitude::LEAST..DeltaLatitude::MOST).contains(&value);
             if !fits(latitude) || !fits(longitude) {
                 break;
@@ -127,7 +129,7 @@ impl PathRecorder {
     }
 }
 
-/// How far a place is from the line between the origin and another one, metres.
+/// Returns the distance of a place from the line between the origin and another place, metres.
 fn distance((x, y): (f64, f64), (u, v): (f64, f64)) -> f64 {
     let length = u * u + v * v;
     let share = if length > 0.0 { ((x * u + y * v) / length).clamp(0.0, 1.0) } else { 0.0 };
@@ -147,7 +149,7 @@ mod tests {
         }
     }
 
-    /// The points of a history, from where the vehicle is, metres.
+    /// Returns the points of a history relative to the vehicle, metres.
     fn points(recorder: &PathRecorder, from: (f64, f64)) -> Vec<(f64, f64)> {
         let plane = LocalPlane::new(HOME);
         let mut position = plane.position_at(from.0, from.1);
@@ -189,8 +191,7 @@ mod tests {
         assert!(points.iter().any(corner), "{points:?}");
     }
 
-    /// J2945/1: lines between the points are at most 0.47 m from the way, however tight the bend is, and 200
-    /// m are covered.
+    /// J2945/1: lines between the points are at most 0.47 m from the path in any bend, and cover 200 m.
     #[test]
     fn lines_between_points_stay_near_the_way() {
         for (radius, speed) in [(30.0f64, 5.0f64), (60.0, 8.0), (120.0, 15.0), (300.0, 25.0), (1000.0, 30.0)]
@@ -201,7 +202,7 @@ mod tests {
                 let angle = metres / radius;
                 (radius * angle.sin(), radius * (1.0 - angle.cos()))
             };
-            // Ten positions a second, as receivers of V2X tell them.
+            // The test gives ten positions a second, as positioning receivers do.
             let steps = (260.0 / speed * 10.0) as u64;
             let mut here = (0.0, 0.0);
             for step in 0..=steps {

@@ -1,28 +1,29 @@
 //! The Decentralized Environmental Notification basic service (EN 302 637-3 V1.3.1 clauses 6 and 8).
 //!
-//! An application triggers, updates and ends an event. The service sends it into its area, repeats it on
-//! request, and stores the events of other stations. A station that keeps events alive (6.1.4) repeats
+//! An application triggers, updates and ends an event. The service sends the event to its area, repeats it on
+//! request, and stores the events of other stations. With keep-alive forwarding (6.1.4), a station repeats
 //! another station's message. It does so if no station has sent the message for a while and the station is
-//! within the event's area.
+//! within the event's relevance area.
 //!
-//! `originating` is the half that sends, `receiving` the half that listens and forwards; this file joins
-//! them.
+//! `originating` sends own events, `receiving` handles and forwards received events; this file has the
+//! interface of both.
 //!
 //! Rules that are not obvious from the standard:
 //!
-//! * *Bounds.* Both tables are bounded. A full table of received events gives up the one that would end
-//!   first; a full table of own events refuses.
+//! * *Bounds.* Both tables are bounded. A full table of received events removes the event that ends first. A
+//!   full table of own events refuses a new event.
 //! * *A reference time in the future* would make all later messages of its originator outdated. So the
 //!   service accepts it only up to [`Parameters::clock_tolerance`]: some stations have clocks without the
 //!   leap seconds.
-//! * *Relevance area*: the standard leaves its shape to the applications. Here it is the circle of the
-//!   relevance distance around the event; without one, the area to which the network brought the message.
-//! * *A forwarded message* is what came, octet by octet, but for the station ID of its header: what a later
-//!   release added stays in it.
-//! * *Requests for data about an impact* (ImpactReductionContainer with `request`): The service answers with
-//!   an event of this station's own if it has such data, once per event.
+//! * *Relevance area*: the standard leaves its shape to the applications. In this service it is the circle of
+//!   the relevance distance around the event. Without a relevance distance it is the destination area of the
+//!   received packet.
+//! * *A forwarded message* has the octets of the received one, except the station ID in its header. So
+//!   additions of a later release stay in the message.
+//! * *Requests for data about an impact* (ImpactReductionContainer with `request`): If the station has such
+//!   data, the service answers once per event, with an event of its own.
 //!
-//! Left out: traffic class and relevance by direction of traffic, which are the applications' business.
+//! Left out: traffic class and relevance by direction of traffic, which the applications handle.
 
 mod originating;
 mod receiving;
@@ -46,21 +47,21 @@ use crate::{ItsDrop, Now, Transmission};
 use originating::Originating;
 use receiving::Receiving;
 
-/// The largest radius of a destination area that the network takes (itsGnMaxGeoAreaSize, 10 km²), metres.
+/// Largest radius of a destination area that the router accepts (itsGnMaxGeoAreaSize, 10 km²), metres.
 const LARGEST_RADIUS: u16 = 1_784;
-/// Radius if the application gives none.
+/// Radius of the destination area if the application gives none, metres.
 const DEFAULT_RADIUS: u16 = 1_000;
 
 /// Bounds and tolerances.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Parameters {
-    /// How many events of its own a station may have at once.
+    /// Largest number of the station's own events.
     pub originated: usize,
-    /// How many events of others are remembered.
+    /// Largest number of stored events of other stations.
     pub received: usize,
-    /// Whether events of others are kept alive.
+    /// Whether the service keeps events of other stations alive.
     pub keep_alive_forwarding: bool,
-    /// How far ahead another station's clock may be.
+    /// Largest lead of another station's clock.
     pub clock_tolerance: Duration,
 }
 
@@ -78,51 +79,53 @@ impl Default for Parameters {
 /// Content of an event from an application (AppDENM_trigger and AppDENM_update, 5.4.1).
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct EventRequest {
-    /// When it was detected, or detected again; now if `None`.
+    /// Time of the detection or of a new detection; now if `None`.
     pub detection_time: Option<TimestampIts>,
-    /// Where it is.
+    /// Position of the event.
     pub event_position: ReferencePosition,
-    /// How long it lasts after its detection; 600 s if `None`.
+    /// Validity after the detection; 600 s if `None`.
     pub validity_duration: Option<ValidityDuration>,
-    /// For how long it is repeated, from now; with no interval it is not.
+    /// Time from now for which the service repeats the message. Without [`Self::repetition_interval`] it does
+    /// not.
     pub repetition_duration: Option<Duration>,
-    /// How often it is repeated; with no duration it is not. At least a millisecond.
+    /// Interval of the repetitions, at least a millisecond. Without [`Self::repetition_duration`] the service
+    /// does not repeat.
     pub repetition_interval: Option<Duration>,
-    /// Transmission interval in the message, by which receivers keep the event alive; by the standard it is
-    /// the repetition interval.
+    /// Transmission interval in the message, by which receivers keep the event alive; in the standard it
+    /// equals the repetition interval.
     pub transmission_interval: Option<Duration>,
-    /// How far it matters.
+    /// Distance from the event within which the event is relevant.
     pub relevance_distance: Option<RelevanceDistance>,
-    /// To whom it matters.
+    /// Traffic directions for which the event is relevant.
     pub relevance_traffic_direction: Option<RelevanceTrafficDirection>,
     /// Cause of the event.
     pub situation: Option<SituationContainer>,
     /// Traces that lead to the event. A message has at least one trace, so without any the service adds one
     /// without points.
     pub location: Option<LocationContainer>,
-    /// More.
+    /// Further data about the event.
     pub alacarte: Option<AlacarteContainer>,
-    /// Where the message goes; around the event as far as it matters if `None`.
+    /// Destination area; `None` for a circle of the relevance distance around the event.
     pub destination_area: Option<GeoArea>,
-    /// How it is to be treated; DCC profile DP1 if `None`.
+    /// Traffic class; DCC profile DP1 if `None`.
     pub traffic_class: Option<TrafficClass>,
 }
 
-/// Something that applications want to know.
+/// An output for applications.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// A message about an event of another: new, or newer than what was known.
+    /// A message about an event of another station: a new event, or a newer state of a known one.
     Received {
         /// The message.
         denm: Box<Denm>,
-        /// Until when it holds.
+        /// Time at which the event ends.
         expires: Time,
     },
-    /// An event of another is over, because its time is.
+    /// An event of another station has ended, because its validity has.
     Ended(ActionId),
 }
 
-/// The service of one station.
+/// The Decentralized Environmental Notification basic service of one station.
 #[derive(Debug)]
 pub struct DenService {
     parameters: Parameters,
@@ -136,7 +139,7 @@ pub struct DenService {
 }
 
 impl DenService {
-    /// A service without events.
+    /// Creates a service without events.
     pub fn new(
         parameters: Parameters,
         station_id: StationId,
@@ -155,14 +158,14 @@ impl DenService {
         }
     }
 
-    /// Speaks under another number from now on, of the events that are going on too (6.1.2.3). New events are
-    /// counted from anywhere: a number that goes on would tell who the station was.
+    /// Sets a new station ID, also for events that continue (6.1.2.3). The sequence numbers of new events
+    /// start at a random number: continued numbers would reveal the old station ID.
     pub fn set_station_id(&mut self, station_id: StationId) {
         self.originating.rename(self.station_id, station_id, self.rng.u16());
         self.station_id = station_id;
     }
 
-    /// Where the station is: what is kept alive depends on it.
+    /// Handles the position of the station, on which keep-alive forwarding depends.
     pub fn handle_position(&mut self, position: Position) {
         self.position = Some(position);
     }
@@ -173,33 +176,32 @@ impl DenService {
         self.impact_reduction = data;
     }
 
-    /// A new event (AppDENM_trigger, 8.2.1.2). Returns how to speak of it.
+    /// Creates an event (AppDENM_trigger, 8.2.1.2). Returns its action ID.
     ///
     /// # Errors
-    /// [`ItsDrop::Expired`] if its time is over already, [`ItsDrop::TableFull`], [`ItsDrop::NoPosition`],
-    /// [`ItsDrop::NotEncodable`].
+    /// [`ItsDrop::Expired`] if the event has already ended, [`ItsDrop::TableFull`], [`ItsDrop::NoPosition`]
+    /// or [`ItsDrop::NotEncodable`].
     pub fn trigger(&mut self, now: Now, request: &EventRequest) -> Result<ActionId, ItsDrop> {
         let header = self.header();
         self.originating.trigger(now, header, self.station_type, request)
     }
 
-    /// More about an event of this station (AppDENM_update, 8.2.1.3).
+    /// Updates an event of this station (AppDENM_update, 8.2.1.3).
     ///
     /// # Errors
-    /// [`ItsDrop::UnknownEvent`] if it is not an event of this station, or is over; and the errors of
+    /// [`ItsDrop::UnknownEvent`] if the event is not one of this station, or has ended; and the errors of
     /// [`Self::trigger`].
     pub fn update(&mut self, now: Now, action_id: ActionId, request: &EventRequest) -> Result<(), ItsDrop> {
         let header = self.header();
         self.originating.update(now, header, self.station_type, action_id, request)
     }
 
-    /// An event is over (AppDENM_termination, 8.2.1.4): of one of its own the station says so as its
-    /// originator (cancellation), of another's as a witness (negation). `request` says where the event was to
-    /// be seen and for how long its end is repeated.
+    /// Ends an event (AppDENM_termination, 8.2.1.4). The station ends its own event as its originator
+    /// (cancellation) and another station's event as a witness (negation). `request` has the position of the
+    /// event and the time for which the service repeats the message.
     ///
     /// # Errors
-    /// [`ItsDrop::UnknownEvent`] if neither this station nor another said anything of it; and those of
-    /// [`Self::trigger`].
+    /// [`ItsDrop::UnknownEvent`] if the service knows no such event; and the errors of [`Self::trigger`].
     pub fn terminate(
         &mut self,
         now: Now,
@@ -214,7 +216,7 @@ impl DenService {
         self.originating.negate(now, header, self.station_type, &known, request)
     }
 
-    /// Whether an event is this station's own, and goes on or has ended lately.
+    /// Returns whether an event is this station's own, and continues or has ended recently.
     pub fn is_own(&self, action_id: ActionId) -> bool {
         self.originating.contains(action_id)
     }
@@ -223,16 +225,17 @@ impl DenService {
         ItsPduHeader { message_id: MessageId::DENM, station_id: self.station_id, ..ItsPduHeader::default() }
     }
 
-    /// A message for the DENM port, without the BTP header; `area` is where the network brought it.
+    /// Handles a message for the DENM port, without the BTP header; `area` is the destination area of its
+    /// packet.
     ///
     /// # Errors
-    /// Why it has no effect: [`ItsDrop`].
+    /// The reason for which the message has no effect: [`ItsDrop`].
     pub fn handle_message(&mut self, now: Now, octets: &[u8], area: Option<GeoArea>) -> Result<(), ItsDrop> {
         let denm = Denm::from_octets(octets).map_err(|_| ItsDrop::Malformed)?;
         crate::ca::check_header(&denm.header, MessageId::DENM)?;
         let own = self.station_id;
         if denm.header.station_id == own || denm.denm.management.action_id.originating_station_id == own {
-            // An event of this station's own that came back. Its end, too, is this station's business alone.
+            // The message is about an own event: an echo, or another station's attempt to end the event.
             return Err(ItsDrop::OwnMessage);
         }
         let asked =
@@ -264,39 +267,39 @@ impl DenService {
             }),
             ..EventRequest::default()
         };
-        // With no room for it the other side gets no answer, and does not depend on one.
+        // Without room in the table the other station gets no answer. It does not depend on the answer.
         let _ = self.trigger(now, &request);
     }
 
-    /// When [`Self::handle_timeout`] wants to be called.
+    /// Returns the time at which the caller must call [`Self::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Time> {
         [self.originating.next_deadline(), self.receiving.next_deadline()].into_iter().flatten().min()
     }
 
-    /// Time has passed.
+    /// Serves the timers.
     pub fn handle_timeout(&mut self, now: Now) {
         let header = self.header();
         self.originating.handle_timeout(now.time, header);
         self.receiving.handle_timeout(now.time, self.station_id, self.position, &mut self.rng);
     }
 
-    /// The next message to be sent.
+    /// Returns the next message to send.
     pub fn poll_transmit(&mut self) -> Option<Transmission> {
         self.originating.poll_transmit().or_else(|| self.receiving.poll_transmit())
     }
 
-    /// The next thing that applications want to know.
+    /// Returns the next output for applications.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.receiving.poll_event()
     }
 
-    /// How many events of its own, and of others, the station knows.
+    /// Returns the number of own events and of other stations' events.
     pub fn sizes(&self) -> (usize, usize) {
         (self.originating.len(), self.receiving.len())
     }
 }
 
-/// A message into an area.
+/// Returns the transmission of a message to an area.
 fn transmission(
     area: GeoArea,
     traffic_class: TrafficClass,
@@ -304,17 +307,17 @@ fn transmission(
     payload: Vec<u8>,
 ) -> Transmission {
     Transmission {
-        // 5.3.4.1: GeoBroadcast.
+        // 5.3.4.1: a DENM is sent by GeoBroadcast.
         transport: Transport::GeoBroadcast(area),
         traffic_class,
-        // No longer than the event lasts, nor than the network allows (itsGnMaxPacketLifetime).
+        // The packet lives at most as long as the event, and as the router allows (itsGnMaxPacketLifetime).
         maximum_lifetime: validity.clamp(Duration::from_millis(50), Duration::from_secs(600)),
         maximum_hop_limit: None,
         payload,
     }
 }
 
-/// The circle around an event within which it matters.
+/// Returns the circle around an event within which the event is relevant.
 fn relevance_area(position: &ReferencePosition, distance: RelevanceDistance) -> Option<GeoArea> {
     let position = position.position()?;
     Some(circle(position, distance.metres()))
@@ -331,13 +334,13 @@ fn circle(centre: Position, radius: u16) -> GeoArea {
     }
 }
 
-/// A message as it is handed to the network, with the BTP-B header in front.
+/// Returns a message with the BTP-B header in front.
 fn with_port(octets: &[u8]) -> Vec<u8> {
     let header = BtpB { destination_port: port::DENM, destination_port_info: 0 }.to_octets();
     [&header[..], octets].concat()
 }
 
-/// At least one trace (MSGF-BV-02); the list has no fewer.
+/// A message has at least one trace (MSGF-BV-02), so add one if the list is empty.
 fn with_trace(mut location: LocationContainer) -> LocationContainer {
     if location.traces.0.is_empty() {
         location.traces = Traces(vec![crate::cdd::PathHistory::default()]);
@@ -345,7 +348,7 @@ fn with_trace(mut location: LocationContainer) -> LocationContainer {
     location
 }
 
-/// Whether a message says that an event is over.
+/// Returns whether a message ends an event.
 fn is_over(termination: Option<Termination>) -> bool {
     termination.is_some()
 }

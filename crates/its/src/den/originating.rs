@@ -1,5 +1,5 @@
-//! The originating ITS-S message table (EN 302 637-3 8.2.1): own events, and the ends of others' that this
-//! station saw.
+//! The originating ITS-S message table (EN 302 637-3 8.2.1): own events, and this station's negations of
+//! other stations' events.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -16,32 +16,32 @@ use crate::denm::{DecentralizedEnvironmentalNotificationMessage, Denm, Managemen
 use crate::io::payload;
 use crate::{ItsDrop, Now, Transmission};
 
-/// Traffic class of DENMs where the application says nothing: DCC profile DP1.
+/// Traffic class of DENMs if the application gives none: DCC profile DP1.
 const TRAFFIC_CLASS: TrafficClass =
     TrafficClass { store_carry_forward: false, channel_offload: false, id: 1 };
 
 /// Timers of an event, with their standard names (8.2.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
-    /// `T_O_Validity`: the event is over.
+    /// `T_O_Validity`: the event ends.
     Validity(ActionId),
-    /// `T_Repetition`: the message is sent again.
+    /// `T_Repetition`: the service sends the message again.
     Repetition(ActionId),
 }
 
-/// An event.
+/// An event in the table.
 #[derive(Debug)]
 struct Entry {
     denm: DecentralizedEnvironmentalNotificationMessage,
     area: GeoArea,
     traffic_class: TrafficClass,
-    /// `T_O_Validity`.
+    /// `T_O_Validity`: the end of the event.
     expires: Time,
-    /// Interval, and the end of `T_RepetitionDuration`.
+    /// Repetition interval, and the end of `T_RepetitionDuration`.
     repetition: Option<(Duration, Time)>,
 }
 
-/// The table.
+/// The originating message table.
 #[derive(Debug)]
 pub(super) struct Originating {
     capacity: usize,
@@ -78,7 +78,7 @@ impl Originating {
         self.ready.pop_front()
     }
 
-    /// AppDENM_trigger.
+    /// Performs AppDENM_trigger.
     pub fn trigger(
         &mut self,
         now: Now,
@@ -99,7 +99,7 @@ impl Originating {
         Ok(action_id)
     }
 
-    /// AppDENM_update.
+    /// Performs AppDENM_update.
     pub fn update(
         &mut self,
         now: Now,
@@ -109,7 +109,7 @@ impl Originating {
         request: &EventRequest,
     ) -> Result<(), ItsDrop> {
         let entry = self.events.get(&action_id).ok_or(ItsDrop::UnknownEvent)?;
-        // An ended event does not start again.
+        // An application cannot restart an ended event.
         if entry.denm.management.termination.is_some() {
             return Err(ItsDrop::UnknownEvent);
         }
@@ -118,7 +118,7 @@ impl Originating {
         self.send(now, header, denm, request)
     }
 
-    /// AppDENM_termination by the originator.
+    /// Performs AppDENM_termination by the originator.
     pub fn cancel(
         &mut self,
         now: Now,
@@ -138,7 +138,7 @@ impl Originating {
         self.send(now, header, end(management), &request)
     }
 
-    /// AppDENM_termination by a witness: `known` is what the event's originator said last.
+    /// Performs AppDENM_termination by a witness; `known` has the latest data of the originator.
     pub fn negate(
         &mut self,
         now: Now,
@@ -150,7 +150,8 @@ impl Originating {
         if self.events.len() >= self.capacity {
             return Err(ItsDrop::TableFull);
         }
-        // The time of reference stays the originator's: it says to which state of the event this refers.
+        // The negation keeps the reference time of the originator, which says which state of the event it
+        // ends.
         let management = ManagementContainer {
             termination: Some(Termination::IsNegation),
             detection_time: request.detection_time.unwrap_or(now.date),
@@ -162,7 +163,7 @@ impl Originating {
         self.send(now, header, end(management), &request)
     }
 
-    /// Gives own events a new number of their station; the next one bears `next_sequence`.
+    /// Replaces the station ID of own events; the next new event has the sequence number `next_sequence`.
     pub fn rename(&mut self, from: StationId, to: StationId, next_sequence: u16) {
         self.next_sequence = next_sequence;
         let own: Vec<ActionId> =
@@ -196,7 +197,7 @@ impl Originating {
         }
     }
 
-    /// Sends an event again, the latest that is known of it, unless it is over.
+    /// Sends the latest message of an event again, unless the event has ended.
     fn repeat(&mut self, now: Time, header: ItsPduHeader, action: ActionId) {
         let Some(entry) = self.events.get(&action) else { return };
         let Some((interval, until)) = entry.repetition else { return };
@@ -208,11 +209,11 @@ impl Originating {
             let left = entry.expires.saturating_since(now);
             self.ready.push_back(transmission(entry.area, entry.traffic_class, left, payload));
         }
-        // Missed repetitions are not repeated later.
+        // The service omits repetitions whose time it missed.
         self.timers.set(Timer::Repetition(action), now + interval);
     }
 
-    /// Sends a message for the first time and keeps its event.
+    /// Sends the first message of an event and stores the event.
     fn send(
         &mut self,
         now: Now,
@@ -248,10 +249,10 @@ impl Originating {
         Ok(())
     }
 
-    /// The next number that no event of this station bears.
+    /// Returns the next sequence number that no event of this station has.
     fn unused_sequence(&self, station: StationId) -> SequenceNumber {
         let mut sequence = self.next_sequence;
-        // There are more numbers than the table has places.
+        // The loop ends, because there are more numbers than the table has entries.
         while self
             .contains(ActionId { originating_station_id: station, sequence_number: SequenceNumber(sequence) })
         {
@@ -261,7 +262,7 @@ impl Originating {
     }
 }
 
-/// The message that a request makes.
+/// Returns the message for a request.
 fn message(
     date: TimestampIts,
     action_id: ActionId,
@@ -291,7 +292,7 @@ fn message(
     }
 }
 
-/// The message that an event is over has no other container (EVTR-BV-04 and 05).
+/// Returns the message that ends an event. It has only the management container (EVTR-BV-04 and 05).
 fn end(management: ManagementContainer) -> DecentralizedEnvironmentalNotificationMessage {
     DecentralizedEnvironmentalNotificationMessage {
         management,
@@ -299,7 +300,7 @@ fn end(management: ManagementContainer) -> DecentralizedEnvironmentalNotificatio
     }
 }
 
-/// The part of a request that holds for the end of an event.
+/// Returns the part of a request that applies to the end of an event.
 fn end_of(management: &ManagementContainer, request: &EventRequest) -> EventRequest {
     EventRequest {
         event_position: management.event_position,
@@ -310,7 +311,7 @@ fn end_of(management: &ManagementContainer, request: &EventRequest) -> EventRequ
     }
 }
 
-/// A time of reference that is later than the one before, also where the clock has not gone on.
+/// Returns a reference time later than `before`, even if the clock has not advanced.
 fn after(before: TimestampIts, now: TimestampIts) -> TimestampIts {
     TimestampIts(now.0.max(before.0 + 1))
 }

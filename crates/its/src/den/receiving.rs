@@ -12,19 +12,19 @@ use crate::cdd::{ActionId, StationId};
 use crate::denm::{Denm, ManagementContainer};
 use crate::{ItsDrop, Now, Transmission};
 
-/// How many events wait for an application at most: what it did not fetch by then is gone, the oldest first.
+/// Largest number of waiting outputs for an application; the service drops the oldest ones.
 const EVENTS: usize = 256;
-/// The random part of `T_Forwarding`.
+/// Random part of `T_Forwarding`.
 const FORWARDING_JITTER: Duration = Duration::from_millis(150);
-/// Where the station ID stands in a message.
+/// Octets of the station ID in a message.
 const STATION_ID: std::ops::Range<usize> = 2..6;
 
 /// Timers of an event, with their standard names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
-    /// `T_R_Validity`: the event is over.
+    /// `T_R_Validity`: the event ends.
     Validity(ActionId),
-    /// `T_Forwarding`: no station has sent the event for a while.
+    /// `T_Forwarding`: no station has sent a message about the event for a while.
     Forwarding(ActionId),
 }
 
@@ -32,23 +32,23 @@ enum Timer {
 #[derive(Debug)]
 struct Entry {
     management: ManagementContainer,
-    /// As it came.
+    /// The message as received.
     octets: Vec<u8>,
-    /// Where it matters.
+    /// Relevance area of the event.
     relevance: GeoArea,
-    /// Where the network brought it.
+    /// Destination area of the received packet.
     destination: GeoArea,
     expires: Time,
 }
 
-/// Change by a message.
+/// Change of the table by a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct News {
-    /// It is the first about its event.
+    /// The message is the first about its event.
     pub first: bool,
 }
 
-/// The table.
+/// The receiving message table.
 #[derive(Debug)]
 pub(super) struct Receiving {
     capacity: usize,
@@ -92,7 +92,7 @@ impl Receiving {
             .then_some((entry.management, entry.destination))
     }
 
-    /// A message of another station.
+    /// Handles a message of another station.
     pub fn handle(
         &mut self,
         now: Now,
@@ -121,12 +121,12 @@ impl Receiving {
             None => true,
             Some(known) => {
                 let order = management.reference_time.cmp(&known.reference_time);
-                // A witness refers to what the originator said last, so its negation is as old as that.
+                // A negation has the reference time of the message that it negates, so it is not newer.
                 let negation = is_over(management.termination) && !is_over(known.termination);
                 let newer = order
                     .then(management.detection_time.cmp(&known.detection_time))
                     .then(negation.cmp(&false));
-                // Another station sends the event, so this one need not for now.
+                // Another station has sent the event, so restart the forwarding timer.
                 if order.is_ge() {
                     self.restart_forwarding(now.time, &known, parameters, rng);
                 }
@@ -156,7 +156,7 @@ impl Receiving {
         Ok(News { first })
     }
 
-    /// A place for one more: in a full table the event goes that would end first.
+    /// Makes room for one more event; a full table removes the event that ends first.
     fn make_room(&mut self) -> Result<(), ItsDrop> {
         while self.events.len() >= self.capacity {
             let (action, _) =
@@ -181,8 +181,9 @@ impl Receiving {
         self.news.push_back(event);
     }
 
-    /// Restarts `T_Forwarding` (8.2.3): twice the interval of the originator, and a random time so that not
-    /// all stations send at once. Without an interval no station keeps the event alive.
+    /// Restarts `T_Forwarding` (8.2.3): twice the transmission interval of the originator, and a random time,
+    /// so that not all stations send at once. Without a transmission interval no station keeps the event
+    /// alive.
     fn restart_forwarding(
         &mut self,
         now: Time,
@@ -209,7 +210,7 @@ impl Receiving {
         }
     }
 
-    /// Says again what another station said of an event, where it still matters.
+    /// Sends the message of another station again if this station is in the relevance area.
     fn forward(
         &mut self,
         now: Time,
@@ -220,7 +221,8 @@ impl Receiving {
     ) {
         let Some(entry) = self.events.get(&action).filter(|entry| entry.expires > now) else { return };
         let management = entry.management;
-        // KAFW-BV-10: outside the relevance area the station forgets the event until it receives it again.
+        // KAFW-BV-10: outside the relevance area the station stops forwarding until it receives the event
+        // again.
         if !position.is_some_and(|position| is_inside(&entry.relevance, position)) {
             return;
         }

@@ -1,8 +1,8 @@
-//! The few fields of a CAM that the map needs, without decoding the rest.
+//! Partial decoding of a CAM: only the few fields that the map needs.
 //!
-//! In a CAM all fields up to the width of the vehicle are at fixed bits, so a handful of loads is enough. The
-//! function ignores later octets, which may be anything. Only an addition to the basic container would move
-//! the fields: no release has one, and a CAM with one is decoded in full.
+//! In a CAM all fields up to the width of the vehicle are at fixed bits, so a few loads are enough. The
+//! function does not check later octets. Only an addition to the basic container would move the fields. No
+//! release has such an addition; the module decodes a CAM with one in full.
 
 use carnet_geonet::geodesy::Position;
 
@@ -18,46 +18,47 @@ use crate::uper::Reader;
 /// Fields of a CAM that the map needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Glance {
-    /// Sender.
+    /// Station ID of the sender.
     pub station_id: StationId,
     /// Type of the sender.
     pub station_type: StationType,
-    /// When the station was there, modulo 65,536 ms.
+    /// Time of the position, modulo 65,536 ms.
     pub generation_delta_time: GenerationDeltaTime,
-    /// Where.
+    /// Position of the sender.
     pub position: Position,
-    /// How sure that is: the longer half axis.
+    /// Confidence of the position: the longer half axis.
     pub confidence: SemiAxisLength,
-    /// Where it goes; unavailable for a roadside unit, and so is what follows.
+    /// Heading. For a roadside unit this field and all following ones are unavailable.
     pub heading: HeadingValue,
-    /// How fast.
+    /// Speed.
     pub speed: SpeedValue,
-    /// Forwards or backwards.
+    /// Drive direction: forwards or backwards.
     pub drive_direction: DriveDirection,
-    /// How long it is.
+    /// Length of the vehicle.
     pub vehicle_length: VehicleLengthValue,
-    /// How wide.
+    /// Width of the vehicle.
     pub vehicle_width: VehicleWidth,
 }
 
-/// Bits of a field, of a number that was read with others: `low` of them stand below it.
+/// Extracts a field of `width` bits from a larger number; `low` bits stand below the field.
 const fn part(bits: u64, width: u32, low: u32) -> u64 {
     bits >> low & ((1 << width) - 1)
 }
 
 impl Glance {
-    /// Looks at a CAM, without the BTP header.
+    /// Decodes the fields of a CAM without the BTP header.
     ///
     /// # Errors
-    /// [`ItsDrop::Malformed`], [`ItsDrop::WrongMessage`], [`ItsDrop::WrongVersion`], [`ItsDrop::NoPosition`].
+    /// [`ItsDrop::Malformed`], [`ItsDrop::WrongMessage`], [`ItsDrop::WrongVersion`] or
+    /// [`ItsDrop::NoPosition`].
     pub fn of(octets: &[u8]) -> Result<Glance, ItsDrop> {
-        // Up to the alternative of the high-frequency container: 201 bits.
+        // The fields up to the alternative of the high-frequency container have 201 bits.
         if octets.len() < 26 {
             return Err(ItsDrop::Malformed);
         }
         let mut reader = Reader::new(octets);
         let mut next = |width: u32| reader.bits(width, "CAM");
-        // Version 8, message 8, station 32.
+        // Protocol version 8 bits, message ID 8, station ID 32.
         let bits = next(48);
         let header = ItsPduHeader {
             protocol_version: ProtocolVersion(part(bits, 8, 40) as u8),
@@ -65,8 +66,8 @@ impl Glance {
             station_id: StationId(part(bits, 32, 0) as u32),
         };
         check_header(&header, MessageId::CAM)?;
-        // Time 16; of the parameters: additions, low-frequency, special; of the basic container: additions;
-        // type 8.
+        // Generation time 16 bits; flags of the parameters for additions, low-frequency and special
+        // container; flag of the basic container for additions; station type 8 bits.
         let bits = next(28);
         if part(bits, 1, 8) == 1 {
             return Self::of_decoded(octets);
@@ -75,10 +76,11 @@ impl Glance {
         let station_type = StationType(part(bits, 8, 0) as u8);
         let latitude = next(31) as i64 - 900_000_000;
         let longitude = next(32) as i64 - 1_800_000_000;
-        // Ellipse 12, 12, 12; altitude 20.
+        // Confidence ellipse 12, 12 and 12 bits; altitude 20 bits.
         let bits = next(56);
         let confidence = SemiAxisLength(part(bits, 12, 44) as u16);
-        // Confidence of the altitude 4; of the high-frequency container: additions, alternative.
+        // Confidence of the altitude 4 bits; flag for additions and alternative of the high-frequency
+        // container.
         let bits = next(6);
         let position = position(latitude, longitude)?;
         let mut glance = Glance {
@@ -96,11 +98,11 @@ impl Glance {
         if part(bits, 2, 0) != 0 {
             return Ok(glance);
         }
-        // Which of seven components are there; heading 12 and 7, speed 14 and 7.
+        // Flags of seven optional components; heading 12 and 7 bits, speed 14 and 7 bits.
         let bits = next(47);
         glance.heading = HeadingValue(part(bits, 12, 28) as u16);
         glance.speed = SpeedValue(part(bits, 14, 7) as u16);
-        // Direction 2, length 10 and 3, width 6.
+        // Drive direction 2 bits, length 10 and 3 bits, width 6 bits.
         let bits = next(21);
         let direction = part(bits, 2, 19) as usize;
         glance.drive_direction = *DriveDirection::ALL.get(direction).ok_or(ItsDrop::Malformed)?;
@@ -116,7 +118,7 @@ impl Glance {
         Ok(glance)
     }
 
-    /// The same the long way.
+    /// Returns the fields after decoding the whole CAM.
     fn of_decoded(octets: &[u8]) -> Result<Glance, ItsDrop> {
         let cam = crate::ca::receive(octets)?;
         let parameters = cam.cam.cam_parameters;
@@ -140,7 +142,7 @@ impl Glance {
     }
 }
 
-/// A position that was read: within the range, and not the value for none.
+/// Checks a decoded position: within its range and not unavailable.
 fn position(latitude: i64, longitude: i64) -> Result<Position, ItsDrop> {
     if latitude > 900_000_001 || longitude > 1_800_000_001 {
         return Err(ItsDrop::Malformed);

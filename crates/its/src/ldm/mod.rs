@@ -1,17 +1,18 @@
-//! The Local Dynamic Map (EN 302 895): who and what is around, from CAMs and DENMs.
+//! The Local Dynamic Map (EN 302 895): stations and events nearby, from CAMs and DENMs.
 //!
 //! *Objects* are stations ([`StationObject`]) and events ([`EventObject`]), each with position, time,
-//! confidence and the time at which it is forgotten. Applications ask for those in an area
-//! ([`LocalDynamicMap::stations_in`]), or subscribe and are handed what changed
-//! ([`LocalDynamicMap::subscribe`]): at their interval, at once for an event.
+//! confidence and the time at which the map removes it. Applications query the objects in an area
+//! ([`LocalDynamicMap::stations_in`]), or subscribe to changes ([`LocalDynamicMap::subscribe`]). A subscriber
+//! gets changes of stations at its interval and events at once.
 //!
-//! *Memory is bounded*: in a full map the station goes that was silent for longest, and the event that ends
-//! first. There is no queue of notifications; each is made when it is fetched, from what changed since the
-//! last one.
+//! *Memory is bounded*: a full map removes the station without a CAM for the longest time, or the event that
+//! ends first. Notifications have no queue: the map makes each one when the subscriber fetches it, from the
+//! changes since the last.
 //!
-//! A CAM is only glanced at ([`Glance`]): 34 octets, no decoding, no allocation once the map has its size.
+//! The map decodes only a part of a CAM ([`Glance`]): 34 octets, without allocation once the map has its full
+//! size.
 //!
-//! Left out: the registration and permissions of data providers (the services are the only ones), and
+//! Left out: the registration and permissions of data providers (the services are the only providers), and
 //! positions of road topology.
 
 mod glance;
@@ -38,13 +39,13 @@ use stations::Stations;
 /// Bounds and lifetimes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parameters {
-    /// How many stations the map has at most.
+    /// Largest number of stations.
     pub stations: usize,
-    /// How many events.
+    /// Largest number of events.
     pub events: usize,
-    /// How many subscriptions.
+    /// Largest number of subscriptions.
     pub subscriptions: usize,
-    /// How long a station is remembered after its last CAM; the longest interval of CAMs is a second.
+    /// Time without a CAM after which the map removes a station; the longest interval of CAMs is a second.
     pub station_lifetime: Duration,
 }
 
@@ -59,80 +60,80 @@ impl Default for Parameters {
     }
 }
 
-/// A station, as its last CAM had it.
+/// A station with the data of its last CAM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StationObject {
-    /// Who.
+    /// Station ID.
     pub station_id: StationId,
-    /// What.
+    /// Station type.
     pub station_type: StationType,
-    /// Where.
+    /// Position of the station.
     pub position: Position,
-    /// How sure that is: the longer half axis of the ellipse.
+    /// Confidence of the position: the longer half axis of the ellipse.
     pub confidence: SemiAxisLength,
-    /// When it was there, modulo 65,536 ms.
+    /// Time of the position, modulo 65,536 ms.
     pub generation_delta_time: GenerationDeltaTime,
-    /// Where it goes.
+    /// Heading.
     pub heading: HeadingValue,
-    /// How fast.
+    /// Speed.
     pub speed: SpeedValue,
-    /// Forwards or backwards.
+    /// Drive direction: forwards or backwards.
     pub drive_direction: DriveDirection,
-    /// How long it is.
+    /// Length of the vehicle.
     pub vehicle_length: VehicleLengthValue,
-    /// How wide.
+    /// Width of the vehicle.
     pub vehicle_width: VehicleWidth,
-    /// When it was heard.
+    /// Time at which the last CAM arrived.
     pub received: Time,
-    /// When it is forgotten.
+    /// Time at which the map removes the station.
     pub expires: Time,
 }
 
-/// An event, as the last DENM about it had it.
+/// An event with the data of the last DENM about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventObject {
-    /// Which event.
+    /// Action ID of the event.
     pub action_id: ActionId,
     /// Cause of the event; `None` if the message has none.
     pub event_type: Option<CauseCode>,
-    /// How good that is known.
+    /// Quality of the information about the event.
     pub information_quality: InformationQuality,
-    /// Where.
+    /// Position of the event.
     pub position: Position,
-    /// How sure that is: the longer half axis of the ellipse.
+    /// Confidence of the position: the longer half axis of the ellipse.
     pub confidence: SemiAxisLength,
-    /// How far it matters.
+    /// Distance within which the event is relevant.
     pub relevance_distance: Option<RelevanceDistance>,
     /// Type of the station that reported it.
     pub station_type: StationType,
-    /// When it was detected.
+    /// Time of the detection.
     pub detection_time: TimestampIts,
-    /// To which state of it this refers.
+    /// Reference time, which identifies the state of the event.
     pub reference_time: TimestampIts,
-    /// It ended before its time.
+    /// The originator or a witness ended the event before its validity ended.
     pub terminated: bool,
-    /// When it was heard of.
+    /// Time at which the last DENM arrived.
     pub received: Time,
-    /// When it is forgotten.
+    /// Time at which the map removes the event.
     pub expires: Time,
 }
 
-/// Types of station, as a set.
+/// A set of station types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StationTypes(u64);
 
 impl StationTypes {
-    /// Every type.
+    /// All station types.
     pub const ALL: StationTypes = StationTypes(u64::MAX);
-    /// No type: for who wants events only.
+    /// No station type, for a subscriber that wants only events.
     pub const NONE: StationTypes = StationTypes(0);
 
-    /// These types; those from 64 on are in [`Self::ALL`] only.
+    /// Returns the set of these types; types from 64 on are in [`Self::ALL`] only.
     pub fn of(types: &[StationType]) -> StationTypes {
         StationTypes(types.iter().filter(|kind| kind.0 < 64).fold(0, |set, kind| set | 1 << kind.0))
     }
 
-    /// Whether a type is among them.
+    /// Returns whether a type is in the set.
     pub const fn contains(self, kind: StationType) -> bool {
         if kind.0 < 64 { self.0 >> kind.0 & 1 == 1 } else { self.0 == u64::MAX }
     }
@@ -141,26 +142,26 @@ impl StationTypes {
 /// Objects that a subscriber wants.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Filter {
-    /// Where; everywhere if `None`.
+    /// Area of the objects; `None` for everywhere.
     pub area: Option<GeoArea>,
-    /// Which stations.
+    /// Types of the wanted stations.
     pub station_types: StationTypes,
-    /// Whether events, too.
+    /// Whether the subscriber wants events, too.
     pub events: bool,
 }
 
-/// The number of a subscription.
+/// Identifier of a subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SubscriptionId(pub u64);
 
 /// Changes for a subscriber since the last notification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notification {
-    /// Whose.
+    /// Subscription that the notification is for.
     pub subscription: SubscriptionId,
-    /// Stations that were heard.
+    /// Stations with a new CAM.
     pub stations: Vec<StationObject>,
-    /// Events that were heard of.
+    /// Events with a new DENM.
     pub events: Vec<EventObject>,
 }
 
@@ -169,11 +170,11 @@ struct Subscription {
     filter: Filter,
     interval: Duration,
     due: Time,
-    /// The subscriber knows all objects that were received before this time.
+    /// The subscriber has all objects that arrived before this time.
     since: Option<Time>,
 }
 
-/// The map.
+/// The Local Dynamic Map.
 #[derive(Debug)]
 pub struct LocalDynamicMap {
     parameters: Parameters,
@@ -195,10 +196,10 @@ impl LocalDynamicMap {
         }
     }
 
-    /// A CAM was heard; its octets without the BTP header.
+    /// Handles a received CAM; `octets` are without the BTP header.
     ///
     /// # Errors
-    /// Those of [`Glance::of`]; [`ItsDrop::Outdated`] if it is older than what is known of the station.
+    /// The errors of [`Glance::of`]; [`ItsDrop::Outdated`] if the CAM is older than the station's entry.
     pub fn handle_cam(&mut self, now: Time, octets: &[u8]) -> Result<StationId, ItsDrop> {
         let glance = Glance::of(octets)?;
         let object = StationObject {
@@ -215,21 +216,21 @@ impl LocalDynamicMap {
             received: now,
             expires: now + self.parameters.station_lifetime,
         };
-        // Expired entries go first, so that their time does not count for the new CAM.
+        // Remove expired entries first: an expired station accepts a CAM with any generation time.
         self.stations.expire(now);
         let time = glance.generation_delta_time.0;
         let older = |known: &StationObject| {
-            // On a circle of 65,536 ms: less than half a turn behind.
+            // Times are modulo 65,536 ms: a time is older if it is less than half the range behind.
             time != known.generation_delta_time.0
                 && time.wrapping_sub(known.generation_delta_time.0) >= 0x8000
         };
         if self.stations.insert(object, older) { Ok(glance.station_id) } else { Err(ItsDrop::Outdated) }
     }
 
-    /// A DENM that the service took, and until when it holds.
+    /// Handles a DENM that the DEN service accepted; the event ends at `expires`.
     ///
     /// # Errors
-    /// [`ItsDrop::NoPosition`].
+    /// [`ItsDrop::NoPosition`] if the event has no position.
     pub fn handle_denm(&mut self, now: Time, denm: &Denm, expires: Time) -> Result<ActionId, ItsDrop> {
         let management = denm.denm.management;
         let position = management.event_position.position().ok_or(ItsDrop::NoPosition)?;
@@ -237,7 +238,7 @@ impl LocalDynamicMap {
         let situation = denm.denm.situation.as_ref();
         let object = EventObject {
             action_id: management.action_id,
-            // The end of an event says no more what it was.
+            // A message that ends an event does not contain its type.
             event_type: situation
                 .map(|situation| situation.event_type)
                 .or_else(|| known.and_then(|known| known.event_type)),
@@ -272,7 +273,7 @@ impl LocalDynamicMap {
         self.events.retain(|_, event| event.expires > now);
     }
 
-    /// How many stations and events there are.
+    /// Returns the number of stations and events.
     pub fn sizes(&self) -> (usize, usize) {
         (self.stations.len(), self.events.len())
     }
@@ -282,7 +283,7 @@ impl LocalDynamicMap {
         self.stations.get(station_id.0)
     }
 
-    /// The stations of some types in an area (everywhere if `None`), at `now`.
+    /// Returns the stations of some types in an area (everywhere if `None`), at `now`.
     pub fn stations_in(&self, now: Time, area: Option<&GeoArea>, types: StationTypes) -> Vec<StationObject> {
         let mut found = Vec::new();
         let take = |object: &StationObject| {
@@ -297,12 +298,12 @@ impl LocalDynamicMap {
         found
     }
 
-    /// An event, even one that has ended before its time.
+    /// Returns an event, even if it has ended before its validity.
     pub fn event(&self, action_id: ActionId) -> Option<&EventObject> {
         self.events.get(&action_id)
     }
 
-    /// The events in an area (everywhere if `None`) that go on at `now`.
+    /// Returns the events in an area (everywhere if `None`) that continue at `now`.
     pub fn events_in(&self, now: Time, area: Option<&GeoArea>) -> Vec<EventObject> {
         let here = |event: &&EventObject| {
             event.expires > now
@@ -312,11 +313,11 @@ impl LocalDynamicMap {
         self.events.values().filter(here).copied().collect()
     }
 
-    /// Wants to be handed what changes, once per `interval` at most, and events at once. The first time
-    /// everything that is there is new.
+    /// Subscribes to changes: at most one notification per `interval`, and events at once. The first
+    /// notification contains all present objects.
     ///
     /// # Errors
-    /// [`ItsDrop::TableFull`].
+    /// [`ItsDrop::TableFull`] if the map has no room for a subscription.
     pub fn subscribe(
         &mut self,
         now: Time,
@@ -333,12 +334,12 @@ impl LocalDynamicMap {
         Ok(id)
     }
 
-    /// Wants no more; whether there was such a subscription.
+    /// Ends a subscription; returns false if it does not exist.
     pub fn unsubscribe(&mut self, id: SubscriptionId) -> bool {
         self.subscriptions.remove(&id).is_some()
     }
 
-    /// When [`Self::poll_notification`] may have something.
+    /// Returns the time at which [`Self::poll_notification`] may return a notification.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.subscriptions.values().map(|subscription| subscription.due).min()
     }
@@ -353,7 +354,7 @@ impl LocalDynamicMap {
             let since = subscription.since.replace(now);
             subscription.due = now + subscription.interval;
             let Filter { area, station_types, events } = subscription.filter;
-            // An object that was received at that very time may be reported twice, but is never missed.
+            // An object received at exactly this time may appear in two notifications, but is never missed.
             let new = |received: Time| since.is_none_or(|since| received >= since);
             let mut stations = self.stations_in(now, area.as_ref(), station_types);
             stations.retain(|object| new(object.received));

@@ -1,4 +1,4 @@
-//! Stations by number, by place and by age, in bounded memory.
+//! Table of stations by station ID, position and age, in bounded memory.
 //!
 //! Every station has a slot. Lists through the slots hold the stations of a cell of the earth's surface, and
 //! all stations in the order of their last CAM. Another CAM from the same cell costs one look-up and a few
@@ -13,14 +13,14 @@ use foldhash::fast::FixedState;
 
 use super::StationObject;
 
-/// A cell is 2^15 units of 0.1 microdegree wide and high: 364 m from south to north.
+/// Bits of the width and height of a cell: 2^15 units of 0.1 microdegree, 364 m from south to north.
 const CELL: u32 = 15;
-/// Metres per 0.1 microdegree of latitude, where that is least (at the equator).
+/// Metres per 0.1 microdegree of latitude at the equator, where this value is least.
 const METRES: f64 = 0.011_05;
-/// No slot.
+/// Marks a missing slot.
 const NONE: u32 = u32::MAX;
 
-/// Neighbours in a list.
+/// Previous and next slot in a list.
 #[derive(Debug, Clone, Copy)]
 struct Links {
     before: u32,
@@ -32,24 +32,24 @@ struct Slot {
     object: StationObject,
     cell: u64,
     in_cell: Links,
-    /// By age: before is who was heard earlier.
+    /// List by age: the station before was received earlier.
     in_age: Links,
 }
 
-/// The stations.
+/// The table of stations.
 #[derive(Debug)]
 pub(super) struct Stations {
     capacity: usize,
     slots: Vec<Slot>,
     free: Vec<u32>,
     by_id: HashMap<u32, u32, FixedState>,
-    /// The first slot of each cell.
+    /// First slot of each cell.
     by_cell: HashMap<u64, u32, FixedState>,
     oldest: u32,
     latest: u32,
 }
 
-/// The cell of a position.
+/// Returns the cell of a position.
 fn cell(position: Position) -> u64 {
     key(position.latitude >> CELL, position.longitude >> CELL)
 }
@@ -59,7 +59,8 @@ fn key(row: i32, column: i32) -> u64 {
 }
 
 impl Stations {
-    /// A table of at least one station; `seed` keeps others from choosing numbers that collide.
+    /// Creates a table for at least one station. `seed` prevents an attacker from choosing station IDs that
+    /// collide.
     pub fn new(capacity: usize, seed: u64) -> Stations {
         Stations {
             capacity: capacity.clamp(1, NONE as usize - 1),
@@ -85,8 +86,8 @@ impl Stations {
         self.slots.get_mut(slot as usize)
     }
 
-    /// Keeps what was heard, in place of what was known of the station. In a full table the one that was
-    /// silent for longest goes. `older` says whether what is known is to be kept instead; then this returns
+    /// Stores an object in place of the station's old one. A full table removes the station without a CAM for
+    /// the longest time. If `older` is true for the old object, the function keeps that object and returns
     /// false.
     pub fn insert(&mut self, object: StationObject, older: impl Fn(&StationObject) -> bool) -> bool {
         let id = object.station_id.0;
@@ -190,19 +191,19 @@ impl Stations {
         self.free.push(number);
     }
 
-    /// When the first one has been silent for too long.
+    /// Returns the time at which the first station expires.
     pub fn next_expiry(&self) -> Option<Time> {
         self.slots.get(self.oldest as usize).map(|slot| slot.object.expires)
     }
 
-    /// Forgets those that have been silent for too long.
+    /// Removes the stations that have expired.
     pub fn expire(&mut self, now: Time) {
         while self.next_expiry().is_some_and(|expires| expires <= now) {
             self.remove_oldest();
         }
     }
 
-    /// All of them, the latest first.
+    /// Returns all stations, the latest first.
     pub fn iter(&self) -> impl Iterator<Item = &StationObject> {
         let mut next = self.latest;
         std::iter::from_fn(move || {
@@ -220,7 +221,8 @@ impl Stations {
             }
         };
         match cells(area) {
-            // More cells than stations, or an area where cells are no help.
+            // The area touches more cells than there are stations, or has no valid range of cells: visit all
+            // stations.
             Some((rows, columns)) if rows.clone().count() * columns.clone().count() <= self.len() => {
                 for row in rows {
                     for column in columns.clone() {
@@ -239,17 +241,19 @@ impl Stations {
 
 type Range = std::ops::RangeInclusive<i32>;
 
-/// The rows and columns of cells that an area touches; `None` across the date line and near the poles.
+/// Returns the rows and columns of cells that an area touches; `None` across the date line and near the
+/// poles.
 fn cells(area: &GeoArea) -> Option<(Range, Range)> {
     let (a, b) = (f64::from(area.distance_a), f64::from(area.distance_b));
     let reach = if area.shape == Shape::Circle { a } else { a.hypot(b) };
     let latitude = reach / METRES + 1.0;
     let cosine = (f64::from(area.latitude) * 1e-7).to_radians().cos();
-    // Beyond 84 degrees a reach may cover many meridians.
+    // Beyond 84 degrees an area may cover many meridians.
     if cosine < 0.1 {
         return None;
     }
-    // The far side of the area is nearer to the pole, where meridians are closer; 1 % is more than enough.
+    // At the far side of the area, nearer to the pole, the meridians are closer; a margin of 1 % is more than
+    // enough.
     let longitude = latitude / cosine * 1.01;
     let range = |centre: i32, reach: f64, limit: i64| {
         let (low, high) = (i64::from(centre) - reach as i64, i64::from(centre) + reach as i64);

@@ -1,20 +1,21 @@
-//! The service announcement service (EN 302 890-1): says what services the station has, and knows those of
-//! others.
+//! The service announcement service (EN 302 890-1): announces the station's services and stores those of
+//! other stations.
 //!
-//! * *Announcing*: one advertisement with all services, to everybody in range, as long as there are any. Its
-//!   content count changes with its content, so that others need not look at what they have. The message says
-//!   how often it comes.
-//! * *Learning*: by the GN address of the sender, and advertisement, because any station can write any
-//!   station number into the message. An advertisement replaces the one before. The service forgets it if it
-//!   does not arrive for [`Parameters::missed`] of its intervals, at least [`SHORTEST_HOLD`]. Without an
-//!   interval the limit is [`Parameters::hold`]. Its content is bounded: [`MOST_LEARNT`].
-//! * *A full table* forgets the advertisement that was silent longest. For a station with
-//!   [`Parameters::of_one`] advertisements that is one of its own. So a silent station cannot lock out one
-//!   that still sends, and one station cannot lock out many.
+//! * *Announcing*: while the station has services, it sends one advertisement with all of them to all
+//!   stations in range. The content count changes with the content, so that receivers need not compare known
+//!   content. The message contains its repeat rate.
+//! * *Learning*: the service stores advertisements by the GN address of the sender and the advertisement's
+//!   number. It does not use the station ID, because any station can write any number there. A new
+//!   advertisement replaces the one with the same key. The service removes an advertisement that does not
+//!   arrive for [`Parameters::missed`] of its intervals, at least [`SHORTEST_HOLD`]. Without an interval the
+//!   limit is [`Parameters::hold`]. The number of its services is limited to [`MOST_LEARNT`].
+//! * *A full table* removes the advertisement that did not arrive for the longest time. For a station with
+//!   [`Parameters::of_one`] advertisements, the table removes one of this station. So a silent station cannot
+//!   lock out a sending one, and one station cannot lock out many.
 //!
-//! Left out: channels (the station has one for everything), routers (they send Router Advertisements) and
-//! answers by a Service Response Message. The advertiser's position is left out as well: the network has it
-//! for every packet.
+//! Left out: channels (the station has one channel), routers (they send Router Advertisements) and answers by
+//! a Service Response Message. The advertiser's position is left out as well: the network has it for every
+//! packet.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
@@ -36,31 +37,31 @@ use crate::{ItsDrop, Now, Transmission};
 
 /// Version of the ITS PDU header.
 const PROTOCOL_VERSION: ProtocolVersion = ProtocolVersion(1);
-/// DCC profile DP3: announcements can wait.
+/// TC ID of announcements: DCC profile DP3, because they can wait.
 const TRAFFIC_CLASS: u8 = 3;
-/// In what time the repeat rate counts.
+/// Time over which the repeat rate counts messages.
 const RATE: Duration = Duration::from_secs(5);
-/// Services that one message has at most, so that it fits a frame.
+/// Largest number of services in one message, so that the message fits a frame.
 pub const MOST_SERVICES: usize = 16;
-/// Services of one advertisement of another that are learnt; those behind are not.
+/// Largest number of services that the station stores from one advertisement; it ignores the others.
 pub const MOST_LEARNT: usize = 32;
-/// An advertisement is known for so long, however often it says that it comes.
+/// Least time for which the station stores an advertisement, even with a higher repeat rate.
 pub const SHORTEST_HOLD: Duration = Duration::from_secs(1);
 
 /// Bounds and intervals.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Parameters {
-    /// How often services are announced.
+    /// Interval of the announcements.
     pub interval: Duration,
-    /// How many advertisements of others are known at most.
+    /// Largest number of stored advertisements.
     pub advertisements: usize,
-    /// How many of them one station has at most.
+    /// Largest number of advertisements of one station.
     pub of_one: usize,
-    /// How many services all of them have at most.
+    /// Largest number of services in all advertisements.
     pub services: usize,
-    /// How long one is known that does not say how often it comes.
+    /// Time for which the service stores an advertisement without a repeat rate.
     pub hold: Duration,
-    /// How many may be missed before it is forgotten.
+    /// Number of missed intervals after which the service removes an advertisement.
     pub missed: u32,
 }
 
@@ -77,14 +78,14 @@ impl Default for Parameters {
     }
 }
 
-/// A service, of this station or of another.
+/// A service of this or another station.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Service {
     /// Kind of service (ITS-AID).
     pub its_aid: ItsAid,
-    /// IPv6 address, of a service that is reached by one.
+    /// IPv6 address, if the service has one.
     pub address: Option<Ipv6Addr>,
-    /// Port, there or of BTP.
+    /// UDP or TCP port at this address, or BTP port.
     pub port: Option<u16>,
     /// Context of the service, at most 31 octets.
     pub context: Vec<u8>,
@@ -93,37 +94,37 @@ pub struct Service {
 /// Advertisement of another station.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advertisement {
-    /// Sender.
+    /// GN address of the sender.
     pub source: GnAddress,
-    /// The station, as it says.
+    /// Station ID in the message.
     pub station_id: StationId,
-    /// Which of its advertisements.
+    /// Number of the advertisement among those of its sender.
     pub sa_id: SaId,
-    /// Which state of it.
+    /// Content count, which changes with the content.
     pub content_count: ContentCount,
-    /// Name of the sender, for people.
+    /// Name of the sender, for display.
     pub identifier: Option<String>,
-    /// Its services.
+    /// Services of the advertisement.
     pub services: Vec<Service>,
-    /// When it was heard last.
+    /// Time at which the advertisement last arrived.
     pub heard: Time,
-    /// When it is forgotten.
+    /// Time at which the service removes the advertisement.
     pub expires: Time,
 }
 
-/// Change of the known advertisements.
+/// Change of the stored advertisements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// An advertisement is new, or says something else.
+    /// An advertisement is new, or its content has changed.
     Advertised(GnAddress, SaId),
-    /// One is forgotten.
+    /// The service has removed an advertisement.
     Gone(GnAddress, SaId),
 }
 
 /// Key of an advertisement.
 type Key = (GnAddress, SaId);
 
-/// The service.
+/// The service announcement service of one station.
 #[derive(Debug)]
 pub struct SaService {
     parameters: Parameters,
@@ -140,7 +141,7 @@ pub struct SaService {
 }
 
 impl SaService {
-    /// A station that announces nothing.
+    /// Creates the service of a station that announces nothing.
     pub fn new(parameters: Parameters, station_id: StationId) -> SaService {
         SaService {
             parameters,
@@ -156,17 +157,17 @@ impl SaService {
         }
     }
 
-    /// Speaks under another number from now on.
+    /// Sets a new station ID.
     pub fn set_station_id(&mut self, station_id: StationId) {
         self.station_id = station_id;
     }
 
-    /// The station has these services from now on, and says so at once; with none it falls silent.
-    /// `identifier` is its name.
+    /// Sets the services of the station and announces them at once; with an empty list the station stops
+    /// announcing. `identifier` is its name.
     ///
     /// # Errors
-    /// [`ItsDrop::NotEncodable`] if there are more than [`MOST_SERVICES`], or one does not fit; then nothing
-    /// changes.
+    /// [`ItsDrop::NotEncodable`] if there are more than [`MOST_SERVICES`], or a field of a service is too
+    /// long; then nothing changes.
     pub fn announce(
         &mut self,
         now: Now,
@@ -191,7 +192,7 @@ impl SaService {
         Ok(())
     }
 
-    /// The services that are announced.
+    /// Returns the announced services.
     pub fn announced(&self) -> &[Service] {
         &self.services
     }
@@ -201,10 +202,10 @@ impl SaService {
         self.known.values()
     }
 
-    /// A message of another, with the GN address `source`.
+    /// Handles a message of another station with the GN address `source`.
     ///
     /// # Errors
-    /// Why it had no effect: [`ItsDrop`].
+    /// The reason for which the message had no effect: [`ItsDrop`].
     pub fn handle_message(&mut self, now: Now, source: GnAddress, octets: &[u8]) -> Result<(), ItsDrop> {
         let saem = Saem::from_octets(octets).map_err(|_| ItsDrop::Malformed)?;
         check_header(&saem.header, MessageId::SAEM)?;
@@ -251,13 +252,13 @@ impl SaService {
         Ok(())
     }
 
-    /// When [`Self::handle_timeout`] wants to be called.
+    /// Returns the time at which the caller must call [`Self::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Time> {
         let expires = self.known.values().map(|advertisement| advertisement.expires).min();
         self.next.into_iter().chain(expires).min()
     }
 
-    /// Time has passed.
+    /// Serves the timers.
     pub fn handle_timeout(&mut self, now: Now) {
         self.forget(now.time);
         if self.next.is_some_and(|next| next <= now.time) {
@@ -277,17 +278,17 @@ impl SaService {
         }
     }
 
-    /// An announcement for the network.
+    /// Returns the next announcement for the network.
     pub fn poll_transmit(&mut self) -> Option<Transmission> {
         self.ready.take()
     }
 
-    /// Why an announcement could not be made.
+    /// Returns the reason for which the service could not make an announcement.
     pub fn poll_refused(&mut self) -> Option<ItsDrop> {
         self.refused.take()
     }
 
-    /// Returns the next change; a caller that does not call it misses the oldest.
+    /// Returns the next change. If the caller does not fetch changes, the service drops the oldest.
     pub fn poll_change(&mut self) -> Option<Change> {
         self.changes.pop_front()
     }
@@ -299,8 +300,8 @@ impl SaService {
         self.changes.push_back(change);
     }
 
-    /// Forgets the advertisements that were silent longest until one with `services` services fits. Returns
-    /// false, and forgets nothing, if it never fits.
+    /// Removes the advertisements that did not arrive for the longest time until one with `services` services
+    /// fits. Returns false and removes nothing if it can never fit.
     fn make_room(&mut self, source: GnAddress, services: usize) -> bool {
         let Parameters { advertisements, of_one, services: most, .. } = self.parameters;
         if advertisements == 0 || of_one == 0 || services > most {
@@ -336,7 +337,7 @@ impl SaService {
     fn message(&self) -> Saem {
         let mut extensions = Extensions::default();
         let rate = RATE.as_millis().checked_div(self.parameters.interval.as_millis()).unwrap_or_default();
-        // Less than once in five seconds cannot be said.
+        // The field cannot express a rate below one in five seconds.
         if let Ok(rate @ 1..) = u8::try_from(rate) {
             extensions.add(reference::REPEAT_RATE, &[rate]);
         }
@@ -385,7 +386,7 @@ fn service(info: ServiceInfo) -> Service {
     Service {
         its_aid: info.service_id,
         address: extensions.address(reference::IPV6_ADDRESS),
-        // EN 302 890-1 has the port among the options; IEEE 1609.3, among the extensions.
+        // EN 302 890-1 puts the port into the options, IEEE 1609.3 into the extensions.
         port: extensions
             .number(reference::SERVICE_PORT)
             .or(info.options.service_provider_port.map(|port| port.0)),

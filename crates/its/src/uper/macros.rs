@@ -1,11 +1,12 @@
-//! From a notation close to the ASN.1 to types with an encoding.
+//! Macros that generate types with an encoding from a notation close to ASN.1.
 //!
-//! The types' names are the standard's, in Rust's spelling; so are the components'. A type in the notation is
-//! one line where ASN.1 needs one line, and the macro knows its width when the program is compiled.
+//! The types and components have the names of the standard in Rust's spelling. A type needs one line where
+//! ASN.1 needs one line, and the macro knows its width at compile time.
 
-/// `INTEGER (least..most)` with named numbers: a number of its own type, so that units do not mix.
+/// `INTEGER (least..most)` with named numbers: each becomes a type of its own, so that units do not mix.
 ///
-/// `[extensible]` is ASN.1's extension marker: values outside the range are written as they are.
+/// `[extensible]` is ASN.1's extension marker: the encoder writes values outside the range without
+/// constraint.
 macro_rules! integers {
     ($($(#[$meta:meta])* $name:ident($repr:ty) $least:literal ..= $most:literal $([$extensible:ident])?,
        default $default:literal $({ $($constant:ident = $value:literal),* $(,)? })?;)*) => {$(
@@ -87,8 +88,8 @@ macro_rules! enumerated {
     )*};
 }
 
-/// `ENUMERATED` with an extension marker: known additions are in braces of their own. `Other` has the number
-/// of a later one among the additions, from 0.
+/// `ENUMERATED` with an extension marker: known additions are in separate braces. `Other` has the number of
+/// an unknown addition, from 0.
 macro_rules! extensible_enumerated {
     ($($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident),* $(,)? }
        $({ $($later:ident),* $(,)? })?)*) => {$(
@@ -98,9 +99,9 @@ macro_rules! extensible_enumerated {
         pub enum $name { $($(#[$vmeta])* $variant,)* $($($later,)*)? Other(u8) }
 
         impl $name {
-            /// Every value that every release knows, in the standard's order.
+            /// Every value of the root, in the standard's order.
             pub const ALL: &'static [$name] = &[$($name::$variant),*];
-            /// The additions that are known.
+            /// The known additions.
             const ADDITIONS: &'static [$name] = &[$($($name::$later),*)?];
         }
 
@@ -142,7 +143,7 @@ macro_rules! bit_strings {
             $(#[allow(missing_docs, reason = "named bits of the standard")]
             pub const $constant: $name = $name(1 << ($width - 1 - $bit));)*
 
-            /// Whether all bits of `other` are set.
+            /// Returns whether all bits of `other` are set.
             pub const fn contains(self, other: $name) -> bool {
                 self.0 & other.0 == other.0
             }
@@ -177,9 +178,9 @@ macro_rules! variable_bit_strings {
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub struct $name {
-            /// How many bits there are.
+            /// Number of bits.
             pub width: u8,
-            /// They, the first one as the most significant of the `width`.
+            /// The bits; the first one is the most significant of the `width`.
             pub bits: $repr,
         }
 
@@ -235,7 +236,7 @@ macro_rules! octet_strings {
     )*};
 }
 
-/// `SEQUENCE`. A component is optional where its type is an `Option`; `= value` is its DEFAULT.
+/// `SEQUENCE`. A component is optional if its type is an `Option`; `= value` is its DEFAULT.
 macro_rules! sequences {
     ($($(#[$meta:meta])* $name:ident {
         $($field:ident: $type:ty $(= $default:expr)?),* $(,)?
@@ -301,7 +302,7 @@ macro_rules! sequences {
     };
 }
 
-/// Code for a component, with a DEFAULT and without.
+/// Generates the code for a component, with or without a DEFAULT.
 macro_rules! component {
     (default $type:ty) => {
         <$type>::default()
@@ -341,8 +342,8 @@ macro_rules! component {
     };
 }
 
-/// `SEQUENCE` with an extension marker: known additions are in braces of their own, and each may be missing.
-/// The decoder skips those of later releases.
+/// `SEQUENCE` with an extension marker: known additions are in separate braces, and a message may lack each
+/// of them. The decoder skips unknown additions.
 macro_rules! extensible_sequences {
     ($($(#[$meta:meta])* $name:ident {
         $($field:ident: $type:ty $(= $default:expr)?),* $(,)?
@@ -378,7 +379,7 @@ macro_rules! choices {
                 }
                 index += 1;)*
                 let _ = index;
-                // Not reached: the number is in its range.
+                // The match does not reach this arm, because the number is in its range.
                 $name::default()
             }
 
@@ -403,8 +404,8 @@ macro_rules! choices {
     };
 }
 
-/// `CHOICE` with an extension marker: additions that are known stand in braces of their own, `Other` has an
-/// alternative of a later release as octets. The default is the first alternative.
+/// `CHOICE` with an extension marker: known additions are in separate braces. `Other` has an alternative of a
+/// later release as octets. The default is the first alternative.
 macro_rules! extensible_choices {
     ($($(#[$meta:meta])* $name:ident { $($variant:ident($type:ty)),* $(,)? }
        $({ $($later:ident($addition:ty)),* $(,)? })?)*) => {$(
@@ -415,7 +416,7 @@ macro_rules! extensible_choices {
         pub enum $name { $($variant($type),)* $($($later($addition),)*)? Other($crate::uper::OpenType) }
 
         impl $name {
-            /// How many alternatives every release knows.
+            /// Number of alternatives in the root.
             const COUNT: i64 = [$(stringify!($variant)),*].len() as i64;
         }
 
@@ -443,7 +444,7 @@ macro_rules! extensible_choices {
                 }
                 index += 1;)*
                 let _ = index;
-                // Not reached: the number is in its range.
+                // The match does not reach this arm, because the number is in its range.
                 $name::Other($crate::uper::OpenType::default())
             }
 
@@ -471,8 +472,8 @@ macro_rules! extensible_choices {
     )*};
 }
 
-/// A number, and behind it as an open type a value whose type the number says (X.681). `Other` has one of
-/// which nothing is known as octets.
+/// A number, followed by an open type whose type depends on the number (X.681). `Other` has the octets of a
+/// value with an unknown number.
 macro_rules! numbered {
     ($($(#[$meta:meta])* $name:ident($number:ty) { $($variant:ident($type:ty) = $value:literal),* $(,)? })*) => {$(
         $(#[$meta])*
@@ -537,7 +538,7 @@ macro_rules! lists {
     )*};
 }
 
-/// Character strings of known multipliers (X.691 30): `SIZE (least..most)`, an alphabet of `width` bits.
+/// Character strings of known multipliers (X.691 30): `SIZE (least..most)` and an alphabet of `width` bits.
 macro_rules! strings {
     ($($(#[$meta:meta])* $name:ident $alphabet:ident $least:literal ..= $most:literal;)*) => {$(
         $(#[$meta])*
@@ -560,7 +561,7 @@ macro_rules! strings {
     )*};
 }
 
-/// The word `extensible` where a notation allows it.
+/// The word `extensible` in a notation that allows it.
 macro_rules! extension_marker {
     (extensible) => {
         true
@@ -576,7 +577,7 @@ pub(crate) use {
 pub(crate) use super::Null;
 use super::{Error, Reader, Uper, Writer, width};
 
-/// An INTEGER without bounds (X.691 13.2.4), at most eight octets of it; none outside `least..=most`.
+/// Reads an INTEGER without bounds (X.691 13.2.4) of at most eight octets; an error outside `least..=most`.
 pub(crate) fn decode_unconstrained(
     reader: &mut Reader<'_>,
     least: i64,
@@ -592,7 +593,7 @@ pub(crate) fn decode_unconstrained(
     let mut value = 0_i64;
     for number in 0..length {
         let octet = reader.bits(8, what) as u8;
-        // The first octet has the sign.
+        // The first octet contains the sign.
         value = if number == 0 { i64::from(octet.cast_signed()) } else { value << 8 | i64::from(octet) };
     }
     if !(least..=most).contains(&value) {
@@ -605,13 +606,13 @@ pub(crate) fn decode_unconstrained(
 /// Writes an unconstrained integer in as few octets as possible (X.691 13.2.4).
 pub(crate) fn encode_unconstrained(value: i64, writer: &mut Writer) {
     let magnitude = if value < 0 { !value } else { value } as u64;
-    // One bit more, for the sign.
+    // The sign needs one bit more.
     let octets = ((width(magnitude) + 1).div_ceil(8)) as usize;
     writer.bits(octets as u64, 8);
     writer.octets(value.to_be_bytes().get(8 - octets..).unwrap_or_default());
 }
 
-/// A count within `least..=most`, or any below 16,384 where the size is extensible.
+/// Reads a count within `least..=most`, or any count below 16,384 if the size is extensible.
 pub(crate) fn decode_count(
     reader: &mut Reader<'_>,
     what: &'static str,
@@ -641,7 +642,7 @@ pub(crate) fn encode_count(
     writer.ranged(i64::try_from(count).unwrap_or(i64::MAX), size.0 as i64, size.1 as i64, what);
 }
 
-/// Returns the number of bits if `count` fits into `room`.
+/// Returns the number of bits if `count` fits into `room`; otherwise an error.
 pub(crate) fn bit_count(reader: &mut Reader<'_>, what: &'static str, count: usize, room: u32) -> u8 {
     if count <= room as usize {
         return count as u8;
@@ -657,8 +658,7 @@ pub(crate) fn decode_list<T: Uper>(
     extensible: bool,
 ) -> Vec<T> {
     let count = decode_count(reader, what, size, extensible);
-    // Room for what the size allows, and not for what a count beyond it claims; where many are allowed, for
-    // some.
+    // Allocate for the allowed size only, not for the count in the message, and at most for 64 items.
     let mut items = Vec::with_capacity(count.min(size.1).min(64));
     for _ in 0..count {
         items.push(T::decode(reader));
@@ -680,14 +680,14 @@ pub(crate) fn encode_list<T: Uper>(
     items.iter().for_each(|item| item.encode(writer));
 }
 
-/// Which characters a string has.
+/// Alphabet of a string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Alphabet {
     /// IA5String: seven bits as they are.
     Ia5,
     /// NumericString: space and digits, numbered from 0 in four bits.
     Numeric,
-    /// UTF8String: X.691 does not see its size, so that costs no bits and has to be looked at here.
+    /// UTF8String: X.691 does not encode its size constraint, so the decoder checks the size itself.
     Utf8,
 }
 
@@ -754,7 +754,7 @@ pub(crate) fn encode_string(
     }
 }
 
-/// Why a text is too short or too long.
+/// Returns an error if a text is too short or too long.
 fn wrong_size(text: &str, what: &'static str, (least, most): (usize, usize)) -> Option<Error> {
     let found = text.chars().count();
     let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);

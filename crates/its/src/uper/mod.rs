@@ -1,19 +1,19 @@
 //! Unaligned Packed Encoding Rules (X.691), as far as the ITS messages need them.
 //!
-//! A type implements [`Uper`] to say how it is written. `macros` turns a notation close to the ASN.1 into
-//! types with that implementation, and `cargo xtask gen-asn1` writes ETSI's modules in that notation. The
-//! codec is carnet's own because the messages use a small part of ASN.1 and the program has to stay small. A
-//! codec that knows its widths at compile time is also several times as fast as a general one.
+//! A type implements [`Uper`] to define its encoding. `macros` turns a notation close to the ASN.1 into types
+//! with that implementation, and `cargo xtask gen-asn1` writes ETSI's modules in that notation. The codec is
+//! carnet's own because the messages use a small part of ASN.1 and the program has to stay small. A codec
+//! that knows the widths at compile time is also several times as fast as a general codec.
 //!
 //! Extensions (X.691 clause 19.7 and following): the decoder skips an unknown addition to a SEQUENCE. It
 //! keeps an unknown alternative of a CHOICE as octets, and an unknown value of an ENUMERATED as its number.
-//! So it reads a message of a later release, and a SEQUENCE loses its additions when it is written again.
+//! So it reads a message of a later release; if the message is encoded again, a SEQUENCE loses its additions.
 //!
-//! The decoder trusts no length: a list grows with the elements that were read, never with the announced
-//! number. Every element costs at least a bit of the message.
+//! The decoder trusts no length: a list grows with the decoded elements, never with the announced number.
+//! Every element costs at least a bit of the message.
 //!
 //! Left out: notations that the messages do not use, such as REAL, OBJECT IDENTIFIER, SET, semi-constrained
-//! integers and the aligned variant. Fragmented lengths (from 16,384 on) are refused.
+//! integers and the aligned variant. The decoder rejects fragmented lengths (from 16,384 on).
 
 pub(crate) mod macros;
 mod reader;
@@ -22,7 +22,7 @@ mod writer;
 pub use reader::Reader;
 pub use writer::Writer;
 
-/// Why octets are no such message, or a value cannot be written.
+/// Reason for which octets are not a message, or for which the encoder cannot write a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The octets end within a value.
@@ -30,34 +30,34 @@ pub enum Error {
     Truncated {
         /// The type in which the octets end.
         what: &'static str,
-        /// Where it begins or goes on.
+        /// Offset of the value in bits.
         bit: usize,
-        /// How many bits it needs.
+        /// Number of bits that the value needs.
         expected: usize,
-        /// How many there are.
+        /// Number of bits that the message has.
         found: usize,
     },
-    /// A number, a count or an index outside what the type allows.
+    /// A number, a count or an index outside the range of its type.
     #[error("{what}: expected {least} to {most}, found {found}")]
     OutOfRange {
         /// The type.
         what: &'static str,
-        /// The least value that it takes.
+        /// Least value of the type.
         least: i64,
-        /// The greatest value that it takes.
+        /// Greatest value of the type.
         most: i64,
-        /// The value that was found.
+        /// Received or given value.
         found: i64,
     },
-    /// A length that is given in fragments.
+    /// A length in fragments.
     #[error("{what} at bit {bit}: expected a length below 16384, found a fragmented one")]
     Fragmented {
         /// The type.
         what: &'static str,
-        /// Where its length stands.
+        /// Offset of the length in bits.
         bit: usize,
     },
-    /// A character that the string's alphabet has not.
+    /// A character outside the alphabet of the string.
     #[error("{what}: expected characters of its alphabet, found octet {found:#04x}")]
     Character {
         /// The type.
@@ -72,21 +72,21 @@ pub trait Uper: Sized {
     /// The type's name in the ASN.1 module, for errors.
     const NAME: &'static str;
 
-    /// Whether a SEQUENCE has a bit that says whether the component is there: OPTIONAL or DEFAULT.
+    /// Whether the preamble of a SEQUENCE has a bit for the presence of the component: OPTIONAL or DEFAULT.
     const OPTIONAL: bool = false;
 
-    /// Reads a value. The reader stores an error; the value means nothing then.
+    /// Reads a value. On an error, the reader stores the error and the value has no meaning.
     fn decode(reader: &mut Reader<'_>) -> Self;
 
-    /// Writes the value. The writer stores an error if the value is outside of the type.
+    /// Writes the value. If the value is outside its type, the writer stores an error.
     fn encode(&self, writer: &mut Writer);
 
-    /// Reads a component of which the SEQUENCE's preamble said whether it is there.
+    /// Reads a component; `_present` is its bit in the preamble of the SEQUENCE.
     fn decode_component(reader: &mut Reader<'_>, _present: bool) -> Self {
         Self::decode(reader)
     }
 
-    /// Whether the component is written, where [`Self::OPTIONAL`].
+    /// Returns whether the encoder writes the component; used if [`Self::OPTIONAL`].
     fn is_present(&self) -> bool {
         true
     }
@@ -127,7 +127,7 @@ impl Uper for bool {
     }
 }
 
-/// `INTEGER` without bounds; what has no room here is refused.
+/// `INTEGER` without bounds; the decoder rejects a number that exceeds 64 bits.
 impl Uper for i64 {
     const NAME: &'static str = "INTEGER";
 
@@ -154,18 +154,17 @@ impl Uper for Null {
     fn encode(&self, _: &mut Writer) {}
 }
 
-/// An alternative of a CHOICE from a later release: its number among the additions, and its octets as they
-/// came.
+/// An alternative of a CHOICE from a later release: its number among the additions, and its received octets.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OpenType {
-    /// Which addition, from 0; at most 63.
+    /// Number of the addition, from 0; at most 63.
     pub index: u8,
-    /// Its encoding.
+    /// Octets of its encoding.
     pub octets: Vec<u8>,
 }
 
 impl OpenType {
-    /// Reads the octets, behind an extension bit that is set and the index.
+    /// Reads the octets that follow the extension bit and the index.
     pub(crate) fn decode(reader: &mut Reader<'_>, index: u8, what: &'static str) -> OpenType {
         let length = reader.length(what);
         OpenType { index, octets: reader.octets(length, what) }
@@ -179,33 +178,32 @@ impl OpenType {
     }
 }
 
-/// Reads a whole message: what the outermost type takes, and then at most the seven bits that fill the last
-/// octet.
+/// Reads a whole message: the outermost type, and at most seven bits of padding in the last octet.
 ///
-/// Octets behind it are left alone: a message of a later release may be followed by some.
+/// Ignores octets behind the message: a message of a later release may have more.
 ///
 /// # Errors
-/// [`Error`] if the octets end early or say what the type does not allow.
+/// [`Error`] if the octets end early or contain a value outside its type.
 pub fn decode<T: Uper>(octets: &[u8]) -> Result<T, Error> {
     let mut reader = Reader::new(octets);
     let message = T::decode(&mut reader);
     reader.error().map_or(Ok(message), Err)
 }
 
-/// Writes a whole message; bits that fill the last octet are zero.
+/// Writes a whole message; padding bits are zero.
 ///
 /// # Errors
-/// [`Error::OutOfRange`], [`Error::Character`] if a value is outside of its type.
+/// [`Error::OutOfRange`] or [`Error::Character`] if a value is outside its type.
 pub fn encode<T: Uper>(message: &T) -> Result<Vec<u8>, Error> {
     let mut octets = Vec::new();
     encode_into(message, &mut octets)?;
     Ok(octets)
 }
 
-/// Writes a whole message into `octets`, in place of their content; after an error they are empty.
+/// Writes a whole message into `octets` in place of their content. After an error, `octets` is empty.
 ///
 /// # Errors
-/// As [`encode`].
+/// The errors of [`encode`].
 pub fn encode_into<T: Uper>(message: &T, octets: &mut Vec<u8>) -> Result<(), Error> {
     let mut writer = Writer::new(std::mem::take(octets));
     message.encode(&mut writer);
@@ -213,7 +211,7 @@ pub fn encode_into<T: Uper>(message: &T, octets: &mut Vec<u8>) -> Result<(), Err
     Ok(())
 }
 
-/// Bits that a number of `0..=largest` takes (X.691 10.5.7.1).
+/// Returns the number of bits of a number in `0..=largest` (X.691 10.5.7.1).
 pub const fn width(largest: u64) -> u32 {
     u64::BITS - largest.leading_zeros()
 }

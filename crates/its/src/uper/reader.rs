@@ -1,34 +1,34 @@
-//! Bits out of octets.
+//! Reads bits from octets.
 //!
-//! The reader stores the first error, and from then on reads only zeros. A decoder asks once, at its end, and
-//! not after each of some hundred fields. That takes half of the code, and is faster.
+//! The reader stores the first error, and after it reads only zeros. A decoder checks for an error once, at
+//! its end, and not after each of some hundred fields. This halves the code and is faster.
 
 use super::Error;
 
-/// Reads bits from the most significant one of the first octet on.
+/// Reads bits, beginning with the most significant bit of the first octet.
 #[derive(Debug, Clone)]
 pub struct Reader<'a> {
     octets: &'a [u8],
-    /// The next bit.
+    /// Offset of the next bit.
     bit: usize,
-    /// Behind the last one.
+    /// Offset behind the last bit.
     end: usize,
     /// First error.
     error: Option<Error>,
 }
 
 impl<'a> Reader<'a> {
-    /// A reader at the first bit.
+    /// Creates a reader at the first bit.
     pub const fn new(octets: &'a [u8]) -> Reader<'a> {
         Reader { octets, bit: 0, end: octets.len() * 8, error: None }
     }
 
-    /// How many bits have been read.
+    /// Returns the number of bits read.
     pub const fn position(&self) -> usize {
         self.bit
     }
 
-    /// How many are left.
+    /// Returns the number of remaining bits.
     pub const fn remaining(&self) -> usize {
         self.end - self.bit
     }
@@ -38,7 +38,7 @@ impl<'a> Reader<'a> {
         self.error
     }
 
-    /// Something is wrong: from now on there is nothing more to read.
+    /// Stores an error; after it the reader has no more bits.
     #[cold]
     pub(crate) fn fail(&mut self, error: Error) {
         self.error.get_or_insert(error);
@@ -82,8 +82,8 @@ impl<'a> Reader<'a> {
         self.bits(1, what) != 0
     }
 
-    /// Reads a number of `least..=most` (X.691 10.5.7.1); [`Error::OutOfRange`] for one that its bits could
-    /// hold, too.
+    /// Reads a number of `least..=most` (X.691 10.5.7.1); [`Error::OutOfRange`] for a number that fits the
+    /// bits but exceeds `most`.
     #[inline(never)]
     pub fn ranged(&mut self, least: i64, most: i64, what: &'static str) -> i64 {
         let span = (most - least) as u64;
@@ -95,7 +95,8 @@ impl<'a> Reader<'a> {
         value as i64 + least
     }
 
-    /// Reads a normally small non-negative whole number (X.691 10.6), below 64; nothing has more additions.
+    /// Reads a normally small non-negative whole number (X.691 10.6) below 64. No type of these messages has
+    /// more additions.
     pub fn small_number(&mut self, what: &'static str) -> u8 {
         if self.bit(what) {
             self.out_of_range(what, 0, 63, 64);
@@ -117,7 +118,7 @@ impl<'a> Reader<'a> {
         self.bits(14, what) as usize
     }
 
-    /// Reads octets; room is made only for those that are there.
+    /// Reads octets; allocates memory only for octets that exist.
     pub fn octets(&mut self, count: usize, what: &'static str) -> Vec<u8> {
         if count > self.remaining() / 8 {
             self.truncated(what, count.saturating_mul(8));
@@ -126,8 +127,8 @@ impl<'a> Reader<'a> {
         (0..count).map(|_| self.bits(8, what) as u8).collect()
     }
 
-    /// Reads an open type (X.691 11.2): a length, and what `inside` reads in this number of octets; the rest
-    /// of them is skipped.
+    /// Reads an open type (X.691 11.2): its length and its octets. `inside` reads the value; the reader skips
+    /// the remaining octets.
     #[inline(never)]
     pub fn open_type(&mut self, what: &'static str, inside: &mut dyn FnMut(&mut Reader<'_>)) {
         let bits = self.length(what) * 8;
@@ -143,9 +144,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads the additions to a SEQUENCE that has some (X.691 19.7 to 19.9). A bitmap says which of them are
-    /// present, and each is an open type. `known` gets the number of each, from 0; octets that it does not
-    /// read are skipped.
+    /// Reads the additions to a SEQUENCE whose extension bit is set (X.691 19.7 to 19.9). A bitmap says which
+    /// additions are present; each is an open type. `known` gets the number of each addition, from 0. The
+    /// reader skips octets that `known` does not read.
     #[inline(never)]
     pub fn additions(&mut self, what: &'static str, known: &mut dyn FnMut(u32, &mut Reader<'_>)) {
         let count = u32::from(self.small_number(what)) + 1;
@@ -159,7 +160,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The last octets, fewer than eight, and zeros behind them.
+/// Returns the last octets, fewer than eight, with zeros behind them.
 #[inline(never)]
 fn last_word(rest: &[u8]) -> u64 {
     rest.iter().fold((0, 56), |(word, shift), octet| (word | u64::from(*octet) << shift, shift - 8)).0

@@ -1,4 +1,4 @@
-//! Encodings worked out by hand from X.691.
+//! Encodings computed by hand from X.691.
 
 use proptest::prelude::*;
 
@@ -9,55 +9,55 @@ use crate::uper::macros::{
 };
 
 integers! {
-    /// Seven bits' worth in eight values.
+    /// A range of eight values: three bits.
     Small(u8) 3..=10, default 3;
-    /// Negative.
+    /// A range with negative values.
     Signed(i16) -5..=5, default 0;
-    /// Not all of its bits' values.
+    /// A range that does not use all values of its bits.
     Odd(u8) 1..=5, default 1;
-    /// Extensible.
+    /// An extensible range.
     Open(i16) 1..=16 [extensible], default 1;
-    /// One value.
+    /// A range of one value: no bits.
     Nothing(u8) 7..=7, default 7;
 }
 enumerated! {
-    /// Three.
+    /// Three values.
     Three { #[default] A, B, C }
 }
 extensible_enumerated! {
-    /// Two and later ones.
+    /// Two values and later additions.
     Two { #[default] A, B }
 }
 bit_strings! {
-    /// Five bits.
+    /// A bit string of five bits.
     Five(u8) 5 { FIRST = 0, LAST = 4 }
 }
 lists! {
-    /// Up to three.
+    /// A list of up to three elements.
     List[Small] 0..=3;
-    /// One to two and more.
+    /// A list of one or two elements, extensible.
     OpenList[Small] 1..=2 [extensible];
 }
 strings! {
-    /// IA5.
+    /// A string of IA5 characters.
     Text Ia5 1..=3;
-    /// Numeric.
+    /// A string of numeric characters.
     Number Numeric 1..=16;
 }
 sequences! {
-    /// Two optional components.
+    /// A sequence with two optional components.
     Pair { a: Option<Small>, b: Small, c: Option<bool> }
 }
 extensible_sequences! {
-    /// With room for additions.
+    /// A sequence with an extension marker.
     Later { a: Small }
 }
 extensible_choices! {
-    /// One alternative.
+    /// A choice with one alternative.
     Choice { Only(Small) }
 }
 
-/// Bits as text, the rest of the last octet filled with 0.
+/// Returns the octets of bits in text form, padded with 0.
 fn bits(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.bytes().filter(|digit| *digit != b' ').map(|digit| digit - b'0').collect();
     digits
@@ -80,7 +80,7 @@ fn integers_enumerated_and_bit_strings() {
     both_ways(&Nothing(7), "");
     both_ways(&Three::C, "10");
     both_ways(&Two::B, "01");
-    // A later value: extension bit, a normally small number.
+    // A value of a later release: extension bit and a normally small number.
     both_ways(&Two::Other(5), "1 0000101");
     both_ways(&(Five::FIRST | Five::LAST), "10001");
     assert!(Five(0b11001).contains(Five::FIRST | Five::LAST) && !Five(0b01111).contains(Five::FIRST));
@@ -114,7 +114,8 @@ fn sequences_and_choices() {
     both_ways(&Choice::Other(OpenType { index: 2, octets: vec![0xab] }), "1 0000010 00000001 10101011");
 }
 
-/// X.691 19.7: two additions announced, the second there, one octet long; what follows is in its place.
+/// X.691 19.7: the message announces two additions, of which the second is present with one octet. The
+/// decoder skips it and reads the following value.
 #[test]
 fn additions_are_skipped() {
     let octets = bits("1 001 0000001 01 00000001 11111111 101");
@@ -139,7 +140,7 @@ fn what_is_wrong_is_said() {
         encode(&List(vec![Small(3); 4])),
         Err(Error::OutOfRange { what: "List", least: 0, most: 3, found: 4 })
     );
-    // An announced length that the octets do not have, and one in fragments.
+    // The octets are shorter than an announced length; a length is fragmented.
     let claimed = decode::<Choice>(&bits("1 0000000 10 00111111111111"));
     assert!(matches!(claimed, Err(Error::Truncated { what: "Choice", .. })), "{claimed:?}");
     let fragmented = decode::<Choice>(&bits("1 0000000 11 000001"));

@@ -1,21 +1,22 @@
-//! Builds octets from bits. As in the reader, it stores the first error, and the caller asks once at the end.
+//! Builds octets from bits. Like the reader, the writer stores the first error, and the caller checks for it
+//! once at the end.
 
 use super::Error;
 
-/// Writes bits, the first into the most significant one of the first octet.
+/// Writes bits, beginning with the most significant bit of the first octet.
 #[derive(Debug, Default)]
 pub struct Writer {
     octets: Vec<u8>,
-    /// Bits that are not in `octets` yet, right-aligned.
+    /// Bits that are not yet in `octets`, right-aligned.
     pending: u64,
-    /// How many; below 8 between calls.
+    /// Number of pending bits; below 8 between calls.
     filled: u32,
     /// First error.
     error: Option<Error>,
 }
 
 impl Writer {
-    /// A writer into `room`, whose content is forgotten.
+    /// Creates a writer that reuses the memory of `room` and drops its content.
     pub fn new(mut room: Vec<u8>) -> Writer {
         room.clear();
         Writer { octets: room, pending: 0, filled: 0, error: None }
@@ -33,14 +34,14 @@ impl Writer {
         self.octets.extend_from_slice(chunk.get(..whole as usize).unwrap_or_default());
     }
 
-    /// Something cannot be written.
+    /// Stores an error.
     #[cold]
     #[inline(never)]
     pub(crate) fn fail(&mut self, error: Error) {
         self.error.get_or_insert(error);
     }
 
-    /// Writes a number of `least..=most` (X.691 10.5.7.1); [`Error::OutOfRange`] for another.
+    /// Writes a number of `least..=most` (X.691 10.5.7.1); [`Error::OutOfRange`] for a number outside.
     #[inline(never)]
     pub fn ranged(&mut self, value: i64, least: i64, most: i64, what: &'static str) {
         if !(least..=most).contains(&value) {
@@ -71,8 +72,8 @@ impl Writer {
         }
     }
 
-    /// Writes an open type (X.691 11.2): what `inside` writes as whole octets, at least one, with their
-    /// length.
+    /// Writes an open type (X.691 11.2): the output of `inside` as whole octets, at least one, preceded by
+    /// their length.
     #[inline(never)]
     pub fn open_type(&mut self, what: &'static str, inside: &dyn Fn(&mut Writer)) {
         let mut writer = Writer::default();
@@ -87,14 +88,14 @@ impl Writer {
         }
     }
 
-    /// Writes which additions to a SEQUENCE there are (X.691 19.7 and 19.8).
+    /// Writes the bitmap of the additions to a SEQUENCE (X.691 19.7 and 19.8).
     #[inline(never)]
     pub fn additions(&mut self, present: &[bool], what: &'static str) {
         self.small_number(u8::try_from(present.len() - 1).unwrap_or(u8::MAX), what);
         present.iter().for_each(|present| self.bits(u64::from(*present), 1));
     }
 
-    /// The octets, the last one filled with zero bits.
+    /// Returns the octets; zero bits fill the last one.
     ///
     /// # Errors
     /// The first error.

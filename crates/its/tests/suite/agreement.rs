@@ -2,15 +2,15 @@
 //!
 //! Both readings become a list of leaves in the message's order. A leaf is a name and the value of a number,
 //! text, enumeration or string of bits or octets. The length of a list and the alternative of a CHOICE are
-//! leaves as well. The tests compare whole lists, so a component that only one of the two reads fails them as
-//! well.
+//! leaves as well. The tests compare whole lists, so a component that only one of the two reads also fails
+//! the test.
 //!
-//! The few components that pycrate's random messages leave out stand in messages that carnet writes. The
-//! tests do not compare:
+//! Messages of carnet contain the few components that pycrate's random messages lack. The tests do not
+//! compare:
 //!
-//! * *companyName*: tshark 4.0.17 takes its size for a constraint that the encoding sees (see
-//!   `oracle_tshark`). carnet writes the messages that have one again without it.
-//! * the width of a BIT STRING of fixed width, which its type gives.
+//! * *companyName*: tshark 4.0.17 treats its size as a constraint of the encoding (see `oracle_tshark`). The
+//!   test removes the name from messages that have one.
+//! * the width of a BIT STRING of fixed width, which is part of its type.
 
 use std::fmt::Debug;
 use std::path::Path;
@@ -29,19 +29,19 @@ struct Leaf {
     value: String,
 }
 
-/// A value that tshark reads: a name, and the forms in which tshark shows the value.
+/// A value that tshark reads: a name, and the forms in which tshark prints the value.
 #[derive(Debug)]
 struct Witness {
     name: String,
     forms: Vec<String>,
 }
 
-/// A name without the spelling in which ASN.1, Rust and tshark differ.
+/// Returns a name without the differences of spelling between ASN.1, Rust and tshark.
 fn plain(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).map(|letter| letter.to_ascii_lowercase()).collect()
 }
 
-/// Reads leaves out of a message as [`Debug`] shows it.
+/// Reads leaves from the [`Debug`] form of a message.
 struct Shown<'a> {
     rest: &'a str,
     leaves: Vec<Leaf>,
@@ -78,7 +78,7 @@ impl<'a> Shown<'a> {
         self.leaves.push(Leaf { name: plain(name), value: value.into() });
     }
 
-    /// A value of the component `name`; an item of a list has no name but its type's.
+    /// Reads a value of the component `name`; an item of a list has the name of its type.
     fn value(&mut self, name: &str) {
         if self.take("\"") {
             let (text, rest) = self.rest.split_once('"').unwrap();
@@ -116,7 +116,7 @@ impl<'a> Shown<'a> {
         }
     }
 
-    /// Components, or the width and the value of a BIT STRING.
+    /// Reads components, or the width and the value of a BIT STRING.
     fn structure(&mut self, name: &str) {
         if self.take("width: ") {
             let width = self.word();
@@ -135,7 +135,7 @@ impl<'a> Shown<'a> {
         }
     }
 
-    /// Items of a list, or octets.
+    /// Reads the items of a list, or octets.
     fn list(&mut self, name: &str) {
         if self.rest.starts_with(|first: char| first.is_ascii_digit()) {
             let (octets, rest) = self.rest.split_once(']').unwrap();
@@ -154,17 +154,17 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// A field as tshark's PDML has it: one line for its beginning, lines for those within, one for its end.
+/// A field in tshark's PDML: a line for its beginning, lines for inner fields, a line for its end.
 struct Field {
     name: String,
-    /// The field in words: its name, its value, and behind them the value as a number.
+    /// Text of the field: its name, its value, and then the value as a number.
     words: String,
     value: String,
     parts: Vec<Field>,
 }
 
 impl Field {
-    /// The fields up to the end of the one around them.
+    /// Returns the fields up to the end of the enclosing field.
     fn all<'a>(lines: &mut impl Iterator<Item = &'a str>) -> Vec<Field> {
         let mut fields = Vec::new();
         while let Some(line) = lines.next().map(str::trim).filter(|line| !line.starts_with("</")) {
@@ -182,7 +182,7 @@ impl Field {
 
     fn witnesses(&self, found: &mut Vec<Witness>) {
         assert!(!self.name.starts_with("_ws."), "tshark warns: {}", self.words);
-        // How the value is encoded.
+        // The field describes the encoding of a value, not a value.
         if self.name.starts_with("per.") {
             return;
         }
@@ -233,15 +233,15 @@ fn witnesses(file: &str, port: u16, messages: &[Vec<u8>]) -> Option<Vec<Vec<Witn
     Some(read)
 }
 
-/// Asserts that carnet and tshark read the same; gives how many leaves there are.
+/// Asserts that carnet and tshark read the same; returns the number of leaves.
 ///
-/// Leaves with a name among `except` are left out on both sides.
+/// Ignores leaves with a name in `except` on both sides.
 fn assert_agreement(leaves: Vec<Leaf>, witnesses: &[Witness], except: &[&str]) -> usize {
     let mut witnesses = witnesses.iter().filter(|it| !except.contains(&it.name.as_str())).peekable();
     let mut count = 0;
     for leaf in leaves.into_iter().filter(|it| !except.contains(&it.name.as_str())) {
         let agrees = |witness: &Witness| witness.name == leaf.name && witness.forms.contains(&leaf.value);
-        // A value by DEFAULT is not on the wire, and tshark shows none.
+        // A DEFAULT value is not in the message, so tshark does not print it.
         let is_default = leaf.name == "validityduration" && leaf.value == "600";
         if is_default && witnesses.peek().is_none_or(|witness| witness.name != leaf.name) {
             continue;
@@ -254,12 +254,12 @@ fn assert_agreement(leaves: Vec<Leaf>, witnesses: &[Witness], except: &[&str]) -
     count
 }
 
-/// The messages of `name` in pycrate's vectors, with a header that says which they are.
+/// Returns the messages `name` of pycrate's vectors, with a header of this version and message ID.
 fn messages(name: &str, version: u8, id: u8) -> Vec<Vec<u8>> {
     vectors(name).map(|(octets, _)| [&[version, id], &octets[2..]].concat()).collect()
 }
 
-/// Compares all messages, which have at least `least` leaves.
+/// Compares all messages, which must have at least `least` leaves.
 fn compare<T: Uper + Debug>(file: &str, port: u16, messages: &[Vec<u8>], least: usize) {
     let Some(read) = witnesses(file, port, messages) else { return };
     let read = messages.iter().zip(read);
@@ -270,7 +270,7 @@ fn compare<T: Uper + Debug>(file: &str, port: u16, messages: &[Vec<u8>], least: 
     assert!(count >= least, "{count}");
 }
 
-/// pycrate's CAMs with the containers that those of the vectors leave out.
+/// Returns pycrate's CAMs, and CAMs with the containers that pycrate's CAMs lack.
 fn cams_of_version_2() -> Vec<Vec<u8>> {
     let mut messages = messages("cam1", 2, 2);
     let mut cam = decode::<cam::Cam>(&messages[0]).unwrap();
@@ -289,7 +289,7 @@ fn tshark_and_carnet_agree_on_cams_of_version_2() {
     compare::<cam::Cam>("agree-cam2.pcap", port::CAM, &cams_of_version_2(), 600);
 }
 
-/// pycrate's CAMs with the containers that those of the vectors leave out.
+/// Returns pycrate's CAMs, and CAMs with the containers that pycrate's CAMs lack.
 fn cams_of_version_1() -> Vec<Vec<u8>> {
     use version1::cam::{
         DangerousGoodsContainer, EmergencyContainer, SafetyCarContainer, SpecialVehicleContainer,
@@ -323,7 +323,7 @@ fn tshark_and_carnet_agree_on_cams_of_version_1() {
     compare::<version1::cam::Cam>("agree-cam1.pcap", port::CAM, &cams_of_version_1(), 500);
 }
 
-/// A DENM again without the name of a company.
+/// Returns a DENM without the name of a company.
 macro_rules! without_company {
     ($type:ty, $octets:expr) => {{
         let mut denm = decode::<$type>(&$octets).unwrap();
@@ -341,8 +341,7 @@ fn tshark_and_carnet_agree_on_denms_of_version_2() {
     compare::<denm::Denm>("agree-denm2.pcap", port::DENM, &messages, 1000);
 }
 
-/// pycrate's DENMs without names of companies, and one with the components that those of the vectors leave
-/// out.
+/// Returns pycrate's DENMs without company names, and one with the components that pycrate's DENMs lack.
 fn denms_of_version_1() -> Vec<Vec<u8>> {
     use version1::cdd::{DangerousGoodsExtended, EmergencyActionCode, SpeedLimit};
     use version1::denm::{AlacarteContainer, Denm, RoadWorksContainerExtended, StationaryVehicleContainer};
@@ -373,7 +372,7 @@ fn tshark_and_carnet_agree_on_denms_of_version_1() {
     compare::<version1::denm::Denm>("agree-denm1.pcap", port::DENM, &denms_of_version_1(), 1000);
 }
 
-/// Names that the two versions count or spell differently: `version1` has the rules.
+/// Names of components whose values or spelling differ between the two versions; `version1` has the rules.
 const CONVERTED: [&str; 8] = [
     "protocolversion",
     "curvaturevalue",

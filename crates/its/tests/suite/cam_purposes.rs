@@ -1,6 +1,7 @@
-//! TS 102 868-2: the test purposes of CAM, on the service by itself. Each test bears the id of its purpose.
+//! TS 102 868-2: the test purposes of CAM for the CA basic service alone. Each test has the id of its
+//! purpose.
 //!
-//! The purposes were written for edition V1.3.1, where protocolVersion was 1; today's CAM has 2.
+//! The purposes apply to edition V1.3.1 with protocolVersion 1; a CAM of V1.4.1 has 2.
 
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use carnet_wire::geonet::GnAddress;
 
 use crate::support::{at, cam, is_single_hop, ms, now, reference, unpack};
 
-/// A station with the service under test, and what it knows of itself.
+/// A station with the service under test, and the data about the station.
 struct Iut {
     service: CaService,
     time: u64,
@@ -32,7 +33,7 @@ struct Iut {
     road_side_unit: bool,
 }
 
-/// A CAM and when it was generated, in milliseconds.
+/// Generation time of a CAM in milliseconds, the CAM, and its transmission.
 type Sent = (u64, Cam, Transmission);
 
 impl Iut {
@@ -72,7 +73,7 @@ impl Iut {
         self.service.handle_provided(at(self.time), provided);
     }
 
-    /// Lets time pass until `until`, with what the station knows handed in every 10 ms, and timers beside.
+    /// Runs until `until`: passes the data to the service every 10 ms and serves the timers.
     fn run(&mut self, until: u64) -> Vec<Sent> {
         let mut sent = Vec::new();
         while self.time <= until {
@@ -136,7 +137,7 @@ fn tc_cam_msd_fmt_bv_01() {
 fn tc_cam_msd_fmt_bv_02() {
     let mut iut = Iut::new();
     assert!(low(&iut.run(0)[0].1).is_some());
-    // A new activation begins anew, whenever the last one was sent.
+    // After a new activation the first CAM leaves at once, whenever the last one was sent.
     iut.service.set_active(at(10), false);
     assert_eq!(iut.run(90), []);
     iut.service.set_active(at(100), true);
@@ -147,7 +148,7 @@ fn tc_cam_msd_fmt_bv_02() {
 fn tc_cam_msd_fmt_bv_03() {
     let mut iut = Iut::new();
     let mut sent = Vec::new();
-    // Turning all the time: a CAM every 100 ms.
+    // The vehicle turns all the time: a CAM leaves every 100 ms.
     for step in 0..30_u16 {
         iut.vehicle.heading.heading_value = HeadingValue(step * 100);
         sent.extend(iut.run(u64::from(step) * 100));
@@ -179,7 +180,7 @@ fn tc_cam_msd_fmt_bv_05() {
     assert_eq!(with, [0, 500, 1000, 1500, 2000, 2500]);
 }
 
-/// The CAM that follows a change says what is so now, and not what was so before.
+/// The CAM after a change has the new value, and the CAM before it the old one.
 fn latest(change: impl FnOnce(&mut Iut), holds: impl Fn(&Cam) -> bool, of_low: bool) {
     let mut iut = Iut::new();
     iut.vehicle.acceleration_control = Some(AccelerationControl::default());
@@ -191,7 +192,7 @@ fn latest(change: impl FnOnce(&mut Iut), holds: impl Fn(&Cam) -> bool, of_low: b
     assert!(holds(&first.1), "{:?}", first.1);
 }
 
-/// Purposes about a bit: it is set, and it is cleared again.
+/// Purposes about a bit: the CAM shows that the bit is set, and then that it is cleared.
 macro_rules! bits {
     ($field:ident: $($on:ident $off:ident $bit:ident),* $(,)?) => {$(
         #[test]
@@ -306,7 +307,7 @@ fn tc_cam_msd_ina_bv_01_35() {
     );
 }
 
-/// Purposes about a role: its container is there from the next CAM that may have one.
+/// Purposes about a role: the next CAM that may have the role's container has it.
 macro_rules! roles {
     ($($id:ident $role:ident $container:ident,)*) => {$(
         #[test]
@@ -331,7 +332,7 @@ roles! {
     tc_cam_msd_ina_bv_08 SafetyCar SafetyCarContainer,
 }
 
-/// Beside the purposes: what was given for the role is sent, what was given for another is not.
+/// Beyond the purposes: the service sends data of the vehicle's role and not those of another role.
 #[test]
 fn the_container_is_that_of_the_role() {
     let given = SpecialVehicleContainer::EmergencyContainer(EmergencyContainer {
@@ -350,7 +351,7 @@ fn the_container_is_that_of_the_role() {
 fn tc_cam_msd_gfq_ti_01() {
     let mut iut = Iut::new();
     let mut sent = Vec::new();
-    // Every 10 ms another heading, more than 4 degrees away.
+    // Every 10 ms the heading changes by more than 4 degrees.
     for step in 0..300_u16 {
         iut.vehicle.heading.heading_value = HeadingValue(step * 50 % 3600);
         sent.extend(iut.run(u64::from(step) * 10));
@@ -366,7 +367,7 @@ fn tc_cam_msd_gfq_ti_02() {
     assert_eq!(times(&sent), (0..=10).map(|second| second * 1000).collect::<Vec<_>>());
 }
 
-/// After a change 350 ms after a CAM the interval is 350 ms, for `N_GenCam` CAMs.
+/// If a change comes 350 ms after a CAM, the interval becomes 350 ms for `N_GenCam` CAMs.
 #[test]
 fn tc_cam_msd_gfq_ti_03() {
     let mut iut = Iut::new();
@@ -378,7 +379,7 @@ fn tc_cam_msd_gfq_ti_03() {
 
 #[test]
 fn tc_cam_msd_gfq_bv_04() {
-    // A turn of exactly 4 degrees is not enough; turns across north count as well.
+    // A turn of exactly 4 degrees is too small; turns across north also count.
     for (heading, soon) in [(40, false), (41, true), (3560, false), (3559, true)] {
         let mut iut = Iut::new();
         iut.run(490);
@@ -410,17 +411,18 @@ fn tc_cam_msd_gfq_bv_06() {
     }
 }
 
-/// `T_GenCam_DCC` holds back both conditions.
+/// `T_GenCam_DCC` delays both conditions.
 #[test]
 fn tc_cam_msd_gfq_ti_07() {
     let mut iut = Iut::new();
     iut.run(0);
     iut.service.set_interval_of_dcc(at(0), ms(400));
     iut.vehicle.heading.heading_value = HeadingValue(900);
-    // Condition 1 only after T_GenCam_DCC, which becomes T_GenCam; then condition 2 until N_GenCam.
+    // Condition 1 applies only after T_GenCam_DCC, which becomes T_GenCam; then condition 2 applies until
+    // N_GenCam.
     assert_eq!(times(&iut.run(1700)), [400, 800, 1200, 1600]);
     iut.service.set_interval_of_dcc(at(1700), Duration::from_secs(5));
-    // DCC cannot make it longer than T_GenCamMax.
+    // DCC cannot make the interval longer than T_GenCamMax.
     assert_eq!(times(&iut.run(3700)), [2600, 3600]);
 }
 
@@ -428,7 +430,7 @@ fn tc_cam_msd_gfq_ti_07() {
 fn tc_cam_msd_gfq_ti_08() {
     let mut iut = Iut::of(StationType::ROAD_SIDE_UNIT, true);
     let mut sent = iut.run(2000);
-    // Nothing that it is told makes it faster.
+    // No change of data makes a roadside unit send more often.
     iut.position = reference(100.0, 0.0);
     sent.extend(iut.run(5000));
     assert_eq!(times(&sent), [0, 1000, 2000, 3000, 4000, 5000]);
@@ -438,7 +440,7 @@ fn tc_cam_msd_gfq_ti_08() {
 
 #[test]
 fn tc_cam_msd_par_bv_01() {
-    // `collect` takes the BTP-B header off and looks at the port.
+    // `collect` removes the BTP-B header and checks the port.
     let sent = Iut::new().run(0);
     assert_eq!(sent[0].2.payload[..4], [0x07, 0xd1, 0, 0]);
     let request = sent[0].2.request();
@@ -463,12 +465,12 @@ fn tc_cam_msp_bv_01() {
     let sent = cam(2, 100, reference(10.0, 0.0), 900, 1500);
     let octets = carnet_its::uper::encode(&sent).unwrap();
     assert_eq!(iut.handle_message(at(0), port::CAM, &octets, GnAddress(2), None), Ok(()));
-    // To applications, and to the map.
+    // The CAM goes to applications and to the map.
     assert_eq!(iut.poll_output(at(0)), Some(facilities::Output::Cam(Box::new(sent))));
     assert_eq!(iut.ldm.station(StationId(2)).map(|station| station.speed), Some(SpeedValue(1500)));
 }
 
-/// Beside the purposes: the header says what the message is.
+/// Beyond the purposes: the header identifies type and version of the message.
 #[test]
 fn other_messages_and_versions_are_refused() {
     let octets = carnet_its::uper::encode(&cam(2, 0, reference(0.0, 0.0), 0, 0)).unwrap();
@@ -482,7 +484,7 @@ fn other_messages_and_versions_are_refused() {
     }
 }
 
-/// Beside the purposes: no position, an old position, or none at all.
+/// Beyond the purposes: the service gets no data, an old position, or an unavailable position.
 #[test]
 fn nothing_is_sent_without_a_position() {
     let mut iut = Iut::new();
@@ -491,7 +493,7 @@ fn nothing_is_sent_without_a_position() {
     assert_eq!(iut.service.poll_refused(), Some(ItsDrop::NoPosition));
     iut.position = reference(0.0, 0.0);
     assert_eq!(times(&iut.run(3010)), [3010]);
-    // From here on the service gets no data: after two seconds the last is too old.
+    // From here on the service gets no data: after two seconds the last data are too old.
     let mut sent = Vec::new();
     while let Some(due) = iut.service.poll_timeout() {
         iut.service.handle_timeout(now(due));
@@ -502,7 +504,7 @@ fn nothing_is_sent_without_a_position() {
     assert_eq!(iut.service.poll_transmit(), None);
 }
 
-/// Beside the purposes: the time in a CAM is that of its position.
+/// Beyond the purposes: the generation time of a CAM is that of its position.
 #[test]
 fn generation_delta_time_is_that_of_the_position() {
     let mut iut = Iut::new();
@@ -512,7 +514,7 @@ fn generation_delta_time_is_that_of_the_position() {
     }
 }
 
-/// Beside the purposes: what does not fit a CAM is said, not sent.
+/// Beyond the purposes: the service reports a value that does not fit a CAM and sends nothing.
 #[test]
 fn a_value_outside_its_range_is_refused() {
     let mut iut = Iut::new();
@@ -521,7 +523,7 @@ fn a_value_outside_its_range_is_refused() {
     assert_eq!(iut.service.poll_refused(), Some(ItsDrop::NotEncodable));
 }
 
-/// Beside the purposes: what cannot be sent is due again, but not at once and without end.
+/// Beyond the purposes: the service tries a refused CAM again after a pause, for a limited time.
 #[test]
 fn what_is_refused_is_tried_again_in_a_while() {
     let no_position = |iut: &mut Iut| iut.position = ReferencePosition::default();
@@ -537,7 +539,7 @@ fn what_is_refused_is_tried_again_in_a_while() {
             iut.service.handle_timeout(now(due));
             tried.push(due);
         }
-        // Until it is too old.
+        // The attempts end when the data are too old.
         assert!((5..=20).contains(&tried.len()), "{tried:?}");
         assert_eq!(iut.service.poll_transmit(), None);
     }

@@ -1,7 +1,7 @@
-//! TS 102 869-2: the test purposes of DENM about what a station originates. Each test bears the id of its
+//! TS 102 869-2: the test purposes of DENM about the originating station. Each test has the id of its
 //! purpose.
 //!
-//! The purposes were written for edition V1.2.1, where protocolVersion was 1; today's DENM has 2.
+//! The purposes apply to edition V1.2.1 with protocolVersion 1; a DENM of V1.3.1 has 2.
 
 use crate::denm_support::{
     OWN, action, denm, drain, event, only, receive, repeated, run, station, trigger, witness,
@@ -111,7 +111,7 @@ fn tc_den_evup_bv_03() {
     let second = only(&mut station, 100).denm.management.reference_time;
     assert_eq!(second, at(100).date);
     assert!(second > first.denm.management.reference_time);
-    // Also where the clock has not gone on.
+    // The reference time also increases if the clock has not advanced.
     station.update(at(100), action, &event()).unwrap();
     assert!(only(&mut station, 100).denm.management.reference_time > second);
 }
@@ -133,7 +133,7 @@ fn tc_den_evtr_bv_01() {
     let management = only(&mut station, 100).denm.management;
     assert_eq!(management.action_id, action);
     assert_eq!(management.termination, Some(Termination::IsCancellation));
-    // Over is over.
+    // An application cannot update or end an ended event.
     assert_eq!(station.update(at(200), action, &event()), Err(ItsDrop::UnknownEvent));
     assert_eq!(station.terminate(at(200), action, &event()), Err(ItsDrop::UnknownEvent));
 }
@@ -262,7 +262,7 @@ fn tc_den_evrp_bv_08() {
     let renamed = ActionId { originating_station_id: StationId(99), ..action };
     assert_eq!(sent[0].1.denm.management.action_id, renamed);
     assert_eq!(sent[0].1.header.station_id, StationId(99));
-    // And it can be ended under its new name only.
+    // The station can end the event only by its new action ID.
     assert_eq!(station.terminate(at(600), action, &event()), Err(ItsDrop::UnknownEvent));
     assert_eq!(station.terminate(at(600), renamed, &event()), Ok(()));
 }

@@ -1,5 +1,5 @@
-//! TS 102 869-2: the test purposes of DENM about what a station receives and keeps alive. Each test bears the
-//! id of its purpose.
+//! TS 102 869-2: the test purposes of DENM about reception and keep-alive forwarding. Each test has the id of
+//! its purpose.
 
 use crate::denm_support::{
     OWN, action, delivered, denm, drain, event, only, over, receive, repeated, run, station, witness,
@@ -94,13 +94,13 @@ fn tc_den_msrv_bv_10() {
     let impact = answer.alacarte.unwrap().impact_reduction.unwrap();
     assert_eq!(impact.request_response_indication, RequestResponseIndication::Response);
     assert_eq!(impact.position_of_pillars.0[0].0, 4);
-    // Once per event.
+    // The station answers once per event.
     asked.denm.management.reference_time = at(700).date;
     assert_eq!(receive(&mut station, 1100, &asked), Ok(()));
     assert_eq!(drain(&mut station, 1100), []);
 }
 
-/// A message about event 1 that wants to be kept alive, every 500 ms.
+/// Returns a message about event 1 with a transmission interval of 500 ms, for keep-alive forwarding.
 fn kept_alive() -> Denm {
     let mut denm = denm(1, at(500).date, at(600).date);
     denm.denm.management.transmission_interval = Some(TransmissionInterval(500));
@@ -112,7 +112,7 @@ fn kept_alive() -> Denm {
     denm
 }
 
-/// A station that heard such a message at 1000.
+/// Returns a station that received this message at 1000 ms.
 fn forwarder() -> DenService {
     let mut station = station();
     receive(&mut station, 1000, &kept_alive()).unwrap();
@@ -133,7 +133,7 @@ fn tc_den_kafw_bv_02() {
     older.denm.management.reference_time = at(590).date;
     assert_eq!(receive(&mut station, 1900, &older), Err(ItsDrop::Outdated));
     assert_eq!(run(&mut station, 2200).len(), 1, "what is older does not keep it alive");
-    // The same message does: the originator, or another forwarder, has spoken.
+    // A second copy of the message restarts the timer, because the originator or another forwarder sent it.
     let mut station = forwarder();
     assert_eq!(receive(&mut station, 1900, &kept_alive()), Err(ItsDrop::Outdated));
     assert_eq!(run(&mut station, 2899), []);
@@ -152,7 +152,7 @@ fn tc_den_kafw_ti_03() {
     assert!(delays.iter().all(|delay| (1000..=1150).contains(delay)), "{delays:?}");
     let (least, most) = (delays.iter().min().unwrap(), delays.iter().max().unwrap());
     assert!(most - least > 75, "random: {delays:?}");
-    // min(..., validityDuration): then there is nothing left to forward.
+    // min(..., validityDuration): the timer ends with the event, so there is nothing to forward.
     let mut short = kept_alive();
     short.denm.management.transmission_interval = Some(TransmissionInterval(8000));
     let mut station = forwarder();
@@ -197,7 +197,7 @@ fn tc_den_kafw_bv_08() {
     assert_eq!(forwarded().denm, kept_alive().denm);
 }
 
-/// Beside the purposes: what this release does not know is forwarded as well, octet by octet.
+/// Beyond the purposes: the station forwards data that this release does not know octet by octet.
 #[test]
 fn forwarding_keeps_every_octet() {
     let mut octets = encode(&kept_alive()).unwrap();
@@ -206,7 +206,7 @@ fn forwarding_keeps_every_octet() {
     station.handle_message(at(1000), &octets, Some(circle(1000))).unwrap();
     station.handle_timeout(at(2200));
     let sent = station.poll_transmit().unwrap();
-    // Behind the BTP-B header, and behind the station ID.
+    // The octets behind BTP-B header and station ID are equal.
     assert_eq!(sent.payload[10..], octets[6..]);
     assert_eq!(sent.transport, Transport::GeoBroadcast(circle(1000)));
 }
@@ -215,7 +215,7 @@ fn forwarding_keeps_every_octet() {
 fn tc_den_kafw_bv_09() {
     let mut station = forwarder();
     let sent = run(&mut station, 60_000);
-    // Detected at 500, valid for 10 s.
+    // The event was detected at 500 ms and is valid for 10 s.
     assert!((7..=10).contains(&sent.len()) && sent.iter().all(|sent| sent.0 < 10_500), "{sent:?}");
     assert_eq!(station.sizes(), (0, 0));
 }
@@ -236,7 +236,7 @@ fn tc_den_kafw_bv_11() {
     assert_eq!(run(&mut station, 60_000), []);
 }
 
-/// Beside the purposes: times that are over, and times that have not come.
+/// Beyond the purposes: the station refuses events that have ended, and reference times in the future.
 #[test]
 fn absurd_times_are_refused() {
     let mut station = station();
@@ -252,8 +252,8 @@ fn absurd_times_are_refused() {
     assert_eq!(station.trigger(at(1000), &request), Err(ItsDrop::Expired));
 }
 
-/// Beside the purposes: a negation refers to the message that it negates, and is heard although it is no
-/// newer.
+/// Beyond the purposes: a negation has the reference time of the message that it negates, and the station
+/// accepts it.
 #[test]
 fn a_negation_is_as_old_as_what_it_negates() {
     let mut station = witness();
@@ -262,11 +262,11 @@ fn a_negation_is_as_old_as_what_it_negates() {
     assert_eq!(receive(&mut station, 1100, &negation), Ok(()));
     assert_eq!(delivered(&mut station).len(), 1);
     assert_eq!(receive(&mut station, 1200, &negation), Err(ItsDrop::Outdated));
-    // An event that is over needs no end.
+    // An application cannot end an event that has already ended.
     assert_eq!(station.terminate(at(1300), action(1), &event()), Err(ItsDrop::UnknownEvent));
 }
 
-/// Beside the purposes: tables are bounded.
+/// Beyond the purposes: the tables are bounded.
 #[test]
 fn tables_are_bounded() {
     let mut station = station();
@@ -281,7 +281,7 @@ fn tables_are_bounded() {
         station.trigger(at(1000), &event()).unwrap();
     }
     assert_eq!(station.trigger(at(1000), &event()), Err(ItsDrop::TableFull));
-    // The time of those that were received is over first.
+    // The received events end first.
     station.handle_timeout(at(Duration::from_secs(2000).as_millis() as u64));
     assert_eq!(station.sizes(), (0, 0));
 }

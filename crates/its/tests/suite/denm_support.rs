@@ -15,7 +15,7 @@ use carnet_wire::btp::port;
 pub const OWN: StationId = StationId(4711);
 pub const OTHER: StationId = StationId(815);
 
-/// A message and when it was sent, in milliseconds.
+/// Time at which the service sent a message in milliseconds, and the message.
 pub type Sent = (u64, Denm);
 
 pub fn station() -> DenService {
@@ -24,7 +24,7 @@ pub fn station() -> DenService {
     service
 }
 
-/// Something stands on the road.
+/// Returns an event: a stationary vehicle.
 pub fn event() -> EventRequest {
     EventRequest {
         event_position: reference(30.0, 0.0),
@@ -40,7 +40,7 @@ pub fn event() -> EventRequest {
     }
 }
 
-/// A repeated event.
+/// Returns an event with repetitions.
 pub fn repeated(interval: u64, duration: u64, validity: Option<u32>) -> EventRequest {
     EventRequest {
         repetition_interval: Some(ms(interval)),
@@ -61,7 +61,7 @@ pub fn drain(service: &mut DenService, time: u64) -> Vec<Sent> {
         .collect()
 }
 
-/// Lets time pass until `until`.
+/// Runs the service until `until`; returns the sent messages.
 pub fn run(service: &mut DenService, until: u64) -> Vec<Sent> {
     let mut sent = Vec::new();
     while let Some(due) = service.poll_timeout().filter(|due| *due <= Time::from_millis(until)) {
@@ -71,14 +71,14 @@ pub fn run(service: &mut DenService, until: u64) -> Vec<Sent> {
     sent
 }
 
-/// The only message that waits.
+/// Returns the only waiting message.
 pub fn only(service: &mut DenService, time: u64) -> Denm {
     let mut sent = drain(service, time);
     assert_eq!(sent.len(), 1, "{sent:?}");
     sent.remove(0).1
 }
 
-/// A message of another station about event `number`, detected and referred to at a date.
+/// Returns a message of another station about event `number` with these detection and reference times.
 pub fn denm(number: u16, detection: TimestampIts, reference_time: TimestampIts) -> Denm {
     let mut denm = Denm::default();
     denm.header.message_id = MessageId::DENM;
@@ -95,7 +95,7 @@ pub fn denm(number: u16, detection: TimestampIts, reference_time: TimestampIts) 
     denm
 }
 
-/// The message that an event is over.
+/// Returns the message that ends an event.
 pub fn over(mut denm: Denm, termination: Termination) -> Denm {
     denm.denm.management.termination = Some(termination);
     denm.denm.situation = None;
@@ -106,7 +106,7 @@ pub fn receive(service: &mut DenService, time: u64, denm: &Denm) -> Result<(), I
     service.handle_message(at(time), &encode(denm).unwrap(), Some(circle(1000)))
 }
 
-/// Events that the application got.
+/// Returns the events that the application got.
 pub fn delivered(service: &mut DenService) -> Vec<Denm> {
     std::iter::from_fn(|| service.poll_event())
         .filter_map(|event| match event {
@@ -121,7 +121,7 @@ pub fn trigger(service: &mut DenService, time: u64, request: &EventRequest) -> (
     (action, only(service, time))
 }
 
-/// A station that has heard of event 1 at 1000.
+/// Returns a station that received event 1 at 1000 ms.
 pub fn witness() -> DenService {
     let mut station = station();
     receive(&mut station, 1000, &denm(1, at(500).date, at(600).date)).unwrap();

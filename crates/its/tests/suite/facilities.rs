@@ -1,4 +1,4 @@
-//! Stations that hear each other, without a network between them.
+//! Stations that receive each other's messages, without a network between them.
 
 use carnet_base::Time;
 use carnet_its::ca::{Content, Provided};
@@ -56,7 +56,7 @@ fn exchange(stations: &mut [Facilities], time: u64) -> usize {
             }
         }
     }
-    // Take the resulting events.
+    // Take all outputs.
     for station in stations {
         while station.poll_output(at(time)).is_some() {}
     }
@@ -78,7 +78,7 @@ fn everybody_is_on_everybodys_map() {
         let expected: Vec<u32> = (1..=4).filter(|id| *id != own).collect();
         assert_eq!(ids, expected);
     }
-    // A second later they speak again.
+    // A second later each station sends its next CAM.
     let due = stations[0].poll_timeout().unwrap();
     assert_eq!(due, Time::from_secs(1));
     stations.iter_mut().for_each(|station| station.handle_timeout(now(due)));

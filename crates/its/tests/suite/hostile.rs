@@ -1,4 +1,4 @@
-//! Random and mutated octets: nothing panics, nothing is believed that the types do not allow.
+//! Random and mutated octets: no panic, and no decoded value outside its type.
 
 use carnet_base::Rng;
 use carnet_its::cam::Cam;
@@ -16,7 +16,7 @@ use crate::messages::{VANETZA, full_cam, full_denm};
 use crate::support::{at, circle, hex};
 use crate::vectors::vectors;
 
-/// A message that decodes can be encoded, and means the same again.
+/// Asserts that a decoded message can be encoded and is decoded to an equal message.
 fn comes_back<T: Uper + PartialEq + std::fmt::Debug>(octets: &[u8]) -> bool {
     let Ok(message) = decode::<T>(octets) else { return false };
     let again = encode(&message).unwrap();
@@ -24,7 +24,7 @@ fn comes_back<T: Uper + PartialEq + std::fmt::Debug>(octets: &[u8]) -> bool {
     true
 }
 
-/// A message with some octets changed, and now and then cut off.
+/// Returns a message with some octets changed, sometimes truncated.
 fn mutated(rng: &mut Rng, message: &[u8]) -> Vec<u8> {
     let mut octets = message.to_vec();
     for _ in 0..1 + rng.below(4) {
@@ -45,7 +45,7 @@ fn mutated_messages() {
     for round in 0..30_000 {
         let octets = mutated(&mut rng, &messages[round % messages.len()]);
         understood += usize::from(comes_back::<Cam>(&octets)) + usize::from(comes_back::<Denm>(&octets));
-        // Where both understand it they agree.
+        // If partial and full decoding both succeed, they agree.
         if let (Ok(glance), Ok(cam)) = (Glance::of(&octets), carnet_its::ca::receive(&octets)) {
             let basic = cam.cam.cam_parameters.basic_container;
             assert_eq!(Some(glance.position), basic.reference_position.position());
@@ -55,7 +55,7 @@ fn mutated_messages() {
     assert!(understood > 5000, "the test reaches the inside: {understood}");
 }
 
-/// Of release 2, in which there is more to be mutated.
+/// Messages of release 2 have more components to mutate.
 #[test]
 fn mutated_messages_of_release_2() {
     let mut rng = Rng::new(3);

@@ -1,4 +1,4 @@
-//! The map: what it knows, where, and for how long.
+//! The map: its objects, their positions and their lifetimes.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ fn a_station_is_where_it_was_heard_last_until_it_is_silent() {
     assert_eq!(ids(&map, LATER, Some(&circle(100))), [2]);
     assert_eq!(ids(&map, Time::from_millis(3999), None), [1, 2]);
     assert!(ids(&map, Time::from_millis(4000), None).is_empty());
-    // The next one that comes sweeps them out.
+    // The next CAM removes the expired stations.
     hear(&mut map, 5000, 3, 0.0, 0.0);
     assert_eq!(map.sizes().0, 1);
 }
@@ -68,7 +68,7 @@ fn an_older_message_changes_nothing() {
     let old = encode(&cam(1, 900, reference(500.0, 0.0), 0, 0)).unwrap();
     assert_eq!(map.handle_cam(Time::from_millis(1100), &old), Err(ItsDrop::Outdated));
     assert_eq!(map.station(StationId(1)).map(|station| station.speed), Some(SpeedValue(1000)));
-    // Across the end of the 65,536 ms.
+    // The time of the CAMs wraps at 65,536 ms.
     let mut map = LocalDynamicMap::new(Parameters::default(), 7);
     hear(&mut map, 65_500, 1, 0.0, 0.0);
     hear(&mut map, 65_600, 1, 10.0, 0.0);
@@ -87,7 +87,7 @@ fn stations_of_some_types() {
     assert!(map.stations_in(LATER, None, StationTypes::NONE).is_empty());
 }
 
-/// The cells find what looking at every station finds, for every shape and at every place.
+/// The search by cells finds the same stations as a search of all stations, for every shape and place.
 #[test]
 fn areas_find_who_is_inside() {
     let mut rng = Rng::new(4);
@@ -134,7 +134,7 @@ fn areas_find_who_is_inside() {
     }
 }
 
-/// The lists of the map stay whole for any order of CAMs.
+/// The lists of the map stay consistent for any order of CAMs.
 #[test]
 fn memory_is_bounded_and_who_was_silent_for_longest_goes() {
     let parameters = Parameters { stations: 100, ..Parameters::default() };
@@ -197,7 +197,7 @@ fn subscribers_hear_of_what_changed_in_their_area() {
             (stations, notification.events.len())
         })
     };
-    // Every object is new at first.
+    // The first notification contains every object.
     assert_eq!(heard(&mut map, 10), Some((vec![1], 0)));
     hear(&mut map, 20, 1, 1.0, 0.0);
     hear(&mut map, 30, 2, 20.0, 0.0);
@@ -206,7 +206,7 @@ fn subscribers_hear_of_what_changed_in_their_area() {
     assert_eq!(map.poll_timeout(), Some(Time::from_millis(510)));
     assert_eq!(heard(&mut map, 510), Some((vec![1, 2], 0)));
     assert_eq!(heard(&mut map, 1010), None, "nothing changed");
-    // An event is said at once.
+    // The map reports an event at once.
     map.handle_denm(Time::from_millis(1020), &denm(1), Time::from_secs(20)).unwrap();
     assert_eq!(heard(&mut map, 1020), Some((vec![], 1)));
     assert_eq!(heard(&mut map, 1021), None);

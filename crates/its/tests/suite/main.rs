@@ -1,4 +1,5 @@
-//! The facilities of one station in virtual time: test purposes, messages of others, and absurd input.
+//! The facilities of one station in virtual time: test purposes, messages of other implementations, and
+//! invalid input.
 #![allow(clippy::unwrap_used, reason = "a test says no more by expect")]
 
 mod agreement;

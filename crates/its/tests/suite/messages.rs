@@ -1,4 +1,4 @@
-//! Messages that others made, and the largest that we can make.
+//! Messages of other implementations, and the largest messages of carnet.
 
 use carnet_its::ca;
 use carnet_its::cam::*;
@@ -9,21 +9,21 @@ use carnet_its::uper::{decode, encode};
 
 use crate::support::hex;
 
-/// CAMs of vanetza v26.02's socktap, frames 1 and 3 of `vanetza-socktap-security-none.pcap`, behind the BTP
-/// header.
+/// CAMs of vanetza v26.02's socktap without the BTP header: frames 1 and 3 of
+/// `vanetza-socktap-security-none.pcap`.
 pub const VANETZA: [&str; 2] = [
     "0202000000021ebd005a56c9730e434bc703e83e8001b7743e0000012000003fe1ed0403ffe3fff400",
     "0202000000011ebd005a56c4910e4346e503e83e8001b7743e0000012000003fe1ed0403ffe3fff400",
 ];
 
-/// [`full_cam`] as pycrate 0.8.1 (`ITS_CAM_2`) writes it, which reads the same values in it.
+/// [`full_cam`] as pycrate 0.8.1 (`ITS_CAM_2`) writes it; pycrate reads the same values from it.
 const PYCRATE_CAM: &str = "
     0202fffffffffffe60a42fb1c7e00000003ffa022e1200003a7fe0ffbfff7c7fd7e0032800c40001e0f001f40206800bad69
     3a405ad2747ffffffff9205780001ffff00007fff00001ffff4000c0002ffff00013fff00001ffff6000e00027fff40011ff
     f400017fff9000b0001bfff8000cfff80000ffffb800780011fffb00087ffb00009fffd4004c000afffd00053ffd00005fff
     e6002e00067ffe40031ffe400037fff1001b0003bfff0001cfff00001ffff7800f80021fff700107ff700011fffb4008c001
     2fffb00093ffb00009fffd6004e000a7ffd40051ffd400057ffe9002b0005bffe8002cffe83c1a76caaa80";
-/// [`full_denm`] as pycrate 0.8.1 (`ITS_DENM_3`) writes it, which reads the same values in it.
+/// [`full_denm`] as pycrate 0.8.1 (`ITS_DENM_3`) writes it; pycrate reads the same values from it.
 const PYCRATE_DENM: &str = "
     020101234567e7c4d5e6f7ffff95062fa92f65418bea5646b49d1ffd693a3fe001002003dbba00dd460270f0b7cbc045c03b
     600037ffe98d10001ee00037ffe98d10001ee00037ffe98d10001ee00037ffe98d10001ee00037ffe98d10001ee00037ffe9
@@ -35,7 +35,7 @@ const PYCRATE_DENM: &str = "
     c6898c4d5e6f78000c4d5e6f780012ff96c21e7387d1b2b3155d08aa010288889233961db343634b1b410131029e1db34373
     2fe757ad5ed5ab4c65da0a";
 
-/// A CAM with every component that one can have, and odd values in them.
+/// Returns a CAM with every possible component and unusual values.
 pub fn full_cam() -> Cam {
     let heading = Heading { heading_value: HeadingValue(3599), heading_confidence: HeadingConfidence(126) };
     let position = ReferencePosition {
@@ -145,7 +145,7 @@ pub fn full_cam() -> Cam {
     }
 }
 
-/// A DENM with every component that one can have, and odd values in them.
+/// Returns a DENM with every possible component and unusual values.
 pub fn full_denm() -> Denm {
     let position = ReferencePosition {
         latitude: Latitude(899_999_999),
@@ -286,7 +286,7 @@ fn vanetza_is_understood_and_written_again() {
         else {
             panic!("{parameters:?}")
         };
-        // As tshark reads it.
+        // The values are those that tshark reads.
         assert_eq!(vehicle.heading.heading_value, HeadingValue::WGS84_NORTH);
         assert_eq!(vehicle.heading.heading_confidence, HeadingConfidence(10));
         assert_eq!(vehicle.speed.speed_value, SpeedValue::STANDSTILL);
@@ -322,13 +322,13 @@ fn what_says_nothing_comes_back() {
     assert_eq!(decode::<Denm>(&encode(&empty.1).unwrap()), Ok(empty.1));
 }
 
-/// The default validity is not written, another one is.
+/// The encoder omits the default validity and writes any other.
 #[test]
 fn the_default_validity_costs_nothing() {
     let mut denm = Denm::default();
     let without = encode(&denm).unwrap().len();
     denm.denm.management.validity_duration = ValidityDuration(601);
-    // Seventeen bits.
+    // Another validity takes seventeen bits.
     assert!(encode(&denm).unwrap().len() >= without + 2);
 }
 
@@ -364,7 +364,7 @@ fn a_glance_sees_what_the_message_says() {
     assert_eq!(glance.position.latitude, -338_123_457);
 }
 
-/// Messages of release 2 as asn1tools 0.169 writes them by the modules of TS 103 900 V2.1.1 and TS 103 831
+/// Messages of release 2 that asn1tools 0.169 made from the modules of TS 103 900 V2.1.1 and TS 103 831
 /// V2.1.1. The first has no additions; the second has extension containers, linked DENMs and linked IVIMs.
 pub const RELEASE_2_CAM: [&str; 2] = [
     "0202010203041267405a581d7b0d914c1000c806470836db2c00384122b68402a08a40146361ff3080001dfff5800131ce00192f
@@ -381,7 +381,7 @@ pub const RELEASE_2_DENM: [&str; 2] = [
 ];
 
 /// Release 2 has the ports and the protocolVersion of release 1, and its messages begin the same way. A
-/// station reads both, and its own messages are valid in both.
+/// station reads messages of both releases, and its own messages are valid in both.
 #[test]
 fn messages_of_release_2_are_read_without_its_additions() {
     let [plain, extended] = RELEASE_2_CAM.map(hex);
@@ -409,7 +409,7 @@ fn messages_of_release_2_are_read_without_its_additions() {
     let denm = decode::<Denm>(&extended).unwrap();
     assert_eq!((&denm, &encode(&denm).unwrap()), (&decode::<Denm>(&plain).unwrap(), &plain));
     let event = denm.denm.situation.as_ref().unwrap().event_type;
-    // CauseCodeChoice is written as causeCode and subCauseCode are.
+    // CauseCodeChoice has the encoding of causeCode and subCauseCode.
     assert_eq!((event.cause_code, event.sub_cause_code), (CauseCodeType(94), SubCauseCodeType(2)));
     assert_eq!(denm.denm.management.action_id.sequence_number, SequenceNumber(513));
     assert_eq!(denm.denm.management.validity_duration, ValidityDuration(300));

@@ -1,9 +1,9 @@
-//! Tshark as a witness: it reads in our messages what we meant, down to the last field, and finds none
+//! Tshark as independent check: it reads every field of carnet's messages as intended and reports none as
 //! malformed.
 //!
-//! tshark 4.0.17 deviates in one place: it treats the size of an UTF8String as a constraint of the encoding.
-//! X.691 30.6 does not, and pycrate reads companyName as carnet writes it. So the DENM here has no such
-//! string.
+//! tshark 4.0.17 deviates in one place: it treats the size of a UTF8String as a constraint of the encoding.
+//! X.691 30.6 does not, and pycrate reads companyName as carnet writes it. So the DENM of this test has no
+//! such string.
 #![allow(clippy::disallowed_methods, reason = "a test may ask its environment which tools there are")]
 
 use std::path::Path;
@@ -17,7 +17,8 @@ use carnet_wire::geonet::{
 
 use crate::messages::{full_cam, full_denm};
 
-/// tshark; without it the test says so and passes, with `CARNET_REQUIRE_TOOLS=1` it fails.
+/// Returns tshark. If tshark is missing, the test prints a message and passes; with `CARNET_REQUIRE_TOOLS=1`
+/// it fails.
 pub fn tshark() -> Option<Command> {
     if Command::new("tshark").arg("--version").output().is_ok_and(|output| output.status.success()) {
         return Some(Command::new("tshark"));
@@ -27,7 +28,7 @@ pub fn tshark() -> Option<Command> {
     None
 }
 
-/// A capture with an Ethernet frame for each message, behind SHB and BTP-B to its port.
+/// Returns a capture with an Ethernet frame for each message, behind SHB and BTP-B to its port.
 pub fn capture(messages: &[(u16, &[u8])]) -> Vec<u8> {
     let mut octets = Vec::new();
     for word in [0xa1b2_c3d4_u32, 0x0002_0004, 0, 0, 65535, 1] {
@@ -51,7 +52,7 @@ pub fn capture(messages: &[(u16, &[u8])]) -> Vec<u8> {
     octets
 }
 
-/// Every field has the values that are expected, in the message's order.
+/// Checks that every field has the expected values, in the order of the message.
 fn check(file: &str, port: u16, message: &[u8], expected: &[(&str, &str)]) {
     let Some(mut command) = tshark() else { return };
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(file);
@@ -130,7 +131,7 @@ fn a_cam_down_to_the_last_field() {
         ("its.LightBarSirenInUse.sirenActivated", "0"),
         ("its.innerhardShoulderStatus", "1"),
         ("its.outerhardShoulderStatus", "2"),
-        // Thirteen bits and three that fill.
+        // Thirteen bits and three bits of padding.
         ("its.drivingLaneStatus", "aaa8"),
     ];
     check("its-cam.pcap", port::CAM, &encode(&full_cam()).unwrap(), &values);

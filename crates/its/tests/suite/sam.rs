@@ -1,5 +1,5 @@
-//! Service announcement: the message against octets that another ASN.1 compiler made of the same values, and
-//! the service in virtual time.
+//! Service announcement: the message compared with octets of another ASN.1 compiler, and the service in
+//! virtual time.
 
 use carnet_base::Rng;
 use carnet_geonet::geodesy::Position;
@@ -17,7 +17,7 @@ use carnet_wire::geonet::{GnAddress, StationType};
 
 use crate::support::{at, hex};
 
-/// The header in front of what IEEE 1609.3 calls a SrvAdvMsg.
+/// ITS PDU header in front of the SrvAdvMsg of IEEE 1609.3.
 const HEADER: &str = "010c0000002a";
 
 fn saem(body: SamBody) -> Saem {
@@ -58,8 +58,8 @@ fn counts(sa_id: u8, content_count: u8) -> ChangeCount {
     ChangeCount { sa_id: SaId(sa_id), content_count: ContentCount(content_count) }
 }
 
-/// Values, and their octets by OSS ASN.1 tools from the module IEEE-1609-3-WSA, as published with a library
-/// for it.
+/// Returns values, and their octets by OSS ASN.1 tools from the module IEEE-1609-3-WSA, as published with a
+/// library for this module.
 fn vectors() -> Vec<(SamBody, &'static str)> {
     let first = channel(17, 172, -128, false, 6);
     let least = SamBody {
@@ -134,8 +134,8 @@ fn octets_of_another_compiler() {
     }
 }
 
-/// From pycrate by ISO's module ITSee. IEEE 1609.3 counts the longitude from -179.9999999 degrees, which
-/// makes no visible difference.
+/// The octets are from pycrate with ISO's module ITSee. IEEE 1609.3 counts the longitude from -179.9999999
+/// degrees, which makes no visible difference.
 #[test]
 fn an_advertiser_says_where_it_is() {
     for (number, octets, expected) in [
@@ -157,7 +157,8 @@ fn an_advertiser_says_where_it_is() {
 
 #[test]
 fn its_aids_take_one_to_four_octets() {
-    // ISO 17419: a prefix of ones says how many octets follow; each length goes on where the one before ends.
+    // ISO 17419: a prefix of ones gives the number of following octets; the numbers of each length continue
+    // those of the shorter length.
     for (number, octets) in [
         (0, "00"),
         (36, "24"),
@@ -165,7 +166,7 @@ fn its_aids_take_one_to_four_octets() {
         (128, "8000"),
         (16_511, "bfff"),
         (16_512, "c00000"),
-        // The service announcement's own (TS 102 965).
+        // ITS-AID of the service announcement service (TS 102 965).
         (540_801, "c80001"),
         (2_113_663, "dfffff"),
         (2_113_664, "e0000000"),
@@ -217,12 +218,12 @@ fn services() -> Vec<Service> {
     ]
 }
 
-/// The GN address of a station.
+/// Returns the GN address of a station.
 fn gn(station: u8) -> GnAddress {
     GnAddress::new(false, StationType::PassengerCar, [2, 0, 0, 0, 0, station])
 }
 
-/// The message that is sent, without the BTP header.
+/// Returns the sent message without the BTP header.
 fn sent(transmission: &Transmission) -> Vec<u8> {
     let (header, message) = BtpB::parse(&transmission.payload).expect("BTP-B");
     assert_eq!(header.destination_port, port::SAEM);
@@ -253,7 +254,7 @@ fn services_are_announced_at_once_and_then_once_in_an_interval() {
     let header = body.extensions.expect("extensions");
     assert_eq!(header.octet(reference::REPEAT_RATE), Some(5));
     assert_eq!(header.text(reference::ADVERTISER_IDENTIFIER), Some("kiosk 7"));
-    // Other content is another content count; the same is not.
+    // Changed content changes the content count; the same content keeps it.
     let count = |service: &mut SaService, now| {
         let octets = sent(&service.poll_transmit().unwrap_or_else(|| panic!("something at {now}")));
         Saem::from_octets(&octets).expect("a message").sam.body.change_count.content_count.0
@@ -283,7 +284,7 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
         assert_eq!(service.announce(at(0), name, refused), Err(ItsDrop::NotEncodable));
     }
     assert_eq!(service.announced(), services());
-    // As much as there may be fits a frame.
+    // An announcement of the largest size fits a frame.
     let most = Service {
         address: Some(std::net::Ipv6Addr::LOCALHOST),
         port: Some(1),
@@ -316,7 +317,7 @@ fn services_of_others_are_learnt_and_expire() {
     let change = (gn(2), SaId(0));
     assert_eq!(station.poll_change(), Some(Change::Advertised(change.0, change.1)));
     assert_eq!(station.poll_change(), None, "the same again is no news");
-    // Once a second: three may be missed.
+    // The announcement comes once a second, and the station may miss three.
     assert_eq!(station.poll_timeout(), Some(at(4000).time));
     station.handle_timeout(at(3999));
     assert_eq!(station.known().count(), 1);
@@ -333,7 +334,7 @@ fn an_advertisement_that_does_not_say_how_often_it_comes_is_held() {
     assert_eq!(station.poll_timeout(), Some(at(5000).time));
 }
 
-/// The message of a station with `services` services.
+/// Returns the message of a station with `services` services.
 fn advertised(station: u32, sa_id: u8, services: usize) -> Vec<u8> {
     let mut message = saem(SamBody {
         change_count: ChangeCount { sa_id: SaId(sa_id), content_count: ContentCount(0) },
@@ -344,7 +345,7 @@ fn advertised(station: u32, sa_id: u8, services: usize) -> Vec<u8> {
     message.to_octets().expect("encodes")
 }
 
-/// Advertisers, with the numbers of their advertisements.
+/// Returns the advertisers and the numbers of their advertisements.
 fn known(station: &SaService) -> Vec<(GnAddress, u8)> {
     station.known().map(|it| (it.source, it.sa_id.0)).collect()
 }
@@ -393,7 +394,7 @@ fn in_a_full_table_the_one_that_is_silent_longest_makes_room() {
 fn a_station_cannot_speak_for_another_nor_push_others_out() {
     let mut station = SaService::new(Parameters::default(), StationId(1));
     station.handle_message(at(0), gn(2), &advertised(2, 0, 1)).expect("new");
-    // Another says that it is 2, and takes all numbers that there are.
+    // Station 3 claims the station ID 2 and uses all advertisement numbers.
     for sa_id in 0..16 {
         station.handle_message(at(1 + u64::from(sa_id)), gn(3), &advertised(2, sa_id, 5)).expect("taken");
     }
@@ -410,7 +411,7 @@ fn services_that_are_learnt_are_bounded() {
     station.handle_message(at(1), gn(3), &advertised(3, 0, 32)).expect("taken");
     station.handle_message(at(2), gn(4), &advertised(4, 0, 7)).expect("taken");
     assert_eq!(known(&station), [(gn(3), 0), (gn(4), 0)], "71 services are too many");
-    // An advertisement above the limit displaces no other.
+    // An advertisement above the limit does not replace another.
     let mut station = SaService::new(Parameters { services: 5, ..parameters }, StationId(1));
     station.handle_message(at(0), gn(2), &advertised(2, 0, 5)).expect("taken");
     assert_eq!(station.handle_message(at(1), gn(3), &advertised(3, 0, 6)), Err(ItsDrop::TableFull));
@@ -432,8 +433,9 @@ fn an_advertisement_is_known_for_a_second_however_often_it_comes() {
 #[test]
 fn the_port_of_en_302_890_1_is_understood() {
     let mut station = SaService::new(Parameters::default(), StationId(1));
-    // By hand: version 3 and only a list of services, counts 0 and 0, one service. Its ITS-AID 36 is in an
-    // octet, channel 0 in five bits. Of its options only the second is there: 010, and then 4711 in 16 bits.
+    // These octets are made by hand: version 3, only a list of services, counts 0 and 0, one service. Its
+    // ITS-AID 36 takes an octet, channel 0 five bits. It has only the second option: 010, and then 4711 in 16
+    // bits.
     let octets = hex(&format!("{HEADER}3400012402{:04x}", 4711));
     station.handle_message(at(0), gn(2), &octets).expect("new");
     let known = station.known().next().expect("known");

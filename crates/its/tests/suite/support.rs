@@ -1,4 +1,4 @@
-//! Clocks, places and messages that several tests need.
+//! Clocks, places and messages for several tests.
 
 use std::time::Duration;
 
@@ -18,32 +18,32 @@ use carnet_its::{Now, Transmission};
 use carnet_wire::btp::BtpB;
 use carnet_wire::geonet::{GeoArea, Shape};
 
-/// Where everything happens.
+/// Position around which the tests take place.
 pub const HOME: Position = Position::new(488_375_000, 21_008_000);
 
-/// `milliseconds` after the beginning, on 2026-11-22.
+/// Returns the time `milliseconds` after the start of the test, on 2026-11-22.
 pub fn at(milliseconds: u64) -> Now {
     let date = TimestampIts::of(WallTime::from_unix_nanos((1_795_300_000_000 + milliseconds) * 1_000_000));
     Now { time: Time::from_millis(milliseconds), date }
 }
 
-/// The same of a monotonic time.
+/// Returns both clocks for a monotonic time.
 pub fn now(time: Time) -> Now {
     Now { time, ..at(time.as_nanos() / 1_000_000) }
 }
 
-/// A place, metres east and north of home.
+/// Returns a place, metres east and north of [`HOME`].
 pub fn place(east: f64, north: f64) -> Position {
     LocalPlane::new(HOME).position_at(east, north)
 }
 
-/// The same as messages have it.
+/// Returns a place as reference position of a message.
 pub fn reference(east: f64, north: f64) -> ReferencePosition {
     let position = place(east, north);
     ReferencePosition::at(position.latitude, position.longitude)
 }
 
-/// A circle around home.
+/// Returns a circle around [`HOME`].
 pub fn circle(radius: u16) -> GeoArea {
     GeoArea {
         shape: Shape::Circle,
@@ -55,19 +55,19 @@ pub fn circle(radius: u16) -> GeoArea {
     }
 }
 
-/// A message behind a BTP-B header, and its port.
+/// Returns a message without its BTP-B header, and its port.
 pub fn unpack<T: Uper>(transmission: &Transmission) -> (u16, T) {
     let (header, message) = BtpB::parse(&transmission.payload).unwrap();
     assert_eq!(header.destination_port_info, 0);
     (header.destination_port, decode(message).unwrap())
 }
 
-/// Whether it goes to the neighbours only.
+/// Returns whether the transmission is a single-hop broadcast.
 pub fn is_single_hop(transmission: &Transmission) -> bool {
     matches!(transmission.transport, Transport::SingleHop(_)) && transmission.maximum_hop_limit == Some(1)
 }
 
-/// A CAM of a car.
+/// Returns a CAM of a car.
 pub fn cam(station: u32, time: u16, position: ReferencePosition, heading: u16, speed: u16) -> Cam {
     let vehicle = BasicVehicleContainerHighFrequency {
         heading: Heading { heading_value: HeadingValue(heading), ..Heading::default() },
@@ -95,13 +95,13 @@ pub fn cam(station: u32, time: u16, position: ReferencePosition, heading: u16, s
     }
 }
 
-/// Octets of hex digits, white space allowed.
+/// Returns the octets of hex digits; ignores white space.
 pub fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
     digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
 }
 
-/// Milliseconds.
+/// Returns a duration of milliseconds.
 pub const fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }

@@ -1,4 +1,4 @@
-//! Messages with random values that pycrate made of the same modules: `tests/pycrate-vectors`.
+//! Messages with random values that pycrate made from the same modules: `tests/pycrate-vectors`.
 
 use std::fmt::Debug;
 
@@ -17,7 +17,7 @@ use crate::support::hex;
 
 const VECTORS: &str = include_str!("vectors.txt");
 
-/// The octets of the messages of that name, and the values in them.
+/// Returns the octets of the messages of this name, and their values.
 pub fn vectors(name: &str) -> impl Iterator<Item = (Vec<u8>, Vec<&str>)> {
     VECTORS.lines().filter_map(move |line| {
         let mut words = line.strip_prefix(name)?.strip_prefix(' ')?.split(' ');
@@ -39,7 +39,8 @@ fn check<T: Uper + Debug>(name: &str) {
     assert_eq!(count, 15);
 }
 
-/// The values in a message as [`Debug`] shows it: numbers, texts, and names of values without their spelling.
+/// Returns the values in the [`Debug`] form of a message: numbers, texts, and names of values without
+/// differences of spelling.
 fn leaves(shown: &str) -> Vec<String> {
     let mut leaves = Vec::new();
     let mut rest = shown;
@@ -55,7 +56,7 @@ fn leaves(shown: &str) -> Vec<String> {
         };
         let (word, behind) = rest.split_at(end);
         rest = behind;
-        // A name with something behind it is that of a type, an alternative or a component.
+        // A name before `(`, `:` or ` {` is that of a type, an alternative or a component.
         let is_name = behind.starts_with(['(', ':']) || behind.starts_with(" {");
         if first == '"' {
             leaves.push(word.replace(' ', "_"));
@@ -78,7 +79,7 @@ fn protocol_version_1() {
     check::<version1::denm::Denm>("denmv1");
 }
 
-/// The values of version 1 in the units of version 2.
+/// Reading a message of version 1 gives its values in the units of version 2.
 #[test]
 fn messages_of_version_1_are_read_as_such() {
     let mut curves = 0;
@@ -110,7 +111,7 @@ fn messages_of_version_1_are_read_as_such() {
                 assert_eq!(f64::from(value), expected, "{thirds}");
             }
         }
-        // Lanes count from the other side.
+        // Version 2 counts lanes from the other side.
         let lane = old.lane_position.map(|lane| lane.0);
         let expected = match lane {
             Some(-1) => Some(-1),
@@ -156,10 +157,10 @@ fn service_announcements() {
     check::<Saem>("saem");
 }
 
-/// And with them.
+/// The types of release 1 read messages of release 2, which may have additions.
 #[test]
 fn stations_of_release_1_read_those_of_release_2() {
-    // The header's values are random like all others; what is asked here is version 2.
+    // The values of the header are random, too; this test needs version 2.
     let of_version_2 = |octets: Vec<u8>| [&[2], &octets[1..]].concat();
     for (octets, _) in vectors("cam") {
         let octets = of_version_2(octets);
@@ -185,7 +186,7 @@ fn without_additions_messages_of_release_2_are_those_of_release_1() {
     assert_eq!(Denm::from_octets(&plain).and_then(|denm| denm.to_octets()), Ok(plain));
 }
 
-/// A container of another number than those that are known is kept.
+/// The decoder keeps a container with an unknown number.
 #[test]
 fn a_container_that_nobody_knows_is_kept() {
     let mut cam = decode::<Cam>(&vectors("cam").next().unwrap().0).unwrap();
