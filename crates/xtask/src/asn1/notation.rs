@@ -47,8 +47,8 @@ pub fn write(
 ) -> String {
     let mut text = format!(
         "//! `{module}` (ETSI {source}).\n//!\n\
-         //! Made of `asn1/{folder}/{module}.asn` by `cargo xtask gen-asn1`: whoever changes something here loses it.\n\
-         //! What ETSI publishes its modules under stands in `asn1/LICENSE`.\n\n",
+         //! Generated from `asn1/{folder}/{module}.asn` by `cargo xtask gen-asn1`.\n\
+         //! The next run overwrites changes. `asn1/LICENSE` has the licence of ETSI's modules.\n\n",
         module = head.module,
         source = head.source,
         folder = head.folder,

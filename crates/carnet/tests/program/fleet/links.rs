@@ -64,8 +64,8 @@ fn a_member_that_is_cut_off_from_routers_hands_its_seat_to_one_that_is_not() {
     wait_until("anna has no home agent", seconds(20), || anna.bindings().is_none());
     assert!(anna.log().contains("ha0 is not there, or has no carrier"), "{}", anna.log());
     echo.flows();
-    // It comes back, and now the third does not reach her gateway: it is anna's again when her links have
-    // lasted.
+    // The carrier comes back, and then the third member loses its gateway. The first member is the leader
+    // again when its links have lasted.
     fleet.bed.core.ip("link set ha up");
     fleet.bed.core.settle();
     fleet.bed.core.ip("-6 addr add 2001:db8:f0::1/64 dev ha");

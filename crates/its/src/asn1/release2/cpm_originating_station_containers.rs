@@ -1,7 +1,7 @@
 //! `CPM-OriginatingStationContainers` (ETSI TS 103 324 V2.1.1).
 //!
-//! Made of `asn1/release2/CPM-OriginatingStationContainers.asn` by `cargo xtask gen-asn1`: whoever changes something here loses it.
-//! What ETSI publishes its modules under stands in `asn1/LICENSE`.
+//! Generated from `asn1/release2/CPM-OriginatingStationContainers.asn` by `cargo xtask gen-asn1`.
+//! The next run overwrites changes. `asn1/LICENSE` has the licence of ETSI's modules.
 
 use super::etsi_its_cdd::*;
 use crate::uper::macros::*;

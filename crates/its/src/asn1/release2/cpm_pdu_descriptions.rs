@@ -1,7 +1,7 @@
 //! `CPM-PDU-Descriptions` (ETSI TS 103 324 V2.1.1).
 //!
-//! Made of `asn1/release2/CPM-PDU-Descriptions.asn` by `cargo xtask gen-asn1`: whoever changes something here loses it.
-//! What ETSI publishes its modules under stands in `asn1/LICENSE`.
+//! Generated from `asn1/release2/CPM-PDU-Descriptions.asn` by `cargo xtask gen-asn1`.
+//! The next run overwrites changes. `asn1/LICENSE` has the licence of ETSI's modules.
 
 use super::cpm_originating_station_containers::*;
 use super::cpm_perceived_object_container::*;

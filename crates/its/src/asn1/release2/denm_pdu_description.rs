@@ -1,7 +1,7 @@
 //! `DENM-PDU-Description` (ETSI TS 103 831 V2.3.1).
 //!
-//! Made of `asn1/release2/DENM-PDU-Description.asn` by `cargo xtask gen-asn1`: whoever changes something here loses it.
-//! What ETSI publishes its modules under stands in `asn1/LICENSE`.
+//! Generated from `asn1/release2/DENM-PDU-Description.asn` by `cargo xtask gen-asn1`.
+//! The next run overwrites changes. `asn1/LICENSE` has the licence of ETSI's modules.
 
 use super::etsi_its_cdd::*;
 use crate::uper::macros::*;

@@ -1,7 +1,7 @@
 //! `ETSI-ITS-CDD` (ETSI TS 102 894-2 V2.4.1).
 //!
-//! Made of `asn1/release2/ETSI-ITS-CDD.asn` by `cargo xtask gen-asn1`: whoever changes something here loses it.
-//! What ETSI publishes its modules under stands in `asn1/LICENSE`.
+//! Generated from `asn1/release2/ETSI-ITS-CDD.asn` by `cargo xtask gen-asn1`.
+//! The next run overwrites changes. `asn1/LICENSE` has the licence of ETSI's modules.
 
 use crate::uper::macros::*;
 

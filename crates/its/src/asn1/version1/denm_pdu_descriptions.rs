@@ -1,7 +1,7 @@
 //! `DENM-PDU-Descriptions` (ETSI EN 302 637-3 V1.2.2).
 //!
-//! Made of `asn1/version1/DENM-PDU-Descriptions.asn` by `cargo xtask gen-asn1`: whoever changes something here loses it.
-//! What ETSI publishes its modules under stands in `asn1/LICENSE`.
+//! Generated from `asn1/version1/DENM-PDU-Descriptions.asn` by `cargo xtask gen-asn1`.
+//! The next run overwrites changes. `asn1/LICENSE` has the licence of ETSI's modules.
 
 use super::its_container::*;
 use crate::uper::macros::*;

@@ -1,7 +1,7 @@
 //! `ITS-Container` (ETSI TS 102 894-2 V1.2.1).
 //!
-//! Made of `asn1/version1/ITS-Container.asn` by `cargo xtask gen-asn1`: whoever changes something here loses it.
-//! What ETSI publishes its modules under stands in `asn1/LICENSE`.
+//! Generated from `asn1/version1/ITS-Container.asn` by `cargo xtask gen-asn1`.
+//! The next run overwrites changes. `asn1/LICENSE` has the licence of ETSI's modules.
 
 use crate::uper::macros::*;
 
