@@ -4,8 +4,8 @@
 //! dotted and begin with the name of the traffic, of the node, or with `capture`; `scenarios/README.md`
 //! lists them.
 //!
-//! A metric without packets does not exist, so that it cannot look like a good one: a flow that sent nothing
-//! has no loss and no duplicates. Its expectation then fails as "not measured".
+//! A metric without packets does not exist. So it cannot look like a good one: a flow that sent nothing has
+//! no loss and no duplicates. Its expectation then fails as "not measured".
 
 use std::collections::BTreeMap;
 use std::ops::Range;

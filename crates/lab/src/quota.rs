@@ -12,7 +12,7 @@
 //! end GROUP
 //! ```
 //!
-//! A quota would be simpler, but from Linux 6.18 on a quota does not stop kernel threads: it acts only on the
+//! A quota would be simpler. But from Linux 6.18 on a quota does not stop kernel threads: it acts only on the
 //! return to user space. So the group has a weight, and a rival on its core always wants to run ([`Rival`]).
 //! A thread that often sleeps does not get exactly its share, so the result also has its run time.
 //!

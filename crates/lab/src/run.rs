@@ -235,7 +235,7 @@ impl Testbed {
             has_radio(&self.scenario, name, settings.radio.as_deref())?;
             configs.push((settings.mobile_router, name.clone(), config));
         }
-        // Start mobile routers after the home agents: if many programs start at once, a mobile router would
+        // Start mobile routers after the home agents. If many programs start at once, a mobile router would
         // take a slow home agent for a missing one.
         configs.sort_by_key(|(mobile_router, ..)| *mobile_router);
         for (mobile_router, name, config) in configs {

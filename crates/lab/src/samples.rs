@@ -160,8 +160,8 @@ impl Samples {
         }
     }
 
-    /// Returns the load of the channel against time: seconds, mean and highest share of the time in which a
-    /// radio finds it busy, in per cent.
+    /// Returns the load of the channel against time: seconds, then mean and highest busy share of all radios
+    /// in per cent.
     pub fn load(&self, begin: u64, end: u64) -> Vec<(f64, f64, f64)> {
         let share = |pair: &[(u64, Vec<Counters>)]| {
             let [(from, before), (to, after)] = pair else { return None };

@@ -1,52 +1,52 @@
 //! Keeps Router Advertisements on a home link from routing the packets of a home agent's machine.
 //!
-//! Every host on a link can send Router Advertisements. One of them gives the machine a default route. A Prefix
-//! Information option with the L flag (RFC 4861 4.6.2) gives it a route into the link, to 2000::/3 for example.
-//! Such a host receives all packets that the home agent sends. The station therefore wants [`DEFAULT_ROUTER`]
-//! and [`PREFIXES`] of its home link to be 0.
+//! Every host on a link can send Router Advertisements. Such a message gives the machine a default route. A
+//! Prefix Information option with the L flag (RFC 4861 4.6.2) gives it a route into the link, to 2000::/3 for
+//! example. The attacker then receives all packets that the home agent sends. The station therefore wants
+//! [`DEFAULT_ROUTER`] and [`PREFIXES`] of its home link to be 0.
 //!
 //! The home link of a rented server is often its only way out, by an advertisement. So carnet writes a switch
-//! only where the machine does not live on what it stops. The machine has another default route, or a lasting
-//! address on the home link, and no advertisement there gave it one. Until then log and obstacles warn.
-//! A written switch stays 0 to the end: a default route that vanishes for a moment does not open the door.
+//! only if the machine does not depend on it. The machine must have another default route, or a lasting
+//! address on the home link, and no default route from an advertisement there. Until then the log and the
+//! obstacles warn. A written switch stays 0 to the end, even if a default route vanishes for a moment.
 //!
 //! The home agent reads other home agents' advertisements (RFC 6275 8.4) from a raw socket. The switches do not
 //! concern it.
 
 use carnet_station::forwarding::desired::Setting;
 
-/// Whether the kernel makes default routes of advertisements.
+/// Whether the kernel makes default routes from advertisements.
 pub(crate) const DEFAULT_ROUTER: &str = "accept_ra_defrtr";
-/// Whether it makes addresses and routes into the link of them.
+/// Whether the kernel makes addresses and on-link routes from advertisements.
 pub(crate) const PREFIXES: &str = "accept_ra_pinfo";
 
-/// Where the default routes of a machine, and the addresses of one interface, come from.
+/// Origin of the machine's default routes, and of the addresses of one interface.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Origins {
-    /// A default route by an advertisement on the interface.
+    /// Whether an advertisement on the interface gave a default route.
     pub(crate) advertised_route: bool,
-    /// Another IPv6 default route.
+    /// Whether there is another IPv6 default route.
     pub(crate) other_route: bool,
-    /// An address of the interface that has a lifetime: by an advertisement or DHCPv6.
+    /// Whether the interface has an address with a lifetime, from an advertisement or DHCPv6.
     pub(crate) leased_address: bool,
-    /// An address of the interface without lifetime, with a prefix.
+    /// Whether the interface has an address without a lifetime, with a prefix.
     pub(crate) lasting_address: bool,
 }
 
-/// A switch of a home link, which is written only under the condition of the head of this module.
+/// A switch of a home link. carnet writes it only under the condition at the head of this module.
 #[derive(Debug)]
 pub(crate) struct Conditional {
     pub(crate) setting: Setting,
-    /// Index of the interface on which it may be written.
+    /// Index of the interface on which carnet may write it.
     pub(crate) allowed: Option<u32>,
 }
 
-/// Whether a setting is such a switch.
+/// Returns whether a setting is such a switch.
 pub(crate) fn is_conditional(setting: &Setting) -> bool {
     matches!(&*setting.name, DEFAULT_ROUTER | PREFIXES) && setting.value.trim() == "0"
 }
 
-/// Why a switch has to stay as it is, for the operator; `None` if it may be written.
+/// Returns why carnet may not write a switch, for the operator; `None` if it may.
 pub(crate) fn objection(setting: &Setting, origins: Origins) -> Option<String> {
     let Setting { interface, name, .. } = setting;
     let why = match &**name {

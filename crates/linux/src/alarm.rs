@@ -1,11 +1,11 @@
-//! An alarm that is as exact as the kernel's timers.
+//! An alarm with the precision of the kernel's timers.
 //!
 //! A runtime's own timers count milliseconds and round up. That is too coarse for the farthest receiver of a
-//! broadcast, which repeats it after one millisecond (EN 302 636-4-1 annex F.3). This is a `timerfd` on the
-//! clock of [`crate::clock::now`], watched by the runtime.
+//! broadcast, which repeats it after one millisecond (EN 302 636-4-1 annex F.3). The alarm is a `timerfd` on
+//! the clock of [`crate::clock::now`], watched by the runtime.
 //!
-//! A deadline that moves to a later time costs no system call: the alarm goes off early once, and is set anew
-//! then. So does a deadline that stays where it is.
+//! A deadline that stays or moves to a later time costs no system call. For a later deadline the alarm goes
+//! off early once, and is then set again.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -24,7 +24,7 @@ use crate::readable::{Owner, watch};
 #[derive(Debug)]
 pub struct Alarm {
     timer: AsyncFd<Timer>,
-    /// When it will go off.
+    /// Time at which the alarm goes off.
     set: Option<Time>,
 }
 
@@ -40,10 +40,10 @@ impl AsRawFd for Timer {
 impl Owner for Timer {}
 
 impl Alarm {
-    /// An alarm that is not set. The calling thread must be one of a tokio runtime.
+    /// Creates an alarm that is not set. The calling thread must be one of a tokio runtime.
     ///
     /// # Errors
-    /// When the kernel gives none.
+    /// Fails if the kernel creates no timer.
     pub fn new() -> Result<Alarm> {
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
         let timer = TimerFd::new(ClockId::CLOCK_BOOTTIME, flags)
@@ -56,7 +56,7 @@ impl Alarm {
     /// Waits until `deadline`, for ever without one. Safe to cancel; the next call may have another deadline.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// Fails if the kernel refuses to set the timer.
     pub async fn wait(&mut self, deadline: Option<Time>) -> Result<()> {
         let Some(deadline) = deadline else { return std::future::pending().await };
         let failed = |e: io::Error| Error::kernel("wait for a timer", e);
@@ -65,7 +65,7 @@ impl Alarm {
                 self.set_to(deadline).map_err(|e| failed(e.into()))?;
             }
             let mut guard = self.timer.readable().await.map_err(failed)?;
-            // The kernel says that it is readable; reading what has gone off makes it that no more.
+            // Reading the expiration makes the descriptor unreadable again.
             match guard.get_inner().0.wait() {
                 Ok(()) => self.set = None,
                 Err(Errno::EAGAIN | Errno::EINTR) => {}
@@ -79,7 +79,7 @@ impl Alarm {
     }
 
     fn set_to(&mut self, deadline: Time) -> nix::Result<()> {
-        // A time of zero would unset it.
+        // A time of zero would disarm the timer.
         let nanoseconds = deadline.as_nanos().max(1);
         let time = TimeSpec::new((nanoseconds / 1_000_000_000) as _, (nanoseconds % 1_000_000_000) as _);
         self.timer.get_ref().0.set(Expiration::OneShot(time), TimerSetTimeFlags::TFD_TIMER_ABSTIME)?;
@@ -130,7 +130,7 @@ mod tests {
                 .expect("in time")
                 .expect("a timer");
             assert!(clock::now() >= near);
-            // Set to an early time first, which then moves away.
+            // Sets an early deadline first, which then moves to a later time.
             let (early, late) =
                 (clock::now() + Duration::from_millis(20), clock::now() + Duration::from_millis(60));
             let cut = timeout(Duration::from_millis(1), alarm.wait(Some(early))).await;

@@ -1,48 +1,48 @@
-//! `bpf(2)` without a loader: maps and programs that are so small that a loader would cost more than they do.
+//! `bpf(2)` without a loader, for maps and programs that are so small that a loader would cost more memory.
 //!
-//! One reads the kernel's types, which takes some megabytes. Of the system call there is here what the
-//! steering program of the TUN device needs ([`crate::tunnel`]); the fast paths have a loader.
+//! A loader reads the kernel's types, which takes some megabytes. This module has only the commands that the
+//! steering program of the TUN device needs ([`crate::tunnel`]). The fast paths use a loader.
 
 use std::ffi::CStr;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-// Of `enum bpf_cmd`.
+// Commands of `enum bpf_cmd`.
 const MAP_CREATE: libc::c_long = 0;
 const MAP_LOOKUP_ELEM: libc::c_long = 1;
 const MAP_UPDATE_ELEM: libc::c_long = 2;
 const MAP_DELETE_ELEM: libc::c_long = 3;
 const PROG_LOAD: libc::c_long = 5;
 
-/// `BPF_MAP_TYPE_HASH`, whose entries are allocated as they come.
+/// `BPF_MAP_TYPE_HASH`. The kernel allocates each entry when it is inserted.
 pub(crate) const HASH: u32 = 1;
 /// `BPF_MAP_TYPE_ARRAY`.
 pub(crate) const ARRAY: u32 = 2;
 const BPF_F_NO_PREALLOC: u32 = 1;
 const BPF_PROG_TYPE_SOCKET_FILTER: u32 = 1;
-/// `BPF_ANY`: there may be one with this key or not.
+/// `BPF_ANY`: creates or replaces the entry of a key.
 pub(crate) const ANY: u64 = 0;
-/// `BPF_NOEXIST`: there is to be none.
+/// `BPF_NOEXIST`: fails if the key has an entry.
 pub(crate) const NEW: u64 = 1;
 
-/// Times that a program is handed to the kernel: it says EAGAIN where a signal came while it looked at it.
+/// Attempts to load a program. The kernel returns EAGAIN if a signal interrupts the verification.
 const ATTEMPTS: u32 = 10;
 
 /// Content of a map: octets, all of which are written.
 ///
 /// # Safety
-/// Every pattern of bits is a value, and there are no octets between the fields.
+/// Every bit pattern must be a valid value, and the type must have no padding.
 pub(crate) unsafe trait Plain: Copy {}
 
-// SAFETY: they are.
+// SAFETY: every bit pattern is a `u32`, and it has no padding.
 unsafe impl Plain for u32 {}
-// SAFETY: they are.
+// SAFETY: every bit pattern is a `u64`, and it has no padding.
 unsafe impl Plain for u64 {}
-// SAFETY: they are.
+// SAFETY: every bit pattern is a `[u8; 16]`, and it has no padding.
 unsafe impl Plain for [u8; 16] {}
 
-/// A map in the kernel. It is there as long as its descriptor or a program that uses it.
+/// A map in the kernel. The map exists as long as its descriptor or a program that uses it.
 #[derive(Debug)]
 pub(crate) struct Map<K, V> {
     fd: OwnedFd,
@@ -78,13 +78,14 @@ struct ProgLoad {
     log: u64,
 }
 
-/// The system call; what it answers that is no error.
+/// Makes the system call and returns its result if that is no error.
 ///
 /// # Safety
-/// `attributes` are those of the command, and its addresses are of live memory of the sizes that the command
-/// reads and writes.
+/// `attributes` must be those of the command. Its addresses must point to live memory of the sizes that the
+/// command reads and writes.
 pub(crate) unsafe fn bpf<T>(command: libc::c_long, attributes: &mut T) -> io::Result<libc::c_int> {
-    // SAFETY: the attributes live, and are as large as is said; for what they point to the caller vouches.
+    // SAFETY: the attributes live, and have the given size. The caller guarantees the memory that they point
+    // to.
     let result =
         unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attributes), size_of::<T>()) };
     libc::c_int::try_from(result).ok().filter(|it| *it >= 0).ok_or_else(io::Error::last_os_error)
@@ -94,15 +95,15 @@ fn address<T: ?Sized>(of: *const T) -> u64 {
     of.cast::<u8>() as usize as u64
 }
 
-/// A descriptor that the system call has answered.
+/// Takes a descriptor that the system call returned.
 fn owned(fd: libc::c_int) -> OwnedFd {
-    // SAFETY: the kernel has just made it for this process (close-on-exec, as all that it makes here), and no
-    // other code knows it.
+    // SAFETY: the kernel has just created the descriptor for this process (close-on-exec, as for each `bpf`
+    // call), and no other code knows it.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
 impl<K: Plain, V: Plain> Map<K, V> {
-    /// Makes a map of this kind, with room for `max_entries`.
+    /// Creates a map of this kind, with room for `max_entries`.
     pub(crate) fn create(kind: u32, max_entries: u32) -> io::Result<Map<K, V>> {
         let mut attributes = MapCreate {
             kind,
@@ -111,7 +112,7 @@ impl<K: Plain, V: Plain> Map<K, V> {
             max_entries,
             flags: if kind == HASH { BPF_F_NO_PREALLOC } else { 0 },
         };
-        // SAFETY: they point nowhere.
+        // SAFETY: the attributes contain no address.
         let fd = unsafe { bpf(MAP_CREATE, &mut attributes) }?;
         Ok(Map { fd: owned(fd), of: std::marker::PhantomData })
     }
@@ -128,40 +129,40 @@ impl<K: Plain, V: Plain> Map<K, V> {
     pub(crate) fn get(&self, key: &K) -> Option<V> {
         let mut value = MaybeUninit::<V>::uninit();
         let mut attributes = self.element(key, address(value.as_mut_ptr()), 0);
-        // SAFETY: the map's keys and values have the sizes of `K` and `V`; the one is read, the other
-        // written.
+        // SAFETY: the map's keys and values have the sizes of `K` and `V`. The kernel reads the key and
+        // writes the value.
         unsafe { bpf(MAP_LOOKUP_ELEM, &mut attributes) }.ok()?;
-        // SAFETY: the kernel has written all of it, and every pattern of bits is a value.
+        // SAFETY: the kernel has written the whole value, and every bit pattern is valid.
         Some(unsafe { value.assume_init() })
     }
 
-    /// Puts something there.
+    /// Inserts or replaces the value of a key, by `flags`.
     pub(crate) fn put(&self, key: &K, value: &V, flags: u64) -> io::Result<()> {
         let mut attributes = self.element(key, address(value), flags);
-        // SAFETY: the map's keys and values have the sizes of `K` and `V`; both are read.
+        // SAFETY: the map's keys and values have the sizes of `K` and `V`. The kernel reads both.
         unsafe { bpf(MAP_UPDATE_ELEM, &mut attributes) }.map(drop)
     }
 
-    /// Takes it away.
+    /// Removes the entry of a key.
     pub(crate) fn remove(&self, key: &K) -> io::Result<()> {
         let mut attributes = self.element(key, 0, 0);
-        // SAFETY: the map's keys have the size of `K`; one is read.
+        // SAFETY: the map's keys have the size of `K`. The kernel reads one key.
         unsafe { bpf(MAP_DELETE_ELEM, &mut attributes) }.map(drop)
     }
 }
 
-/// Loads a socket filter: instructions whose maps are numbers in `maps` (`carnet_bpf::STEERING`).
+/// Loads a socket filter. Its instructions name maps by their index in `maps` (`carnet_bpf::STEERING`).
 pub(crate) fn load_filter(instructions: &[u8], maps: &[&OwnedFd], license: &CStr) -> io::Result<OwnedFd> {
     let invalid = || io::Error::from_raw_os_error(libc::EINVAL);
     let (given, rest) = instructions.as_chunks::<8>();
     if !rest.is_empty() {
         return Err(invalid());
     }
-    // The kernel wants them where eight octets fit.
+    // The kernel requires instructions with an alignment of eight octets.
     let mut linked: Vec<u64> = Vec::with_capacity(given.len());
     for instruction in given {
         let mut octets = *instruction;
-        // BPF_LD | BPF_IMM | BPF_DW; where a source register is named it is BPF_PSEUDO_MAP_FD.
+        // BPF_LD | BPF_IMM | BPF_DW. A source register in this instruction means BPF_PSEUDO_MAP_FD.
         if let [0x18, registers, _, _, immediate @ ..] = &mut octets
             && *registers & if cfg!(target_endian = "little") { 0xf0 } else { 0x0f } != 0
         {
@@ -181,7 +182,8 @@ pub(crate) fn load_filter(instructions: &[u8], maps: &[&OwnedFd], license: &CStr
     };
     let mut answer = Err(invalid());
     for _ in 0..ATTEMPTS {
-        // SAFETY: as many instructions are there as is said, and the licence ends with a zero; both are read.
+        // SAFETY: the instructions have the given number, and the licence ends with a zero. The kernel reads
+        // both.
         answer = unsafe { bpf(PROG_LOAD, &mut attributes) };
         if !matches!(&answer, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
             break;
@@ -220,7 +222,8 @@ pub(crate) mod tests {
             repeat: 1,
             duration: 0,
         };
-        // SAFETY: the frame is as long as is said, and read; nothing is written but the attributes.
+        // SAFETY: the frame has the given length, and the kernel reads it. The kernel writes only the
+        // attributes.
         unsafe { bpf(PROG_TEST_RUN, &mut attributes) }.expect("the program runs");
         attributes.answer
     }

@@ -1,5 +1,4 @@
-//! Whether interfaces have a carrier: by the kernel's events, which only say that there is something to look
-//! at.
+//! Whether interfaces have a carrier. The kernel's events only say when to read the state again.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -7,7 +6,7 @@ use std::task::Poll;
 use crate::error::Result;
 use crate::netlink::{Events, LINKS, Requests};
 
-/// Interfaces, by their names.
+/// Interfaces to watch, by name.
 #[derive(Debug)]
 pub struct Carriers {
     names: Vec<String>,
@@ -16,21 +15,21 @@ pub struct Carriers {
 }
 
 impl Carriers {
-    /// Of these interfaces, in the network namespace of the calling thread, which must be one of a tokio
-    /// runtime. They need not be there yet.
+    /// Watches these interfaces, in the network namespace of the calling thread, which must be one of a tokio
+    /// runtime. The interfaces may appear later.
     ///
     /// # Errors
-    /// When the kernel's news cannot be had.
+    /// Fails if the kernel's events are unavailable.
     pub fn open(names: Vec<String>) -> Result<Carriers> {
-        // The events first, so that nothing happens between the two.
+        // Subscribe to the events first, so that no change is missed.
         let events = Events::open(&[LINKS])?;
         Ok(Carriers { names, requests: Requests::open()?, events })
     }
 
-    /// The first of them that is not there, not up, or has no carrier.
+    /// Returns the first interface that is missing, down, or without a carrier.
     ///
     /// # Errors
-    /// When the kernel does not tell.
+    /// Fails if the kernel does not list its interfaces.
     pub fn missing(&mut self) -> Result<Option<&str>> {
         for name in &self.names {
             if !self.requests.link(name)?.is_some_and(|link| link.running) {
@@ -40,10 +39,10 @@ impl Carriers {
         Ok(None)
     }
 
-    /// Waits until it is time for another look. Safe to cancel.
+    /// Waits until the interfaces may have changed. Safe to cancel.
     ///
     /// # Errors
-    /// When the kernel's news cannot be had.
+    /// Fails if the kernel's events are unavailable.
     pub async fn changed(&mut self) -> Result<()> {
         poll_fn(|cx| match self.events.poll(cx) {
             Ok(false) => Poll::Pending,

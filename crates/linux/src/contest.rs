@@ -1,14 +1,15 @@
-//! Settings, and the place of the local rule, that another program on this machine changes although the
-//! station needs them otherwise.
+//! Settings, and the place of the local rule, that another program on this machine changes against the
+//! station's needs.
 //!
-//! The installer puts each of them right at once the first [`AT_ONCE`] times: a hardening file that is
-//! applied once, a manager that restarts. A program that changes it again and again gets pauses that grow to
-//! [`LONGEST_PAUSE`] seconds, so that the two do not keep the machine busy. The installer never gives up,
-//! because the vehicle's network depends on it; an operator who wants it otherwise stops the station.
+//! The installer corrects each of them at once the first [`AT_ONCE`] times: for a hardening file that is
+//! applied once, or a manager that restarts. If a program changes one again and again, the pauses before a
+//! correction grow to [`LONGEST_PAUSE`] seconds. So the two do not keep the machine busy. The installer never
+//! gives up, because the vehicle's network depends on it. An operator who wants another value stops the
+//! station.
 
-/// Changes that are put right at once.
+/// Number of changes that the installer corrects at once.
 const AT_ONCE: u32 = 3;
-/// Seconds between a change and its correction, at most.
+/// Longest time between a change and its correction, in seconds.
 const LONGEST_PAUSE: u32 = 64;
 /// Seconds without another change after which the earlier ones no longer count.
 const CALM: u32 = 120;
@@ -16,9 +17,9 @@ const CALM: u32 = 120;
 /// State of the contest for one setting.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Contest {
-    /// Changes by another program, the last [`CALM`] seconds or less apart.
+    /// Changes by another program that followed each other within [`CALM`] seconds.
     changes: u32,
-    /// Seconds until the installer puts it right; 0 when it may do so now, or has done so.
+    /// Seconds until the installer corrects the setting; 0 if it may do so now, or has done so.
     wait: u32,
     /// Seconds since the last correction.
     calm: u32,
@@ -26,20 +27,20 @@ pub(crate) struct Contest {
     found: String,
 }
 
-/// Outcome of a second.
+/// Outcome of one more second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Second {
-    /// Nothing.
+    /// No action is due.
     Nothing,
-    /// The pause is over: it is to be put right now.
+    /// The pause is over: the installer has to correct the setting now.
     Due,
-    /// No program has changed the setting for so long that the contest is over.
+    /// No program has changed the setting for [`CALM`] seconds, so the contest is over.
     Over,
 }
 
 impl Contest {
-    /// Notes another change, `found` in words, and starts the pause before its correction. Returns what an
-    /// operator should read.
+    /// Counts another change, `found` in words, and starts the pause before its correction. Returns a text
+    /// for the operator.
     pub(crate) fn change(&mut self, found: &str) -> String {
         self.changes = self.changes.saturating_add(1);
         self.wait = match self.changes.checked_sub(AT_ONCE + 1) {
@@ -59,12 +60,12 @@ impl Contest {
         }
     }
 
-    /// Whether the pause before the correction still runs.
+    /// Returns whether the pause before the correction still lasts.
     pub(crate) fn waits(&self) -> bool {
         self.wait > 0
     }
 
-    /// A second has passed.
+    /// Advances the contest by one second.
     pub(crate) fn tick(&mut self) -> Second {
         if self.wait > 0 {
             self.wait -= 1;
@@ -92,7 +93,7 @@ impl Contest {
 mod tests {
     use super::*;
 
-    /// Lets time pass until the correction, and says how long it took.
+    /// Lets time pass until the correction is due, and returns the seconds.
     fn seconds_until_due(contest: &mut Contest) -> u32 {
         let mut seconds = 0;
         while contest.waits() {

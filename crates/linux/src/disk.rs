@@ -1,7 +1,7 @@
-//! Files for code that must know what a crash leaves of them: the state of a station, and the list of changes
+//! Files for code that must know their content after a crash: the state of a station, and the list of changes
 //! to revert ([`crate::Platform`]).
 //!
-//! In the program they are the kernel's ([`Files`]). Tests with faults use a disk that loses unsynced writes.
+//! The program uses the kernel's files ([`Files`]). Tests with faults use a disk that loses unsynced writes.
 
 use std::fmt::Debug;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -9,92 +9,92 @@ use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Where files are, by name.
+/// A file system that finds files by name.
 pub trait Disk: Debug + Send {
-    /// Opens a file to read and write it; `None` if there is no file of this name.
+    /// Opens a file for reading and writing; `None` if no file has this name.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// Returns the kernel's error.
     fn open(&self, path: &Path) -> io::Result<Option<Box<dyn DiskFile>>>;
-    /// The same; one that is not there is made, for its owner alone.
+    /// Opens a file for reading and writing. Creates a missing file, readable only by its owner.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// Returns the kernel's error.
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
-    /// Whether an open file is the one of this name.
+    /// Returns whether an open file has this name.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// Returns the kernel's error.
     fn has_name(&self, file: &dyn DiskFile, path: &Path) -> io::Result<bool>;
-    /// Reads a file; `None` if there is no file of this name.
+    /// Reads a file; `None` if no file has this name.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// Returns the kernel's error.
     fn read(&self, path: &Path) -> io::Result<Option<Vec<u8>>>;
-    /// Gives a file the name of another, which ends with it.
+    /// Renames a file to `to`, and replaces a file with that name.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// Returns the kernel's error.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file; a missing file is no error.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// Returns the kernel's error.
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Waits until the names of the files in a directory survive a crash.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// Returns the kernel's error.
     fn sync_directory(&self, path: &Path) -> io::Result<()>;
 }
 
 /// An open file.
 pub trait DiskFile: Debug + Send {
-    /// Which file it is.
+    /// Returns device and inode of the file.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// Returns the kernel's error.
     fn identity(&self) -> io::Result<(u64, u64)>;
-    /// All that is in it.
+    /// Reads the whole file.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// Returns the kernel's error.
     fn read_all(&self) -> io::Result<Vec<u8>>;
-    /// Fills the buffer with what begins at an octet.
+    /// Fills the buffer with the file's octets from `at` on.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// Returns the kernel's error.
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()>;
-    /// Writes all of it; after an error a part may be written.
+    /// Writes all octets at `at`; after an error a part may have been written.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// Returns the kernel's error.
     fn write_at(&self, octets: &[u8], at: u64) -> io::Result<()>;
-    /// Cuts it, or fills it with zeros.
+    /// Shortens the file, or extends it with zeros.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// Returns the kernel's error.
     fn set_len(&self, length: u64) -> io::Result<()>;
-    /// Waits until what is in it, and its length, survive a crash.
+    /// Waits until the file's content and length survive a crash.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// Returns the kernel's error.
     fn sync_data(&self) -> io::Result<()>;
     /// Writes the file's data and all its metadata to the disk.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// Returns the kernel's error.
     fn sync_all(&self) -> io::Result<()>;
     /// Locks the file; false if another process holds the lock.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// Returns the kernel's error.
     fn try_lock(&self) -> io::Result<bool>;
-    /// Lets others in.
+    /// Unlocks the file.
     fn unlock(&self);
 }
 
-/// The kernel's.
+/// Files of the kernel.
 #[derive(Debug, Clone, Copy)]
 pub struct Files;
 
@@ -183,12 +183,12 @@ impl DiskFile for File {
     }
 }
 
-/// The directory of a file.
+/// Returns the directory of a file.
 pub fn directory(of: &Path) -> &Path {
     of.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Puts a small file in the place of another: after a crash there is one of the two, whole.
+/// Replaces a small file. After a crash the name has the old or the new content, complete.
 pub(crate) fn replace(disk: &dyn Disk, path: &Path, octets: &[u8]) -> io::Result<()> {
     let temporary = path.with_added_extension("new");
     let file = disk.create(&temporary)?;
@@ -196,7 +196,7 @@ pub(crate) fn replace(disk: &dyn Disk, path: &Path, octets: &[u8]) -> io::Result
     file.write_at(octets, 0)?;
     file.sync_all()?;
     disk.rename(&temporary, path)?;
-    // Some file systems cannot do this; the rename itself has happened.
+    // Some file systems do not support this; the rename itself has succeeded.
     let _ = disk.sync_directory(directory(path));
     Ok(())
 }

@@ -1,11 +1,11 @@
-//! Whether neighbours answer: ICMPv6 Echo (RFC 4443 4.1, 4.2), which every node answers.
+//! Tests whether neighbours answer ICMPv6 Echo Requests (RFC 4443 4.1, 4.2), which every node answers.
 //!
-//! A reply has to come from one of them, with the random data of this socket, in answer to one of its latest
-//! requests. So an attacker who does not see the requests cannot answer for a neighbour. Needs `CAP_NET_RAW`.
-//! The kernel makes and checks the checksums of such a socket.
+//! A reply must come from one of the neighbours, with the random data of this socket, in answer to one of its
+//! latest requests. So an attacker who does not see the requests cannot answer for a neighbour. The socket
+//! needs `CAP_NET_RAW`. The kernel computes and checks its checksums.
 //!
-//! Neighbour Discovery alone would not do: its state is renewed only when there are packets, and these are as
-//! good as any.
+//! Neighbor Discovery alone would not suffice: the kernel renews its state only when packets are sent, and
+//! requests serve for that.
 
 use std::io;
 use std::net::{Ipv6Addr, SocketAddrV6};
@@ -22,38 +22,39 @@ use crate::clock::random;
 use crate::error::{Error, Result};
 use crate::readable::watch;
 
-/// Octets of data.
+/// Octets of data in a request.
 const DATA: usize = 16;
-/// Type, code, checksum, identifier and sequence number.
+/// Octets of type, code, checksum, identifier and sequence number.
 const HEADER: usize = 8;
-/// Number of requests to which a reply counts.
+/// Number of latest requests whose replies count.
 const LATEST: u16 = 8;
 
 /// A neighbour that gets requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Neighbour {
-    /// Its address.
+    /// Address of the neighbour.
     pub address: Ipv6Addr,
-    /// By which interface, for a link-local address.
+    /// Interface, for a link-local address.
     pub interface: Option<String>,
 }
 
-/// Requests to all of them, and their replies.
+/// Requests to all neighbours, and their replies.
 #[derive(Debug)]
 pub struct Echoes {
     neighbours: Vec<Neighbour>,
     socket: AsyncFd<socket2::Socket>,
     identifier: [u8; 2],
     data: [u8; DATA],
-    /// Of the latest requests.
+    /// Sequence number of the latest requests.
     sequence: u16,
 }
 
 impl Echoes {
-    /// Asks these, in the network namespace of the calling thread, which must be one of a tokio runtime.
+    /// Creates a socket for requests to these neighbours, in the network namespace of the calling thread,
+    /// which must be one of a tokio runtime.
     ///
     /// # Errors
-    /// When the kernel gives no such socket.
+    /// Fails if the kernel creates no such socket.
     pub fn open(neighbours: Vec<Neighbour>) -> Result<Echoes> {
         let failed = |error: io::Error| Error::kernel("open a socket for ICMPv6 Echo (CAP_NET_RAW)", error);
         let identifier = random::<2>().map_err(failed)?;
@@ -69,7 +70,7 @@ impl Echoes {
         })
     }
 
-    /// Sends a request to each. A request that the kernel refuses has no answer.
+    /// Sends a request to each neighbour. A request that the kernel refuses gets no answer.
     pub fn ask(&mut self) {
         self.sequence = self.sequence.wrapping_add(1);
         let mut request = [0; HEADER + DATA];
@@ -78,7 +79,7 @@ impl Echoes {
         request[6..8].copy_from_slice(&self.sequence.to_be_bytes());
         request[HEADER..].copy_from_slice(&self.data);
         for neighbour in &self.neighbours {
-            // An interface may be made anew, with another number.
+            // An interface that was deleted and created again has another index.
             let index = match &neighbour.interface {
                 None => Some(0),
                 Some(name) => if_nametoindex(name.as_str()).ok(),
@@ -93,12 +94,12 @@ impl Echoes {
     /// Waits for a reply that counts. Safe to cancel.
     ///
     /// # Errors
-    /// When the socket fails.
+    /// Fails if the socket fails.
     pub async fn answered(&self) -> io::Result<()> {
         let mut message = [0; HEADER + DATA + 1];
         loop {
             let read = self.socket.async_io(Interest::READABLE, |socket| {
-                // A longer message is truncated, and still too long.
+                // A longer message is truncated, and the buffer has one octet more than a reply.
                 let (length, from) = recvfrom::<SockaddrIn6>(socket.as_raw_fd(), &mut message)?;
                 Ok((length, from.map(|from| from.ip())))
             });
@@ -109,7 +110,7 @@ impl Echoes {
                     }
                 }
                 Ok((_, None)) => {}
-                // An ICMPv6 error about a request.
+                // The error is an ICMPv6 error about a request.
                 Err(error) if is_of_a_request(&error) => {}
                 Err(error) => return Err(error),
             }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use carnet_station::forwarding::desired::TUNNEL_DEVICE;
 
-/// A result of this crate.
+/// Result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Error of the platform. Its text has the operation, its object, and the kernel's answer. The answer is no
@@ -21,21 +21,21 @@ pub enum Error {
         /// Names of the capabilities that the process lacks.
         missing: String,
     },
-    /// `/dev/net/tun` is not there, or there is no driver behind it.
+    /// `/dev/net/tun` is missing, or has no driver.
     #[error(
         "{path} is missing: load the TUN driver (`modprobe tun`), or create the node \
          (`mkdir -p /dev/net && mknod /dev/net/tun c 10 200`) ({answer})"
     )]
     TunMissing {
-        /// Its path.
+        /// Path of the device node.
         path: PathBuf,
         /// The kernel's answer.
         answer: io::Error,
     },
-    /// `/dev/net/tun` may not be opened.
+    /// The process has no permission to open `/dev/net/tun`.
     #[error("no permission to open {path}: it must be readable and writable by carnet's user ({answer})")]
     TunPermission {
-        /// Its path.
+        /// Path of the device node.
         path: PathBuf,
         /// The kernel's answer.
         answer: io::Error,
@@ -56,7 +56,7 @@ pub enum Error {
         /// Name of the device.
         device: String,
     },
-    /// The caller gave something that cannot be.
+    /// The caller gave an invalid argument.
     #[error("{what}: expected {expected}, got {got}")]
     Invalid {
         /// Name of the argument.
@@ -76,7 +76,7 @@ pub enum Error {
         /// The kernel's answer.
         answer: io::Error,
     },
-    /// A route, and not carnet's, holds the place of one that carnet needs.
+    /// Another program's route has the destination and metric of a route that carnet needs.
     #[error(
         "cannot {operation}: a route of origin {protocol} with the same destination and metric is there; expected \
          none (`ip -6 route show table {table}`)"
@@ -84,12 +84,12 @@ pub enum Error {
     RouteTaken {
         /// Operation and its object.
         operation: String,
-        /// The other route's origin (`proto` in `ip route`).
+        /// Origin of the other route (`proto` in `ip route`).
         protocol: u8,
-        /// Its table.
+        /// Table of the route.
         table: u32,
     },
-    /// The kernel answered something that does not make sense.
+    /// The kernel's answer is invalid.
     #[error("cannot {operation}: unexpected netlink answer: {detail}")]
     Protocol {
         /// Operation and its object.
@@ -100,12 +100,12 @@ pub enum Error {
 }
 
 impl Error {
-    /// The kernel's refusal of `operation`.
+    /// Builds an error from the kernel's refusal of `operation`.
     pub(crate) fn kernel(operation: impl Into<String>, answer: impl Into<io::Error>) -> Error {
         Error::Kernel { operation: operation.into(), detail: String::new(), answer: answer.into() }
     }
 
-    /// The errno behind this error, where there is one.
+    /// Returns the errno of this error, if it has one.
     pub fn raw_os_error(&self) -> Option<i32> {
         match self {
             Error::TunMissing { answer, .. }
@@ -119,12 +119,12 @@ impl Error {
         }
     }
 
-    /// Whether it is of no use to try again.
+    /// Returns whether a retry is useless.
     pub fn is_fatal(&self) -> bool {
         matches!(self, Error::TunnelGone { .. })
     }
 
-    /// See [`Error::TunnelGone`].
+    /// Builds [`Error::TunnelGone`].
     pub(crate) fn tunnel_gone() -> Error {
         Error::TunnelGone { device: TUNNEL_DEVICE.to_owned() }
     }

@@ -92,8 +92,8 @@ fn parse_busy(text: &str) -> Option<f64> {
 #[derive(Debug)]
 pub struct Watch {
     begin: u64,
-    /// Seconds of user and system time at the begin. The first is of all cores, the second was given to other
-    /// guests by a hypervisor, the third is of this process with its ended children.
+    /// Seconds of user and system time at the begin: of all cores, of a hypervisor's other guests, of this
+    /// process with ended children.
     before: [f64; 3],
 }
 

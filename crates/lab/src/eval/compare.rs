@@ -1,4 +1,4 @@
-//! Finds which figures became slower between two runs, and with what certainty.
+//! Finds which figures became slower between two runs, and with which certainty.
 //!
 //! A machine is not equally fast on two days. Plain routing was measured in the same run by turns, so each
 //! repetition is divided by that of plain routing beside it. The comparison uses these ratios; if either run

@@ -68,7 +68,7 @@ pub struct Args {
     /// The command that makes node `ha` its home agent.
     #[arg(long, value_name = "COMMAND", requires = "mr")]
     ha: Option<String>,
-    /// Measure nothing: report which figures became slower between two eval.json, and with what certainty.
+    /// Measure nothing: report which figures became slower between two eval.json, and with which certainty.
     #[arg(long, num_args = 2, value_names = ["OLD", "NEW"], conflicts_with_all = ["papers", "document", "render"])]
     compare: Vec<PathBuf>,
     /// Measure nothing: write the tables of an eval.json into a page of documentation.

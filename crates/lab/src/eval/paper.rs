@@ -222,7 +222,7 @@ pub enum Better {
     Higher,
     /// Less is better.
     Lower,
-    /// Neither higher nor lower is better.
+    /// The number has no better direction.
     None,
 }
 

@@ -1,6 +1,6 @@
 //! Strength of an arriving frame, in dB above the receiver's sensitivity.
 //!
-//! The path loss is log-distance: with the exponent n, a frame arrives at the distance d with a margin of 10
+//! The path loss is log-distance. With the exponent n, a frame arrives at the distance d with a margin of 10
 //! n log10(range / d) dB. So a frame at `range` is just readable. Shadowing by obstacles adds a normally
 //! distributed number of dB. It depends on the link and the places of its ends, and is the same in both
 //! directions. It changes when an end has moved by the decorrelation distance (Gudmundson 1991, in steps).

@@ -2,9 +2,9 @@
 //!
 //! A broadcast carries a mark, by which the lab recognises it. The medium counts its frames on the air, and
 //! `gnrecv` reports it at every station. The places of the nodes decide which nodes have to receive it. A
-//! node is *inside* if it is in the circle by 5 m or more at three times: when the packet is sent, a second
-//! before (a station learns its position once a second) and a second later. It is *outside* if it is out of
-//! the circle by 5 m or more at these times. Other nodes do not count.
+//! node is *inside* if it is in the circle by 5 m or more at three times. They are the time of sending, a
+//! second before (a station learns its position once a second) and a second later. A node is *outside* if it
+//! is out of the circle by 5 m or more at these times. Other nodes do not count.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};

@@ -5,7 +5,7 @@
 //! the same clock, which makes the one-way delay exact. The sender sleeps until absolute times, which keeps
 //! the rate without drift and without using a whole core. After a delay it catches up at once. Each packet
 //! leaves at a random moment of its own slot (at 1000 packets per second, of its own millisecond). A stream
-//! in step with other traffic or a timer of the kernel would always meet it at the same moment, and would be
+//! in step with other traffic or a timer of the kernel would always meet it at the same moment. It would be
 //! no fair sample (RFC 2330 11.1).
 
 use std::net::{Ipv6Addr, SocketAddrV6};

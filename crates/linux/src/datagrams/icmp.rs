@@ -1,7 +1,8 @@
-//! ICMP errors about packets of protocol 41: raw sockets do not get them in their error queue.
+//! ICMP errors about packets of protocol 41. Raw sockets do not get such errors in their error queue.
 //!
-//! A raw ICMP socket at the same address hears Destination Unreachable messages alone (`ICMP_FILTER`). Only
-//! "fragmentation needed and DF set" about one of our packets counts (RFC 1191 4); nothing of it is proved.
+//! A raw ICMP socket at the same address receives only Destination Unreachable messages (`ICMP_FILTER`). Only
+//! "fragmentation needed and DF set" about a packet of this socket counts (RFC 1191 4). The message has no
+//! proof of its sender.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -24,7 +25,7 @@ const FRAGMENTATION_NEEDED: u8 = 4;
 const IPV6_IN_IPV4: u8 = 41;
 const IPV4_HEADER: usize = 20;
 const ICMP_HEADER: usize = 8;
-/// Enough for two IPv4 headers with options and the ICMP header.
+/// Octets for two IPv4 headers with options and the ICMP header.
 const MESSAGE_MAX: usize = 256;
 
 #[derive(Debug)]
@@ -50,7 +51,7 @@ impl Icmp {
         &self.file
     }
 
-    /// The messages that wait; no system call where nothing has come.
+    /// Returns the waiting messages. Makes no system call if no message has come.
     pub(super) fn complaints(&self) -> Vec<TooBig> {
         let mut complaints = Vec::new();
         let mut message = [0; MESSAGE_MAX];
@@ -67,7 +68,7 @@ impl Icmp {
     }
 }
 
-/// Reads a message with its IPv4 header.
+/// Parses a message with its IPv4 header.
 fn parse(local: Ipv4Addr, packet: &[u8]) -> Option<TooBig> {
     let (_, message) = header(packet)?;
     let [kind, code, _, _, _, _, high, low] = *message.get(..ICMP_HEADER)?.as_array()?;
@@ -75,12 +76,12 @@ fn parse(local: Ipv4Addr, packet: &[u8]) -> Option<TooBig> {
     let address = |at: usize| quoted.get(at..at + 4)?.as_array::<4>().copied().map(Ipv4Addr::from);
     let ours = address(12)? == local && quoted.get(9) == Some(&IPV6_IN_IPV4);
     let mtu = u32::from(u16::from_be_bytes([high, low]));
-    // Zero comes from a router that is older than RFC 1191.
+    // A router older than RFC 1191 sends an MTU of zero.
     let fits = (kind, code) == (DESTINATION_UNREACHABLE, FRAGMENTATION_NEEDED) && ours && mtu > 0;
     fits.then_some(TooBig { local: local.into(), remote: Endpoint::Ipv4(address(16)?), mtu })
 }
 
-/// An IPv4 header and what follows it.
+/// Splits a packet into its IPv4 header and the rest.
 fn header(packet: &[u8]) -> Option<(&[u8], &[u8])> {
     let length = usize::from(packet.first()? & 0x0f) * 4;
     if length < IPV4_HEADER || packet.first()? >> 4 != 4 {

@@ -1,21 +1,21 @@
-//! IPv6 inside IPv4 and UDP (RFC 5555): the sockets that carry it.
+//! Sockets that carry IPv6 inside IPv4 and UDP (RFC 5555).
 //!
 //! Each end of such a tunnel is a socket: UDP, or raw of protocol 41. At a mobile router it is bound to its
-//! uplink's address and device. So its packets leave by this uplink, whatever the main table prefers. The
-//! kernel then uses only routes by that device; the uplink's own table has the default route. At a home agent
-//! it is bound to an address only. The desired forwarding state contains the sockets.
+//! uplink's address and device. So its packets leave by this uplink even if the main table prefers another
+//! one. The kernel then uses only routes by that device; the uplink's own table has the default route. At a
+//! home agent the socket is bound to an address only. The desired forwarding state contains the sockets.
 //!
-//! This module moves octets in and out; the station checks the inner packet and its sender. Of the outer
-//! header the module passes the octet with DSCP and ECN in both directions (RFC 6040 4.1). It also passes the
-//! address of the other end. It sets DF and ignores the kernel's own path MTU (`IP_PMTUDISC_PROBE`), and
-//! reports ICMP's to the station. Only a packet that may be fragmented leaves without DF.
+//! This module only moves octets; the station checks the inner packet and its sender. The module passes the
+//! octet with DSCP and ECN of the outer header in both directions (RFC 6040 4.1). It also passes the address
+//! of the other end. It sets DF, ignores the kernel's own path MTU (`IP_PMTUDISC_PROBE`), and reports the
+//! path MTU of ICMP errors to the station. Only a packet that may be fragmented leaves without DF.
 //!
-//! **Many packets per system call.** Packets of one size to one end leave as one UDP burst (`UDP_SEGMENT`),
-//! which the kernel or the card cuts. They arrive as one (`UDP_GRO`) unless a fast path stands before the
-//! sockets, which needs them one by one.
+//! **Many packets per system call.** Packets of one size to one end leave as one UDP burst (`UDP_SEGMENT`).
+//! The kernel or the network card cuts it. They arrive as one burst (`UDP_GRO`), except when a fast path
+//! handles packets before the sockets: it needs single packets.
 //!
-//! All of this works in a user namespace, with the rights that the TUN device needs anyhow. Left out: IPv6
-//! inside UDP inside IPv6 needs no more than its addresses and is carried too, but nothing asks for it yet.
+//! All of this works in a user namespace, with the rights that the TUN device needs anyhow. IPv6 inside UDP
+//! inside IPv6 would need no more than its addresses and works too, but no caller uses it.
 
 mod icmp;
 mod reader;
@@ -37,10 +37,10 @@ pub use reader::{DatagramReader, Received};
 use socket::Socket;
 pub use writer::DatagramWriter;
 
-/// Messages about too large packets that may wait to be told.
+/// Most messages about too large packets that wait for the station.
 const COMPLAINTS_MAX: usize = 64;
 
-/// The sockets. Cheap to clone.
+/// The sockets of all tunnels inside IPv4. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Datagrams(Arc<Mutex<Sockets>>);
 
@@ -48,29 +48,29 @@ pub struct Datagrams(Arc<Mutex<Sockets>>);
 struct Sockets {
     open: Vec<Arc<Socket>>,
     complaints: VecDeque<TooBig>,
-    /// Packets that could not be sent.
+    /// Number of packets that could not be sent.
     unsent: u64,
 }
 
-/// A router on the path reported that outer packets are too large.
+/// An ICMP report of a router on the path: outer packets are too large.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooBig {
-    /// Our end.
+    /// Local end of the tunnel.
     pub local: Endpoint,
-    /// The other end.
+    /// Remote end of the tunnel.
     pub remote: Endpoint,
-    /// How many octets would fit, with the outer header.
+    /// MTU that fits, in octets, outer header included.
     pub mtu: u32,
 }
 
 impl Datagrams {
     fn lock(&self) -> MutexGuard<'_, Sockets> {
-        // A list is whole even after a panic.
+        // The list is consistent even after a panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens a socket, in place of one for the same end. With `merge` the kernel may hand several packets
-    /// over in one piece.
+    /// Opens a socket, or replaces the one of the same end. With `merge` the kernel may merge several packets
+    /// into one burst.
     pub(crate) fn open(&self, wanted: &desired::Socket, merge: bool) -> io::Result<()> {
         self.close(wanted);
         let socket = Arc::new(Socket::open(wanted, merge)?);
@@ -78,7 +78,7 @@ impl Datagrams {
         Ok(())
     }
 
-    /// Whether the kernel may hand several packets over in one piece, for all sockets that there are.
+    /// Sets for all sockets whether the kernel may merge several packets into one burst.
     pub(crate) fn merge(&self, merge: bool) {
         self.all().iter().for_each(|socket| socket.merge(merge));
     }
@@ -96,7 +96,7 @@ impl Datagrams {
         self.lock().open.iter().find(|socket| socket.wanted.local == local).cloned()
     }
 
-    /// Keeps what ICMP had to say, to be told.
+    /// Stores ICMP reports until the station reads them.
     fn hear(&self, complaints: Vec<TooBig>) {
         let mut sockets = self.lock();
         let room = COMPLAINTS_MAX.saturating_sub(sockets.complaints.len());
@@ -107,17 +107,17 @@ impl Datagrams {
         self.lock().unsent += packets;
     }
 
-    /// How many packets could not be sent so far.
+    /// Returns the number of packets that could not be sent so far.
     pub(crate) fn unsent(&self) -> u64 {
         self.lock().unsent
     }
 
-    /// The next complaint that packets are too large.
+    /// Returns the next report of too large packets.
     pub fn poll_too_big(&self) -> Option<TooBig> {
         self.lock().complaints.pop_front()
     }
 
-    /// Waits until there may be a packet to read; for ever without sockets. Safe to cancel.
+    /// Waits until a packet may be ready; for ever without sockets. Safe to cancel.
     pub async fn readable(&self) -> io::Result<()> {
         poll_fn(|cx| {
             let mut ready = false;

@@ -1,4 +1,4 @@
-//! Reading: bursts come in one piece and are handed over packet by packet.
+//! Reads bursts from the sockets and returns their single packets.
 
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddrV4;
@@ -15,20 +15,20 @@ use super::socket::{Socket, socket_address};
 use super::unfinished::{self, Found};
 use crate::tunnel::segmentation::Segments;
 
-/// The largest IPv4 packet.
+/// Octets of the largest IPv4 packet.
 const BURST_MAX: usize = 65_535;
 const IPV4_HEADER: usize = 20;
-/// Errors of one socket in a row before the next one has its turn.
+/// Most errors in a row of one socket before the reader continues with the next socket.
 const PATIENCE: usize = 4;
 
-/// A packet that came.
+/// A received packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Received {
-    /// Octets.
+    /// Octets of the packet.
     pub length: usize,
-    /// Our end.
+    /// Local end of the tunnel.
     pub local: Endpoint,
-    /// The other end, as we see it.
+    /// Remote end of the tunnel, by the outer source.
     pub remote: Endpoint,
     /// DSCP and ECN of the outer header.
     pub traffic_class: u8,
@@ -40,11 +40,11 @@ pub struct DatagramReader {
     io: Datagrams,
     burst: Vec<u8>,
     control: Vec<u8>,
-    /// Rest of the burst.
+    /// Unread part of the present burst.
     rest: Option<Rest>,
-    /// A super packet in it that is being cut.
+    /// Super packet of the burst that the reader is cutting.
     cut: Option<Cut>,
-    /// Which socket is next.
+    /// Index of the next socket to read.
     turn: usize,
 }
 
@@ -64,7 +64,7 @@ struct Cut {
 }
 
 impl DatagramReader {
-    /// A reader of these sockets.
+    /// Creates a reader of these sockets.
     pub fn new(io: Datagrams) -> DatagramReader {
         DatagramReader {
             io,
@@ -76,15 +76,15 @@ impl DatagramReader {
         }
     }
 
-    /// Whether packets wait that have been read from a socket already.
+    /// Returns whether packets of a burst wait that the reader has already taken from a socket.
     pub fn is_inside_burst(&self) -> bool {
         self.rest.is_some() || self.cut.is_some()
     }
 
-    /// Puts the next packet into `buffer`, cut to what fits.
+    /// Puts the next packet into `buffer`. A longer packet is truncated.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] when no socket has any.
+    /// Returns [`io::ErrorKind::WouldBlock`] if no socket has a packet.
     pub fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<Received> {
         if let Some(received) = self.next_segment(buffer) {
             return Ok(received);
@@ -117,7 +117,7 @@ impl DatagramReader {
         Ok(received)
     }
 
-    /// The next packet of the one that is being cut.
+    /// Returns the next segment of the super packet that the reader is cutting.
     fn next_segment(&mut self, buffer: &mut [u8]) -> Option<Received> {
         let cut = self.cut.as_mut()?;
         let packet = self.burst.get(cut.range.clone()).unwrap_or_default();
@@ -129,7 +129,7 @@ impl DatagramReader {
         length.map(|length| Received { length, ..of })
     }
 
-    /// Takes the next burst from whichever socket has one, each in its turn.
+    /// Takes the next burst. The sockets take turns.
     fn receive(&mut self) -> io::Result<()> {
         let sockets = self.io.all();
         for step in 0..sockets.len() {
@@ -144,10 +144,10 @@ impl DatagramReader {
                         self.turn = at + 1;
                         return Ok(());
                     }
-                    // Nothing that could be a packet; the next may be.
+                    // The datagram contains no packet: try the next one.
                     Ok(()) => {}
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                    // An ICMP message about something sent; it says so once.
+                    // The error is an ICMP message about a sent packet. The socket reports it once.
                     Err(_) => self.io.hear(socket.errors()),
                 }
             }

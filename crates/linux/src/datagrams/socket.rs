@@ -1,4 +1,4 @@
-//! One socket: its options, and its error queue.
+//! A socket of a tunnel: its options, and its error queue.
 
 use std::io;
 use std::net::SocketAddrV4;
@@ -14,22 +14,22 @@ use super::TooBig;
 use super::icmp::Icmp;
 use crate::readable::watch;
 
-/// RFC 4213: protocol 41, `IPPROTO_IPV6`.
+/// Protocol number of IPv6 in IPv4: 41 (RFC 4213), `IPPROTO_IPV6`.
 const IPV6_IN_IPV4: i32 = 41;
-/// RFC 2473 6.3, for all tunnels.
+/// TTL of the outer header, as of all tunnels (RFC 2473 6.3).
 const TTL: u32 = 64;
-/// Octets that may wait in either direction: what a burst of TCP fills (see `QUEUE` of the platform).
+/// Buffer of the socket in octets for each direction: room for a burst of TCP (see `QUEUE` of the platform).
 const BUFFER: usize = 4 << 20;
-/// Errors that are read at once.
+/// Most errors that the socket reads at once.
 const ERRORS_MAX: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Socket {
     pub(super) wanted: desired::Socket,
     pub(super) file: AsyncFd<socket2::Socket>,
-    /// Received packets begin with an IPv4 header.
+    /// Whether received packets begin with an IPv4 header.
     pub(super) is_raw: bool,
-    /// Receives ICMP errors about a raw socket's packets.
+    /// Socket for ICMP errors about packets of a raw socket.
     pub(super) icmp: Option<Icmp>,
 }
 
@@ -48,7 +48,7 @@ impl Socket {
         if let Some(interface) = &wanted.interface {
             socket.bind_device(Some(interface.as_bytes()))?;
         }
-        // The address may come later, or be a neighbour's until this machine takes over.
+        // The address may be assigned later, or belong to a neighbour until this machine takes over.
         socket.set_freebind_v4(true)?;
         socket.set_ttl_v4(TTL)?;
         socket.set_recv_tos_v4(true)?;
@@ -57,7 +57,7 @@ impl Socket {
         for (force, plain) in
             [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
         {
-            // In a user namespace the administrator's limit stays.
+            // In a user namespace the system's buffer limit applies.
             let _ = option(&socket, libc::SOL_SOCKET, force, BUFFER as libc::c_int)
                 .or_else(|_| option(&socket, libc::SOL_SOCKET, plain, BUFFER as libc::c_int));
         }
@@ -73,26 +73,26 @@ impl Socket {
         Ok(opened)
     }
 
-    /// Whether the kernel may hand several packets over in one piece.
+    /// Sets whether the kernel may merge several packets into one burst.
     pub(super) fn merge(&self, merge: bool) {
         if !self.is_raw {
-            // A kernel without it (before Linux 5.0) hands packets over one by one.
+            // A kernel before Linux 5.0 does not support this, and returns single packets.
             let _ = setsockopt(self.file.get_ref(), sockopt::UdpGroSegment, &merge);
         }
     }
 
-    /// Whether outer packets may be cut, here or on the way.
+    /// Sets whether outer packets may be fragmented, here or on the path.
     pub(super) fn allow_fragments(&self, allow: bool) -> io::Result<()> {
         let how = if allow { libc::IP_PMTUDISC_DONT } else { libc::IP_PMTUDISC_PROBE };
         option(self.file.get_ref(), libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, how)
     }
 
-    /// The other end, from its address.
+    /// Returns the remote end for an address.
     pub(super) fn remote(&self, address: SocketAddrV4) -> Endpoint {
         if self.is_raw { Endpoint::Ipv4(*address.ip()) } else { Endpoint::Udp(address) }
     }
 
-    /// Returns the errors about too large packets from its error queue, and drops the others.
+    /// Returns the reports of too large packets from the socket's error queue, and drops all other errors.
     pub(super) fn errors(&self) -> Vec<TooBig> {
         let mut complaints = Vec::new();
         let mut control = nix::cmsg_space!([u8; 256]);
@@ -103,7 +103,7 @@ impl Socket {
             else {
                 break;
             };
-            // Where the packet was going.
+            // Destination of the packet.
             let Some(remote) = message.address.as_ref().and_then(socket_address) else { continue };
             for control in message.cmsgs().into_iter().flatten() {
                 let ControlMessageOwned::Ipv4RecvErr(error, _) = control else { continue };
@@ -117,7 +117,7 @@ impl Socket {
     }
 }
 
-/// An address as the kernel writes it.
+/// Converts an address from the kernel's format.
 pub(super) fn socket_address(address: &SockaddrStorage) -> Option<SocketAddrV4> {
     address.as_sockaddr_in().map(|address| SocketAddrV4::new(address.ip(), address.port()))
 }

@@ -1,11 +1,11 @@
-//! Finishes packets that another machine's fast path left to the card: inner checksums of TCP and UDP, and
-//! the cutting of super packets.
+//! Finishes packets that another machine's fast path left to the network card: inner checksums of TCP and
+//! UDP, and the cutting of super packets.
 //!
-//! A card does that before the wire. Over a virtual link between two stations of the same machine it is not
-//! done, and a socket does not report it. But an open checksum is visible: in its place is the sum of the
-//! pseudo-header. If a finished checksum equals that by chance, finishing it again gives the same value. A
-//! packet of TCP with an open checksum that is longer than any wire carries is a super packet. Its segment
-//! size is unknown, so it is cut to what every link carries.
+//! A card finishes packets before they reach the wire. Over a virtual link between two stations of the same
+//! machine no card does, and a socket does not report the missing work. But an open checksum is visible,
+//! because its field has the sum of the pseudo-header. If a finished checksum equals that sum by chance,
+//! finishing it again gives the same value. A TCP packet with an open checksum that is longer than any wire
+//! carries is a super packet. Its segment size is unknown, so it is cut to a size that every link carries.
 
 use carnet_wire::ipv6::{HEADER_LEN, MIN_MTU};
 
@@ -13,19 +13,19 @@ use crate::tunnel::coalescing::pseudo_header;
 use crate::tunnel::segmentation::Segments;
 use crate::tunnel::virtio::{Burst, Header, Transport, Unfinished};
 
-/// Ethernet's.
+/// Payload in octets of an Ethernet frame.
 const LARGE: usize = 1500;
 
-/// Kind of a packet.
+/// Result for a packet.
 #[derive(Debug)]
 pub(super) enum Found {
-    /// One that is whole, now at least.
+    /// The packet is complete now.
     Packet,
-    /// One that is to be cut.
+    /// The packet is a super packet, to be cut.
     Super(Segments),
 }
 
-/// Looks at an IPv6 packet and finishes its checksum.
+/// Completes the checksum of an IPv6 packet, and finds super packets.
 pub(super) fn look(packet: &mut [u8]) -> Found {
     let Some(header) = unfinished(packet) else { return Found::Packet };
     if header.burst.is_some() {
@@ -37,7 +37,7 @@ pub(super) fn look(packet: &mut [u8]) -> Found {
     Found::Packet
 }
 
-/// Returns the missing work, in the form of the tunnel device.
+/// Returns the missing work, in the format of the tunnel device.
 fn unfinished(packet: &[u8]) -> Option<Header> {
     let [first, _, _, _, high, low, next_header, ..] = packet.first_chunk::<HEADER_LEN>()?;
     let transport = [Transport::Tcp, Transport::Udp].into_iter().find(|t| t.protocol() == *next_header)?;
@@ -107,7 +107,7 @@ mod tests {
                 assert!(!is_intact(&packet));
                 assert!(matches!(look(&mut packet), Found::Packet));
                 assert!(is_intact(&packet), "{next_header} {length}");
-                // Once more changes nothing, and neither does it where a checksum is merely wrong.
+                // Finishing a checksum a second time changes nothing. A wrong checksum stays wrong.
                 let at = packet.len() - 1;
                 for change in [0, 1] {
                     packet[at] ^= change;

@@ -1,4 +1,4 @@
-//! Writing: packets of one size to one end leave in one piece.
+//! Sends packets. Those of one size to one end leave as one burst.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddrV4;
@@ -10,14 +10,14 @@ use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
 use super::Datagrams;
 use super::socket::Socket;
 
-/// `UDP_MAX_SEGMENTS`, as it was in the first kernels.
+/// Most segments of a burst: `UDP_MAX_SEGMENTS` of the first kernels that had it.
 const SEGMENTS_MAX: usize = 64;
-/// A burst has to fit into one IPv4 packet.
+/// Octets of the largest burst, which must fit into one IPv4 packet.
 const BURST_MAX: usize = 65_535 - 28;
-/// So often a packet is sent again that an error was in the way of.
+/// Attempts to send a packet when pending errors of the socket prevent it.
 const PATIENCE: usize = 4;
 
-/// Where a burst goes, and how.
+/// Ends and traffic class of a burst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct To {
     local: Endpoint,
@@ -25,21 +25,21 @@ struct To {
     traffic_class: u8,
 }
 
-/// Sends packets by the sockets. [`DatagramWriter::flush`] sends the written packets.
+/// Sends packets by the sockets. A written packet may wait until [`DatagramWriter::flush`].
 #[derive(Debug)]
 pub struct DatagramWriter {
     io: Datagrams,
     burst: Vec<u8>,
     to: Option<To>,
-    /// Octets of each packet in the burst but the last.
+    /// Octets of each packet in the burst except the last.
     segment: usize,
     packets: usize,
-    /// The kernel takes bursts, as far as is known.
+    /// Whether the kernel accepts bursts, as far as known.
     takes_bursts: bool,
 }
 
 impl DatagramWriter {
-    /// A writer to these sockets.
+    /// Creates a writer to these sockets.
     pub fn new(io: Datagrams) -> DatagramWriter {
         DatagramWriter {
             io,
@@ -51,13 +51,13 @@ impl DatagramWriter {
         }
     }
 
-    /// How many packets could not be sent, by any writer to these sockets.
+    /// Returns how many packets could not be sent, by any writer to these sockets.
     pub fn errors(&self) -> u64 {
         self.io.unsent()
     }
 
-    /// Sends an IPv6 packet from one end to the other with its own traffic class outside, or holds it until
-    /// [`Self::flush`]. Packets keep their order.
+    /// Sends an IPv6 packet from one end to the other, or holds it until [`Self::flush`]. The outer header
+    /// has the packet's own traffic class. Packets keep their order.
     pub fn write(&mut self, local: Endpoint, remote: Endpoint, may_fragment: bool, packet: &[u8]) {
         let [first, second, ..] = packet else { return };
         // Version, Traffic Class, Flow Label (RFC 8200 3).
@@ -79,12 +79,12 @@ impl DatagramWriter {
         self.burst.extend_from_slice(packet);
         self.packets += 1;
         if packet.len() < self.segment {
-            // Nothing can follow a shorter one.
+            // A shorter packet must be the last of a burst.
             self.flush();
         }
     }
 
-    /// Lets go of everything that is held.
+    /// Sends all packets that the writer holds.
     pub fn flush(&mut self) {
         let packets = std::mem::take(&mut self.packets);
         let Some(to) = self.to.take().filter(|_| packets > 0) else { return };
@@ -97,8 +97,8 @@ impl DatagramWriter {
                 match (result, segment) {
                     (Ok(()), _) => {}
                     (Err(error), Some(_)) if !is_passing(&error) => {
-                        // A device that cannot put in checksums takes no bursts; one that is too large goes
-                        // nowhere.
+                        // A device that cannot complete checksums accepts no bursts. A too large burst can
+                        // leave by no device.
                         if error.raw_os_error() != Some(libc::EMSGSIZE) {
                             self.takes_bursts = false;
                             tracing::info!("no bursts of UDP here ({error}): packets go one by one");
@@ -156,9 +156,9 @@ impl DatagramWriter {
             if matches!(result, Ok(_) | Err(nix::errno::Errno::EAGAIN)) {
                 break;
             }
-            // It may have been about an earlier packet, and is told once; or be a stranger's invention, of
-            // which there may be many. To read what the messages say takes long and makes the next one an
-            // error again: afterwards.
+            // The error may be about an earlier packet, and the socket reports it once. It may also be a
+            // forgery, of which there may be many. Reading the reports takes long and makes the next one an
+            // error again, so read them afterwards.
             told = true;
             result = send();
         }
@@ -173,7 +173,7 @@ impl DatagramWriter {
     }
 }
 
-/// Whether an error says nothing about bursts.
+/// Returns whether an error says nothing about support for bursts.
 fn is_passing(error: &io::Error) -> bool {
     let code = error.raw_os_error();
     error.kind() == io::ErrorKind::WouldBlock

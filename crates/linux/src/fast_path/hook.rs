@@ -1,8 +1,8 @@
 //! A tc program on an interface.
 //!
-//! If the kernel supports BPF links for tc (since 6.6), the program goes with this process, whatever the
-//! reason. Before, it is in a `clsact` qdisc, with the priority [`PRIORITY`]. carnet removes it at the end,
-//! and after a crash at the next start.
+//! If the kernel supports BPF links for tc (since 6.6), the program vanishes with this process, however it
+//! ends. On an older kernel the program is in a `clsact` qdisc, with the priority [`PRIORITY`]. The station
+//! removes it at its end, or after a crash at the next start.
 
 use aya::programs::SchedClassifier;
 use aya::programs::links::LinkOrder;
@@ -12,19 +12,20 @@ use aya::util::KernelVersion;
 use super::programs::told;
 use crate::netlink::Requests;
 
-/// Of tc filters where there are no BPF links for them: carnet's mark, like the origin of its routes.
+/// Priority of tc filters on kernels without BPF links for them. It marks carnet's filters, like the origin
+/// of its routes.
 pub(crate) const PRIORITY: u16 = crate::ROUTE_PROTOCOL as u16;
 
-/// See the head of the module.
+/// A tc program on an interface; see the head of the module.
 #[derive(Debug)]
 pub(super) struct Hook {
     id: SchedClassifierLinkId,
-    /// The interface, where it was given a `clsact` qdisc.
+    /// Index of the interface, if carnet gave it a `clsact` qdisc.
     qdisc: Option<u32>,
 }
 
 impl Hook {
-    /// Puts a loaded program on an interface.
+    /// Attaches a loaded program to an interface.
     pub(super) fn attach(
         program: &mut SchedClassifier,
         name: &str,
@@ -35,7 +36,7 @@ impl Hook {
         let options = if has_tcx() {
             TcAttachOptions::TcxOrder(LinkOrder::default())
         } else {
-            // A clsact of another program serves as well.
+            // A clsact qdisc of another program serves as well.
             if tc::qdisc_add_clsact(name).is_ok() {
                 qdisc = Some(index);
             }
@@ -45,7 +46,7 @@ impl Hook {
         Ok(Hook { id, qdisc })
     }
 
-    /// Takes it off; the interface may be gone.
+    /// Detaches the program. The interface may be gone.
     pub(super) fn detach(self, program: &mut SchedClassifier) {
         let _ = program.detach(self.id);
         if let Some(index) = self.qdisc {

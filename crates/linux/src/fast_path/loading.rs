@@ -1,8 +1,8 @@
-//! Programs that a thread loads while the station serves by what it has.
+//! Loads programs in a thread while the station runs on another path.
 //!
-//! The thread has the rights of the one that starts it ([`crate::sandbox`]). So it starts while that one may
-//! still load programs, and ends when they are loaded. Interfaces, maps and sockets stay with the station's
-//! own thread.
+//! The thread has the rights of its creator ([`crate::sandbox`]). So it starts while the station may still
+//! load programs, and ends when they are loaded. Interfaces, maps and sockets stay with the station's own
+//! thread.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,23 +16,23 @@ use super::programs::{Kind, Programs};
 use super::{FastPathConfig, Path};
 use crate::netlink::Requests;
 
-/// See the head of the module.
+/// A loading thread; see the head of the module.
 #[derive(Debug)]
 pub(super) struct Loading {
-    /// The way for which they are.
+    /// Path that these programs serve.
     pub(super) path: Path,
-    /// The station's present config, which may need more than the one at the begin.
+    /// Present config of the station, which may need more room than that at the begin.
     pub(super) config: FastPathConfig,
-    /// The ways to try if these programs cannot be had.
+    /// Paths to try if these programs cannot be loaded.
     pub(super) others: Vec<Path>,
-    /// Why the ways before cannot be had.
+    /// Reasons why earlier paths of the list are unavailable.
     pub(super) obstacles: Vec<(Path, String)>,
     pub(super) part: parts::Bpf,
     programs: oneshot::Receiver<Result<Box<Programs>, String>>,
 }
 
 impl Loading {
-    /// Starts the thread.
+    /// Starts the loading thread.
     ///
     /// # Errors
     /// If the kernel does not list its interfaces, or the machine cannot start a thread.
@@ -47,7 +47,7 @@ impl Loading {
         let wanted = config.clone();
         let links = requests.links().map_err(|error| error.to_string())?;
         let load = move || {
-            // The station may have ended meanwhile.
+            // The send fails if the station has ended meanwhile.
             let _ = sender.send(Programs::open(kind, &wanted, tunnel_device, &links).map(Box::new));
         };
         thread::Builder::new()
@@ -64,7 +64,7 @@ impl Loading {
         })
     }
 
-    /// The programs, or why they cannot be had; asks to be woken.
+    /// Returns the programs, or why they cannot be loaded; registers the caller's wake-up.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Box<Programs>, String>> {
         Pin::new(&mut self.programs)
             .poll(cx)

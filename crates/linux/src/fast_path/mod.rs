@@ -1,25 +1,24 @@
-//! Ways around the slow path.
+//! Fast paths, which bypass the slow path.
 //!
-//! A fast path may do the work of the slow path (the TUN device and `carnet_station::forwarding`) sooner,
-//! with the same result:
+//! A fast path does the work of the slow path (the TUN device and `carnet_station::forwarding`) earlier, with
+//! the same result:
 //!
 //! * `programs`: BPF programs at the ingress of the interfaces, on socket buffers (tc, [`Path::Bpf`]) or
-//!   before there are any (XDP, [`Path::Xdp`]). They take the common packets and leave the others to the slow
-//!   path.
+//!   before there are any (XDP, [`Path::Xdp`]). They handle the common packets and leave the others to the
+//!   slow path.
 //! * `kernel`: tunnel devices of the kernel's own ip6_tunnel module ([`Path::Kernel`]).
-//! * `geonet`: BPF programs for IPv6 over GeoNetworking, beside all of these and independent of them.
+//! * `geonet`: BPF programs for IPv6 over GeoNetworking, independent of the paths above.
 //!
 //! BPF programs know tunnels in IPv6, in IPv4 and in UDP in IPv4, and distribute a binding's packets among
-//! several of them (`rules`). The kernel's devices know one tunnel in IPv6 for all of that. `selection`
-//! withholds from them what they cannot do, which stays with the slow path.
+//! several tunnels (`rules`). The kernel's devices know one tunnel in IPv6 for all packets of a binding.
+//! `selection` withholds tunnels from them that they do not support, which stay with the slow path.
 //!
-//! The tunnels of the desired forwarding state have everything that a fast path needs; `table` turns these
-//! into the content of the programs' maps. [`FastPath::set`] and [`FastPath::remove`] announce a change. It
-//! takes effect with [`FastPath::commit`], all at once for a binding.
+//! The tunnels of the desired forwarding state have all data that a fast path needs; `table` converts them to
+//! the content of the programs' maps. [`FastPath::set`] and [`FastPath::remove`] announce a change. It takes
+//! effect with [`FastPath::commit`], atomically for a binding.
 //!
 //! The kernel takes a quarter of a second to verify the programs, and half a minute on a slow processor. A
-//! thread loads them (`loading`) while the TUN device serves, and [`FastPath::poll_loading`] takes them into
-//! use.
+//! thread loads them (`loading`) while the TUN device serves, and [`FastPath::poll_loading`] attaches them.
 
 pub mod geonet;
 mod hook;
@@ -51,10 +50,10 @@ use policy::Routing;
 use programs::{Kind, Programs};
 use selection::{Selection, is_for_programs};
 
-/// Why there are no programs in such a program.
+/// Reason in a build without BPF programs.
 const WITHOUT_BPF: &str = "this program was built without BPF programs";
 
-/// A way that packets take.
+/// A data path of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Path {
     /// BPF programs at tc ingress, with the TUN device behind them.
@@ -68,7 +67,7 @@ pub enum Path {
 }
 
 impl Path {
-    /// Its name in the configuration and in what carnet shows.
+    /// Returns the name of the path in the config and in carnet's output.
     pub fn name(self) -> &'static str {
         match self {
             Path::Bpf => "bpf",
@@ -82,21 +81,21 @@ impl Path {
 /// Roles of the interfaces.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ports {
-    /// Links of the mobile network: packets from there go into the tunnel.
+    /// Links of the mobile network. Packets from there go into the tunnel.
     pub lan: Vec<String>,
-    /// Uplinks of the mobile router: packets come out of the tunnel there.
+    /// Uplinks of the mobile router. Packets arrive there from the tunnel.
     pub uplinks: Vec<String>,
-    /// Whether the station is a home agent, for which all interfaces are alike.
+    /// Whether the station is a home agent, which treats all interfaces alike.
     pub home_agent: bool,
-    /// Whether a mobile router may have direct routes to others, which are found by destination like a home
-    /// agent's tunnels.
+    /// Whether a mobile router may have direct routes to other mobile routers. Packets select a direct route
+    /// by destination, like a home agent's tunnels.
     pub direct: bool,
 }
 
 impl Ports {
-    /// Whether packets come in by this interface that go into tunnels.
+    /// Returns whether packets that arrive by this interface may go into tunnels.
     pub(crate) fn send(&self, link: &LinkInfo) -> bool {
-        // A loopback interface has no link-layer address, nor has the tunnel device.
+        // A loopback interface and the tunnel device have no link-layer address.
         link.link_address.is_some() && (self.home_agent || self.lan.contains(&link.name))
     }
 }
@@ -104,12 +103,12 @@ impl Ports {
 /// Config of [`crate::Platform::accelerate`].
 #[derive(Debug, Clone)]
 pub struct FastPathConfig {
-    /// The ways to try, the first that the kernel allows is taken. The TUN device is always there, whether or
-    /// not it is the last of them.
+    /// Paths to try; carnet takes the first one that the kernel supports. The TUN device always exists, even
+    /// if it is not in the list.
     pub paths: Vec<Path>,
-    /// The key of outer flow labels (`Station::flow_label_key`).
+    /// Key of outer flow labels (`Station::flow_label_key`).
     pub flow_label_key: u64,
-    /// How many bindings and prefixes there may be.
+    /// Number of bindings and prefixes to make room for.
     pub bindings: usize,
     /// Roles of the interfaces.
     pub ports: Ports,
@@ -120,11 +119,11 @@ pub struct FastPathConfig {
 pub struct TunnelTraffic {
     /// Inner packets sent.
     pub encapsulated_packets: u64,
-    /// Octets of these.
+    /// Octets of the inner packets sent.
     pub encapsulated_octets: u64,
     /// Inner packets received.
     pub decapsulated_packets: u64,
-    /// Octets of these.
+    /// Octets of the inner packets received.
     pub decapsulated_octets: u64,
 }
 
@@ -139,7 +138,7 @@ impl TunnelTraffic {
         [encapsulated_packets, encapsulated_octets, decapsulated_packets, decapsulated_octets]
     }
 
-    /// Adds what has come since.
+    /// Adds the difference between two readings.
     fn add(&mut self, mut now: TunnelTraffic, mut since: TunnelTraffic) {
         for ((sum, now), since) in self.numbers().into_iter().zip(now.numbers()).zip(since.numbers()) {
             *sum += now.saturating_sub(*since);
@@ -147,19 +146,19 @@ impl TunnelTraffic {
     }
 }
 
-/// Two ends of a tunnel: the local one and the remote one.
+/// Local and remote end of a tunnel.
 pub type TunnelEnds = (Endpoint, Endpoint);
 
 /// Counters of the fast path since its start, by name; see `enum outcome` in `bpf/tunnel.h`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FastPathCounters {
-    /// Inner packets sent and received, in all.
+    /// Inner packets sent and received, summed over all tunnels.
     pub total: TunnelTraffic,
-    /// Packets that were left to the slow path or, the last, that got lost: `(reason, count)`.
+    /// Packets that were left to the slow path, as `(reason, count)`. The last entry counts lost packets.
     pub left: Vec<(&'static str, u64)>,
 }
 
-/// A tunnel of IPv6 in IPv6: [`desired::Tunnel`] as far as the kernel's devices know it.
+/// A tunnel of IPv6 in IPv6: the part of [`desired::Tunnel`] that the kernel's devices use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tunnel {
     pub(crate) end: TunnelEnd,
@@ -172,8 +171,8 @@ pub(crate) struct Tunnel {
 }
 
 impl Tunnel {
-    /// `None` for one of another kind. A device takes everything that has no route of its own, so that direct
-    /// routes are left to the slow path.
+    /// Converts a tunnel; `None` for other kinds. A device receives all packets without a more specific
+    /// route, so direct routes are left to the slow path.
     fn of(tunnel: &desired::Tunnel) -> Option<Tunnel> {
         if tunnel.end == TunnelEnd::Direct {
             return None;
@@ -191,10 +190,10 @@ impl Tunnel {
     }
 }
 
-/// Which end, and whose.
+/// Kind of the tunnel end, and home address of the binding.
 type Binding = (TunnelEnd, Ipv6Addr);
 
-/// Removes what a crash of any fast path has left, other than routes and rules.
+/// Removes objects that a crash of any fast path has left, except routes and rules.
 pub(crate) fn clean(requests: &mut Requests) -> crate::error::Result<()> {
     for link in requests.links()? {
         if is_ours(&link) {
@@ -206,45 +205,45 @@ pub(crate) fn clean(requests: &mut Requests) -> crate::error::Result<()> {
     Ok(())
 }
 
-/// The fast path in use, and what it is told of.
+/// The fast path in use, and its input.
 #[derive(Debug, Default)]
 pub(crate) struct FastPath {
     kind: InUse,
     selection: Selection,
-    /// Sockets of tunnels inside IPv4, and the interface that each is bound to: 0 for none.
+    /// Sockets of tunnels inside IPv4, each with the index of its interface; 0 if it is bound to none.
     sockets: BTreeMap<desired::Socket, u32>,
-    /// Of outer flow labels, and of what distributes packets.
+    /// Key of outer flow labels and of the distribution of packets.
     key: u64,
     routing: Routing,
-    /// Programs that a thread loads, beside or instead of those in use.
+    /// Programs that a thread loads, in addition to or in place of those in use.
     loading: Option<Loading>,
 }
 
 /// Result of a thread that loads programs.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Loaded {
-    /// The path is decided, and these cannot be had.
+    /// The path is selected; the paths in the list are unavailable, each with its reason.
     Decided(Vec<(Path, String)>),
-    /// The path is the same, with room for more bindings.
+    /// The path is unchanged and has room for more bindings.
     Grown,
-    /// It has no room for more bindings than before: why.
+    /// The path has no room for more bindings; the text has the reason.
     NotGrown(String),
 }
 
 #[derive(Debug, Default)]
 enum InUse {
-    /// None: everything goes through the TUN device.
+    /// No fast path: all packets pass the TUN device.
     #[default]
     None,
     /// BPF programs.
     Programs(Box<Programs>, parts::Bpf),
-    /// Tunnel devices.
+    /// Tunnel devices of the kernel.
     Kernel(Box<Kernel>),
 }
 
 impl FastPath {
-    /// The first way of the list that the kernel allows, and why those before it cannot be had; `None` while
-    /// a thread loads the programs for one of them, see [`Self::poll_loading`].
+    /// Opens the first path of the list that the kernel supports, and returns why earlier paths are
+    /// unavailable. Returns `None` while a thread loads the programs of a path, see [`Self::poll_loading`].
     pub(crate) fn open(
         config: &FastPathConfig,
         tunnel_device: u32,
@@ -255,7 +254,7 @@ impl FastPath {
         (fast_path, obstacles)
     }
 
-    /// As [`Self::open`], for the rest of the list.
+    /// Opens the first supported path of the rest of the list, as [`Self::open`] does.
     fn try_paths(
         &mut self,
         config: &FastPathConfig,
@@ -329,7 +328,7 @@ impl FastPath {
         }
     }
 
-    /// Takes programs into use, in the place of others if there are any: only one can be at an interface.
+    /// Attaches new programs in place of the present ones: an interface can have only one.
     fn take(
         &mut self,
         mut programs: Box<Programs>,
@@ -359,12 +358,12 @@ impl FastPath {
         Ok(())
     }
 
-    /// The way for which a thread loads programs.
+    /// Returns the path for which a thread loads programs.
     pub(crate) fn loading(&self) -> Option<Path> {
         self.loading.as_ref().map(|loading| loading.path)
     }
 
-    /// Which way it is.
+    /// Returns the path in use.
     pub(crate) fn path(&self) -> Path {
         match &self.kind {
             InUse::None => Path::Tun,
@@ -373,7 +372,7 @@ impl FastPath {
         }
     }
 
-    /// Which way the packets of one tunnel take.
+    /// Returns the path of the packets of one tunnel.
     pub(crate) fn path_of(&self, local: Endpoint, remote: Endpoint) -> Path {
         let carries = match &self.kind {
             InUse::None => false,
@@ -383,12 +382,12 @@ impl FastPath {
         if carries { self.path() } else { Path::Tun }
     }
 
-    /// Whether it takes what comes inside IPv4, packet by packet, or is about to.
+    /// Returns whether the path handles single packets inside IPv4, or will do so after loading.
     pub(crate) fn takes_datagrams(&self) -> bool {
         self.loading.is_some() || matches!(self.kind, InUse::Programs(..))
     }
 
-    /// A tunnel is there, or is another than before.
+    /// Adds or changes a tunnel.
     pub(crate) fn set(&mut self, tunnel: &Arc<desired::Tunnel>) {
         match &mut self.kind {
             InUse::None => return,
@@ -404,7 +403,7 @@ impl FastPath {
         self.hold((tunnel.end, tunnel.home_address), others);
     }
 
-    /// A tunnel is gone.
+    /// Removes a tunnel.
     pub(crate) fn remove(&mut self, tunnel: &desired::Tunnel) {
         match &mut self.kind {
             InUse::None => return,
@@ -420,13 +419,13 @@ impl FastPath {
         self.hold((tunnel.end, tunnel.home_address), others);
     }
 
-    /// A socket of tunnels inside IPv4 is there, bound to the interface of this index or, with 0, to none.
+    /// Adds a socket of tunnels inside IPv4, bound to the interface of this index, or to none with 0.
     pub(crate) fn set_socket(&mut self, socket: &desired::Socket, index: u32) {
         self.sockets.insert(socket.clone(), index);
         self.tell_socket(socket.local);
     }
 
-    /// It is gone.
+    /// Removes a socket of tunnels inside IPv4.
     pub(crate) fn remove_socket(&mut self, socket: &desired::Socket) {
         self.sockets.remove(socket);
         self.tell_socket(socket.local);
@@ -436,12 +435,12 @@ impl FastPath {
         let InUse::Programs(programs, _) = &mut self.kind else { return };
         let mut indices =
             self.sockets.iter().filter(|(known, _)| known.local == local).map(|(_, index)| *index);
-        // With several sockets the right one is unknown.
+        // With several sockets the right one is unknown, so take none.
         let index = indices.next().filter(|_| indices.next().is_none());
         programs.table.set_socket(local, index);
     }
 
-    /// Whether a binding's packets are distributed among its tunnels.
+    /// Sets whether a binding's packets are distributed among its tunnels.
     pub(crate) fn distribute(&mut self, distribution: &desired::Distribution, is: bool) {
         self.selection.distribute(distribution, self.key, is);
         let binding = (distribution.end, distribution.home_address);
@@ -449,7 +448,8 @@ impl FastPath {
         self.hold(binding, others);
     }
 
-    /// How a binding sends; with `others` into tunnels that the fast path cannot do.
+    /// Sets how a binding sends. `others`: it also sends into tunnels that the fast path does not support,
+    /// and so uses the slow path.
     fn hold(&mut self, binding: Binding, others: bool) {
         let distributor = self.selection.distributor(binding);
         match &mut self.kind {
@@ -462,9 +462,9 @@ impl FastPath {
         }
     }
 
-    /// Makes the changes since the last commit take effect. A fast path that fails is given up: the slow path
-    /// does the work from then on, and the text says why. `slow` are the routes into the TUN device, table
-    /// and destination, unless they are the same as before.
+    /// Makes the changes since the last commit take effect. If a fast path fails, carnet gives it up and the
+    /// slow path does the work; the error has the reason. `slow` has table and destination of each route into
+    /// the TUN device; `None`: unchanged.
     pub(crate) fn commit(
         &mut self,
         requests: &mut Requests,
@@ -481,9 +481,9 @@ impl FastPath {
         result
     }
 
-    /// Forgets cached next hops because routes, rules or addresses have changed. With `narrow` only
-    /// neighbours changed, or carnet's own routes into the tunnel device. With such a route more packets go
-    /// there, and without it its binding is gone. As [`Self::commit`] it may end the fast path.
+    /// Invalidates cached next hops because routes, rules or addresses have changed. With `narrow` only
+    /// neighbours changed, or carnet's own routes into the tunnel device. A new such route leads more packets
+    /// there, and a removed one had a binding that is gone. As [`Self::commit`], it may end the fast path.
     pub(crate) fn forget(
         &mut self,
         requests: &mut Requests,
@@ -505,7 +505,7 @@ impl FastPath {
         result
     }
 
-    /// Looks at all rules and routes where something that stood in the way may be gone.
+    /// Reads all rules and routes again if an obstacle may have vanished.
     pub(crate) fn look_again(&mut self, requests: &mut Requests) -> Result<(), String> {
         if self.routing.is_doubtful() { self.learn_routing(requests) } else { Ok(()) }
     }
@@ -519,8 +519,8 @@ impl FastPath {
         result
     }
 
-    /// Notes what of it the kernel has lost, which the next [`Self::commit`] puts back, and returns how much
-    /// that is.
+    /// Notes entries of the path that the kernel has lost, which the next [`Self::commit`] installs again.
+    /// Returns their number.
     pub(crate) fn note_lost(
         &mut self,
         requests: &mut Requests,
@@ -534,12 +534,12 @@ impl FastPath {
         }
     }
 
-    /// Whether it has, or is about to have, rules before the one of the local table.
+    /// Returns whether the path has, or will have, rules before that of the local table.
     pub(crate) fn has_early_rules(&self) -> bool {
         matches!(&self.kind, InUse::Kernel(kernel) if kernel.has_early_rules())
     }
 
-    /// Removes all that it has made.
+    /// Removes all entries of the path.
     pub(crate) fn close(&mut self, requests: &mut Requests) {
         if let InUse::Kernel(kernel) = &mut self.kind
             && let Err(error) = kernel.close(requests)
@@ -549,8 +549,7 @@ impl FastPath {
         (self.kind, self.loading) = (InUse::None, None);
     }
 
-    /// The interfaces are these now; what could not be done with one of them comes back, once for each
-    /// reason.
+    /// Updates the present interfaces. Returns the errors with interfaces, each reason once.
     pub(crate) fn follow(&mut self, links: &BTreeMap<String, LinkInfo>) -> Vec<String> {
         match &mut self.kind {
             InUse::None | InUse::Kernel(_) => Vec::new(),
@@ -558,8 +557,8 @@ impl FastPath {
         }
     }
 
-    /// Follows what interfaces can do, in the task that waits for it; what could not be done comes back as
-    /// from [`Self::follow`].
+    /// Follows the capabilities of interfaces, in the task that waits for them. Returns errors as
+    /// [`Self::follow`] does.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Vec<String> {
         match &mut self.kind {
             InUse::Programs(programs, _) => match programs.receivers.poll(cx) {
@@ -570,7 +569,7 @@ impl FastPath {
         }
     }
 
-    /// The interfaces have other tasks now; takes effect with the next [`Self::follow`] and [`Self::commit`].
+    /// Sets new roles of the interfaces; takes effect with the next [`Self::follow`] and [`Self::commit`].
     pub(crate) fn set_ports(&mut self, ports: Ports) {
         if let Some(loading) = &mut self.loading {
             loading.config.ports = ports.clone();
@@ -585,7 +584,7 @@ impl FastPath {
         }
     }
 
-    /// The ends of tunnels into which packets went since they were last named.
+    /// Returns the ends of tunnels into which packets went since the last call.
     pub(crate) fn used(&mut self) -> Vec<TunnelEnds> {
         match &mut self.kind {
             InUse::Programs(programs, _) => programs.used(),
@@ -593,8 +592,8 @@ impl FastPath {
         }
     }
 
-    /// Where packets of new flows into the tunnel of a mobile router went since this was asked last, where it
-    /// notes that.
+    /// Returns the destinations of new flows into a mobile router's tunnel since the last call, if the path
+    /// records them.
     pub(crate) fn sought(&mut self) -> Vec<Ipv6Addr> {
         match &mut self.kind {
             InUse::Programs(programs, _) => programs.sought(),
@@ -602,7 +601,7 @@ impl FastPath {
         }
     }
 
-    /// The neighbours whose link-layer addresses packets got within this time, by interface.
+    /// Returns the neighbours to which the path sent packets within this time, by interface.
     pub(crate) fn neighbours(&self, within: std::time::Duration) -> Vec<(u32, std::net::IpAddr)> {
         match &self.kind {
             InUse::None | InUse::Kernel(_) => Vec::new(),
@@ -610,7 +609,7 @@ impl FastPath {
         }
     }
 
-    /// Whether a packet that came to carnet is for the kernel after all, and is to be written back as it is.
+    /// Returns whether a packet that came to carnet is for the kernel. carnet writes it back unchanged.
     pub(crate) fn concerns(&mut self, packet: &[u8]) -> bool {
         match &mut self.kind {
             InUse::Kernel(kernel) => kernel.concerns(packet),
@@ -618,22 +617,21 @@ impl FastPath {
         }
     }
 
-    /// An ICMPv6 message came to an address of this machine; what follows takes effect with the next
-    /// [`Self::commit`].
+    /// Handles an ICMPv6 message to an address of this machine; takes effect with the next [`Self::commit`].
     pub(crate) fn hear(&mut self, destination: Ipv6Addr, message: &[u8]) {
         if let InUse::Kernel(kernel) = &mut self.kind {
             kernel.hear(destination, message);
         }
     }
 
-    /// Forgets what is too old; takes effect with the next [`Self::commit`].
+    /// Forgets expired entries; takes effect with the next [`Self::commit`].
     pub(crate) fn expire(&mut self) {
         if let InUse::Kernel(kernel) = &mut self.kind {
             kernel.expire();
         }
     }
 
-    /// Returns its traffic, by tunnel.
+    /// Returns the traffic of the path by tunnel.
     pub(crate) fn tunnel_traffic(&self) -> HashMap<TunnelEnds, TunnelTraffic> {
         match &self.kind {
             InUse::None => HashMap::new(),
@@ -642,8 +640,8 @@ impl FastPath {
         }
     }
 
-    /// Makes room if there is not enough for the bindings of this config. A thread loads the programs anew,
-    /// and those in use continue meanwhile.
+    /// Makes room for the bindings of this config. If the present room is too small, a thread loads the
+    /// programs anew, and those in use continue meanwhile.
     pub(crate) fn grow(
         &mut self,
         config: &FastPathConfig,
@@ -651,7 +649,7 @@ impl FastPath {
         requests: &mut Requests,
     ) -> Result<(), String> {
         if let Some(loading) = &mut self.loading {
-            // It begins anew if that is too little.
+            // The thread starts again if its room is too small.
             loading.config = FastPathConfig { paths: loading.config.paths.clone(), ..config.clone() };
             return Ok(());
         }
@@ -662,7 +660,7 @@ impl FastPath {
         Ok(())
     }
 
-    /// Returns its counters.
+    /// Returns the counters of the path.
     pub(crate) fn counters(&self) -> FastPathCounters {
         match &self.kind {
             InUse::None => FastPathCounters::default(),

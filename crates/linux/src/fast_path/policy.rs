@@ -1,32 +1,31 @@
-//! Assumptions that the programs may make about the kernel's routing, so that they need not ask it for each
-//! packet (`bpf/ways.h`).
+//! Assumptions about the kernel's routing, which spare the programs a lookup for each packet (`bpf/ways.h`).
 //!
-//! The programs learn of an obstacle before their caches are invalidated, and of its end after that; entries
-//! that they cache meanwhile are invalid, too.
+//! The programs learn of an obstacle before their caches are invalidated, and of its end after that. So
+//! entries that they cache meanwhile are invalid, too.
 
 use crate::netlink::{Heard, Requests, rules_are_plain};
 
 use super::programs::Programs;
 
-/// `POLICY`.
+/// Value of the map `POLICY`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Policy {
     /// The kernel routes arriving packets by interface and destination only.
     pub(super) arriving: bool,
     /// The kernel routes packets from the tunnel device by interface and destination only.
     pub(super) leaving: bool,
-    /// All destinations of routes that are longer than 64 bits are known.
+    /// All destinations of routes with more than 64 bits are known.
     pub(super) networks: bool,
 }
 
-/// Knowledge of routes and rules.
+/// State of the kernel's routes and rules.
 #[derive(Debug, Default)]
 pub(super) struct Routing {
-    /// Of all routes, since the last look at all of them.
+    /// Routes reported since the last reading of all routes.
     heard: Heard,
-    /// For packets that arrive, and for those that leave the tunnel device.
+    /// Whether rules are plain, for arriving packets and for packets that leave the tunnel device.
     plain: (bool, bool),
-    /// All routes have been looked at.
+    /// Whether all routes have been read.
     known: bool,
 }
 
@@ -40,17 +39,17 @@ impl Routing {
         }
     }
 
-    /// Whether another look at all routes may show more.
+    /// Returns whether reading all routes again may remove an obstacle.
     pub(super) fn is_doubtful(&self) -> bool {
         !self.known || (self.heard.forked && self.heard.unforked)
     }
 
-    /// To be looked at again.
+    /// Marks the routes to be read again.
     pub(super) fn doubt(&mut self) {
         self.known = false;
     }
 
-    /// Tells programs that have just been loaded.
+    /// Writes the assumptions to newly loaded programs.
     pub(super) fn tell(&self, programs: &mut Programs) -> Result<(), String> {
         for half in &self.heard.crowded {
             programs.crowd(*half)?;
@@ -58,12 +57,12 @@ impl Routing {
         programs.set_policy(self.policy())
     }
 
-    /// Looks at all rules and routes. Where that fails the programs ask the kernel for each flow, as they do
-    /// without.
+    /// Reads all rules and routes. If that fails, the programs ask the kernel for each flow, as they do
+    /// without assumptions.
     pub(super) fn learn(&mut self, programs: &mut Programs, requests: &mut Requests) -> Result<(), String> {
         match sure(requests, Requests::hear_all_routes) {
             Some(heard) => {
-                // An obstacle that has gone may return during this reading.
+                // An obstacle that has vanished may return during this reading.
                 let crowded = std::mem::take(&mut self.heard.crowded);
                 let full = self.heard.full;
                 self.heard = heard;
@@ -84,7 +83,7 @@ impl Routing {
         self.plain = sure(requests, Requests::rules).map_or((false, false), |rules| rules_are_plain(&rules));
     }
 
-    /// Something has changed; what the programs remember is void.
+    /// Handles a change of routes or rules: cached lookups of the programs are invalidated.
     pub(super) fn follow(
         &mut self,
         programs: &mut Programs,
@@ -96,7 +95,7 @@ impl Routing {
             programs.crowd(*half)?;
         }
         self.heard.take_crowded(crowded, full);
-        // In whatever order they came and went.
+        // The order in which they came and went does not matter.
         self.heard.unforked = unforked || (self.heard.unforked && !forked);
         self.heard.forked |= forked;
         if rules || missed {
@@ -105,7 +104,7 @@ impl Routing {
         self.known &= !missed;
         programs.set_policy(self.policy())?;
         programs.forget()?;
-        // Only a home agent has use for it.
+        // Only a home agent uses this.
         if (rules || missed) && programs.ports.home_agent {
             self.ask_rules(requests);
             programs.set_policy(self.policy())?;
@@ -114,7 +113,7 @@ impl Routing {
     }
 }
 
-/// An answer of which everything could be read.
+/// Returns an answer only if all of it could be parsed.
 fn sure<T>(requests: &mut Requests, ask: impl FnOnce(&mut Requests) -> crate::error::Result<T>) -> Option<T> {
     let unparsed = requests.unparsed;
     match ask(requests) {

@@ -1,11 +1,11 @@
-//! The BPF programs of the fast path: loads them, attaches them to interfaces, writes their maps.
+//! Loads the BPF programs of the fast path, attaches them to interfaces, and writes their maps.
 //!
-//! Programs and maps belong to file descriptors of this process. Where the kernel knows BPF links (XDP since
-//! 5.9) they go with the process, whatever the reason; tc programs see [`Hook`].
+//! Programs and maps belong to file descriptors of this process. If the kernel supports BPF links (XDP since
+//! 5.9), programs are detached when the process ends, for any reason. For tc programs see [`Hook`].
 //!
-//! An interface is given a program when it is there, whether up or not. Which one depends on what the
-//! interface is to the station, and on whether its packets have an Ethernet header. To a home agent all
-//! interfaces but the loopback and the tunnel device are alike.
+//! An interface gets a program when it exists, up or down. The program depends on the interface's role, and
+//! on whether its packets have an Ethernet header. A home agent treats all interfaces but the loopback and
+//! the tunnel device alike.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::ErrorKind;
@@ -32,14 +32,13 @@ use crate::clock;
 use crate::memory::give_back_memory;
 use crate::netlink::{CROWDED_MAX, LinkInfo};
 
-// SAFETY: all of these are `repr(C)` of integers and octets, without padding, and any octets are a valid
-// value.
+// SAFETY: the type is `repr(C)` of integers and octets, without padding, and any octets are a valid value.
 unsafe impl Pod for BindingValue {}
-// SAFETY: as above.
+// SAFETY: the type is `repr(C)` of integers and octets, without padding, and any octets are a valid value.
 unsafe impl Pod for PrefixKey {}
-// SAFETY: as above.
+// SAFETY: the type is `repr(C)` of integers and octets, without padding, and any octets are a valid value.
 unsafe impl Pod for LengthsValue {}
-// SAFETY: as above.
+// SAFETY: the type is `repr(C)` of integers and octets, without padding, and any octets are a valid value.
 unsafe impl Pod for RulesValue {}
 
 /// `struct neighbour`.
@@ -51,35 +50,36 @@ struct NeighbourKey {
     zero: u32,
 }
 
-// SAFETY: as above.
+// SAFETY: the type is `repr(C)` of integers and octets, without padding, and any octets are a valid value.
 unsafe impl Pod for NeighbourKey {}
 
-/// Least number of bindings with room.
+/// Least number of bindings to make room for.
 const SLOTS_MIN: u32 = 64;
-/// Prefixes of a binding, the home address among them, on the average.
+/// Average number of prefixes of a binding, the home address included.
 const PREFIXES: u32 = 4;
 
-/// The maps of one number each that voids what the programs remember.
+/// Sections with one number each, which invalidates the programs' caches.
 const GENERATION: &str = ".data.generation";
 const ROUTES: &str = ".data.routes";
 
-/// See VERSIONS in `bpf/state.h`: 64 kB. With 100,000 bindings a change of one makes the kernel be asked
-/// again about six.
+/// Most version numbers; see VERSIONS in `bpf/state.h`: 64 kB. With 100,000 bindings, a change of one
+/// invalidates the cached lookups of about six.
 const VERSIONS_MAX: u32 = if cfg!(test) { 2 } else { 16_384 };
 
-/// Places for ways on each processor, for each binding: with half of them free a way is at the first place
-/// mostly.
+/// Places for cached next hops per binding, on each processor. With half of the places free, an entry is
+/// mostly at its first place.
 const WAYS: u32 = 2;
-/// Octets that all ways on all processors may take.
+/// Most octets of all cached next hops on all processors.
 const WAYS_MEMORY: u32 = 256 << 20;
 
-/// Times that a program is handed to the kernel, and how long to wait after the first; twice as long after
-/// each further one.
+/// Attempts to load a program. The next constant is the wait after the first attempt; it doubles after each
+/// further one.
 const ATTEMPTS: u32 = 10;
 const FIRST_WAIT: Duration = Duration::from_millis(1);
-/// With more slots than that, all paths of a slot are counted together: counters are each processor's own.
+/// Most slots with a counter for each path. With more slots, the paths of a slot share one counter, because
+/// each processor has its own counters.
 const SLOTS_BY_PATH: u32 = 4096;
-/// Where the programs hook in.
+/// Attachment point of the programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// tc ingress, on socket buffers.
@@ -89,7 +89,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The way that packets take by them.
+    /// Returns the data path of packets through these programs.
     pub(super) fn path(self) -> Path {
         match self {
             Kind::Tc => Path::Bpf,
@@ -110,7 +110,7 @@ struct Attached {
     name: String,
     program: &'static str,
     link_address: Option<[u8; 6]>,
-    /// `None` where it could not be attached; it is tried again when the interface is another.
+    /// Attachment; `None` if it failed. carnet tries again when the interface changes.
     link: Option<LinkId>,
 }
 
@@ -119,48 +119,48 @@ struct Attached {
 pub(crate) struct Programs {
     kind: Kind,
     ebpf: Ebpf,
-    /// Counts by tunnel.
+    /// Traffic counts by tunnel.
     traffic: traffic::TrafficMemory,
     tunnel_device: u32,
     pub(super) table: Table,
-    /// Number of times that what the programs remember was made void, and how often not because of neighbours
-    /// only.
+    /// Number of times that all cached lookups were invalidated; the next field counts those not caused by
+    /// neighbours only.
     generation: u32,
-    /// Last version number that a slot of a binding got.
+    /// Last version number that a binding's slot got.
     version: u32,
     routes: u32,
     /// Assumptions of the programs about the kernel's routing.
     policy: Policy,
-    /// Halves of addresses in `CROWDED`.
+    /// Upper halves of addresses in the map `CROWDED`.
     crowded: BTreeSet<u64>,
-    /// Number of bindings with room.
+    /// Number of bindings with room in the maps.
     slots: u32,
-    /// And ways of theirs, on each processor.
+    /// Number of places for cached next hops, on each processor.
     ways: u32,
-    /// Counters of a slot: one for each path, or one.
+    /// Counters of a slot: one for each path, or one in total.
     counters: u32,
     /// Tunnel whose traffic each counter counts, and its count at the start.
     counting: HashMap<u32, (TunnelEnds, TunnelTraffic)>,
     /// Counts of counters that were reused for another tunnel.
     counted: HashMap<TunnelEnds, TunnelTraffic>,
-    /// Whether they note where packets go.
+    /// Whether the programs record the destinations of new flows.
     seeks: bool,
     pub(super) ports: Ports,
     attached: SmallMap<u32, Attached>,
-    /// For [`Self::used`]: the slot to look at next, and what was seen in each counter.
+    /// For [`Self::used`]: the next slot to check; the next field has the last value of each counter.
     next_look: u32,
     seen: HashMap<u32, u64>,
-    /// For XDP: the mode in which drivers do it, once that is known.
+    /// XDP mode of the drivers, once known.
     mode: XdpMode,
-    /// And the interfaces in `PORTS`, by which packets leave.
+    /// Interfaces in the map `PORTS`, by which packets may leave.
     exits: BTreeSet<u32>,
-    /// Those that take no redirected frames.
+    /// Interfaces that accept no redirected frames.
     unable: BTreeSet<u32>,
     pub(super) receivers: Receivers,
     complaints: BTreeSet<String>,
 }
 
-/// An error with all its causes, for people.
+/// Formats an error with all its causes, for people.
 pub(super) fn told(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -175,10 +175,10 @@ pub(super) fn told(error: &dyn std::error::Error) -> String {
 }
 
 impl Programs {
-    /// Loads the programs that these interfaces and the configured ones want.
+    /// Loads the programs that the present and the configured interfaces need.
     ///
     /// # Errors
-    /// Why the kernel does not want them, in one line.
+    /// Returns why the kernel refuses the programs, in one line.
     pub(crate) fn open(
         kind: Kind,
         config: &FastPathConfig,
@@ -212,7 +212,7 @@ impl Programs {
                 .map_max_entries("BINDINGS", slots)
                 .map_max_entries("VERSIONS", versions)
                 .map_max_entries("TRAFFIC", traffic_max.saturating_mul(processors))
-                // Those that take the place of others are there before these go.
+                // While a rule set is replaced, the old and the new entries exist at the same time.
                 .map_max_entries("RULES", slots * 2)
                 .map_max_entries("WAYS", ways.saturating_mul(processors))
                 .map_max_entries("PREFIXES", prefixes);
@@ -251,9 +251,9 @@ impl Programs {
             receivers: Receivers::default(),
             complaints: BTreeSet::new(),
         };
-        // Nothing that is all zeros is remembered.
+        // Leave generation 0, so that a zeroed entry is never valid.
         programs.forget()?;
-        // The loader has read all of the kernel's types, some 20 MB, of which nothing is needed any more.
+        // The loader has read all of the kernel's types, about 20 MB, which carnet no longer needs.
         give_back_memory();
         Ok(programs)
     }
@@ -268,7 +268,7 @@ impl Programs {
             && (self.seeks || !config.ports.direct)
     }
 
-    /// A tunnel is gone.
+    /// Removes a tunnel.
     pub(super) fn remove(&mut self, tunnel: &Tunnel) {
         self.table.remove(tunnel);
         let ends = (tunnel.local, tunnel.remote);
@@ -281,17 +281,17 @@ impl Programs {
         self.kind.path()
     }
 
-    /// Hears which interfaces take redirected frames, in a task of the runtime.
+    /// Starts to follow which interfaces accept redirected frames, in a task of the runtime.
     pub(super) fn begin(&mut self) {
         if self.kind == Kind::Xdp {
             self.receivers = Receivers::open();
         }
     }
 
-    /// Writes what has changed into the maps.
+    /// Writes changed entries into the maps.
     ///
     /// # Errors
-    /// The maps may be incomplete then, and the programs must go.
+    /// The maps may be incomplete then, and the programs must be detached.
     pub(super) fn commit(&mut self) -> Result<(), String> {
         if !self.table.is_dirty() {
             return Ok(());
@@ -319,17 +319,19 @@ impl Programs {
         Ok(())
     }
 
-    /// Routes, rules or addresses are others now: what the programs remember of them is void.
+    /// Invalidates all cached lookups, because routes, rules or addresses changed.
     pub(super) fn forget(&mut self) -> Result<(), String> {
         self.write(Operation::Forget)
     }
 
-    /// Neighbours are others now, or carnet's own routes into the tunnel device: ways stay as they are.
+    /// Invalidates cached lookups of flows, because neighbours or carnet's own routes into the tunnel device
+    /// changed. Cached next hops stay valid.
     pub(super) fn forget_flows(&mut self) -> Result<(), String> {
         self.bump(GENERATION)
     }
 
-    /// Whether something longer than 64 bits is known to be inside all of these halves of addresses.
+    /// Returns whether each of these upper halves of addresses is known to contain a route longer than 64
+    /// bits.
     pub(super) fn are_crowded(&self, halves: &BTreeSet<u64>) -> bool {
         halves.is_subset(&self.crowded)
     }
@@ -352,14 +354,14 @@ impl Programs {
     /// before.
     pub(super) fn set_policy(&mut self, policy: Policy) -> Result<(), String> {
         self.policy = policy;
-        // One that was full before stays incomplete.
+        // A map that was full stays incomplete.
         let networks = policy.networks && self.crowded.len() < CROWDED_MAX;
         let bits = u32::from(policy.arriving) | u32::from(policy.leaving) << 1 | u32::from(networks) << 2;
         self.map_mut::<Array<_, u32>>("POLICY")?.set(0, bits, 0).map_err(|error| told(&error))
     }
 
-    /// Something longer than 64 bits is inside this half of addresses, which holds as long as the programs
-    /// do. To be followed by [`Self::forget`].
+    /// Marks an upper half of addresses that contains a route longer than 64 bits, for the lifetime of the
+    /// programs. Call [`Self::forget`] afterwards.
     pub(super) fn crowd(&mut self, half: u64) -> Result<(), String> {
         if self.crowded.contains(&half) || self.crowded.len() >= CROWDED_MAX {
             return Ok(());
@@ -408,7 +410,7 @@ impl Programs {
                 Some(rules) => {
                     open!(BpfHashMap<&mut MapData, u32, RulesValue>, "RULES").insert(number, rules, 0)
                 }
-                // Gone again already.
+                // The rules have been removed again already.
                 None => Ok(()),
             },
             Operation::RemoveRules(number) => {
@@ -418,7 +420,7 @@ impl Programs {
                 }
             }
             Operation::RemoveBinding(slot) => {
-                // This order is needed, too: otherwise a program could cache the binding under the new
+                // This order is needed too: otherwise a program could cache the binding under the new
                 // version.
                 open!(BpfHashMap<&mut MapData, u32, BindingValue>, "BINDINGS")
                     .remove(&slot)
@@ -433,7 +435,7 @@ impl Programs {
         program_for(self.kind, &self.ports, self.tunnel_device, link)
     }
 
-    /// Attaches programs to interfaces that have come, and forgets those that have gone.
+    /// Attaches programs to new interfaces, and forgets removed interfaces.
     pub(super) fn follow(&mut self, links: &BTreeMap<String, LinkInfo>) -> Vec<String> {
         let wanted: BTreeMap<u32, (&LinkInfo, &'static str)> =
             links.values().filter_map(|link| Some((link.index, (link, self.program_for(link)?)))).collect();
@@ -455,7 +457,7 @@ impl Programs {
         let (mode, before) = (self.mode, self.attached.len());
         let mut complaints = self.attach_all(&wanted);
         if self.mode != mode {
-            // Those that had been attached before have been detached.
+            // The change of mode has detached the earlier programs, so attach all again.
             complaints.extend(self.attach_all(&wanted));
         }
         if self.attached.len() != before {
@@ -467,13 +469,13 @@ impl Programs {
         complaints
     }
 
-    /// XDP: packets leave by those interfaces with a program that take redirected frames.
+    /// XDP: lets packets leave by interfaces that have a program and accept redirected frames.
     pub(super) fn follow_receivers(&mut self) -> Vec<String> {
         let mut complaints = Vec::new();
         if self.kind == Kind::Tc {
             return complaints;
         }
-        // In front of the drivers all do.
+        // In the generic mode, all interfaces accept redirected frames.
         let able = if self.mode == XdpMode::Driver { self.receivers.look() } else { None };
         let with_program = self.attached.iter().filter(|(_, attached)| attached.link.is_some());
         let all: Vec<(u32, String)> = with_program.map(|(index, at)| (*index, at.name.clone())).collect();
@@ -523,7 +525,7 @@ impl Programs {
                 Hook::attach(program, &link.name, link.index, TcAttachType::Ingress).map(LinkId::Tc)
             }
             Kind::Xdp => {
-                // Frames for this address are taken; see `ADDRESSES`.
+                // The interface accepts frames for this address; see `ADDRESSES`.
                 let [a, b, c, d, e, f] = link.link_address.unwrap_or_default();
                 let address = u64::from_ne_bytes([a, b, c, d, e, f, 0, 1]);
                 let mut near: Array<_, u64> = self.map_mut("ADDRESSES")?;
@@ -539,7 +541,7 @@ impl Programs {
         }
     }
 
-    /// Packets may leave by an interface, or no longer.
+    /// Lets packets leave by an interface, or forbids it.
     fn set_exit(&mut self, index: u32, is: bool) -> Result<(), String> {
         let map = self.ebpf.map_mut("PORTS").and_then(|map| DevMapHash::try_from(map).ok());
         let mut ports = map.ok_or("there is no map PORTS")?;
@@ -547,7 +549,7 @@ impl Programs {
             ports.insert(index, index, None, 0).map_err(|error| told(&error))?;
             self.exits.insert(index);
         } else {
-            // It goes with its interface.
+            // The kernel removes the entry with its interface.
             let _ = ports.remove(index);
             self.exits.remove(&index);
         }
@@ -560,8 +562,8 @@ impl Programs {
         map.ok_or_else(|| format!("there is no map {name}"))
     }
 
-    /// Attaches the program in the drivers if all of them support it, else before the kernel's own receiving.
-    /// A driver's frames cannot be redirected to an interface whose driver has no XDP.
+    /// Attaches the program in the drivers if all of them support it, else in the generic mode. A driver's
+    /// frames cannot be redirected to an interface whose driver has no XDP.
     fn attach_xdp(&mut self, index: u32, program: &'static str) -> Result<XdpLinkId, String> {
         let mode = self.mode;
         let result = find::<Xdp>(&mut self.ebpf, program)?.attach_to_if_index(index, mode);
@@ -582,7 +584,7 @@ impl Programs {
         let Some(attached) = self.attached.remove(&index) else { return };
         // Cached lookups of the interface depend on its former role.
         let _ = self.forget();
-        // The interface may be gone, and with it what was attached.
+        // The interface may be gone, and the attached program with it.
         match attached.link {
             Some(LinkId::Tc(hook)) => {
                 if let Ok(program) = find::<SchedClassifier>(&mut self.ebpf, attached.program) {
@@ -591,7 +593,7 @@ impl Programs {
             }
             Some(LinkId::Xdp(id)) => {
                 if let Ok(mut far) = self.map_mut::<BpfHashMap<_, u32, u64>>("FAR_ADDRESSES") {
-                    // Where it was not there, it needs no room.
+                    // An entry that never had room need not be removed.
                     let _ = far.remove(&index);
                 }
                 let _ = self.set_exit(index, false);
@@ -604,7 +606,7 @@ impl Programs {
         }
     }
 
-    /// Where new flows of a mobile router went since this was asked last.
+    /// Returns the destinations of new flows of a mobile router since the last call.
     pub(super) fn sought(&mut self) -> Vec<Ipv6Addr> {
         if !self.seeks {
             return Vec::new();
@@ -612,14 +614,14 @@ impl Programs {
         let Ok(mut map) = self.map_mut::<BpfHashMap<_, [u8; 16], u32>>("SOUGHT") else { return Vec::new() };
         let found: Vec<[u8; 16]> = map.keys().filter_map(Result::ok).collect();
         for address in &found {
-            // It may have made room for another already.
+            // The map may have evicted the entry already.
             let _ = map.remove(address);
         }
         found.into_iter().map(Ipv6Addr::from).collect()
     }
 
-    /// Next hops whose link-layer addresses were taken from the kernel within this time. tc programs let the
-    /// kernel do that for each packet.
+    /// Returns next hops whose link-layer addresses the programs took from the kernel within this time. tc
+    /// programs let the kernel resolve them for each packet.
     pub(super) fn neighbours(&self, within: Duration) -> Vec<(u32, IpAddr)> {
         if self.kind == Kind::Tc {
             return Vec::new();
@@ -651,23 +653,23 @@ fn slots(config: &FastPathConfig) -> u32 {
     u32::try_from(config.bindings).unwrap_or(u32::MAX / 8).max(SLOTS_MIN).next_power_of_two()
 }
 
-/// How many slots have a version of their own, a power of two as `slots` is.
+/// Returns how many slots have a version of their own: a power of two, as `slots` is.
 fn versions(slots: u32) -> u32 {
     slots.min(VERSIONS_MAX)
 }
 
-/// Ways that a home agent remembers on each processor, a power of two; see `bpf/ways.h`. Where there are so
-/// few that networks share one, only time is lost.
+/// Returns the number of cached next hops of a home agent on each processor, a power of two; see
+/// `bpf/ways.h`. If there are so few that networks share one, only time is lost.
 fn ways(config: &FastPathConfig, slots: u32, processors: u32) -> u32 {
     let most = (WAYS_MEMORY / 64 / processors).max(1);
     let wanted = if config.ports.home_agent { slots.saturating_mul(WAYS) } else { 1 };
-    // Down to a power of two.
+    // Rounds down to a power of two.
     1 << wanted.clamp(1, most).ilog2()
 }
 
-/// The program for an interface; `None` where it has no task.
+/// Returns the program for an interface; `None` if the interface has no task.
 fn program_for(kind: Kind, ports: &Ports, tunnel_device: u32, link: &LinkInfo) -> Option<&'static str> {
-    // The devices of GeoNetworking's fast path have no task in this one.
+    // The devices of GeoNetworking's fast path have no task here.
     let internal = link.name == TUNNEL_DEVICE || link.group == super::geonet::GROUP;
     if link.index == tunnel_device || internal || link.is_loopback {
         return None;
@@ -675,13 +677,13 @@ fn program_for(kind: Kind, ports: &Ports, tunnel_device: u32, link: &LinkInfo) -
     program_of(kind, ports, &link.name, link.link_address.is_none())
 }
 
-/// The program for an interface of this name, which is bare where it has no link-layer address.
+/// Returns the program for an interface of this name. `bare`: it has no link-layer address.
 fn program_of(kind: Kind, ports: &Ports, name: &str, bare: bool) -> Option<&'static str> {
     let is_among = |names: &[String]| names.iter().any(|known| known == name);
     let (lan, uplink) = (is_among(&ports.lan), is_among(&ports.uplinks));
     let by_destination = ports.home_agent || (ports.direct && (lan || uplink));
     Some(match (kind, by_destination, lan, uplink, bare) {
-        // XDP programs want an Ethernet header to write the neighbour's address into.
+        // XDP programs need an Ethernet header for the neighbour's address.
         (Kind::Xdp, _, _, _, true) => return None,
         (_, false, false, false, _) => return None,
         (_, false, true, _, false) => "lan",
@@ -710,8 +712,8 @@ fn expected(kind: Kind, ports: &Ports, tunnel_device: u32, links: &[LinkInfo]) -
     present.chain(possible.flatten()).chain(any.into_iter().flatten()).chain([never_empty]).collect()
 }
 
-/// Does work in a thread of its own, whose free small pieces of memory end with it. Otherwise the allocator
-/// keeps them for later use, and they hold the pages that they are in.
+/// Does work in a thread of its own, so that its free small allocations end with the thread. Otherwise the
+/// allocator keeps them for later use, and they hold their pages.
 pub(super) fn aside<T: Send>(work: impl FnOnce() -> Result<T, String> + Send) -> Result<T, String> {
     std::thread::scope(|scope| scope.spawn(work).join())
         .unwrap_or_else(|_| Err("the loader has failed".into()))
@@ -741,8 +743,7 @@ fn load(ebpf: &mut Ebpf, kind: Kind, name: &str) -> Result<(), String> {
     };
     for attempt in 1..ATTEMPTS {
         match once()? {
-            // A signal came while the kernel looked at it, or the kernel wants this thread for something
-            // else.
+            // A signal interrupted the verification, or the kernel needs this thread for other work.
             Err(ProgramError::LoadError { io_error, .. }) if io_error.kind() == ErrorKind::WouldBlock => {
                 std::thread::sleep(FIRST_WAIT * 2u32.pow(attempt - 1));
             }

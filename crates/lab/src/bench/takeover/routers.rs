@@ -38,8 +38,8 @@ const BUFFER: usize = 16 << 20;
 const AGAIN: u64 = 300 * MILLISECOND;
 /// Lifetime that routers request, in units of four seconds.
 const LIFETIME: u16 = 600;
-/// Shortest time in which a seat can move to another member and back, unless its home agent is ended
-/// ([`Routers::may_change`]): a lease lasts half a second.
+/// Shortest time in which a seat can move to another member and back, because a lease lasts half a second. A
+/// seat whose home agent is ended may move faster ([`Routers::may_change`]).
 const THERE_AND_BACK: u64 = 400 * MILLISECOND;
 /// Number of packet numbers that a flow remembers.
 const REMEMBERED: usize = 8;
@@ -569,8 +569,8 @@ impl Routers {
         self.routers.iter().flat_map(|router| &router.flows).filter(|flow| now - flow.heard < within).count()
     }
 
-    /// Returns the acknowledged bindings of a seat that a member lacks, by the list of its home agent and by
-    /// the care-of addresses of its packets.
+    /// Returns the acknowledged bindings of a seat that a member lacks. Sources are the list of its home
+    /// agent and the care-of addresses of its packets.
     pub fn missing(&self, seat: usize, member: usize, bindings: &[serde_json::Value]) -> Vec<String> {
         let one = |binding: &serde_json::Value| -> Option<(Ipv6Addr, (Ipv6Addr, u16))> {
             let address = |key: &str| binding[key].as_str()?.parse::<Ipv6Addr>().ok();

@@ -1,4 +1,4 @@
-//! The values of the maps of `bpf/geonet.bpf.c`, and the memory that is shared with it.
+//! Values of the maps of `bpf/geonet.bpf.c`, and the memory that it shares with carnet.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
@@ -8,16 +8,17 @@ use aya::Pod;
 use aya::maps::Map;
 use carnet_station::geonet::fast_path::{Onward, SequenceNumbers};
 
-/// Places in shared memory: the sequence number, and a count for each way of own packets and of others'.
+/// Places in shared memory: the sequence number, and a packet count for each destination of own packets and
+/// of forwarded packets.
 const PLACES: usize = 1 + 2 * super::MOST;
 
-/// The number of a link-layer address, as the programs have it.
+/// Returns a link-layer address as a number, in the programs' format.
 pub(super) fn key_of(mac: [u8; 6]) -> u64 {
     let [a, b, c, d, e, f] = mac;
     u64::from_be_bytes([0, 0, a, b, c, d, e, f])
 }
 
-/// Modified EUI-64 (RFC 4291 appendix A).
+/// Returns the modified EUI-64 (RFC 4291 appendix A).
 pub(super) fn identifier(mac: [u8; 6]) -> [u8; 8] {
     let [a, b, c, d, e, f] = mac;
     [a ^ 2, b, c, 0xff, 0xfe, d, e, f]
@@ -81,7 +82,7 @@ impl OnwardValue {
             first.copy_from_slice(&latitude.to_be_bytes());
             second.copy_from_slice(&longitude.to_be_bytes());
         }
-        // TST, latitude and longitude stand behind the address of the SPV.
+        // TST, latitude and longitude follow the address in the SPV.
         if let Some(octets) = onward.known.get(8..20) {
             flags |= Self::KNOWN;
             known.copy_from_slice(octets);
@@ -106,24 +107,25 @@ pub(super) struct SourceValue {
     pub(super) vector: [u8; 24],
 }
 
-// SAFETY: all of these are `repr(C)` of integers and octets, without padding, and any octets are a valid
-// value.
+// SAFETY: the type is `repr(C)` of integers and octets, without padding, and any octets are a valid value.
 unsafe impl Pod for StateValue {}
-// SAFETY: as above; the 4 octets at its end are there in C as well, and no code reads them.
+// SAFETY: the type is `repr(C)` of integers and octets, and any octets are valid. No code reads the 4 octets
+// at its end, which exist in C too.
 unsafe impl Pod for WayValue {}
-// SAFETY: as above.
+// SAFETY: the type is `repr(C)` of integers and octets, without padding, and any octets are a valid value.
 unsafe impl Pod for OnwardValue {}
-// SAFETY: as above.
+// SAFETY: the type is `repr(C)` of integers and octets, without padding, and any octets are a valid value.
 unsafe impl Pod for SourceValue {}
 
 const _: () = assert!(size_of::<StateValue>() == 72 && size_of::<WayValue>() == 80);
 const _: () = assert!(size_of::<OnwardValue>() == 40 && size_of::<SourceValue>() == 88);
 
 impl SourceValue {
-    /// Room for sequence numbers.
+    /// Number of sequence numbers in an entry.
     pub(super) const LIST: usize = 16;
 
-    /// One that has sent these, oldest first, all to the slow path.
+    /// Creates the value of a source that has sent these sequence numbers, oldest first, all to the slow
+    /// path.
     pub(super) fn new(since: u64, sequences: &[u16]) -> SourceValue {
         let mut numbers = [0; SourceValue::LIST];
         let kept = sequences.get(sequences.len().saturating_sub(Self::LIST)..).unwrap_or_default();
@@ -142,7 +144,7 @@ impl SourceValue {
         }
     }
 
-    /// The sequence numbers that the programs took, oldest first.
+    /// Returns the sequence numbers of packets that the programs handled, oldest first.
     pub(super) fn taken_sequences(&self) -> Vec<u16> {
         let used = usize::from(self.used).min(Self::LIST);
         let next = (self.next as usize).min(used);
@@ -151,7 +153,7 @@ impl SourceValue {
     }
 }
 
-/// The map `SHARED` as memory.
+/// The map `SHARED`, mapped into memory.
 #[derive(Debug, Clone)]
 pub(super) struct Shared(Arc<Mapping>);
 
@@ -161,20 +163,20 @@ struct Mapping {
     length: usize,
 }
 
-// SAFETY: the memory is there as long as the value is, and is only ever accessed by atomic operations.
+// SAFETY: the memory exists as long as the value, and is accessed only by atomic operations.
 unsafe impl Send for Mapping {}
-// SAFETY: as above.
+// SAFETY: the memory exists as long as the value, and is accessed only by atomic operations.
 unsafe impl Sync for Mapping {}
 
 impl Shared {
-    /// Maps the map's memory.
+    /// Maps the map into memory.
     pub(super) fn map(map: &Map) -> Result<Shared, String> {
         let Map::Array(data) = map else { return Err("SHARED is no array".into()) };
-        // SAFETY: it only reads a number.
+        // SAFETY: the call only reads a number.
         let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096).max(4096);
         let length = (PLACES * size_of::<u64>()).next_multiple_of(page);
         let descriptor = data.fd().as_fd().as_raw_fd();
-        // SAFETY: the descriptor is open, no address is asked for, and the kernel checks the length.
+        // SAFETY: the descriptor is open, no fixed address is requested, and the kernel checks the length.
         let memory = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -197,12 +199,12 @@ impl Shared {
         unsafe { &*self.0.places.add(at) }
     }
 
-    /// The sequence number of the next packet.
+    /// Draws the sequence number of the next packet.
     pub(super) fn sequence(&self) -> u16 {
         self.place(0).load(Ordering::Relaxed) as u16
     }
 
-    /// Packets of a slot.
+    /// Returns the packet count of a slot.
     pub(super) fn used(&self, slot: u32) -> u64 {
         self.place(1 + slot as usize).load(Ordering::Relaxed)
     }
@@ -210,12 +212,12 @@ impl Shared {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: it was mapped with this length, and no other code has it any more.
+        // SAFETY: the memory was mapped with this length, and no other code refers to it.
         unsafe { libc::munmap(self.places.cast_mut().cast(), self.length) };
     }
 }
 
-/// The sequence numbers that the programs draw as well.
+/// Sequence numbers that carnet and the programs draw from one counter.
 #[derive(Debug)]
 pub(super) struct SharedSequence(Shared);
 
@@ -234,6 +236,6 @@ impl SequenceNumbers for SharedSequence {
         self.0.place(0).store(0, Ordering::Relaxed);
     }
 
-    /// The counter is right: it is where the recording had it from.
+    /// The counter is already right, because the recorded number came from it.
     fn replay(&mut self, _next: u16) {}
 }

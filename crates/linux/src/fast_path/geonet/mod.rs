@@ -1,12 +1,12 @@
 //! The fast path of IPv6 over GeoNetworking: `bpf/geonet.bpf.c`.
 //!
-//! The programs are attached to the radio and to the virtual interface, by number: both may come and go. The
-//! router says what they may do ([`GeonetPath::apply`]), and they report what they did
-//! ([`GeonetPath::report`]). They do nothing once the router has been silent for [`SILENCE`], so data like
-//! the position is never older than that.
+//! The programs are attached to the radio and to the virtual interface by index; both interfaces may come and
+//! go. The router sets the tasks of the programs ([`GeonetPath::apply`]), and they report their work
+//! ([`GeonetPath::report`]). They stop if the router has been silent for [`SILENCE`], so data like the
+//! position is never older than that.
 //!
-//! A pair of virtual Ethernet devices stands behind the virtual interface, see `pair`. They bear the device
-//! group `GROUP`, by which a start finds what a crash has left ([`remove_leftovers`]).
+//! Behind the virtual interface stands a pair of virtual Ethernet devices, see `pair`. They have the device
+//! group `GROUP`, by which the next start finds devices that a crash has left ([`remove_leftovers`]).
 
 mod maps;
 mod pair;
@@ -33,48 +33,49 @@ use crate::error::Result;
 use crate::memory::give_back_memory;
 use crate::netlink::Requests;
 
-/// The device group of the pair.
+/// Device group of the pair.
 pub(crate) const GROUP: u32 = 13_501;
-/// How long the programs go on after the router's last word.
+/// Time after the router's last update at which the programs stop.
 pub const SILENCE: Duration = Duration::from_millis(250);
-/// How long frames of a station may be on their way to the slow path when the programs first hear of it.
+/// Longest time that frames of a station may take to the slow path when the programs first learn of the
+/// station.
 const SETTLING: Duration = Duration::from_millis(50);
-/// Ways that there may be at a time, and as many ways of others' packets; `MOST`.
+/// Most destinations of own packets, and most destinations of forwarded packets; `MOST` in C.
 const MOST: usize = 1024;
-/// The longest Ethernet payload.
+/// Octets of the longest Ethernet payload.
 const PAIR_MTU: u32 = 9216;
-/// Reads a value as a whole.
+/// `BPF_F_LOCK`: reads a value atomically.
 const LOCKED: u64 = 4;
 
-/// `enum count`, but for the last, which are lost.
+/// Names of `enum count`, except its last value, which counts lost packets.
 const COUNTS: [&str; 5] = ["sent", "delivered", "forwarded", "duplicates", "failed"];
 
-/// An interface that programs are placed on.
+/// An interface for programs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
-    /// Its index.
+    /// Index of the interface.
     pub index: u32,
 }
 
-/// Where the fast path stands.
+/// The interfaces of the fast path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Places {
-    /// The interface of the radio.
+    /// Interface of the radio.
     pub radio: Place,
-    /// The virtual interface of IPv6; `None` for one that only forwards.
+    /// Virtual interface of IPv6; `None` for a station that only forwards.
     pub virtual_interface: Option<Place>,
     /// The station's link-layer address.
     pub address: [u8; 6],
 }
 
-/// Removes the pairs of devices that a crash has left in this network namespace: those without their virtual
-/// interface, which went with its process. On a kernel before 6.6 a filter stays at the radio until a fast
-/// path is placed there; it does nothing.
+/// Removes the pairs of devices that a crash has left in this network namespace: pairs without their virtual
+/// interface, which vanished with its process. On a kernel before 6.6 a filter without effect stays at the
+/// radio until a fast path is placed there.
 ///
 /// # Errors
-/// When the kernel does not say what there is, or does not let it go.
+/// Fails if the kernel does not list its devices, or does not delete one.
 pub fn remove_leftovers() -> Result<()> {
     let mut requests = Requests::open()?;
     let links = requests.links()?;
@@ -97,21 +98,21 @@ pub struct GeonetPath {
     places: Option<Places>,
     hooks: Vec<(&'static str, Hook)>,
     pair: Option<Pair>,
-    /// Whether what is delivered may go to the host unheard by others.
+    /// Whether the programs may deliver packets to the host that no other receiver gets.
     delivers: bool,
     ways: Slots,
     onwards: Slots,
-    /// Last read counters of each source: packets, octets, packets that came directly.
+    /// Last read counters of each source: packets, octets, packets received from the source itself.
     sources: BTreeMap<[u8; 6], [u32; 3]>,
     addresses: BTreeSet<Ipv6Addr>,
     /// Values of [`COUNTS`] at the last report.
     reported: [u64; COUNTS.len()],
 }
 
-/// Which place in shared memory counts the packets of which destination.
+/// The place in shared memory that counts the packets of each destination.
 #[derive(Debug, Default)]
 struct Slots {
-    /// Slot, and the count at the last report.
+    /// Slot of each destination, and its count at the last report.
     by_destination: BTreeMap<[u8; 6], (u32, u64)>,
     free: Vec<u32>,
 }
@@ -136,7 +137,7 @@ impl Slots {
         }
     }
 
-    /// Where packets went since the last time.
+    /// Returns the destinations of packets since the last call.
     fn used(&mut self, shared: &Shared) -> Vec<[u8; 6]> {
         let mut used = Vec::new();
         for (destination, (slot, before)) in &mut self.by_destination {
@@ -149,25 +150,25 @@ impl Slots {
     }
 }
 
-/// Programs that a thread loads while the station serves without. The thread has the rights of the one that
-/// starts it ([`crate::sandbox`]).
+/// Programs that a thread loads while the station runs without them. The thread has the rights of its creator
+/// ([`crate::sandbox`]).
 #[derive(Debug)]
 pub struct GeonetPathLoading {
     programs: oneshot::Receiver<std::result::Result<Box<Ebpf>, String>>,
 }
 
 impl GeonetPathLoading {
-    /// Starts the thread.
+    /// Starts the loading thread.
     ///
     /// # Errors
-    /// If the kernel gives no thread, or this program has no BPF.
+    /// Fails if the kernel creates no thread, or this program was built without BPF.
     pub fn begin() -> std::result::Result<GeonetPathLoading, String> {
         if parts::bpf().is_none() {
             return Err(super::WITHOUT_BPF.to_owned());
         }
         let (sender, programs) = oneshot::channel();
         let load = move || {
-            // The station may have ended meanwhile.
+            // The send fails if the station has ended meanwhile.
             let _ = sender.send(load().map(Box::new));
         };
         std::thread::Builder::new()
@@ -177,11 +178,11 @@ impl GeonetPathLoading {
         Ok(GeonetPathLoading { programs })
     }
 
-    /// Waits for the programs. Safe to cancel; not to be called again after it has returned. Works in the
+    /// Waits for the programs. Safe to cancel; must not be called again after it has returned. Works in the
     /// network namespace of the calling thread.
     ///
     /// # Errors
-    /// Why the kernel does not want them, in one line.
+    /// Returns why the kernel refuses the programs, in one line.
     pub async fn finish(&mut self) -> std::result::Result<GeonetPath, String> {
         let failed = |_| Err("the thread that loads programs has failed".into());
         let ebpf = (&mut self.programs).await.unwrap_or_else(failed)?;
@@ -189,7 +190,7 @@ impl GeonetPathLoading {
     }
 }
 
-/// Has the kernel take the programs, which on a slow processor takes seconds.
+/// Loads the programs into the kernel, which takes seconds on a slow processor.
 fn load() -> std::result::Result<Ebpf, String> {
     let mut ebpf = EbpfLoader::new().load(&carnet_bpf::GEONET.unpack()).map_err(|error| told(&error))?;
     for name in ["in", "out", "wrap"] {
@@ -203,7 +204,7 @@ impl GeonetPath {
     /// Loads the programs. Works in the network namespace of the calling thread.
     ///
     /// # Errors
-    /// Why the kernel does not want them, in one line.
+    /// Returns why the kernel refuses the programs, in one line.
     #[cfg(test)]
     fn open() -> std::result::Result<GeonetPath, String> {
         GeonetPath::of(load()?)
@@ -229,16 +230,17 @@ impl GeonetPath {
         })
     }
 
-    /// Where the router has to draw its sequence numbers while there are these programs. They stay usable
-    /// without.
+    /// Returns the sequence numbers that the router has to use while these programs run. They stay usable
+    /// without the programs.
     pub fn sequence_numbers(&self) -> Box<dyn SequenceNumbers> {
         Box::new(SharedSequence::new(&self.shared))
     }
 
-    /// Goes where the interfaces are; nowhere with `None`. Returns whether it stands.
+    /// Attaches the programs to these interfaces; detaches them with `None`. Returns whether the programs are
+    /// attached.
     ///
     /// # Errors
-    /// When the kernel refuses. It stands nowhere then.
+    /// Fails if the kernel refuses. The programs are detached then.
     pub fn place(&mut self, places: Option<Places>) -> Result<()> {
         if self.places == places {
             return Ok(());
@@ -267,7 +269,7 @@ impl GeonetPath {
         result
     }
 
-    /// The programs know nothing any more, as in the beginning.
+    /// Resets the state of the programs to that of the start.
     fn forget(&mut self) {
         for destination in self.ways.by_destination.keys().copied().collect::<Vec<_>>() {
             self.apply(Time::ZERO, &Accelerate::NoWay(destination));
@@ -280,13 +282,13 @@ impl GeonetPath {
         }
     }
 
-    /// Whether the programs are on the interfaces.
+    /// Returns whether the programs are attached to interfaces.
     pub fn is_placed(&self) -> bool {
         self.places.is_some()
     }
 
     fn put_on(&mut self, places: &Places) -> Result<()> {
-        // Only where programs hang in qdiscs do they survive a crash.
+        // A filter survives a crash only if it is in a qdisc.
         self.requests.delete_ingress_filters(places.radio.index, PRIORITY)?;
         if let Some(interface) = &places.virtual_interface {
             let pair = Pair::create(&mut self.requests, &interface.name, GROUP, PAIR_MTU)?;
@@ -322,7 +324,7 @@ impl GeonetPath {
         }
     }
 
-    /// The addresses of the virtual interface.
+    /// Sets the addresses of the virtual interface.
     pub fn set_addresses(&mut self, addresses: impl IntoIterator<Item = Ipv6Addr>) {
         let addresses: BTreeSet<Ipv6Addr> = addresses.into_iter().collect();
         let before = std::mem::replace(&mut self.addresses, addresses.clone());
@@ -342,14 +344,14 @@ impl GeonetPath {
         }
     }
 
-    /// Sets whether packets for the host may go to it without any other receiver.
+    /// Sets whether the programs may deliver packets to the host that no other receiver gets.
     pub fn set_delivers(&mut self, delivers: bool) {
         if std::mem::replace(&mut self.delivers, delivers) != delivers {
             self.silence();
         }
     }
 
-    /// Takes the router's word; `now` is the router's time.
+    /// Applies an update of the router. `now` is the router's time.
     pub fn apply(&mut self, now: Time, told: &Accelerate) {
         let monotonic = |until: Time| (clock::monotonic() + until.saturating_since(now)).as_nanos();
         let done = match told {
@@ -375,12 +377,13 @@ impl GeonetPath {
             }
         };
         if done.is_none() {
-            // The programs leave unknown packets to the slow path; entries to forget end with the state.
+            // The programs leave unknown packets to the slow path. Entries to remove vanish with the whole
+            // state.
             self.silence();
         }
     }
 
-    /// The programs do nothing until the router's next word.
+    /// Stops the programs until the router's next update.
     pub fn silence(&mut self) {
         if let Some(mut map) = self.map_mut::<u32, StateValue>("STATE") {
             let _ = map.remove(&0);
@@ -430,7 +433,7 @@ impl GeonetPath {
     }
 
     fn remove<V: Pod>(&mut self, map: &str, station: [u8; 6]) -> Option<()> {
-        // It may never have had room.
+        // A full map may have never held the entry.
         let _ = self.map_mut::<u64, V>(map)?.remove(&key_of(station));
         Some(())
     }
@@ -494,7 +497,7 @@ impl GeonetPath {
         std::array::from_fn(|at| (COUNTS[at], counts[at]))
     }
 
-    /// Whether the programs have been told of anything.
+    /// Returns whether the programs have any entries.
     pub fn is_busy(&self) -> bool {
         let slots = [&self.ways, &self.onwards];
         !self.sources.is_empty() || slots.iter().any(|slots| !slots.by_destination.is_empty())

@@ -1,9 +1,9 @@
-//! A pair of virtual Ethernet devices through which packets become complete.
+//! A pair of virtual Ethernet devices that completes packets.
 //!
-//! The kernel hands super packets (GSO) and packets without a checksum to an interface that says it can
-//! finish them. Packets over GeoNetworking have to be finished before headers are put around them. So the
-//! near device has no such features: the kernel cuts its packets and completes their checksums, and the far
-//! device delivers plain packets.
+//! The kernel gives super packets (GSO) and packets without a checksum to an interface that can finish them.
+//! Packets over GeoNetworking must be finished before the station adds headers. So the near device has no
+//! such features: the kernel cuts its packets and completes their checksums, and the far device delivers
+//! complete packets.
 
 use std::os::fd::AsRawFd;
 
@@ -16,10 +16,10 @@ use crate::settings;
 
 /// Octets of an interface name.
 const NAME_LENGTH: usize = 15;
-/// How the names of the two end.
+/// Suffixes of the names of the two devices.
 const NEAR: &str = "-o";
 const FAR: &str = "-i";
-/// `ETHTOOL_STXCSUM` of linux/ethtool.h, which no crate has.
+/// `ETHTOOL_STXCSUM` of linux/ethtool.h, which no crate defines.
 const SET_TRANSMIT_CHECKSUM: u32 = 0x17;
 
 /// Returns the prefix of the names of the devices behind an interface.
@@ -31,7 +31,7 @@ fn stem(interface: &str) -> &str {
         .map_or(interface, |(at, _)| &interface[..at])
 }
 
-/// The near devices of pairs whose interface is gone.
+/// Returns the near devices of pairs whose interface is gone.
 pub(super) fn without_interface(links: &[LinkInfo]) -> impl Iterator<Item = &LinkInfo> {
     links.iter().filter(|link| {
         let interface = link.name.strip_suffix(NEAR).filter(|_| link.group == super::GROUP);
@@ -39,7 +39,7 @@ pub(super) fn without_interface(links: &[LinkInfo]) -> impl Iterator<Item = &Lin
     })
 }
 
-/// The two devices.
+/// The two devices of a pair.
 #[derive(Debug)]
 pub(super) struct Pair {
     pub(super) near: Place,
@@ -47,7 +47,7 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// Makes a pair, named after an interface; one that a crash has left is made anew.
+    /// Creates a pair that is named after an interface. Replaces a pair that a crash has left.
     pub(super) fn create(requests: &mut Requests, interface: &str, group: u32, mtu: u32) -> Result<Pair> {
         let names = [NEAR, FAR].map(|end| stem(interface).to_owned() + end);
         let [near, far] = names.each_ref();
@@ -64,7 +64,7 @@ impl Pair {
         result
     }
 
-    /// Removes both.
+    /// Removes both devices.
     pub(super) fn remove(self, requests: &mut Requests) {
         if let Err(error) = requests.delete_link(self.near.index) {
             tracing::warn!("{error}");
@@ -93,7 +93,7 @@ struct Value {
     data: u32,
 }
 
-/// The kernel shall finish checksums before it hands packets to this device.
+/// Makes the kernel complete checksums before it gives packets to this device.
 fn take_checksums(name: &str) -> Result<()> {
     let failed =
         |error: std::io::Error| Error::kernel(format!("have the checksums of {name} finished"), error);

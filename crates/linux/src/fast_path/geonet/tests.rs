@@ -1,5 +1,5 @@
-//! The programs run in the kernel on one frame at a time (`BPF_PROG_TEST_RUN`). The slow path is the oracle:
-//! a [`Station`] beside them says what they may do, and processes a copy of the frame.
+//! The tests run the programs in the kernel on one frame at a time (`BPF_PROG_TEST_RUN`). The slow path is
+//! the oracle: a [`Station`] beside the programs sets their tasks, and processes a copy of the frame.
 
 #![allow(clippy::unwrap_used)]
 
@@ -28,7 +28,8 @@ use crate::fast_path::programs::find;
 use crate::netlink::Requests;
 
 const WALL: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
-/// The station with the programs, one beside it, one behind that, and one on the other side.
+/// Link-layer addresses: the station with the programs, a neighbour, a station behind the neighbour, and a
+/// station on the other side.
 const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const NEAR: [u8; 6] = [2, 0, 0, 0, 0, 2];
 const FAR: [u8; 6] = [2, 0, 0, 0, 0, 3];
@@ -39,7 +40,7 @@ const PASS: i32 = -1;
 const DROP: i32 = 2;
 const REDIRECT: i32 = 7;
 
-/// Tenths of microdegrees east; a neighbour is some 350 m away.
+/// Returns the longitude in tenths of microdegrees. A neighbour is about 350 m away.
 fn longitude(mac: [u8; 6]) -> i32 {
     21_008_000
         + match mac {
@@ -94,7 +95,7 @@ fn udp(source: Ipv6Addr, destination: Ipv6Addr, length: usize) -> Vec<u8> {
     ipv6(protocol::UDP, source, destination, &vec![7; length])
 }
 
-/// A fragment; the offset in octets.
+/// Returns a fragment; `offset` is in octets.
 fn fragment(next_header: u8, offset: u16, behind: &[u8]) -> Vec<u8> {
     let header = FragmentHeader { next_header, offset, more: true, identification: 7 };
     ipv6(protocol::FRAGMENT, host(2), host(1), &[&header.emit(), behind].concat())
@@ -108,7 +109,7 @@ fn framed(destination: [u8; 6], source: [u8; 6], ether_type: u16, packet: &[u8])
     [&destination[..], &source, &ether_type.to_be_bytes(), packet].concat()
 }
 
-/// A frame from the radio to this station.
+/// Returns a frame from the radio to this station.
 fn heard(from: [u8; 6], packet: &[u8]) -> Vec<u8> {
     framed(OWN, from, 0x8947, packet)
 }
@@ -120,7 +121,7 @@ struct Bench {
     indices: BTreeMap<String, u32>,
 }
 
-/// Runs `body` in a network namespace of its own; without the right to do so it says that.
+/// Runs `body` in a network namespace of its own; prints a skip without the right to create one.
 fn on_bench(body: impl FnOnce(&mut Bench) + Send + 'static) {
     let thread = std::thread::spawn(move || {
         let obstacle = match unshare(CloneFlags::CLONE_NEWNET) {
@@ -191,7 +192,7 @@ impl Bench {
                 packet: from,
             }));
         }
-        // FAR is known by what NEAR forwards.
+        // The station learns FAR from packets that NEAR forwards.
         let tsb = ExtendedHeader::TopologicallyScoped { sequence: 1, source: vector(FAR, 1500) };
         let lifetime = Lifetime::from_duration(Duration::from_secs(60));
         let packet = Packet::new(tsb, CommonNextHeader::BtpB, lifetime, 2, b"data").emit();
@@ -199,7 +200,7 @@ impl Bench {
         bench
     }
 
-    /// Runs an input through the station, with the fast path's part of it.
+    /// Gives the station an input, and applies its update to the fast path.
     fn tell(&mut self, input: Input) -> Vec<Output> {
         self.station.handle_input(self.now, WALL, input).unwrap();
         self.outputs()
@@ -216,7 +217,7 @@ impl Bench {
         rest
     }
 
-    /// The station says where it is, and that it is there.
+    /// Sends the station its position and a beacon of each neighbour.
     fn refresh(&mut self) {
         self.now = clock::now();
         let position = Position {
@@ -232,7 +233,7 @@ impl Bench {
         self.tell(Input::GeonetReport(report));
     }
 
-    /// Runs a program on a frame; verdict and frame.
+    /// Runs a program on a frame. Returns the verdict and the frame.
     fn run(&mut self, program: &str, frame: &[u8]) -> (i32, Vec<u8>) {
         let interface = match program {
             "in" => "radio",
@@ -256,8 +257,8 @@ impl Bench {
         (result.return_value as i32, out)
     }
 
-    /// Returns the frame that the fast path sends for a frame of the host; `None` if it leaves that to the
-    /// slow path.
+    /// Returns the frame that the fast path sends for a frame of the host; `None` if it leaves the frame to
+    /// the slow path.
     fn sent_fast(&mut self, frame: &[u8]) -> Option<Vec<u8>> {
         let (verdict, out) = self.run("out", frame);
         assert_eq!(out, frame);
@@ -267,11 +268,11 @@ impl Bench {
         assert_eq!(verdict, REDIRECT, "{frame:02x?}");
         let (verdict, out) = self.run("wrap", frame);
         assert_eq!(verdict, REDIRECT, "{frame:02x?}");
-        // A frame that cannot be sent after all is restored.
+        // The program restores a frame that it cannot send after all.
         (out != frame).then_some(out)
     }
 
-    /// Returns the frames that the slow path sends.
+    /// Returns the frames that the slow path sends for a frame of the host.
     fn sent_slowly(&mut self, frame: &[u8]) -> Vec<Vec<u8>> {
         let (ethernet, payload) = frame.split_at(14);
         let frame = VirtualFrame {
@@ -308,7 +309,7 @@ impl Bench {
         done.collect()
     }
 
-    /// Makes a station's packets known to the programs, and lets them settle.
+    /// Makes the programs learn a station from its packets, and waits for the settling time.
     fn know(&mut self, from: [u8; 6], to: [u8; 6], sequence: u16) {
         let packet = udp(host(2), host(1), 30);
         let frame = heard(from, &guc(from, to, sequence, CommonNextHeader::Ipv6, &packet));
@@ -320,7 +321,7 @@ impl Bench {
     }
 }
 
-/// SN of a frame.
+/// Returns the sequence number of a frame.
 fn sequence(frame: &[u8]) -> u16 {
     u16::from_be_bytes([frame[26], frame[27]])
 }
@@ -330,7 +331,7 @@ fn with_sequence(mut frame: Vec<u8>, sequence: u16) -> Vec<u8> {
     frame
 }
 
-/// Whether a station tells a fast path of anything that it may do; needs no kernel.
+/// Returns whether a station gives a fast path any task. Needs no kernel.
 fn accelerates(dcc: Option<carnet_geonet::dcc::Config>) -> bool {
     let mut station = station(dcc);
     let now = clock::now();
@@ -431,7 +432,7 @@ fn what_is_not_common_is_left_to_the_slow_path() {
     });
 }
 
-/// Neighbor Discovery may hide in the first fragment, and nowhere else (RFC 6980, RFC 7112).
+/// Neighbor Discovery may be in the first fragment only (RFC 6980, RFC 7112).
 #[test]
 fn fragments_are_taken_unless_the_first_is_not_the_hosts_own() {
     on_bench(|bench| {
@@ -476,15 +477,15 @@ fn nothing_is_done_that_the_router_does_not_stand_behind() {
         let frame = framed(NEAR, OWN, 0x86dd, &udp(host(1), host(2), 100));
         bench.sent_slowly(&frame);
         assert!(bench.sent_fast(&frame).is_some());
-        // The router is not heard of for some time.
+        // The router sends no update for longer than [`SILENCE`].
         std::thread::sleep(SILENCE + Duration::from_millis(20));
         assert_eq!(bench.sent_fast(&frame), None);
         bench.refresh();
         assert!(bench.sent_fast(&frame).is_some());
-        // A frame that has passed the first program when the path ends is restored.
+        // If the path ends after the first program, the second program restores the frame.
         let (verdict, _) = bench.run("out", &frame);
         assert_eq!(verdict, REDIRECT);
-        // Without an acknowledgement the neighbour is removed.
+        // Without an acknowledgement the router removes the neighbour.
         let lost = Frame {
             source: OWN,
             profile: None,
@@ -495,13 +496,13 @@ fn nothing_is_done_that_the_router_does_not_stand_behind() {
         let (verdict, out) = bench.run("wrap", &frame);
         assert_eq!((verdict, out), (REDIRECT, frame.clone()));
         assert_eq!(bench.sent_fast(&frame), None);
-        // It is heard again.
+        // A beacon brings the neighbour back.
         bench.refresh();
         let mut packet = beacon(NEAR);
         packet[20..24].copy_from_slice(&9000u32.to_be_bytes());
         bench.tell(Input::Frame(Frame { source: NEAR, profile: None, destination: BROADCAST, packet }));
         assert!(bench.sent_fast(&frame).is_some());
-        // The router begins anew.
+        // The router resets its state.
         bench.tell(Input::Command(carnet_station::io::Command::ResetGeonet));
         assert_eq!(bench.sent_fast(&frame), None);
     });
@@ -517,18 +518,18 @@ fn packets_for_the_host_are_delivered_as_the_router_would() {
             let (verdict, out) = bench.run("in", &frame);
             assert_eq!(verdict, REDIRECT);
             assert_eq!(vec![out], bench.heard_slowly(&frame), "{length}");
-            // A copy is a duplicate; so are copies to everybody.
+            // A copy of the frame is a duplicate, and so is a copy to the broadcast address.
             assert_eq!(bench.run("in", &frame).0, DROP);
             assert_eq!(bench.run("in", &[&BROADCAST, &frame[6..]].concat()).0, DROP);
         }
-        // A packet that the slow path got stays with it, and so do its copies.
+        // A packet that the slow path received stays with it, and so do its copies.
         let btp = heard(NEAR, &guc(NEAR, OWN, 54, CommonNextHeader::BtpB, b"payload"));
         assert_eq!((bench.run("in", &btp).0, bench.run("in", &btp).0), (PASS, PASS));
         let packet = udp(host(2), host(1), 10);
         let copy = guc(NEAR, OWN, 55, CommonNextHeader::Ipv6, &packet);
         assert_eq!(bench.run("in", &framed(BROADCAST, NEAR, 0x8947, &copy)).0, PASS);
         assert_eq!(bench.run("in", &heard(NEAR, &copy)).0, PASS);
-        // Old ones are forgotten as the standard has it.
+        // The list forgets the oldest sequence numbers, as in the standard.
         for number in 60..68 {
             let frame = heard(NEAR, &guc(NEAR, OWN, number, CommonNextHeader::Ipv6, &packet));
             assert_eq!(bench.run("in", &frame).0, REDIRECT);
@@ -557,7 +558,7 @@ fn the_router_learns_what_it_would_have_learnt_from_the_packets() {
         let (_, entry) = router.location_table().iter().find(|(_, entry)| entry.mac() == NEAR).unwrap();
         assert_eq!(entry.position_vector().timestamp, Timestamp(2059));
         assert!(bench.path.report().samples.is_empty());
-        // Where the programs no longer know the source, the router knows its duplicates.
+        // If the programs no longer know the source, the router recognises its duplicates.
         let frame = heard(NEAR, &guc(NEAR, OWN, 59, CommonNextHeader::Ipv6, &packet));
         assert!(bench.heard_slowly(&frame).is_empty());
     });
@@ -579,7 +580,8 @@ fn packets_of_others_are_sent_on_as_the_router_would() {
                 assert_eq!(vec![out], bench.heard_slowly(&frame), "{next_header:?}");
             }
         }
-        // The last hop, a place that was not requested, and one that is newer than the router's.
+        // A packet on its last hop and one with another destination position stay with the slow path. The
+        // programs forward a packet whose destination position is newer than the router's.
         let mut last = heard(WEST, &guc(WEST, FAR, 80, CommonNextHeader::Ipv6, &[5; 80]));
         last[14 + 3] = 1;
         assert_eq!(bench.run("in", &last).0, PASS);
@@ -594,7 +596,7 @@ fn packets_of_others_are_sent_on_as_the_router_would() {
     });
 }
 
-/// Every octet of the headers takes other values: whatever a program does, the router would have done.
+/// The test changes every octet of the headers. The programs must do the same as the router.
 #[test]
 fn whatever_a_frame_says_the_router_would_have_done_the_same() {
     on_bench(|bench| {
@@ -604,10 +606,10 @@ fn whatever_a_frame_says_the_router_would_have_done_the_same() {
         let (mut number, mut taken) = (100, 0);
         for to in [OWN, FAR] {
             let source = if to == OWN { addresses::link_local(WEST) } else { host(2) };
-            // Where the source is may make it the next hop: that the programs hear from the router a moment
-            // later.
+            // The position of the source may make it the next hop. The programs learn that from the router a
+            // moment later.
             let place = if to == FAR { 14 + 28..14 + 36 } else { 0..0 };
-            // The last ones are of a Fragment header.
+            // The last octets are those of a Fragment header.
             for at in (0..14 + 60 + 40 + 9).filter(|at| !place.contains(at)) {
                 bench.refresh();
                 for change in [0x01, 0x02, 0x10, 0x40, 0x80, 0xff] {
@@ -621,7 +623,7 @@ fn whatever_a_frame_says_the_router_would_have_done_the_same() {
                     let mut frame = heard(WEST, &guc(WEST, to, number, CommonNextHeader::Ipv6, &packet));
                     frame[at] ^= change;
                     let (verdict, out) = bench.run("in", &frame);
-                    // The router takes frames of other types for none of its own.
+                    // The router ignores frames of other EtherTypes.
                     let expected =
                         if frame[12..14] == [0x89, 0x47] { bench.heard_slowly(&frame) } else { Vec::new() };
                     match verdict {
@@ -630,7 +632,7 @@ fn whatever_a_frame_says_the_router_would_have_done_the_same() {
                             taken += 1;
                             assert_eq!(vec![out], expected, "octet {at} changed by {change:#x}");
                         }
-                        // A sequence number of before.
+                        // The changed sequence number is an earlier one.
                         DROP => assert!(expected.is_empty(), "octet {at} changed by {change:#x}"),
                         _ => panic!("octet {at} changed by {change:#x}: verdict {verdict}"),
                     }

@@ -1,40 +1,39 @@
-//! Tunnel devices of the kernel's ip6_tunnel module: the kernel itself encapsulates and decapsulates.
+//! Tunnel devices of the kernel's ip6_tunnel module: the kernel itself encapsulates and decapsulates packets.
 //!
-//! Each pair of tunnel ends has a device `cn0`, `cn1` and so on. Routes lead packets into it that would go
-//! into the TUN device otherwise, and rules lead packets from the other end to it (`plan`). The TUN device
-//! and carnet keep all others: Mobility Headers, packets of senders without a binding (they get a Binding
-//! Error), and everything as long as there is no binding. A handover is one replaced route; the old device
+//! Each pair of tunnel ends has a device `cn0`, `cn1` and so on. Routes lead packets into the device that
+//! would otherwise go into the TUN device, and rules lead packets from the other end to it (`plan`). The TUN
+//! device and carnet keep all other packets: Mobility Headers, packets of senders without a binding (they get
+//! a Binding Error), and all packets while there is no binding. A handover replaces one route; the old device
 //! receives until its tunnel is removed.
 //!
-//! A device takes packets only for an address that the machine owns. The home agent's address, which
-//! otherwise is routed and not assigned, is therefore assigned to the TUN device. It is deprecated, so that
-//! it is not selected as a source. Rules in front of the `local` table lead all packets to carnet as before,
-//! except the bindings' tunnelled packets.
+//! A device accepts packets only for an address that the machine owns. The home agent's address, which
+//! otherwise is routed and not assigned, is therefore assigned to the TUN device. The address is deprecated,
+//! so that the kernel does not select it as a source. Rules in front of the `local` table lead all packets to
+//! carnet as before, except the bindings' tunnelled packets.
 //!
-//! **ICMPv6 errors about outer packets** are the kernel's business on this path (RFC 2473 8): it lowers the
-//! path's MTU and informs the inner source. It receives those to a care-of address directly. Those to the
-//! home agent's address come to carnet. [`Kernel::concerns`] recognises errors about a device's packets;
-//! carnet writes them back and, by a rule of their own, they reach the kernel.
+//! **ICMPv6 errors about outer packets** are handled by the kernel on this path (RFC 2473 8). The kernel
+//! lowers the path's MTU and informs the inner source. The kernel receives errors to a care-of address
+//! directly. Errors to the home agent's address come to carnet. [`Kernel::concerns`] recognises errors about
+//! a device's packets. carnet writes them back, and a special rule leads them to the kernel.
 //!
 //! **Narrow paths.** The kernel does not fragment outer packets. Inner packets of up to 1280 octets must
-//! always pass (RFC 2473 7.1 (b)), but would be lost if the path carries less than 1320. So a tunnel whose
-//! MTU is below 1280 has no device but the slow path. After a Packet Too Big that says so, a tunnel uses the
-//! slow path for [`NARROW_FOR`]. A message with less than 1280 is false (RFC 8201 4).
+//! always pass (RFC 2473 7.1 (b)), but a path that carries less than 1320 would lose them. So a tunnel whose
+//! MTU is below 1280 has no device and uses the slow path. After a Packet Too Big with such an MTU, a tunnel
+//! uses the slow path for [`NARROW_FOR`]. A message with less than 1280 is false (RFC 8201 4).
 //!
-//! **Answers to path MTU probes** come out of a device, addressed to the end itself. At the home agent they
-//! reach carnet like all packets for its address. A mobile router has a rule for ICMPv6 from the home agent
-//! to the home address; carnet writes back packets that are no answers.
+//! **Answers to path MTU probes** come out of a device, addressed to the tunnel end itself. At the home agent
+//! they reach carnet like all packets for its address. A mobile router has a rule for ICMPv6 from the home
+//! agent to the home address; carnet writes back packets that are no such answers.
 //!
 //! **Differences to the other paths.** The outer flow label is the kernel's hash of the inner flow (RFC
-//! 6438), not carnet's. So a Packet Too Big is accepted without it. A congestion mark of the inner packet is
-//! ECT(0) outside (RFC 3168 9.1.1; RFC 6040 copies it); decapsulation follows RFC 6040. TCP's segment size is
-//! not clamped. Packets do not count as use of a path, so its MTU is probed only at a registration or
-//! handover. A rule drops packets that fail the check of the inner source, without a count. Every packet
-//! passes the rules of all devices one after the other. So this path is for some hundred bindings, and those
-//! beyond [`DEVICES_MAX`] take the slow path.
+//! 6438), not carnet's. So carnet accepts a Packet Too Big without checking the label. A congestion mark of
+//! the inner packet becomes ECT(0) outside (RFC 3168 9.1.1; RFC 6040 copies it); decapsulation follows RFC
+//! 6040. TCP's segment size is not clamped. Packets do not count as use of a path, so its MTU is probed only
+//! at a registration or handover. A rule drops packets that fail the check of the inner source, without a
+//! count. Every packet passes the rules of all devices one after the other. So this path serves some hundred
+//! bindings, and tunnels beyond [`DEVICES_MAX`] take the slow path.
 //!
-//! Devices bear the device group [`GROUP`]; together with their kind that is how they are found after a
-//! crash.
+//! Devices have the device group [`GROUP`]. The group and their kind identify them after a crash.
 
 mod plan;
 #[cfg(test)]
@@ -56,19 +55,19 @@ use crate::netlink::{AddressInfo, Dirty, IPV6_MINIMUM_MTU, Ip6Tunnel, LinkInfo, 
 use crate::{clock, settings};
 use plan::{Ends, Key, METRIC, TABLE_AGENT, Tunnels, Value, plan};
 
-/// The device group of carnet's tunnel devices.
+/// Device group of carnet's tunnel devices.
 pub(crate) const GROUP: u32 = 13_500;
-/// More pairs of tunnel ends have no device, but the slow path.
+/// Most pairs of tunnel ends with a device; further pairs take the slow path.
 const DEVICES_MAX: usize = 256;
 /// Tunnel Hop Limit (RFC 2473 6.3, RFC 3963 5.5).
 const HOP_LIMIT: u8 = 64;
-/// Unused tunnel ends (RFC 6666), to test whether the kernel supports tunnel devices.
+/// Tunnel ends that no node uses (RFC 6666), to test whether the kernel supports tunnel devices.
 const NOBODY: Ends = (Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 1), Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 2));
 
-/// A path that carries less has no room for an inner packet of 1280 octets.
+/// Least MTU of a path with room for an inner packet of 1280 octets.
 const NARROW: u32 = IPV6_MINIMUM_MTU + HEADER as u32;
 
-/// How long it is believed that a path is so (RFC 8201 4: not less than five minutes, ten are recommended).
+/// Time for which a path counts as narrow (RFC 8201 4: at least five minutes, ten recommended).
 const NARROW_FOR: Duration = Duration::from_secs(600);
 
 const PACKET_TOO_BIG: u8 = 2;
@@ -77,30 +76,31 @@ const IPV6: u8 = 41;
 const HEADER: usize = 40;
 const ICMPV6_HEADER: usize = 8;
 
-/// The devices, and what leads to them.
+/// The devices, with their rules, routes and addresses.
 #[derive(Debug)]
 pub(crate) struct Kernel {
     tunnel_device: u32,
     tunnels: Tunnels,
     pub(super) ports: Ports,
-    /// Destinations that lead into the TUN device.
+    /// Tables and destinations of routes into the TUN device.
     slow: BTreeSet<(u32, Ipv6Net)>,
     names: BTreeMap<Ends, String>,
     indices: BTreeMap<Ends, u32>,
-    /// Ends for which the kernel would not make a device.
+    /// Tunnel ends for which the kernel refused a device.
     refused: BTreeSet<Ends>,
-    /// Ends between which outer packets would have to be cut, and until when that is believed.
+    /// Tunnel ends between which outer packets would have to be fragmented, each with the end of that
+    /// assumption.
     narrow: BTreeMap<Ends, Time>,
     installed: BTreeMap<Key, Value>,
     dirty: bool,
     crowded: bool,
-    /// Counts of devices that are gone.
+    /// Counts of deleted devices.
     past: FastPathCounts,
-    /// Settings that were written.
+    /// Number of settings that were written.
     pub(super) setting_writes: u64,
 }
 
-/// Counts of a device.
+/// Traffic counts of a device.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct FastPathCounts {
     traffic: TunnelTraffic,
@@ -117,16 +117,16 @@ impl FastPathCounts {
     }
 }
 
-/// The first `cnN` that is not taken.
+/// Returns the first name `cnN` that is free.
 fn free_name<'a>(taken: impl Fn(&str) -> bool + 'a) -> String {
     (0u32..).map(|number| format!("cn{number}")).find(|name| !taken(name)).unwrap_or_default()
 }
 
 impl Kernel {
-    /// Sees whether the kernel makes such devices.
+    /// Tests whether the kernel creates such devices.
     ///
     /// # Errors
-    /// Why not, in one line.
+    /// Returns why it does not, in one line.
     pub(crate) fn open(
         requests: &mut Requests,
         tunnel_device: u32,
@@ -184,17 +184,17 @@ impl Kernel {
         self.ports = ports;
     }
 
-    /// Whether rules stand, or will stand, before the local table's.
+    /// Returns whether rules stand, or will stand, before the local table's rule.
     pub(super) fn has_early_rules(&self) -> bool {
         !self.installed.is_empty() || !self.tunnels.ends().is_empty()
     }
 
-    /// Makes the kernel have what follows from the tunnels. `slow` is what leads into the TUN device now;
-    /// `None`: the same as before.
+    /// Makes the kernel's state match the tunnels. `slow` are the present routes into the TUN device; `None`:
+    /// unchanged.
     ///
     /// # Errors
-    /// A refusal of the kernel that ends this path. A refusal that concerns one device only is no error: its
-    /// tunnel stays with the slow path.
+    /// Returns a refusal of the kernel that ends this path. A refusal that concerns one device only is no
+    /// error: its tunnel stays with the slow path.
     pub(super) fn commit(
         &mut self,
         requests: &mut Requests,
@@ -209,7 +209,7 @@ impl Kernel {
             let wanted = plan(&self.tunnels, &self.usable(), &self.slow, &self.ports.uplinks);
             match self.install(requests, &wanted) {
                 Ok(()) => break self.take_out_all_but(requests, &wanted).map_err(|error| error.to_string()),
-                // One device less each time, so this ends.
+                // Each round removes one device, so the loop ends.
                 Err((Some(ends), error)) if self.refused.insert(ends) => {
                     tracing::warn!("{error}; packets between {} and {} take the slow path", ends.0, ends.1);
                 }
@@ -226,7 +226,7 @@ impl Kernel {
         usable.map(|(ends, name)| (*ends, name.clone())).collect()
     }
 
-    /// Finds a name for each device to come, and forgets those of tunnels that are gone.
+    /// Finds a name for each new device, and forgets the names of removed tunnels.
     fn give_names(&mut self, requests: &mut Requests) -> Result<()> {
         let ends = self.tunnels.ends();
         self.names.retain(|known, _| ends.contains(known));
@@ -254,7 +254,8 @@ impl Kernel {
         Ok(())
     }
 
-    /// Installs what is missing, first things first. With an error come the ends that it concerns, if any.
+    /// Installs missing entries, in the order of [`Key`]. An error has the tunnel ends that it concerns, if
+    /// any.
     fn install(
         &mut self,
         requests: &mut Requests,
@@ -323,7 +324,7 @@ impl Kernel {
         requests.configure_ip6_tunnel(index, name, value.mtu)
     }
 
-    /// Removes what is not wanted, last things first.
+    /// Removes entries that are not in `wanted`, in reverse order of [`Key`].
     fn take_out_all_but(&mut self, requests: &mut Requests, wanted: &BTreeMap<Key, Value>) -> Result<()> {
         let mut result = Ok(());
         let stale: Vec<Key> =
@@ -361,7 +362,7 @@ impl Kernel {
         }
     }
 
-    /// Removes everything.
+    /// Removes all entries.
     pub(super) fn close(&mut self, requests: &mut Requests) -> Result<()> {
         self.take_out_all_but(requests, &BTreeMap::new())
     }
@@ -414,8 +415,8 @@ impl Kernel {
         Ok((before - self.installed.len()) as u64)
     }
 
-    /// Whether a packet that came to carnet is an ICMPv6 error about what a device has sent. It is to be
-    /// written back, for the kernel to hear.
+    /// Returns whether a packet that came to carnet is an ICMPv6 error about a packet of a device. The caller
+    /// writes it back, so that the kernel receives it.
     pub(super) fn concerns(&mut self, packet: &[u8]) -> bool {
         let Some((destination, message)) = icmpv6_of(packet) else { return false };
         let concerns = quoted_ends(destination, message)
@@ -426,8 +427,8 @@ impl Kernel {
         }
     }
 
-    /// An ICMPv6 message to an address of this machine. One that says that the path is narrow ends the device
-    /// with the next commit.
+    /// Handles an ICMPv6 message to an address of this machine. A message about a narrow path removes the
+    /// device with the next commit.
     pub(super) fn hear(&mut self, destination: Ipv6Addr, message: &[u8]) {
         let Some(ends) = quoted_ends(destination, message) else { return };
         if let Some(mtu) = narrow_mtu(message)
@@ -443,19 +444,19 @@ impl Kernel {
         }
     }
 
-    /// Gives paths another chance that were narrow a while ago; takes effect with the next commit.
+    /// Tries paths again whose time as narrow paths is over; takes effect with the next commit.
     pub(super) fn expire(&mut self) {
         let (now, before) = (clock::monotonic(), self.narrow.len());
         self.narrow.retain(|_, until| *until > now);
         self.dirty |= self.narrow.len() < before;
     }
 
-    /// Whether there is a device for these ends.
+    /// Returns whether these ends have a device.
     pub(super) fn carries(&self, ends: Ends) -> bool {
         self.installed.contains_key(&Key::Device(ends))
     }
 
-    /// Returns the traffic of the devices.
+    /// Returns the traffic of the devices by tunnel ends.
     pub(super) fn tunnel_traffic(&self) -> HashMap<TunnelEnds, TunnelTraffic> {
         let text = statistics();
         let devices = self.installed.iter().filter_map(|(key, value)| match key {
@@ -478,14 +479,14 @@ impl Kernel {
     }
 }
 
-/// Returns the MTU in a Packet Too Big of a path that does not carry an inner packet of 1280 octets. No path
-/// of IPv6 carries less than 1280: such a message is discarded (RFC 8201 4).
+/// Returns the MTU in a Packet Too Big if the path does not carry an inner packet of 1280 octets. No IPv6
+/// path carries less than 1280: a message with a smaller MTU is discarded (RFC 8201 4).
 fn narrow_mtu(message: &[u8]) -> Option<u32> {
     let [PACKET_TOO_BIG, _, _, _, a, b, c, d, ..] = *message else { return None };
     Some(u32::from_be_bytes([a, b, c, d])).filter(|mtu| (IPV6_MINIMUM_MTU..NARROW).contains(mtu))
 }
 
-/// Whether carnet made this device.
+/// Returns whether carnet created this device.
 pub(crate) fn is_ours(link: &LinkInfo) -> bool {
     link.group == GROUP && link.is_ip6_tunnel
 }
@@ -509,17 +510,17 @@ fn address_at(octets: &[u8], at: usize) -> Option<Ipv6Addr> {
     Some(<[u8; 16]>::try_from(octets.get(at..at + 16)?).ok()?.into())
 }
 
-/// Destination and message of an ICMPv6 packet without extension headers, as errors are.
+/// Returns destination and message of an ICMPv6 packet without extension headers, as errors are.
 fn icmpv6_of(packet: &[u8]) -> Option<(Ipv6Addr, &[u8])> {
     (*packet.get(6)? == ICMPV6).then_some((address_at(packet, 24)?, packet.get(HEADER..)?))
 }
 
-/// The ends of the tunnel that an ICMPv6 error to one of them quotes a packet of.
+/// Returns the ends of the tunnel whose packet an ICMPv6 error to one of them quotes.
 fn quoted_ends(destination: Ipv6Addr, message: &[u8]) -> Option<Ends> {
-    // RFC 4443 3.
+    // Types 1 to 4 are errors (RFC 4443 3).
     let is_error = (1..=4).contains(message.first()?);
     let quoted = message.get(ICMPV6_HEADER..)?;
-    // Outer fragments begin with another header: they were not a device's.
+    // An outer fragment begins with another header: no device sends fragments.
     if !is_error || *quoted.get(6)? != IPV6 {
         return None;
     }
@@ -527,13 +528,13 @@ fn quoted_ends(destination: Ipv6Addr, message: &[u8]) -> Option<Ends> {
     (destination == local).then_some((local, remote))
 }
 
-/// The kernel's table of device statistics of this network namespace.
+/// Reads the kernel's statistics of the devices in this network namespace.
 fn statistics() -> String {
     fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default()
 }
 
 /// Returns the counts of a device: `NAME: octets packets errs drop ...` received (8 columns), then the same
-/// sent.
+/// columns for sent.
 fn counts(statistics: &str, device: &str) -> FastPathCounts {
     let line = statistics.lines().find_map(|line| line.trim().strip_prefix(device)?.strip_prefix(':'));
     let numbers: Vec<u64> = line

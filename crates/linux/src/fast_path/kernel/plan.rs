@@ -1,7 +1,7 @@
-//! Entries that the kernel needs so that its ip6_tunnel devices do the work, computed from the tunnels.
+//! Entries that make the kernel's ip6_tunnel devices do the work, computed from the tunnels.
 //!
-//! Nothing here touches the kernel: [`plan`] says what there shall be, and [`super::Kernel`] makes it so. The
-//! order of [`Key`]s is the order of installation; removal goes the other way round.
+//! This module does not call the kernel: [`plan`] returns the desired entries, and [`super::Kernel`] installs
+//! them. The order of [`Key`]s is the order of installation; removal is in reverse order.
 //!
 //! | priority | rule | what it does |
 //! |---|---|---|
@@ -16,9 +16,9 @@
 //! | 97 | mobile router: from the remote to the local end, protocol 41 | 13502: nowhere but from an uplink |
 //! | 98 | home agent: to the agent | 13503: `default dev carnet0` |
 //!
-//! The protocol that a rule sees is the one after extension headers. In fragments it is the one that the
-//! Fragment header names (the kernel dissects packets for such rules). So a rule never mistakes Mobility
-//! Headers for tunnelled packets, whatever option or routing header precedes them.
+//! A rule sees the protocol after extension headers, and in fragments the one that the Fragment header names
+//! (the kernel dissects packets for such rules). So a rule never mistakes Mobility Headers for tunnelled
+//! packets, even if options or routing headers precede them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
@@ -31,12 +31,12 @@ use ipnet::Ipv6Net;
 use crate::fast_path::Tunnel;
 use crate::netlink::{Action, IPV6_MINIMUM_MTU};
 
-/// The kernel's table of its own addresses.
+/// The kernel's table of local addresses.
 const TABLE_LOCAL: u32 = 255;
-/// Holds one default route into [`TUNNEL_DEVICE`]: what is for the home agent's address, but not for a tunnel
-/// device.
+/// Table with one default route into [`TUNNEL_DEVICE`], for packets to the home agent's address that are not
+/// for a tunnel device.
 pub(crate) const TABLE_AGENT: u32 = 13_503;
-/// Metric of routes into a tunnel device: they come before the one into [`TUNNEL_DEVICE`], which stays.
+/// Metric of routes into a tunnel device. They precede the route into [`TUNNEL_DEVICE`], which stays.
 pub(crate) const METRIC: u32 = 512;
 
 const NOT_RESERVED: u32 = 88;
@@ -49,7 +49,7 @@ const PROBED: u32 = 96;
 const NOT_TAKEN: u32 = 97;
 const AGENT: u32 = 98;
 
-/// Reserved source addresses, and what of them is not reserved (`is_reserved` of the slow path).
+/// Reserved source addresses; the next constant is an exception from them (`is_reserved` of the slow path).
 const RESERVED_PREFIX: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::UNSPECIFIED, 8);
 const NAT64_PREFIXES: [Ipv6Net; 2] = [
     Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96),
@@ -62,43 +62,43 @@ const PROTOCOL_ICMPV6: u8 = 58;
 /// Local and remote end.
 pub(crate) type Ends = (Ipv6Addr, Ipv6Addr);
 
-/// A rule and what it does.
+/// A rule and its action.
 pub(crate) type ActingRule = (Rule, Action);
 
-/// One thing that there shall be. The order is that of installation.
+/// A desired entry. The order is that of installation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key {
     /// The default route of [`TABLE_AGENT`].
     AgentRoute,
-    /// A rule that is there before the addresses and devices that it is about.
+    /// A rule that must exist before the addresses and devices that it concerns.
     Guard(ActingRule),
-    /// A home agent's address, on [`TUNNEL_DEVICE`].
+    /// A home agent's address on [`TUNNEL_DEVICE`].
     Address(Ipv6Addr),
     /// A tunnel device.
     Device(Ends),
     /// A rule that leads packets to a device.
     Accept(ActingRule),
-    /// A route into a device: table and destination.
+    /// A route into a device: its table and its destination.
     Route(u32, Ipv6Net),
 }
 
-/// Part of an entry that can change while the key is the same.
+/// Part of an entry that can change under the same key.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Value {
-    /// Of a device.
+    /// MTU of a device.
     pub(crate) mtu: u32,
-    /// Name of the device, or of the one that a route leads to.
+    /// Name of the device, or of the device that a route leads to.
     pub(crate) device: String,
 }
 
-/// The tunnels as they were told.
+/// The tunnels of the desired forwarding state.
 #[derive(Debug, Default)]
 pub(crate) struct Tunnels {
     tunnels: BTreeMap<(Ends, Ipv6Addr), Tunnel>,
-    /// Which one was told last to transmit, by home address.
+    /// Ends of the tunnel that was last set to transmit, by home address.
     latest: BTreeMap<(bool, Ipv6Addr), Ends>,
-    /// Home addresses whose tunnels have no device: a device would forward every copy of a packet, and sends
-    /// all through one tunnel.
+    /// Home addresses whose tunnels have no device. A device would forward every copy of a packet, and would
+    /// send all packets through one tunnel.
     held: BTreeSet<(bool, Ipv6Addr)>,
 }
 
@@ -107,7 +107,7 @@ fn is_agent(tunnel: &Tunnel) -> bool {
 }
 
 impl Tunnels {
-    /// A tunnel is there, or is another than before.
+    /// Adds or changes a tunnel.
     pub(crate) fn set(&mut self, tunnel: &Tunnel) {
         let ends = (tunnel.local, tunnel.remote);
         if tunnel.transmit {
@@ -116,7 +116,7 @@ impl Tunnels {
         self.tunnels.insert((ends, tunnel.home_address), tunnel.clone());
     }
 
-    /// A tunnel is gone.
+    /// Removes a tunnel.
     pub(crate) fn remove(&mut self, tunnel: &Tunnel) {
         let ends = (tunnel.local, tunnel.remote);
         self.tunnels.remove(&(ends, tunnel.home_address));
@@ -126,24 +126,24 @@ impl Tunnels {
         }
     }
 
-    /// Leaves the tunnels of a home address to the slow path, or no longer.
+    /// Leaves the tunnels of a home address to the slow path, or gives them devices again.
     pub(crate) fn hold(&mut self, (end, home_address): (TunnelEnd, Ipv6Addr), held: bool) {
         let name = (end == TunnelEnd::HomeAgent, home_address);
         let _ = if held { self.held.insert(name) } else { self.held.remove(&name) };
     }
 
-    /// The ends of all tunnels that are not the slow path's.
+    /// Returns the ends of all tunnels that may have devices.
     pub(crate) fn ends(&self) -> BTreeSet<Ends> {
         let is_held = |tunnel: &Tunnel| self.held.contains(&(is_agent(tunnel), tunnel.home_address));
         let mut ends: BTreeSet<Ends> = self.tunnels.keys().map(|(ends, _)| *ends).collect();
-        // A device knows no bindings: one held is enough.
+        // A device does not know bindings, so one held tunnel excludes its ends.
         for ((held, _), _) in self.tunnels.iter().filter(|(_, tunnel)| is_held(tunnel)) {
             ends.remove(held);
         }
         ends
     }
 
-    /// The ends between which no inner packet needs to be cut outside.
+    /// Returns the ends between which no outer packet must be fragmented for an inner packet of 1280 octets.
     pub(crate) fn wide_ends(&self) -> BTreeSet<Ends> {
         let mut ends = self.ends();
         for ((narrow, _), tunnel) in &self.tunnels {
@@ -154,8 +154,8 @@ impl Tunnels {
         ends
     }
 
-    /// Whether packets are sent there: of several tunnels of one home address, over the one that was told
-    /// last.
+    /// Returns whether packets are sent into the tunnel. Of several tunnels of one home address, only the one
+    /// that was set last transmits.
     fn transmits(&self, tunnel: &Tunnel) -> bool {
         let latest = self.latest.get(&(is_agent(tunnel), tunnel.home_address));
         tunnel.transmit && latest.is_none_or(|ends| *ends == (tunnel.local, tunnel.remote))
@@ -170,8 +170,8 @@ fn host(address: Ipv6Addr) -> Option<Ipv6Net> {
     Some(Ipv6Net::from(address))
 }
 
-/// Returns all desired entries. `devices` names the device of each pair of ends that shall have one. `slow`
-/// is what leads into [`TUNNEL_DEVICE`] by table and destination, and `uplinks` are the mobile router's.
+/// Returns all desired entries. `devices` has the name of the device for each pair of ends. `slow` has table
+/// and destination of each route into [`TUNNEL_DEVICE`], and `uplinks` are the mobile router's.
 pub(crate) fn plan(
     tunnels: &Tunnels,
     devices: &BTreeMap<Ends, String>,
@@ -254,11 +254,11 @@ pub(crate) fn plan(
         let Some(device) = devices.get(&(tunnel.local, tunnel.remote)) else { continue };
         let into = match tunnel.end {
             TunnelEnd::MobileRouter => vec![(TABLE_TUNNEL, Ipv6Net::default())],
-            // They are not for devices, see `Tunnel::of`.
+            // Direct tunnels have no devices, see `Tunnel::of`.
             TunnelEnd::Direct => Vec::new(),
             TunnelEnd::HomeAgent => tunnel.inner.iter().map(|prefix| (TABLE_MAIN, *prefix)).collect(),
         };
-        // Where the slow path would not get the packet, the device does not, either: at home, say.
+        // If the slow path would not get the packet, the device must not either, for example at home.
         for (table, destination) in into.into_iter().filter(|route| slow.contains(route)) {
             wanted.insert(Key::Route(table, destination), Value { mtu: 0, device: device.clone() });
         }

@@ -1,4 +1,4 @@
-//! Computation of entries for a set of tunnels, without a kernel.
+//! Tests the computation of entries for a set of tunnels, without a kernel.
 
 use carnet_station::forwarding::desired::{Rule, TABLE_MAIN, TABLE_TUNNEL, TunnelEnd};
 
@@ -27,7 +27,7 @@ fn tunnel(end: TunnelEnd, care_of_address: &str, transmit: bool) -> Tunnel {
     Tunnel { end, home_address: address(HOME), local, remote, inner, transmit, mtu: 1460 }
 }
 
-/// The plan in the words of `ip`, in order of installation.
+/// Returns the plan in the notation of `ip`, in order of installation.
 fn shown(tunnels: &Tunnels, slow: &[(u32, &str)]) -> Vec<String> {
     let numbers = tunnels.ends().into_iter().enumerate();
     let devices: BTreeMap<Ends, String> = numbers.map(|(n, ends)| (ends, format!("cn{n}"))).collect();
@@ -121,7 +121,7 @@ fn a_handover_replaces_routes_and_the_old_device_goes_on_receiving() {
     let routes = [(TABLE_MAIN, PREFIX)];
     tunnels.set(&tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", true));
     let before = shown(&tunnels, &routes);
-    // The new one is told first; for a moment both transmit.
+    // The new tunnel is set first; for a moment both transmit.
     tunnels.set(&tunnel(TunnelEnd::HomeAgent, "2001:db8:f2::10", true));
     let between = shown(&tunnels, &routes);
     tunnels.set(&tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", false));
@@ -130,7 +130,7 @@ fn a_handover_replaces_routes_and_the_old_device_goes_on_receiving() {
     let gone: Vec<&String> = before.iter().filter(|line| !after.contains(line)).collect();
     assert_eq!(gone, ["2001:db8:a::/64 dev cn0 table 254"]);
     assert!(after.contains(&"2001:db8:a::/64 dev cn1 table 254".to_owned()));
-    // The remaining entries are those of a registration from there.
+    // The remaining entries equal those of a registration from the new care-of address.
     tunnels.remove(&tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", false));
     let mut fresh = Tunnels::default();
     fresh.set(&tunnel(TunnelEnd::HomeAgent, "2001:db8:f2::10", true));
@@ -141,11 +141,11 @@ fn a_handover_replaces_routes_and_the_old_device_goes_on_receiving() {
 fn a_device_gets_only_what_the_slow_path_would_get() {
     let mut tunnels = Tunnels::default();
     tunnels.set(&tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", true));
-    // At home the tunnel is still there for what is on its way, but routes lead to the home link.
+    // At home the tunnel still exists for packets under way, but routes lead to the home link.
     let lines = shown(&tunnels, &[]);
     assert!(lines.iter().any(|line| line.starts_with("cn0 local")));
     assert!(!lines.iter().any(|line| line.contains("dev cn0")), "{lines:?}");
-    // A mobile router that may not send, neither.
+    // A mobile router whose tunnel may not transmit has no routes into a device either.
     let mut tunnels = Tunnels::default();
     tunnels.set(&tunnel(TunnelEnd::MobileRouter, "2001:db8:f1::10", false));
     let lines = shown(&tunnels, &[(TABLE_TUNNEL, "::/0")]);
@@ -167,7 +167,7 @@ fn home_addresses_with_one_care_of_address_share_a_device_and_the_smallest_mtu()
     assert_eq!(devices, ["cn0 local 2001:db8:1::1 remote 2001:db8:f1::10 mtu 1300"]);
     assert!(lines.contains(&"90: iif cn0 from 2001:db8:b::/64 goto 94".to_owned()));
     assert!(lines.contains(&"2001:db8:b::/64 dev cn0 table 254".to_owned()));
-    // Between ends where outer packets must be cut there is no device.
+    // Ends between which outer packets must be fragmented have no device.
     assert_eq!(tunnels.wide_ends(), tunnels.ends());
     other.mtu = 1279;
     tunnels.set(&other);
@@ -204,7 +204,7 @@ fn device_statistics_are_read() {
     assert_eq!(counts(text, "cn"), FastPathCounts::default());
 }
 
-/// An ICMPv6 message to `to` that quotes a packet.
+/// Returns an ICMPv6 message to `to` that quotes a packet.
 fn error(kind: u8, to: &str, quoted: &[u8]) -> Vec<u8> {
     let mut packet = vec![0x60, 0, 0, 0, 0, 0, 58, 64];
     packet.extend(address("2001:db8:f0::1").octets());
@@ -236,7 +236,7 @@ fn errors_about_outer_packets_are_recognised_and_nothing_else_is() {
     for kind in [0, 5, 128, 129, 135] {
         assert_eq!(ends_of(&error(kind, AGENT, &quoted)), None);
     }
-    // About a Binding Acknowledgement; about a foreign packet; truncated anywhere.
+    // The quoted packet is a Binding Acknowledgement, a foreign packet, or truncated at any place.
     assert_eq!(ends_of(&error(2, AGENT, &outer(43, AGENT, "2001:db8:f1::10"))), None);
     assert_eq!(ends_of(&error(2, AGENT, &outer(41, HOME, "2001:db8:f1::10"))), None);
     let whole = error(2, AGENT, &quoted);
