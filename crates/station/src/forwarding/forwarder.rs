@@ -333,7 +333,7 @@ impl Forwarder {
             .flat_map(|path| path.bindings.as_slice().iter().map(|tunnel| (&**tunnel, path.mtu)))
     }
 
-    /// Returns the packets of this tunnel on the slow path. (Packets of a fast path are counted there.)
+    /// Returns the counts of this tunnel on the slow path. A fast path counts its own packets.
     pub fn traffic(&self, ends: Ends) -> Traffic {
         self.paths.get(&ends).map(|path| path.traffic).unwrap_or_default()
     }
