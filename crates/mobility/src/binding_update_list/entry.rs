@@ -6,14 +6,11 @@
 //! sequence number that tells the Binding Updates apart (RFC 5648 4.1).
 
 use std::net::IpAddr;
-use std::time::Duration;
 
 use carnet_base::Time;
 
-use super::exchange::{
-    CONNECTION_ATTEMPT_DELAY, FIRST_REGISTRATION_TIMEOUT, INITIAL_BINDACK_TIMEOUT, MAX_BINDACK_TIMEOUT,
-    Registration, refresh_after,
-};
+use super::exchange::{Registration, refresh_after};
+use super::retransmission::{Retransmission, remember};
 use crate::flow::FlowBinding;
 
 /// So many Binding Updates are remembered for their acknowledgements.
@@ -85,59 +82,25 @@ impl Binding {
 pub(crate) struct Attempt {
     /// The next transmission.
     pub next: Time,
-    /// When the first was.
-    pub started: Option<Time>,
-    /// When the last was.
-    pub last: Option<Time>,
     /// Sequence numbers and care-of addresses of the last transmissions.
     pub sent: Vec<(u16, IpAddr)>,
-    /// Which of the care-of addresses is next.
-    pub turn: usize,
-    /// Until the next round of transmissions.
-    pub timeout: Duration,
-    /// Rounds without an answer.
-    pub rounds: u32,
-    /// Answers that ask for another try at once.
-    pub corrections: u32,
+    pub retransmission: Retransmission,
 }
 
 impl Attempt {
     pub fn new(next: Time, first: bool) -> Attempt {
-        let timeout = if first { FIRST_REGISTRATION_TIMEOUT } else { INITIAL_BINDACK_TIMEOUT };
-        Attempt {
-            next,
-            started: None,
-            last: None,
-            sent: Vec::new(),
-            turn: 0,
-            timeout,
-            rounds: 0,
-            corrections: 0,
-        }
+        Attempt { next, sent: Vec::new(), retransmission: Retransmission::to_home_agent(first) }
     }
 
     /// Notes a transmission about one of `candidates` care-of addresses, and when the next is due.
     pub fn transmitted(&mut self, now: Time, sequence: u16, address: IpAddr, candidates: usize) {
-        if self.sent.len() == 8 {
-            self.sent.remove(0);
-        }
-        self.sent.push((sequence, address));
-        self.started.get_or_insert(now);
-        self.last = Some(now);
-        self.turn += 1;
-        if self.turn < candidates {
-            self.next = now + CONNECTION_ATTEMPT_DELAY;
-        } else {
-            self.turn = 0;
-            self.rounds += 1;
-            self.next = now + self.timeout;
-            self.timeout = (self.timeout * 2).min(MAX_BINDACK_TIMEOUT);
-        }
+        remember(&mut self.sent, (sequence, address));
+        self.next = now + self.retransmission.transmitted(now, candidates);
     }
 
     /// Whether a removal has been tried often enough.
     pub fn is_exhausted(&self) -> bool {
-        self.rounds >= MAX_REMOVALS
+        self.retransmission.rounds() >= MAX_REMOVALS
     }
 }
 

@@ -10,16 +10,7 @@ use std::time::Duration;
 use carnet_base::Time;
 use carnet_wire::mobility::status::Status;
 
-/// `InitialBindackTimeoutFirstReg` (RFC 6275 13): long enough for duplicate address detection.
-pub(crate) const FIRST_REGISTRATION_TIMEOUT: Duration = Duration::from_millis(1500);
-/// `INITIAL_BINDACK_TIMEOUT` (RFC 6275 12).
-pub(crate) const INITIAL_BINDACK_TIMEOUT: Duration = Duration::from_secs(1);
-/// `MAX_BINDACK_TIMEOUT` (RFC 6275 12).
-pub(crate) const MAX_BINDACK_TIMEOUT: Duration = Duration::from_secs(32);
-/// How long the first care-of address of a race is alone (RFC 8305 5).
-pub(crate) const CONNECTION_ATTEMPT_DELAY: Duration = Duration::from_millis(250);
-/// Transmissions of a long exchange whose acknowledgements the router still accepts.
-const MAX_SENT: usize = 8;
+use super::retransmission::{MAX_BINDACK_TIMEOUT, Retransmission, remember};
 
 /// Purpose of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,23 +51,32 @@ pub(crate) struct Exchange {
     /// The care-of addresses of that uplink, at most one of each family. They race in the manner of happy
     /// eyeballs (RFC 8305 5), in this order. The home address for a de-registration on the home link.
     pub care_of_addresses: Vec<IpAddr>,
-    /// Which of them is next.
-    pub turn: usize,
     /// The last transmissions, the latest at the end.
     pub sent: Vec<Sent>,
-    /// When the first was sent.
-    pub started: Option<Time>,
-    /// Until the next retransmission.
-    pub timeout: Duration,
-    /// How many transmissions since the last answer, and when the first of them was.
-    pub unanswered: u32,
-    pub silent_since: Option<Time>,
-    /// Answers that ask for another try at once (status 135 and 144) so far.
-    pub corrections: u32,
+    pub retransmission: Retransmission,
+    phase: Phase,
+}
+
+/// Phase of an exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// The router retransmits until the home agent answers.
+    Retransmitting,
     /// The home agent refused for the moment: neither traffic nor hints hasten the next try.
-    pub held: bool,
-    /// Asks a home agent that has refused: sent once and not again.
-    pub single: bool,
+    Held,
+    /// The exchange asks a home agent that has refused: it is sent once and not again.
+    Single,
+}
+
+/// An event that may change the phase of an exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// A Binding Update left.
+    Transmission,
+    /// The home agent has answered, and the answer is new.
+    Answer,
+    /// The home agent refused for the moment.
+    Refusal,
 }
 
 impl Exchange {
@@ -85,21 +85,40 @@ impl Exchange {
             purpose,
             uplink,
             care_of_addresses,
-            turn: 0,
             sent: Vec::new(),
-            started: None,
-            timeout: if first { FIRST_REGISTRATION_TIMEOUT } else { INITIAL_BINDACK_TIMEOUT },
-            unanswered: 0,
-            silent_since: None,
-            corrections: 0,
-            held: false,
-            single: false,
+            retransmission: Retransmission::to_home_agent(first),
+            phase: Phase::Retransmitting,
         }
+    }
+
+    /// Returns an exchange that asks a home agent that has refused: it is sent once and not again.
+    pub fn single(uplink: usize, care_of_addresses: Vec<IpAddr>) -> Self {
+        let exchange = Exchange::new(Purpose::Register, uplink, care_of_addresses, true);
+        Exchange { phase: Phase::Single, ..exchange }
+    }
+
+    /// Changes the phase by an event.
+    pub fn apply(&mut self, event: Event) {
+        self.phase = match (self.phase, event) {
+            (_, Event::Refusal) => Phase::Held,
+            (Phase::Held, Event::Transmission) | (Phase::Single, Event::Answer) => Phase::Retransmitting,
+            (phase, Event::Transmission | Event::Answer) => phase,
+        };
+    }
+
+    /// Whether neither traffic nor hints hasten the next try.
+    pub fn is_held(&self) -> bool {
+        self.phase == Phase::Held
+    }
+
+    /// Whether the exchange is sent once and not again.
+    pub fn is_single(&self) -> bool {
+        self.phase == Phase::Single
     }
 
     /// The care-of address that the next transmission is about.
     pub fn next_care_of_address(&self) -> Option<IpAddr> {
-        self.care_of_addresses.get(self.turn).or(self.care_of_addresses.first()).copied()
+        self.care_of_addresses.get(self.retransmission.turn()).or(self.care_of_addresses.first()).copied()
     }
 
     /// Returns the care-of address of the last transmission; before the first one, that of the next.
@@ -111,28 +130,9 @@ impl Exchange {
     /// for the answer to this one before the next leaves: not long when that is about another care-of
     /// address.
     pub fn transmitted(&mut self, sent: Sent) -> Duration {
-        if self.sent.len() == MAX_SENT {
-            self.sent.remove(0);
-        }
-        self.started.get_or_insert(sent.at);
-        self.silent_since.get_or_insert(sent.at);
-        self.held = false;
-        self.sent.push(sent);
-        self.turn += 1;
-        if self.turn < self.care_of_addresses.len() {
-            return CONNECTION_ATTEMPT_DELAY;
-        }
-        self.turn = 0;
-        self.unanswered += 1;
-        let wait = self.timeout;
-        self.timeout = (self.timeout * 2).min(MAX_BINDACK_TIMEOUT);
-        wait
-    }
-
-    /// The home agent has answered, whatever it said.
-    pub fn answered(&mut self) {
-        self.unanswered = 0;
-        self.silent_since = None;
+        self.apply(Event::Transmission);
+        remember(&mut self.sent, sent);
+        self.retransmission.transmitted(sent.at, self.care_of_addresses.len())
     }
 
     /// The transmission that an acknowledgement with this sequence number answers.
@@ -236,38 +236,7 @@ pub(crate) fn refresh_after(lifetime: Duration, is_full: bool) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
-
     use super::*;
-
-    const IPV6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
-    const IPV4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-
-    fn sent(sequence: u16) -> Sent {
-        Sent { sequence, at: Time::ZERO, timestamp: None, care_of_address: IPV6 }
-    }
-
-    #[test]
-    fn retransmissions_back_off_to_thirty_two_seconds() {
-        let mut exchange = Exchange::new(Purpose::Register, 0, vec![IPV6], true);
-        let waits: Vec<f64> = (0..8).map(sent).map(|sent| exchange.transmitted(sent).as_secs_f64()).collect();
-        assert_eq!(waits, [1.5, 3.0, 6.0, 12.0, 24.0, 32.0, 32.0, 32.0]);
-        let mut refresh = Exchange::new(Purpose::Register, 0, vec![IPV6], false);
-        assert_eq!(refresh.transmitted(sent(0)), Duration::from_secs(1));
-    }
-
-    #[test]
-    fn the_second_care_of_address_follows_a_quarter_of_a_second_behind_the_first() {
-        let mut exchange = Exchange::new(Purpose::Register, 0, vec![IPV6, IPV4], true);
-        let mut left = Vec::new();
-        for n in 0..4 {
-            left.push(exchange.next_care_of_address().expect("one"));
-            let wait = exchange.transmitted(sent(n)).as_secs_f64();
-            assert_eq!(wait, [0.25, 1.5, 0.25, 3.0][usize::from(n)]);
-        }
-        assert_eq!(left, [IPV6, IPV4, IPV6, IPV4]);
-        assert_eq!(exchange.unanswered, 2, "two rounds");
-    }
 
     #[test]
     fn renewal_leaves_time_for_retransmissions() {

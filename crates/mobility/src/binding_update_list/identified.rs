@@ -22,7 +22,8 @@ use std::time::Duration;
 use carnet_base::Time;
 
 use super::entry::{Attempt, Binding, MAX_UPDATES, Member, Update};
-use super::exchange::{INITIAL_BINDACK_TIMEOUT, Registration};
+use super::exchange::Registration;
+use super::retransmission::INITIAL_BINDACK_TIMEOUT;
 use super::{BindingUpdateList, Links};
 use crate::is_newer;
 
@@ -35,9 +36,6 @@ const TOGETHER: u32 = 4;
 /// Longest time for an answer over a full uplink, which loses many Binding Updates and lives all the same.
 /// RFC 6275 11.8 doubles the time to spare a home agent that does not answer.
 pub(crate) const FULL_TIMEOUT: Duration = Duration::from_secs(1);
-/// Answers that ask for another try at once and are followed.
-pub(crate) const MAX_CORRECTIONS: u32 = 3;
-
 /// A Binding Update that is due.
 pub(crate) struct Draft {
     /// O: the home agent shall forget whatever else it has.
@@ -88,7 +86,7 @@ impl BindingUpdateList {
             binding.held_until = binding.held_until.filter(|_| !silent);
             if let Some(attempt) = &mut binding.attempt {
                 attempt.next = attempt.next.min(now);
-                attempt.timeout = attempt.timeout.min(INITIAL_BINDACK_TIMEOUT);
+                attempt.retransmission.limit(INITIAL_BINDACK_TIMEOUT);
             }
         }
     }
@@ -238,8 +236,9 @@ impl BindingUpdateList {
             let attempt = binding.attempt.as_ref()?;
             let candidates = links.care_of_addresses(binding.uplink);
             // While what works is only to be renewed, the other family stays out of it.
-            let alone = binding.care_of_address() == candidates.first().copied() && attempt.rounds == 0;
-            let turn = if alone { 0 } else { attempt.turn };
+            let alone = binding.care_of_address() == candidates.first().copied()
+                && attempt.retransmission.rounds() == 0;
+            let turn = if alone { 0 } else { attempt.retransmission.turn() };
             let care_of_address = *candidates.get(turn).or(candidates.first())?;
             Some(Member { binding: index, care_of_address, priority: links.priority(binding.uplink) })
         };
@@ -284,7 +283,7 @@ impl BindingUpdateList {
             care_of_address.is_ipv6()
                 && !router.is_trying_ipv6(index, care_of_address)
                 && !links.is_silent(binding.uplink)
-                && binding.attempt.as_ref().is_none_or(|attempt| attempt.rounds == 0 && attempt.turn == 0)
+                && binding.attempt.as_ref().is_none_or(|attempt| attempt.retransmission.is_fresh())
         };
         if self.abilities.bulk && links.is_probing() && fit(self, first, lead.care_of_address) {
             for &index in order.iter().filter(|&&index| index != first) {
@@ -340,7 +339,7 @@ impl BindingUpdateList {
     pub(crate) fn hasten(&mut self, now: Time, interval: Duration) -> bool {
         let mut due = false;
         for attempt in self.bindings.iter_mut().filter_map(|binding| binding.attempt.as_mut()) {
-            if attempt.last.is_some_and(|at| now.saturating_since(at) >= interval) {
+            if attempt.retransmission.last().is_some_and(|at| now.saturating_since(at) >= interval) {
                 attempt.next = attempt.next.min(now);
                 due = true;
             }
@@ -378,9 +377,8 @@ impl BindingUpdateList {
 
     pub(crate) fn correct_binding(&mut self, now: Time, index: usize) -> bool {
         let Some(attempt) = &mut self.bindings[index].attempt else { return false };
-        attempt.corrections += 1;
         attempt.next = now;
-        attempt.corrections <= MAX_CORRECTIONS
+        attempt.retransmission.correct()
     }
 
     /// A binding is not asked for again before `after` has passed.
@@ -397,14 +395,12 @@ impl BindingUpdateList {
         for member in &update.members {
             let binding = &mut self.bindings[member.binding];
             let attempt = if update.removal { &mut binding.removal } else { &mut binding.attempt };
-            if let Some(attempt) = attempt {
-                attempt.corrections += 1;
-                if attempt.corrections <= MAX_CORRECTIONS {
-                    attempt.next = now;
-                    attempt.rounds = 0;
-                    attempt.turn = 0;
-                    patient = true;
-                }
+            if let Some(attempt) = attempt
+                && attempt.retransmission.correct()
+            {
+                attempt.next = now;
+                attempt.retransmission.begin_anew();
+                patient = true;
             }
         }
         patient
@@ -448,11 +444,14 @@ impl BindingUpdateList {
             if let Some(attempt) = attempt {
                 let renewal =
                     binding.registration.is_some_and(|r| candidates.first() == Some(&r.care_of_address));
-                let rivals =
-                    if update.removal || (renewal && attempt.rounds == 0) { 1 } else { candidates.len() };
+                let rivals = if update.removal || (renewal && attempt.retransmission.rounds() == 0) {
+                    1
+                } else {
+                    candidates.len()
+                };
                 attempt.transmitted(now, sequence, member.care_of_address, rivals);
                 if full.contains(&binding.uplink) {
-                    attempt.timeout = attempt.timeout.min(FULL_TIMEOUT);
+                    attempt.retransmission.limit(FULL_TIMEOUT);
                 }
             }
             binding.removal.take_if(|removal| removal.is_exhausted());

@@ -9,6 +9,7 @@ mod exchange;
 mod identified;
 mod links;
 mod numbers;
+mod retransmission;
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -20,14 +21,19 @@ pub use entry::Binding;
 pub(crate) use entry::{Abilities, Attempt, Member, Update};
 pub use exchange::Registration;
 pub(crate) use exchange::{
-    CONNECTION_ATTEMPT_DELAY, Exchange, INITIAL_BINDACK_TIMEOUT, MAX_BINDACK_TIMEOUT, Outstanding, Purpose,
-    Remedy, Sent, mapped, refresh_after, remedy,
+    Event, Exchange, Outstanding, Purpose, Remedy, Sent, mapped, refresh_after, remedy,
 };
-pub(crate) use identified::{Draft, FULL_TIMEOUT, MAX_CORRECTIONS, STAGGER};
+pub(crate) use identified::{Draft, FULL_TIMEOUT, STAGGER};
 pub(crate) use links::Links;
-pub(crate) use numbers::UpdateNumbers;
+pub(crate) use numbers::{Judgement, UpdateNumbers};
+pub(crate) use retransmission::{
+    CONNECTION_ATTEMPT_DELAY, INITIAL_BINDACK_TIMEOUT, MAX_BINDACK_TIMEOUT, Retransmission,
+};
 
 use crate::OLD_PATH_GRACE;
+
+/// A Binding Identifier (RFC 5648 4).
+pub(crate) type Bid = u16;
 
 /// Registrations of a mobile router with its home agent, and those that it is requesting.
 #[derive(Debug)]
@@ -124,5 +130,33 @@ impl BindingUpdateList {
         }
         self.updates.clear();
         self.abilities.bootstrapped = false;
+    }
+
+    /// Returns the registration of an entry, to be changed; `None` if no entry has this identifier.
+    fn registration_mut(&mut self, bid: Option<Bid>) -> Option<&mut Option<Registration>> {
+        match bid {
+            None => Some(&mut self.registration),
+            Some(bid) => {
+                let entry = self.bindings.iter_mut().find(|entry| entry.bid == bid)?;
+                Some(&mut entry.registration)
+            }
+        }
+    }
+
+    /// Registers a care-of address for an entry. Returns the registration, with the time since when the care-of address
+    /// has been the same, and the one before.
+    pub(crate) fn register(
+        &mut self,
+        bid: Option<Bid>,
+        registration: Registration,
+    ) -> (Registration, Option<Registration>) {
+        let Some(entry) = self.registration_mut(bid) else { return (registration, None) };
+        let registration = registration.after(entry.as_ref());
+        (registration, entry.replace(registration))
+    }
+
+    /// Whether any entry is registered.
+    pub(crate) fn has_registration(&self) -> bool {
+        self.registration.is_some() || self.bindings.iter().any(|entry| entry.registration.is_some())
     }
 }

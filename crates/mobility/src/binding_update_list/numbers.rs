@@ -5,10 +5,11 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use carnet_base::{Time, WallTime};
+use carnet_wire::mobility::status::Status;
 
 use crate::security::DEFAULT_WINDOW;
 use crate::sequence::is_later;
-use crate::{Authentication, MAX_UPDATE_RATE, ReplayProtection, is_newer};
+use crate::{Authentication, MAX_UPDATE_RATE, MobilityDrop, ReplayProtection, is_newer};
 
 /// A minute in nanoseconds.
 const MINUTE: u64 = 60_000_000_000;
@@ -34,6 +35,15 @@ pub(crate) struct UpdateNumbers {
     pub(crate) acknowledged_timestamp: Option<u64>,
     /// When the Binding Updates of the last second were sent.
     pub(crate) sent_at: VecDeque<Time>,
+}
+
+/// Judgement of an acknowledgement by its timestamp and status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Judgement {
+    /// The acknowledgement answers the Binding Update.
+    Answer,
+    /// The home agent objected to the timestamp, which has been corrected: the Binding Update is to be repeated.
+    Repeat,
 }
 
 impl UpdateNumbers {
@@ -86,7 +96,7 @@ impl UpdateNumbers {
     }
 
     /// Status 145 (RFC 4285 6): from now on Binding Updates have timestamps, if they had none before.
-    pub(crate) fn take_up_timestamps(&mut self) -> bool {
+    fn take_up_timestamps(&mut self) -> bool {
         let can = self.authentication.association().is_some() && self.replay_window().is_none();
         self.timestamps_demanded |= can;
         can
@@ -95,7 +105,7 @@ impl UpdateNumbers {
     /// Status 144: the home agent's clock is the one that counts (RFC 4285 6). It names its time to a second.
     /// If that is close enough to the sent timestamp, the clock is right: the timestamp was only older than
     /// another one.
-    pub(crate) fn learn_clock(&mut self, wall: WallTime, sent: Option<u64>, told: Option<u64>) {
+    fn learn_clock(&mut self, wall: WallTime, sent: Option<u64>, told: Option<u64>) {
         let clock = self.clock(wall);
         let date = |timestamp: Option<u64>| Some(WallTime::from_ntp(timestamp?, clock));
         let (Some(window), Some(ours), Some(theirs)) = (self.replay_window(), date(sent), date(told)) else {
@@ -135,5 +145,27 @@ impl UpdateNumbers {
         let newest = self.acknowledged_timestamp;
         self.acknowledged_timestamp =
             told.filter(|new| newest.is_none_or(|old| is_later(*new, old))).or(newest);
+    }
+
+    /// Judges an acknowledgement by its status and timestamp; `sent` is the timestamp of the Binding Update.
+    ///
+    /// # Errors
+    /// If the acknowledgement has another timestamp.
+    pub(crate) fn judge(
+        &mut self,
+        wall: WallTime,
+        status: Status,
+        sent: Option<u64>,
+        told: Option<u64>,
+    ) -> Result<Judgement, MobilityDrop> {
+        match status {
+            Status::ID_MISMATCH => {
+                self.learn_clock(wall, sent, told);
+                Ok(Judgement::Repeat)
+            }
+            Status::MESSAGE_ID_REQUIRED if self.take_up_timestamps() => Ok(Judgement::Repeat),
+            _ if sent.is_some() && sent != told => Err(MobilityDrop::Timestamp),
+            _ => Ok(Judgement::Answer),
+        }
     }
 }

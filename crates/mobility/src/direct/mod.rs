@@ -371,7 +371,7 @@ impl Direct {
             destination,
             cookie: self.rng.u64(),
             tests: peer::HomeTests::default(),
-            tries: 0,
+            retransmission: registering::home_tests(),
             failures: 0,
             used: now,
             next: now,

@@ -10,6 +10,7 @@ use carnet_wire::mobility::direct_route::MAX_PREFIXES;
 use ipnet::Ipv6Net;
 
 use super::tokens::{Key, verify};
+use crate::binding_update_list::Retransmission;
 use crate::path_liveness::{PathLiveness, Proof, RoundTrip};
 
 /// Answers to what one router has proven to have asked, of each kind.
@@ -123,7 +124,7 @@ pub(super) enum Step {
 pub(super) struct Exchange {
     pub(super) step: Step,
     pub(super) cookie: u64,
-    pub(super) tries: u32,
+    pub(super) retransmission: Retransmission,
     pub(super) next: Time,
 }
 
@@ -272,7 +273,7 @@ pub(super) struct Candidate {
     pub(super) destination: Ipv6Addr,
     pub(super) cookie: u64,
     pub(super) tests: HomeTests,
-    pub(super) tries: u32,
+    pub(super) retransmission: Retransmission,
     pub(super) failures: u32,
     pub(super) used: Time,
     /// When it is asked next.

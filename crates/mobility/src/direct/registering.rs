@@ -12,6 +12,7 @@ use super::liveness::Ends;
 use super::peer::{Candidate, CareOfToken, Exchange, HomeTests, Peer, Registration, Step};
 use super::tokens::{Key, MAX_TOKEN_LIFETIME, key, sign, verify};
 use super::{Direct, DirectDrop, IDLE, LENGTH, MAX_PEERS, MAX_RR_BINDING_LIFETIME};
+use crate::binding_update_list::Retransmission;
 use crate::{is_unicast_routable, lifetime_from_units, lifetime_units};
 
 /// How old tokens may be that a Binding Update is made with, and how old a registration becomes: so at any
@@ -24,6 +25,8 @@ const HOME_INTERVAL: Duration = Duration::from_secs(1);
 /// And straight, after 250, 500 and 1000 milliseconds.
 const STRAIGHT_TRIES: u32 = 3;
 const STRAIGHT_INTERVAL: Duration = Duration::from_millis(250);
+/// Longest time for an answer: that of a request that is given up never reaches it.
+const LONGEST: Duration = Duration::from_secs(64);
 /// After nobody answered: 1, 2, 4 and up to 64 seconds for a router, 30 seconds up to 8 minutes for a network
 /// where none is known.
 const HOLD: Duration = Duration::from_secs(1);
@@ -34,6 +37,16 @@ const LATELY: Duration = Duration::from_secs(10);
 const SEQUENCE_OUT_OF_WINDOW: u8 = 135;
 const EXPIRED_HOME_NONCE: u8 = 136;
 const EXPIRED_NONCES: u8 = 138;
+
+/// The transmissions of a Home Test Init.
+pub(super) fn home_tests() -> Retransmission {
+    Retransmission::new(HOME_INTERVAL, LONGEST)
+}
+
+/// The transmissions of a message from care-of address to care-of address.
+fn direct_requests() -> Retransmission {
+    Retransmission::new(STRAIGHT_INTERVAL, LONGEST)
+}
 
 /// Whose exchange the answer with this cookie belongs to.
 fn asked(
@@ -66,14 +79,14 @@ impl Direct {
             let ready = self.questions.ready_at(now);
             let fresh = self.rng.u64();
             let Some(candidate) = self.candidates.get_mut(&network) else { continue };
-            if candidate.tries >= HOME_TRIES {
+            if candidate.retransmission.rounds() >= HOME_TRIES {
                 candidate.next = now + CANDIDATE_HOLD * (1 << candidate.failures.min(4));
                 candidate.failures = candidate.failures.saturating_add(1);
-                (candidate.tries, candidate.cookie, candidate.tests) = (0, fresh, HomeTests::default());
-            } else if candidate.tries > 0 || may_ask {
-                let first = candidate.tries == 0;
-                candidate.next = now + HOME_INTERVAL * (1 << candidate.tries);
-                candidate.tries += 1;
+                (candidate.cookie, candidate.tests) = (fresh, HomeTests::default());
+                candidate.retransmission = home_tests();
+            } else if candidate.retransmission.rounds() > 0 || may_ask {
+                let first = candidate.retransmission.is_fresh();
+                candidate.next = now + candidate.retransmission.transmitted(now, 1);
                 let (destination, cookie) = (candidate.destination, candidate.cookie);
                 if first {
                     let _taken = self.questions.allow(now);
@@ -177,7 +190,7 @@ impl Direct {
             Some(exchange) if exchange.next > now => return,
             Some(exchange) => {
                 let most = if matches!(exchange.step, Step::Home(_)) { HOME_TRIES } else { STRAIGHT_TRIES };
-                if exchange.tries >= most {
+                if exchange.retransmission.rounds() >= most {
                     self.give_up(now, home_address);
                 }
             }
@@ -189,7 +202,8 @@ impl Direct {
                 return;
             }
             let Some(step) = self.first_step(now, peer) else { return };
-            let exchange = Exchange { step, cookie: self.rng.u64(), tries: 0, next: now };
+            let retransmission = if matches!(step, Step::Home(_)) { home_tests() } else { direct_requests() };
+            let exchange = Exchange { step, cookie: self.rng.u64(), retransmission, next: now };
             if let Some(peer) = self.peers.get_mut(&home_address) {
                 peer.exchange = Some(exchange);
             }
@@ -201,9 +215,7 @@ impl Direct {
         let registered = self.key_at(home_address);
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
         let Some(exchange) = &mut peer.exchange else { return };
-        let interval = if matches!(exchange.step, Step::Home(_)) { HOME_INTERVAL } else { STRAIGHT_INTERVAL };
-        exchange.next = now + interval * (1 << exchange.tries.min(8));
-        exchange.tries += 1;
+        exchange.next = now + exchange.retransmission.transmitted(now, 1);
         let cookie = exchange.cookie;
         let remote = peer.remote.unwrap_or(Ipv6Addr::UNSPECIFIED);
         match &mut exchange.step {
@@ -319,7 +331,7 @@ impl Direct {
                 peer.claim(now, claim);
                 if let Some(candidate) = self.candidates.get_mut(&network) {
                     // Should that prefix never be bound, it is not asked after all the time.
-                    (candidate.tests, candidate.tries) = (HomeTests::default(), 0);
+                    (candidate.tests, candidate.retransmission) = (HomeTests::default(), home_tests());
                     candidate.next = now + CANDIDATE_HOLD * 16;
                 }
                 return Ok(());
@@ -332,9 +344,8 @@ impl Direct {
             peer.claim(now, claim);
             peer.used = Some(candidate.used);
             let step = Step::Home(candidate.tests);
-            let exchange =
-                Exchange { step, cookie: candidate.cookie, tries: candidate.tries, next: candidate.next };
-            peer.exchange = Some(exchange);
+            let Candidate { cookie, retransmission, next, .. } = *candidate;
+            peer.exchange = Some(Exchange { step, cookie, retransmission, next });
             self.peers.insert(source, Box::new(peer));
             self.home_tests_came(now, source);
             return Ok(());
@@ -429,14 +440,17 @@ impl Direct {
         message: &DirectRoute,
     ) -> Result<(), DirectDrop> {
         let (home_address, peer) = asked(&mut self.peers, message.cookie)?;
-        let Some(Exchange { step: Step::Update { care_of_address, sequence, key, first }, tries, .. }) =
-            peer.exchange.as_ref().filter(|exchange| exchange.is_update_from(local))
+        let Some(Exchange {
+            step: Step::Update { care_of_address, sequence, key, first },
+            retransmission,
+            ..
+        }) = peer.exchange.as_ref().filter(|exchange| exchange.is_update_from(local))
         else {
             return Err(DirectDrop::Unasked);
         };
         // RFC 6275 11.7.3: it is about an Update that was sent, and has the key of that, unless there can be
         // no key.
-        let is_about_ours = u32::from(sequence.wrapping_sub(message.sequence)) < *tries;
+        let is_about_ours = u32::from(sequence.wrapping_sub(message.sequence)) < retransmission.rounds();
         if message.status != SEQUENCE_OUT_OF_WINDOW && !is_about_ours {
             return Err(DirectDrop::Sequence);
         }

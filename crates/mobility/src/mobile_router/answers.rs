@@ -23,9 +23,9 @@ use super::{
     Contradicted, Hints, KNOWN_REFUSAL_PAUSE, MobileRouter, REFUSED_INTERVAL, Registration, Timer,
     UNKNOWN_REFUSAL_PAUSE,
 };
-use crate::binding_update_list::mapped;
+use crate::binding_update_list::{self, mapped};
 use crate::binding_update_list::{
-    Exchange, MAX_BINDACK_TIMEOUT, MAX_CORRECTIONS, Member, Purpose, Remedy, Sent, Update, refresh_after,
+    Bid, Exchange, Judgement, MAX_BINDACK_TIMEOUT, Member, Purpose, Remedy, Sent, Update, refresh_after,
     remedy,
 };
 use crate::{Event, MobilityDrop, MobilityMessage, Output, is_newer, lifetime_from_units};
@@ -90,26 +90,18 @@ impl MobileRouter {
         if status == Status::SEQUENCE_OUT_OF_WINDOW {
             return self.sequence_error(now, wall, exchange, acknowledgement.sequence);
         }
-        exchange.answered();
+        exchange.retransmission.answered();
         self.list.exchange = Some(exchange.clone());
-        let timestamp = acknowledgement.options.iter().find_map(|option| match option {
-            Ok(MobilityOption::MessageIdentifier(timestamp)) => Some(timestamp),
-            _ => None,
-        });
-        if status == Status::ID_MISMATCH {
-            self.numbers.learn_clock(wall, sent.timestamp, timestamp);
+        let timestamp = message_identifier(acknowledgement);
+        if self.numbers.judge(wall, status, sent.timestamp, timestamp)? == Judgement::Repeat {
             return self.correct(now, wall, exchange);
         }
-        if status == Status::MESSAGE_ID_REQUIRED && self.numbers.take_up_timestamps() {
-            return self.correct(now, wall, exchange);
-        }
-        if sent.timestamp.is_some() && sent.timestamp != timestamp {
-            return Err(MobilityDrop::Timestamp);
-        }
-        if exchange.single {
+        if exchange.is_single() {
             // The answer is a new one, and may repeat the refusal.
             self.end_refusal();
-            self.list.exchange = Some(Exchange { single: false, ..exchange.clone() });
+            let mut asked = exchange.clone();
+            asked.apply(binding_update_list::Event::Answer);
+            self.list.exchange = Some(asked);
         }
         if !status.is_rejection() {
             let registers = exchange.purpose == Purpose::Register;
@@ -235,30 +227,10 @@ impl MobileRouter {
         sent: Sent,
         acknowledgement: &BindingAcknowledgement<'_>,
     ) {
-        // Not more than was asked for, and counted from when it was asked for.
-        let lifetime = lifetime_from_units(acknowledgement.lifetime).min(self.config.lifetime);
-        let registration = Registration {
-            uplink: exchange.uplink,
-            care_of_address: sent.care_of_address,
-            since: now,
-            udp: self.composer().takes_udp(exchange.uplink, sent.care_of_address, acknowledgement),
-            lifetime,
-            expires: sent.at + lifetime,
-            sequence: sent.sequence,
-        };
-        let registration = registration.after(self.list.registration.as_ref());
-        let before = self.list.registration.replace(registration);
-        if let Some(before) = before
-            && before.care_of_address != registration.care_of_address
-        {
-            self.retire(now, before.care_of_address);
-        }
-        if before.is_none_or(|b| b.care_of_address != registration.care_of_address) {
-            self.hints = Hints::default();
-        }
+        let registration = self.granted(now, exchange.uplink, sent, acknowledgement);
+        let lifetime = registration.lifetime;
+        let (registration, same) = self.entry_registered(now, None, registration);
         self.list.exchange = None;
-        self.refusals.setback = None;
-        self.registration_acknowledged();
         self.list.doubtful = false;
         // A plain binding replaces all (RFC 5648 6.2).
         self.clear_bindings(now);
@@ -274,20 +246,9 @@ impl MobileRouter {
             .min(refresh_after(lifetime, self.uplinks.is_full(exchange.uplink)));
         self.timers.set(Timer::Refresh, sent.at + after);
         self.timers.set(Timer::Expire, registration.expires);
-        let latency = now.saturating_since(exchange.started.unwrap_or(now));
-        self.outputs.push_back(Output::Forwarding(self.config.home_address));
-        self.outputs.push_back(Output::Event(Event::Registered {
-            home_agent: self.config.home_agent,
-            care_of_address: self.composer().local_end(exchange.uplink, &registration),
-            bid: None,
-            uplink: self.uplinks[exchange.uplink].config.interface.clone(),
-            latency_us: u64::try_from(latency.as_micros()).unwrap_or(u64::MAX),
-            lifetime_s: u32::try_from(lifetime.as_secs()).unwrap_or(u32::MAX),
-            refresh: before.is_some_and(|b| b.care_of_address == registration.care_of_address),
-        }));
         self.rehabilitate(exchange.uplink);
-        let same = before.is_some_and(|b| b.care_of_address == registration.care_of_address);
-        self.path_registered(now, exchange.uplink, registration, same);
+        let started = exchange.retransmission.started().unwrap_or(now);
+        self.announce_registration(now, None, registration, started, same);
         self.list.back_off = None;
         let reason = self.reason_to_move(now);
         self.forwarding_changed(&reason);
@@ -315,14 +276,13 @@ impl MobileRouter {
         }
         self.list.outstanding = None;
         let mut exchange = exchange;
-        exchange.answered();
+        exchange.retransmission.answered();
         self.correct(now, wall, exchange)
     }
 
     /// What the home agent objected to has been corrected: tries again at once, but not for ever.
     fn correct(&mut self, now: Time, wall: WallTime, mut exchange: Exchange) -> Result<(), MobilityDrop> {
-        exchange.corrections += 1;
-        let patient = exchange.corrections <= MAX_CORRECTIONS;
+        let patient = exchange.retransmission.correct();
         self.list.exchange = Some(exchange);
         if !patient {
             return Err(MobilityDrop::RateLimited);
@@ -440,7 +400,7 @@ impl MobileRouter {
         self.refusals.contradicted = None;
         if self.refusals.status.take().is_some() {
             self.timers.stop(Timer::AskAgain);
-            self.list.exchange.take_if(|exchange| exchange.single);
+            self.list.exchange.take_if(|exchange| exchange.is_single());
             self.outputs.push_back(Output::Forwarding(self.config.home_address));
         }
     }
@@ -455,7 +415,7 @@ impl MobileRouter {
     /// The exchange goes on, but not before `after` has passed.
     fn hold(&mut self, now: Time, after: Duration) {
         if let Some(exchange) = &mut self.list.exchange {
-            exchange.held = true;
+            exchange.apply(binding_update_list::Event::Refusal);
             self.timers.set(Timer::Retransmit, now + after);
         }
     }
@@ -630,26 +590,15 @@ impl MobileRouter {
             return self.correct_bindings(now, wall, &update);
         }
         self.list.updates.remove(position);
-        let timestamp = acknowledgement.options.iter().find_map(|option| match option {
-            Ok(MobilityOption::MessageIdentifier(timestamp)) => Some(timestamp),
-            _ => None,
-        });
-        if status == Status::ID_MISMATCH {
-            self.numbers.learn_clock(wall, update.timestamp, timestamp);
+        let timestamp = message_identifier(acknowledgement);
+        if self.numbers.judge(wall, status, update.timestamp, timestamp)? == Judgement::Repeat {
             return self.correct_bindings(now, wall, &update);
-        }
-        if status == Status::MESSAGE_ID_REQUIRED && self.numbers.take_up_timestamps() {
-            return self.correct_bindings(now, wall, &update);
-        }
-        if update.timestamp.is_some() && update.timestamp != timestamp {
-            return Err(MobilityDrop::Timestamp);
         }
         if !status.is_rejection() {
             self.timestamp_acknowledged(update.at, update.timestamp, timestamp, !update.removal);
         }
         // RFC 6275 10.3.1: before the first registration the home agent does duplicate address detection.
-        let known =
-            self.list.registration.is_some() || self.list.bindings.iter().any(|b| b.registration.is_some());
+        let known = self.list.has_registration();
         self.path_answered(now, update.via.0, known.then(|| now.saturating_since(update.at)));
         if update.removal {
             // 133: there was nothing to forget. Whatever else it says, the lifetime ends it (RFC 5648 5.7 on
@@ -727,32 +676,22 @@ impl MobileRouter {
         member: Member,
         acknowledgement: &BindingAcknowledgement<'_>,
     ) -> bool {
-        // Not more than was asked for, and counted from when it was asked for.
-        let lifetime = lifetime_from_units(acknowledgement.lifetime).min(self.config.lifetime);
         let uplink = self.list.bindings[member.binding].uplink;
-        if lifetime.is_zero() {
+        let Update { sequence, at, timestamp, .. } = *update;
+        let sent = Sent { sequence, at, timestamp, care_of_address: member.care_of_address };
+        let registration = self.granted(now, uplink, sent, acknowledgement);
+        if registration.lifetime.is_zero() {
             self.list.hold_binding(now, member.binding, MAX_BINDACK_TIMEOUT);
             return false;
         }
-        let registration = Registration {
-            uplink,
-            care_of_address: member.care_of_address,
-            since: now,
-            udp: self.composer().takes_udp(uplink, member.care_of_address, acknowledgement),
-            lifetime,
-            expires: update.at + lifetime,
-            sequence: update.sequence,
-        };
+        let bid = self.list.bindings[member.binding].bid;
+        let (registration, same) = self.entry_registered(now, Some(bid), registration);
         let binding = &mut self.list.bindings[member.binding];
-        let registration = registration.after(binding.registration.as_ref());
-        let before = binding.registration.replace(registration);
         binding.priority = member.priority;
-        self.refusals.setback = None;
-        self.registration_acknowledged();
-        let binding = &mut self.list.bindings[member.binding];
         let attempt = binding.attempt.take();
         binding.removal = None;
-        let started = attempt.as_ref().and_then(|attempt| attempt.started).unwrap_or(update.at);
+        let started =
+            attempt.as_ref().and_then(|attempt| attempt.retransmission.started()).unwrap_or(update.at);
         if let Some(attempt) = attempt {
             // The addresses that were tried before this one and brought no answer.
             let before = attempt.sent.iter().filter(|(sequence, _)| !is_newer(*sequence, update.sequence));
@@ -760,25 +699,7 @@ impl MobileRouter {
             self.uplinks[uplink].race_decided(now, member.care_of_address, losers);
             self.watch_candidates(now, uplink);
         }
-        if let Some(before) = before.filter(|b| b.care_of_address != registration.care_of_address) {
-            self.retire(now, before.care_of_address);
-        }
-        let same = before.is_some_and(|b| b.care_of_address == registration.care_of_address);
-        if !same {
-            self.hints = super::Hints::default();
-        }
-        self.path_registered(now, uplink, registration, same);
-        let latency = now.saturating_since(started);
-        self.outputs.push_back(Output::Forwarding(self.config.home_address));
-        self.outputs.push_back(Output::Event(Event::Registered {
-            home_agent: self.config.home_agent,
-            care_of_address: self.composer().local_end(uplink, &registration),
-            bid: Some(self.list.bindings[member.binding].bid),
-            uplink: self.uplinks[uplink].config.interface.clone(),
-            latency_us: u64::try_from(latency.as_micros()).unwrap_or(u64::MAX),
-            lifetime_s: u32::try_from(lifetime.as_secs()).unwrap_or(u32::MAX),
-            refresh: same,
-        }));
+        self.announce_registration(now, Some(bid), registration, started, same);
         true
     }
 
@@ -883,17 +804,10 @@ impl MobileRouter {
         self.outputs.push_back(Output::Event(Event::Warning { message }));
         self.clear_bindings(now);
         let (uplink, care_of_address) = update.via;
-        let lifetime = lifetime_from_units(acknowledgement.lifetime).min(self.config.lifetime);
-        if !self.taken_for_a_host(acknowledgement) && !lifetime.is_zero() {
-            let registration = Registration {
-                uplink,
-                care_of_address,
-                since: now,
-                udp: self.composer().takes_udp(uplink, care_of_address, acknowledgement),
-                lifetime,
-                expires: update.at + lifetime,
-                sequence: update.sequence,
-            };
+        let Update { sequence, at, timestamp, .. } = *update;
+        let sent = Sent { sequence, at, timestamp, care_of_address };
+        let registration = self.granted(now, uplink, sent, acknowledgement);
+        if !self.taken_for_a_host(acknowledgement) && !registration.lifetime.is_zero() {
             self.list.registration = Some(registration);
             // An IPv4 care-of address was not named in a way that such an agent understands.
             self.list.doubtful = care_of_address.is_ipv4();
@@ -914,6 +828,72 @@ impl MobileRouter {
         self.reconcile(now, wall);
         if patient { Ok(()) } else { Err(MobilityDrop::RateLimited) }
     }
+
+    /// Returns the registration that an acknowledgement grants: for the requested lifetime at most, counted from when
+    /// the Binding Update was sent.
+    fn granted(
+        &self,
+        now: Time,
+        uplink: usize,
+        sent: Sent,
+        acknowledgement: &BindingAcknowledgement<'_>,
+    ) -> Registration {
+        let lifetime = lifetime_from_units(acknowledgement.lifetime).min(self.config.lifetime);
+        Registration {
+            uplink,
+            care_of_address: sent.care_of_address,
+            since: now,
+            udp: self.composer().takes_udp(uplink, sent.care_of_address, acknowledgement),
+            lifetime,
+            expires: sent.at + lifetime,
+            sequence: sent.sequence,
+        }
+    }
+
+    /// Takes over a registration for an entry of the Binding Update List. Returns it, and whether the care-of address
+    /// is the same as before.
+    fn entry_registered(
+        &mut self,
+        now: Time,
+        bid: Option<Bid>,
+        registration: Registration,
+    ) -> (Registration, bool) {
+        let (registration, before) = self.list.register(bid, registration);
+        let same = before.is_some_and(|it| it.care_of_address == registration.care_of_address);
+        if let Some(before) = before.filter(|_| !same) {
+            self.retire(now, before.care_of_address);
+        }
+        if !same {
+            self.hints = Hints::default();
+        }
+        self.refusals.setback = None;
+        self.registration_acknowledged();
+        (registration, same)
+    }
+
+    /// Lets the path and the operator know of a registration that was requested first when it `started`.
+    fn announce_registration(
+        &mut self,
+        now: Time,
+        bid: Option<Bid>,
+        registration: Registration,
+        started: Time,
+        same: bool,
+    ) {
+        let uplink = registration.uplink;
+        self.path_registered(now, uplink, registration, same);
+        let latency = now.saturating_since(started);
+        self.outputs.push_back(Output::Forwarding(self.config.home_address));
+        self.outputs.push_back(Output::Event(Event::Registered {
+            home_agent: self.config.home_agent,
+            care_of_address: self.composer().local_end(uplink, &registration),
+            bid,
+            uplink: self.uplinks[uplink].config.interface.clone(),
+            latency_us: u64::try_from(latency.as_micros()).unwrap_or(u64::MAX),
+            lifetime_s: u32::try_from(registration.lifetime.as_secs()).unwrap_or(u32::MAX),
+            refresh: same,
+        }));
+    }
 }
 
 /// The Binding Identifier options of an acknowledgement: identifier and status of each.
@@ -926,4 +906,12 @@ fn identifier_statuses(acknowledgement: &BindingAcknowledgement<'_>) -> Vec<(u16
             _ => None,
         })
         .collect()
+}
+
+/// Returns the timestamp of an acknowledgement (RFC 4285 6).
+fn message_identifier(acknowledgement: &BindingAcknowledgement<'_>) -> Option<u64> {
+    acknowledgement.options.iter().find_map(|option| match option {
+        Ok(MobilityOption::MessageIdentifier(timestamp)) => Some(timestamp),
+        _ => None,
+    })
 }

@@ -45,8 +45,8 @@ pub enum Response {
 
 /// Whether an exchange has been unanswered often and long enough for another uplink to have its chance.
 pub(super) fn is_given_up(exchange: &Exchange, now: Time) -> bool {
-    exchange.unanswered >= UNANSWERED
-        && exchange.silent_since.is_some_and(|since| now.saturating_since(since) >= SILENCE)
+    exchange.retransmission.rounds() >= UNANSWERED
+        && exchange.retransmission.silent_since().is_some_and(|since| now.saturating_since(since) >= SILENCE)
 }
 
 impl Uplinks {

@@ -300,9 +300,7 @@ impl MobileRouter {
             State::Refused(status)
         } else if self.home.at_home {
             State::Home
-        } else if self.list.registration.is_some()
-            || self.list.bindings.iter().any(|b| b.registration.is_some())
-        {
+        } else if self.list.has_registration() {
             State::Registered
         } else if self.uplinks.target.is_some() {
             State::Registering
@@ -663,8 +661,8 @@ impl MobileRouter {
         let Some(exchange) = self.list.exchange.as_mut().filter(|e| e.purpose == Purpose::Register) else {
             return;
         };
-        let due = !exchange.held
-            && !exchange.single
+        let due = !exchange.is_held()
+            && !exchange.is_single()
             && exchange.last_sent().is_some_and(|at| now.saturating_since(at) >= DEMAND_INTERVAL);
         if due {
             self.transmit(now, wall);
@@ -696,7 +694,7 @@ impl MobileRouter {
                 }
                 Timer::AskAgain => {
                     // Without an uplink, as soon as there is one.
-                    self.list.exchange.take_if(|exchange| exchange.single);
+                    self.list.exchange.take_if(|exchange| exchange.is_single());
                     // RFC 6275 11.8: the pauses double.
                     self.refusals.pause = self.refusals.pause.map(|pause| (pause * 2).min(REFUSED_INTERVAL));
                     self.evaluate(now, wall, "the home agent is asked again");
@@ -953,7 +951,12 @@ impl MobileRouter {
             return self.reconcile(now, wall);
         }
         self.rehabilitate(index);
-        if self.list.exchange.as_ref().is_some_and(|exchange| exchange.uplink == index && !exchange.single) {
+        if self
+            .list
+            .exchange
+            .as_ref()
+            .is_some_and(|exchange| exchange.uplink == index && !exchange.is_single())
+        {
             self.timers.set(Timer::Retransmit, now);
         }
         self.evaluate(now, wall, "a captive portal lets packets pass");

@@ -232,7 +232,7 @@ impl MobileRouter {
         self.timers.stop(Timer::Refresh);
         let first = self.list.registration.is_none();
         let mut exchange = Exchange::new(Purpose::Register, uplink, care_of_addresses, first);
-        exchange.timeout = exchange.timeout.max(self.list.back_off.unwrap_or_default());
+        exchange.retransmission.extend(self.list.back_off.unwrap_or_default());
         self.list.exchange = Some(exchange);
         self.transmit(now, wall);
     }
@@ -246,8 +246,7 @@ impl MobileRouter {
                 self.transmit(now, wall);
             }
         } else if self.timers.get(Timer::AskAgain).is_none() {
-            let exchange = Exchange::new(Purpose::Register, uplink, addresses, true);
-            self.list.exchange = Some(Exchange { single: true, ..exchange });
+            self.list.exchange = Some(Exchange::single(uplink, addresses));
             let pause = self
                 .refusals
                 .status
@@ -357,7 +356,7 @@ impl MobileRouter {
     pub(super) fn is_uplink_silent(&self, now: Time) -> bool {
         let Some(exchange) = self.list.exchange.as_ref() else { return false };
         exchange.purpose == Purpose::Register
-            && !exchange.single
+            && !exchange.is_single()
             && !self.stopping
             && self.refusals.status.is_none()
             && is_given_up(exchange, now)
@@ -369,7 +368,7 @@ impl MobileRouter {
     /// Demotes the uplink of the outstanding Binding Update and tries the next.
     pub(super) fn demote(&mut self, now: Time, wall: WallTime) {
         let Some(exchange) = self.list.exchange.as_ref() else { return };
-        let (index, timeout) = (exchange.uplink, exchange.timeout);
+        let (index, timeout) = (exchange.uplink, exchange.retransmission.timeout());
         let sent: BTreeSet<IpAddr> = exchange.sent.iter().map(|sent| sent.care_of_address).collect();
         for address in sent {
             self.candidate_failed(now, index, address);

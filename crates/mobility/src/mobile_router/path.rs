@@ -267,8 +267,7 @@ impl MobileRouter {
 
     /// Whether anything is registered.
     pub fn has_registration(&self) -> bool {
-        self.list.registration.is_some()
-            || self.list.bindings.iter().any(|binding| binding.registration.is_some())
+        self.list.has_registration()
     }
 
     /// The uplinks that are registered and answer.
@@ -287,7 +286,11 @@ impl MobileRouter {
         {
             return false;
         }
-        let given_up = self.list.exchange.as_ref().is_some_and(|exchange| exchange.unanswered >= UNANSWERED);
+        let given_up = self
+            .list
+            .exchange
+            .as_ref()
+            .is_some_and(|exchange| exchange.retransmission.rounds() >= UNANSWERED);
         self.living_uplinks().next().is_none() || given_up
     }
 
@@ -310,8 +313,8 @@ impl MobileRouter {
             if binding.registration.is_none() && (is_refused || self.refusals.key_trouble.is_some()) {
                 return Response::Refused { again: next };
             }
-            let unanswered =
-                attempt.is_some_and(|attempt| attempt.rounds > UNANSWERED) && !self.uplinks.is_full(uplink);
+            let unanswered = attempt.is_some_and(|attempt| attempt.retransmission.rounds() > UNANSWERED)
+                && !self.uplinks.is_full(uplink);
             return if unanswered || self.uplinks.is_silent(uplink) {
                 Response::Silent { again: next }
             } else if binding.registration.is_none() && attempt.is_some() {
@@ -324,14 +327,16 @@ impl MobileRouter {
             return Response::Silent { again: self.uplinks.demoted_until(uplink) };
         }
         let exchange = self.list.exchange.as_ref();
-        match exchange.filter(|e| e.uplink == uplink && e.purpose == Purpose::Register && !e.single) {
+        match exchange.filter(|e| e.uplink == uplink && e.purpose == Purpose::Register && !e.is_single()) {
             Some(exchange)
                 if self.list.registration.is_none()
-                    && (exchange.held || self.refusals.key_trouble.is_some()) =>
+                    && (exchange.is_held() || self.refusals.key_trouble.is_some()) =>
             {
                 Response::Refused { again: self.timers.get(Timer::Retransmit) }
             }
-            Some(exchange) if exchange.unanswered >= UNANSWERED && !self.uplinks.is_full(uplink) => {
+            Some(exchange)
+                if exchange.retransmission.rounds() >= UNANSWERED && !self.uplinks.is_full(uplink) =>
+            {
                 Response::Silent { again: self.timers.get(Timer::Retransmit) }
             }
             Some(exchange) => {

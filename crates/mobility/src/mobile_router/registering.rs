@@ -104,14 +104,20 @@ impl MobileRouter {
         for member in &update.members {
             let binding = &self.list.bindings[member.binding];
             let first = !update.removal && binding.registration.is_none();
-            let asked = |attempt: &Attempt| (attempt.rounds as usize, attempt.turn) == (SILENT_AFTER, 0);
+            let asked = |attempt: &Attempt| {
+                let made = &attempt.retransmission;
+                (made.rounds() as usize, made.turn()) == (SILENT_AFTER, 0)
+            };
             if first && binding.attempt.as_ref().is_some_and(asked) {
                 self.warn_of_silence(binding.uplink);
             }
             let binding = &self.list.bindings[member.binding];
             let silent = !update.removal
                 && binding.registration.is_some()
-                && binding.attempt.as_ref().is_some_and(|attempt| attempt.rounds > SILENT_ROUNDS);
+                && binding
+                    .attempt
+                    .as_ref()
+                    .is_some_and(|attempt| attempt.retransmission.rounds() > SILENT_ROUNDS);
             let uplink = binding.uplink;
             if silent && self.list.others_live(&self.uplinks, uplink) && !self.uplinks.is_heard(now, uplink) {
                 self.path_failed(now, uplink);
@@ -199,7 +205,7 @@ impl MobileRouter {
         match self.list.exchange.as_ref().map(Exchange::last_sent) {
             None => self.refresh(now, wall),
             // The answer to what was just sent may be on its way.
-            Some(_) if self.list.exchange.as_ref().is_some_and(|e| e.held) => return Ok(()),
+            Some(_) if self.list.exchange.as_ref().is_some_and(|e| e.is_held()) => return Ok(()),
             Some(last) if last.is_none_or(|at| now.saturating_since(at) >= HINT_INTERVAL) => {
                 self.transmit(now, wall);
             }
@@ -270,7 +276,7 @@ impl MobileRouter {
             return;
         }
         self.list.is_waiting = false;
-        if exchange.purpose == Purpose::Register && exchange.unanswered > 0 {
+        if exchange.purpose == Purpose::Register && exchange.retransmission.rounds() > 0 {
             // What worked a while ago is silent now: all there is joins the race.
             for address in self.uplinks[exchange.uplink].care_of_addresses() {
                 if !exchange.care_of_addresses.contains(&address) {
@@ -285,12 +291,12 @@ impl MobileRouter {
         let output = self.composer().binding_update(&exchange, sent);
         let wait = exchange.transmitted(sent);
         if self.uplinks.is_full(exchange.uplink) {
-            exchange.timeout = exchange.timeout.min(FULL_TIMEOUT);
+            exchange.retransmission.limit(FULL_TIMEOUT);
         }
         if exchange.sent.len() == SILENT_AFTER && exchange.purpose == Purpose::Register {
             self.warn_of_silence(exchange.uplink);
         }
-        if exchange.single {
+        if exchange.is_single() {
             self.timers.stop(Timer::Retransmit);
         } else {
             self.timers.set(Timer::Retransmit, now + wait);
