@@ -19,10 +19,8 @@ use carnet_wire::mobility::{
 };
 
 use super::orders::{Answered, MAX_ALTERNATIVES, Proof, REPETITIONS, Switch, came_to, judge_revocation};
-use super::{
-    Contradicted, Hints, KNOWN_REFUSAL_PAUSE, MobileRouter, REFUSED_INTERVAL, Registration, Timer,
-    UNKNOWN_REFUSAL_PAUSE,
-};
+use super::refusals::{Contradicted, REFUSED_INTERVAL};
+use super::{Hints, MobileRouter, Registration, Timer};
 use crate::binding_update_list::{self, mapped};
 use crate::binding_update_list::{
     Bid, Exchange, Judgement, MAX_BINDACK_TIMEOUT, Member, Purpose, Remedy, Sent, Update, refresh_after,
@@ -363,18 +361,9 @@ impl MobileRouter {
     pub(super) fn refuse(&mut self, now: Time, status: Status) {
         self.refusals.status = Some(status);
         self.refusals.contradicted = None;
-        let pause = self.next_refusal_pause(status);
+        let pause = self.refusals.next_pause(status);
         self.timers.set(Timer::AskAgain, now + pause);
         self.unregister();
-    }
-
-    /// How long to wait after a refusal, and after the question that follows it.
-    pub(super) fn next_refusal_pause(&mut self, status: Status) -> Duration {
-        if remedy(status) != Remedy::BackOff {
-            return REFUSED_INTERVAL;
-        }
-        let first = if self.refusals.was_acknowledged { KNOWN_REFUSAL_PAUSE } else { UNKNOWN_REFUSAL_PAUSE };
-        *self.refusals.pause.get_or_insert(first)
     }
 
     /// Returns the words for the operator when a refusal has stopped the service.
@@ -385,14 +374,6 @@ impl MobileRouter {
             seconds => format!("{seconds} s"),
         };
         format!("service stops; asking again in {pause}, or after a `carnet handover`, a reload or a restart")
-    }
-
-    /// The home agent has acknowledged a registration: the next refusal is a first one.
-    pub(super) fn registration_acknowledged(&mut self) {
-        self.refusals.was_acknowledged = true;
-        self.refusals.key_trouble = None;
-        self.hints.acknowledged();
-        self.refusals.pause = None;
     }
 
     /// A refusal counts no more.
@@ -867,7 +848,8 @@ impl MobileRouter {
             self.hints = Hints::default();
         }
         self.refusals.setback = None;
-        self.registration_acknowledged();
+        self.refusals.acknowledged();
+        self.hints.acknowledged();
         (registration, same)
     }
 

@@ -31,6 +31,7 @@ mod candidate;
 mod capacity;
 mod captive_portal;
 mod composer;
+mod config;
 mod demotion;
 mod family;
 mod flows;
@@ -53,20 +54,20 @@ mod uplinks;
 mod volume;
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use carnet_base::{Interface, LinkMessage, Rng, Time, TimerTable, WallTime};
 use carnet_wire::icmpv6;
 use carnet_wire::mobility::status::Status;
 use carnet_wire::mobility::{BindingError, Message, MobilityOption};
-use ipnet::Ipv6Net;
 use serde::{Deserialize, Serialize};
 
 pub use arrivals::PathTraffic;
 pub use candidate::Candidate;
 pub use captive_portal::PortalProbe;
 use captive_portal::PortalProber;
+pub use config::{MobileRouterConfig, RegistrationMode};
 pub use demotion::Response;
 use flows::Flows;
 pub use flows::{MAX_FLOWS, Policy};
@@ -81,7 +82,8 @@ use path::Handovers;
 pub use path::Path;
 pub use policies::{Agreement, PolicyStatus};
 pub use quality::SignalThresholds;
-use refusals::{Contradicted, Refusals};
+pub use refusals::REFUSED_INTERVAL;
+use refusals::Refusals;
 use uplink::VOLUME_USED_UP;
 pub use uplink::{Attachment, MAX_NEXT_HOPS, Uplink, UplinkConfig};
 use uplinks::Uplinks;
@@ -91,71 +93,12 @@ pub use crate::binding_update_list::{Binding, Registration};
 use crate::binding_update_list::{BindingUpdateList, Exchange, Outstanding, Purpose, UpdateNumbers};
 use crate::flow::FlowBinding;
 use crate::home_agent::ND_HOP_LIMIT;
-use crate::{Authentication, Event, MAX_UPDATE_RATE, MobilityDrop, MobilityMessage, Output};
+use crate::{Event, MAX_UPDATE_RATE, MobilityDrop, MobilityMessage, Output};
 
 /// At least this often a Binding Update goes out while packets wait for a registration.
 pub const DEMAND_INTERVAL: Duration = Duration::from_secs(2);
-/// After a refusal that stops the service a single Binding Update asks again this often; the longest pause
-/// after one of status 129 and 131 to 133.
-pub const REFUSED_INTERVAL: Duration = Duration::from_secs(600);
-/// The first pause after status 129 and 131 to 133 from a home agent that has acknowledged this router
-/// before.
-const KNOWN_REFUSAL_PAUSE: Duration = Duration::from_secs(2);
-/// The same from a home agent that has never acknowledged it.
-const UNKNOWN_REFUSAL_PAUSE: Duration = Duration::from_secs(32);
 /// Binding Error status 2: the other side does not know the kind of message (RFC 6275 6.1.9).
 const UNKNOWN_MESSAGE: u8 = 2;
-
-/// What is registered, and whether Binding Updates name the prefixes (RFC 3963 5.2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RegistrationMode {
-    /// They do.
-    Explicit,
-    /// The home agent knows them.
-    Implicit,
-    /// A home address alone: this is a mobile node without a mobile network (RFC 6275), and its Binding
-    /// Updates have no R flag (RFC 3963 5.1).
-    Host,
-}
-
-/// What the operator says about the mobile router.
-#[derive(Debug, Clone)]
-pub struct MobileRouterConfig {
-    /// Its home address.
-    pub home_address: Ipv6Addr,
-    /// The home prefix: an uplink with an address in it is on the home link.
-    pub home_prefix: Ipv6Net,
-    /// The home agent; unspecified while it is not known which one: then nothing is registered.
-    pub home_agent: Ipv6Addr,
-    /// Its IPv4 address, where it has one: uplinks without IPv6 can be used then (RFC 5555).
-    pub home_agent_ipv4: Option<Ipv4Addr>,
-    /// From IPv4 care-of addresses always UDP, also where there is no NAT.
-    pub force_udp: bool,
-    /// The mobile network prefixes; none with [`RegistrationMode::Host`].
-    pub prefixes: Vec<Ipv6Net>,
-    /// Explicit or implicit, or no mobile network at all.
-    pub mode: RegistrationMode,
-    /// The lifetime that is asked for.
-    pub lifetime: Duration,
-    /// How home agents know our messages.
-    pub authentication: Authentication,
-    /// The uplinks.
-    pub uplinks: Vec<UplinkConfig>,
-    /// How heartbeats find out which uplinks lead anywhere; none at all when absent.
-    pub liveness: Option<Liveness>,
-    /// Which packets take which uplinks, the first that matches.
-    pub policies: Vec<Policy>,
-    /// Whether a URL is probed over uplinks without answers, to find captive portals
-    /// ([`Output::ProbePortal`]).
-    pub probes_portals: bool,
-}
-
-impl MobileRouterConfig {
-    /// Whether there is a mobile network: the R flag of Binding Updates (RFC 3963 4.1).
-    pub fn is_router(&self) -> bool {
-        self.mode != RegistrationMode::Host
-    }
-}
 
 /// What has to survive a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -696,7 +639,7 @@ impl MobileRouter {
                     // Without an uplink, as soon as there is one.
                     self.list.exchange.take_if(|exchange| exchange.is_single());
                     // RFC 6275 11.8: the pauses double.
-                    self.refusals.pause = self.refusals.pause.map(|pause| (pause * 2).min(REFUSED_INTERVAL));
+                    self.refusals.back_off();
                     self.evaluate(now, wall, "the home agent is asked again");
                 }
                 Timer::Demotion(index) => {

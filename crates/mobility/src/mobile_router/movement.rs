@@ -250,7 +250,7 @@ impl MobileRouter {
             let pause = self
                 .refusals
                 .status
-                .map_or(super::REFUSED_INTERVAL, |status| self.next_refusal_pause(status));
+                .map_or(super::REFUSED_INTERVAL, |status| self.refusals.next_pause(status));
             self.timers.set(Timer::AskAgain, now + pause);
             self.transmit(now, wall);
         }

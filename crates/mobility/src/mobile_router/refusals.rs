@@ -6,6 +6,17 @@ use std::time::Duration;
 use carnet_base::RateLimiter;
 use carnet_wire::mobility::status::Status;
 
+use crate::binding_update_list::{Remedy, remedy};
+
+/// After a refusal that stops the service a single Binding Update asks again this often. After one of status
+/// 129 and 131 to 133 it is the longest pause.
+pub const REFUSED_INTERVAL: Duration = Duration::from_secs(600);
+/// The first pause after status 129 and 131 to 133 from a home agent that has acknowledged this router
+/// before.
+const KNOWN_PAUSE: Duration = Duration::from_secs(2);
+/// The first pause after these statuses from a home agent that has never acknowledged it.
+const UNKNOWN_PAUSE: Duration = Duration::from_secs(32);
+
 /// A Binding Update that was refused.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Contradicted {
@@ -57,5 +68,26 @@ impl Refusals {
         });
         let key = self.key_trouble.as_ref().map(|trouble| format!("an acknowledgement {trouble}"));
         status.or(key)
+    }
+
+    /// Returns how long to wait after a refusal, and after the question that follows it.
+    pub(super) fn next_pause(&mut self, status: Status) -> Duration {
+        if remedy(status) != Remedy::BackOff {
+            return REFUSED_INTERVAL;
+        }
+        let first = if self.was_acknowledged { KNOWN_PAUSE } else { UNKNOWN_PAUSE };
+        *self.pause.get_or_insert(first)
+    }
+
+    /// Doubles the pause after the next refusal (RFC 6275 11.8).
+    pub(super) fn back_off(&mut self) {
+        self.pause = self.pause.map(|pause| (pause * 2).min(REFUSED_INTERVAL));
+    }
+
+    /// The home agent has acknowledged a registration: the next refusal is a first one.
+    pub(super) fn acknowledged(&mut self) {
+        self.was_acknowledged = true;
+        self.key_trouble = None;
+        self.pause = None;
     }
 }
