@@ -1,4 +1,4 @@
-//! How many signatures a second, by each back end, in one run on one core.
+//! Measures the signatures per second of each back end, in one run on one core.
 #![allow(missing_docs, reason = "criterion makes the functions")]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};

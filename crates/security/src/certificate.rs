@@ -1,11 +1,13 @@
-//! Certificates (IEEE 1609.2 6.4, TS 103 097 clause 6): who may say what, where, when, and by which key.
+//! Certificates (IEEE 1609.2 6.4, TS 103 097 clause 6): the holder's key, and its permissions by content,
+//! place and time.
 //!
-//! A [`Certificate`] keeps its octets beside what they mean: they are what is hashed and signed. They are in
-//! canonical form (6.1.2), that is, an r that came as a point of its signature is an x coordinate in them.
+//! A [`Certificate`] stores its octets beside the parsed fields, because hashes and signatures cover the
+//! octets. The octets are in canonical form (6.1.2): if the signature's r arrived as a point, they contain
+//! only its x coordinate.
 //!
 //! The profile permits explicit certificates of version 3 with or without a name. They have no revocation
-//! data (cracaId and crlSeries are zero) and no permissions to request certificates of others. The parser
-//! refuses all other certificates. It skips extensions of later releases, and hashes them.
+//! data (cracaId and crlSeries are zero) and no permissions to request certificates from others. The parser
+//! rejects all other certificates. It skips extensions of later releases, but includes them in the hash.
 
 use std::ops::Range;
 
@@ -16,15 +18,15 @@ use crate::permissions::{MOST_APPLICATIONS, Psid, PsidGroupPermissions, PsidSsp}
 use crate::region::GeographicRegion;
 use crate::time::{DurationUnit, Time32, ValidityDuration, ValidityPeriod};
 
-/// Octets of a certificate at most: it has to fit a frame together with what it signs.
+/// Largest size of a certificate, octets: it must fit a frame together with the signed content.
 pub const MOST_OCTETS: usize = 1200;
 
 /// Issuer of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Issuer {
-    /// The holder itself: a root.
+    /// The holder itself: the certificate is a root.
     Itself(HashAlgorithm),
-    /// The holder of another certificate, by the name and the hash of that one.
+    /// The holder of another certificate, with the name and the hash algorithm of that certificate.
     Digest(HashAlgorithm, HashedId8),
 }
 
@@ -65,21 +67,21 @@ impl Issuer {
 /// Part of a certificate that its issuer signs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToBeSignedCertificate {
-    /// The holder's name. A ticket has none (TS 103 097 7.2.1).
+    /// Name of the holder; an authorization ticket has none (TS 103 097 7.2.1).
     pub name: Option<String>,
-    /// When it holds.
+    /// Time in which the certificate is valid.
     pub validity: ValidityPeriod,
-    /// Where it holds; everywhere, without.
+    /// Region in which the certificate is valid; `None` for everywhere.
     pub region: Option<GeographicRegion>,
-    /// How well the holder's keys are kept: SubjectAssurance, level in the three highest bits.
+    /// Protection of the holder's keys: SubjectAssurance, with the level in the three highest bits.
     pub assurance: Option<u8>,
     /// Permissions of the holder to sign messages.
     pub applications: Vec<PsidSsp>,
-    /// For what its holder may issue certificates.
+    /// Permissions of the holder to issue certificates.
     pub issuing: Vec<PsidGroupPermissions>,
-    /// By which key others may encrypt to the holder.
+    /// Key with which other stations may encrypt messages to the holder.
     pub encryption_key: Option<EncryptionKey>,
-    /// By which key the holder's signatures are verified.
+    /// Key that verifies the holder's signatures.
     pub verification_key: PublicKey,
 }
 
@@ -108,7 +110,7 @@ impl ToBeSignedCertificate {
             0x83 => None,
             _ => return Err(reader.unknown("CertificateId", "a name or none")),
         };
-        // TS 103 097 clause 6: both are zero.
+        // TS 103 097 clause 6: cracaId and crlSeries must be zero.
         if reader.array::<3>("cracaId")? != [0; 3] || reader.u16("crlSeries")? != 0 {
             return Err(reader.unknown(WHAT, "cracaId 000000 and crlSeries 0"));
         }
@@ -150,7 +152,7 @@ impl ToBeSignedCertificate {
         })
     }
 
-    /// The octets that an issuer signs.
+    /// Writes the octets that an issuer signs.
     pub fn encode(&self, writer: &mut Writer) {
         let bit = |there: bool, bit: u8| if there { bit } else { 0 };
         writer.u8(bit(self.region.is_some(), REGION)
@@ -190,7 +192,7 @@ impl ToBeSignedCertificate {
         self.verification_key.encode(writer);
     }
 
-    /// Permission of the holder to sign messages of an application.
+    /// Returns the holder's permission to sign messages of an application.
     pub fn application(&self, psid: Psid) -> Option<&PsidSsp> {
         self.applications.iter().find(|application| application.psid == psid)
     }
@@ -207,10 +209,10 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// Reads a certificate that fills the octets.
+    /// Reads a certificate; `octets` must contain nothing else.
     ///
     /// # Errors
-    /// An error that names the field and the octet.
+    /// An error that names the field and its offset.
     pub fn parse(octets: &[u8]) -> Result<Certificate, Error> {
         let mut reader = Reader::new(octets);
         let certificate = Certificate::decode(&mut reader)?;
@@ -247,7 +249,7 @@ impl Certificate {
         Ok(Certificate { issuer, to_be_signed, signature, octets, signed })
     }
 
-    /// A certificate out of its parts.
+    /// Creates a certificate from its parts.
     pub fn new(issuer: Issuer, to_be_signed: ToBeSignedCertificate, signature: Signature) -> Certificate {
         let mut writer = Writer::new(Vec::with_capacity(256));
         writer.raw(&[0x80, 3, 0]);
@@ -259,32 +261,32 @@ impl Certificate {
         Certificate { issuer, to_be_signed, signature, octets: writer.finish(), signed }
     }
 
-    /// Issuer of the certificate.
+    /// Returns the issuer of the certificate.
     pub const fn issuer(&self) -> Issuer {
         self.issuer
     }
 
-    /// Content that the issuer has signed.
+    /// Returns the content that the issuer has signed.
     pub const fn content(&self) -> &ToBeSignedCertificate {
         &self.to_be_signed
     }
 
-    /// The issuer's signature.
+    /// Returns the signature of the issuer.
     pub const fn signature(&self) -> &Signature {
         &self.signature
     }
 
-    /// Its octets, in canonical form.
+    /// Returns the octets of the certificate, in canonical form.
     pub fn octets(&self) -> &[u8] {
         &self.octets
     }
 
-    /// The octets that the issuer signed.
+    /// Returns the octets that the issuer signed.
     pub fn signed_octets(&self) -> &[u8] {
         self.octets.get(self.signed.clone()).unwrap_or_default()
     }
 
-    /// The hash by which it is named: that of its own key's curve (5.3.9.2).
+    /// Returns the hash algorithm of the certificate's name: that of its own key's curve (5.3.9.2).
     pub const fn hash_algorithm(&self) -> HashAlgorithm {
         self.to_be_signed.verification_key.curve().hash()
     }
@@ -310,14 +312,14 @@ impl Certificate {
 /// Role of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// Signs authorities, itself included (7.2.3).
+    /// Root: signs authorities and itself (7.2.3).
     Root,
     /// Issues certificates: an Authorization Authority or an Enrolment Authority (7.2.4).
     Authority,
     /// Authorization ticket: signs messages (7.2.1).
     Ticket,
-    /// Enrolment credential: asks for tickets (7.2.2).
+    /// Enrolment credential: requests tickets (7.2.2).
     Enrolment,
-    /// Nothing of this.
+    /// None of these roles.
     Other,
 }

@@ -1,8 +1,9 @@
 //! The SSP bits that a message needs for its restricted content (EN 302 637-2 and EN 302 637-3, clauses on
 //! service specific permissions).
 //!
-//! The bits of CAM stand for the special containers and what is in them, those of DENM for the causes. The
-//! message of another application needs none here: its own standard has its table, and its reader has to ask.
+//! The bits of CAM represent the special containers and their content, the bits of DENM the cause codes.
+//! Messages of other applications need no bits here: their standards have their own tables, and the
+//! application must check them.
 
 use carnet_its::cam::{Cam, HighFrequencyContainer, SpecialVehicleContainer};
 use carnet_its::cdd::{CauseCodeType, EmergencyPriority, TrafficRule};
@@ -10,10 +11,10 @@ use carnet_its::denm::Denm;
 
 use crate::permissions::{Psid, PsidSsp, Ssp};
 
-/// Version octet of the SSP that these bits are of.
+/// Version octet of the SSP with these bits.
 pub const SSP_VERSION: u8 = 1;
 
-/// SSP bits, the first of the standard in the highest bit, in three octets behind the version.
+/// SSP bits in the three octets behind the version; the first bit of the standard is the highest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Claims(pub u32);
 
@@ -31,10 +32,11 @@ impl Claims {
         }
     }
 
-    /// Whether permissions cover all of it. Without SSP only what needs no bit may be said.
+    /// Returns whether permissions cover all claims. Without SSP, only content that needs no bit is
+    /// permitted.
     pub fn are_covered_by(self, permissions: &PsidSsp) -> bool {
         let granted = match &permissions.ssp {
-            // The version and, for CAM, two octets, for DENM three.
+            // Behind the version, the SSP of CAM has two octets, that of DENM three.
             Some(Ssp::Bitmap(octets)) => match octets.as_slice() {
                 [SSP_VERSION, a, b] => u32::from_be_bytes([0, *a, *b, 0]),
                 [SSP_VERSION, a, b, c] => u32::from_be_bytes([0, *a, *b, *c]),
@@ -89,8 +91,7 @@ fn cam_bits(cam: &Cam) -> u32 {
                 }
                 | car.speed_limit.as_ref().map_or(0, |_| bit(13))
         }
-        // A container of a later release: its permissions are unknown, so it needs a bit that no certificate
-        // has.
+        // A container of a later release has unknown permissions, so it needs a bit that no certificate has.
         Some(SpecialVehicleContainer::Other(_)) => bit(23),
     };
     bits
@@ -125,6 +126,6 @@ fn denm_bits(denm: &Denm) -> u32 {
     ];
     let Some(situation) = &denm.denm.situation else { return 0 };
     let cause = situation.event_type.cause_code;
-    // A cause without a bit is one that everybody may name.
+    // Every station may send a cause that has no bit.
     causes.iter().position(|other| *other == cause).map_or(0, |number| bit(number as u32))
 }

@@ -1,24 +1,24 @@
-//! Whether the own clock is wrong, by what signed neighbours say.
+//! Detection of a wrong own clock from the signed messages of neighbours.
 //!
 //! A station with a wrong clock rejects the messages of all others, and they reject its messages. The station
-//! detects this if all signed messages that arrive are out of time: [`MESSAGES`] over [`SPELL`], without a
-//! verified one among them. The messages are not authentic, because the time check comes before the
+//! detects this if all arriving signed messages are out of time: [`MESSAGES`] within [`SPELL`], without a
+//! verified message among them. These messages are not authenticated, because the time check comes before the
 //! signature. So the station only reports the difference, and one verified message ends the report.
 
 use std::time::Duration;
 
 use carnet_base::Time;
 
-/// Messages out of time that say so.
+/// Number of messages out of time that indicate a wrong clock.
 const MESSAGES: u32 = 10;
-/// For how long none may have been in time.
+/// Time without a verified message after which the clock counts as wrong.
 const SPELL: Duration = Duration::from_secs(5);
-/// How long the last of them counts.
+/// Time for which the last message out of time counts.
 const RECENT: Duration = Duration::from_secs(30);
-/// From one look at the time of a message to the next: a flood costs no more than that.
+/// Least time between two evaluated messages, which limits the cost of a flood.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// Messages out of time since the last one that was verified.
+/// Counts messages out of time since the last verified message.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct OwnClock {
     count: u32,
@@ -28,12 +28,12 @@ pub(crate) struct OwnClock {
 }
 
 impl OwnClock {
-    /// Whether another message out of time says something new.
+    /// Returns whether the station should evaluate another message out of time.
     pub fn listens(&self, now: Time) -> bool {
         self.count == 0 || now.saturating_since(self.last) >= INTERVAL
     }
 
-    /// Notes a message that is out of time; by its time the own clock is `ahead_ms` ahead.
+    /// Notes a message out of time; by its time the own clock is `ahead_ms` milliseconds ahead.
     pub fn note(&mut self, now: Time, ahead_ms: i64) {
         if self.count == 0 || now.saturating_since(self.last) >= RECENT {
             (self.count, self.first) = (0, now);
@@ -41,12 +41,13 @@ impl OwnClock {
         (self.count, self.last, self.ahead_ms) = (self.count.saturating_add(1), now, ahead_ms);
     }
 
-    /// A message was verified.
+    /// Handles a verified message: the own clock is right.
     pub fn is_right(&mut self) {
         self.count = 0;
     }
 
-    /// How many milliseconds the own clock is ahead of the neighbours', if all of them say so.
+    /// Returns the milliseconds by which the own clock is ahead of the neighbours' clocks, if all recent
+    /// messages are out of time.
     pub fn ahead(&self, now: Time) -> Option<i64> {
         let says = self.count >= MESSAGES
             && self.last.saturating_since(self.first) >= SPELL

@@ -1,23 +1,23 @@
-//! Settings of the operator, and their defaults.
+//! Configuration of the security entity, with defaults.
 
 use std::time::Duration;
 
 use crate::pseudonym::Strategy;
 
-/// Whom to believe.
+/// Policy for unsigned and signed packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Policy {
-    /// Nothing is signed, envelopes are not opened: packets go as without this crate.
+    /// Off: the station neither signs packets nor opens envelopes, as without this crate.
     #[default]
     Off,
-    /// Own packets are signed, signed ones verified, those in the open believed as they are.
+    /// The station signs its own packets, verifies signed packets, and accepts unsigned packets.
     AcceptUnsigned,
-    /// Drops every message that no permitted signer has signed.
+    /// The station drops every message without a valid signature of a permitted signer.
     Strict,
 }
 
 impl Policy {
-    /// As it is written in configs.
+    /// Returns the name of the policy in the config file.
     pub const fn name(self) -> &'static str {
         match self {
             Policy::Off => "off",
@@ -30,43 +30,43 @@ impl Policy {
 /// Parameters of the security entity.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// Whom to believe.
+    /// Policy for unsigned and signed packets.
     pub policy: Policy,
-    /// Messages that wait for verification at most.
+    /// Largest number of messages that wait for verification.
     pub most_queued: usize,
-    /// Messages that wait for a certificate at most, and how long.
+    /// Largest number of messages that wait for a certificate.
     pub most_parked: usize,
-    /// How long they wait: a CAM brings its certificate every second.
+    /// Longest wait of a message for a certificate: a CAM carries its certificate every second.
     pub parked_for: Duration,
-    /// How long a message may wait for verification.
+    /// Longest wait of a message for verification.
     pub queued_for: Duration,
-    /// Verifications in a second, at most: what the machine can spare.
+    /// Largest number of verifications per second, within the capacity of the machine.
     pub verifications_per_second: u32,
-    /// Tickets of others that are kept.
+    /// Largest number of stored tickets of other stations.
     pub most_tickets: usize,
-    /// Authorities that are learnt from others.
+    /// Largest number of authorities learned from other stations.
     pub most_authorities: usize,
-    /// Messages that are remembered so that they are not believed twice, of each kind.
+    /// Largest number of stored messages for replay detection, of each kind.
     pub most_seen: usize,
-    /// How long copies of a packet over several hops are passed on after it was believed.
+    /// Time after the first copy of a multi-hop packet for which the station accepts further copies.
     pub copies_for: Duration,
-    /// Octets of envelopes that are kept for forwarding.
+    /// Largest number of stored octets of envelopes for forwarding.
     pub most_envelope_octets: usize,
-    /// How old a single-hop message may be.
+    /// Longest age of a single-hop message.
     pub single_hop_age: Duration,
-    /// How old any other message may be: `itsGnMaxPacketLifetime`.
+    /// Longest age of any other message: `itsGnMaxPacketLifetime`.
     pub age: Duration,
-    /// How far ahead the sender's clock may be.
+    /// Largest lead of the sender's clock.
     pub future: Duration,
-    /// How far the time of the packet's position may be from that of the message. Stations on the road forget
-    /// leap seconds, and one of the frames in the tests, of a roadside unit, is four minutes off.
+    /// Largest difference between the time of the packet's position and the generation time of the message.
+    /// Some stations omit leap seconds, and the frame of a roadside unit in the tests is four minutes off.
     pub position_time: Duration,
-    /// How far a neighbour may be, in metres.
+    /// Largest distance of a neighbour, metres.
     pub single_hop_range: f64,
-    /// How far the packet's source may be from where the message was made, in metres.
+    /// Largest distance between the packet's source and the generation location of the message, metres.
     pub displacement: f64,
-    /// When the station becomes another one; `None`: it stays who it is, and signs with one ticket until that
-    /// runs out.
+    /// Strategy for changes of pseudonym. With `None` the station keeps its address and signs with one ticket
+    /// until this ticket expires.
     pub pseudonyms: Option<Strategy>,
 }
 

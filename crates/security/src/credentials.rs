@@ -1,6 +1,6 @@
 //! Credentials of a station: the certificates that it trusts, and the tickets with which it signs.
 //!
-//! A private key in a file is a line with the name of its curve and the scalar in hexadecimal digits
+//! The file of a private key has one line: the name of its curve and the scalar in hexadecimal digits
 //! ([`PrivateKey`]). The caller reads the files; [`Credentials`] has their content.
 
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::entity::{Now, Security, Ticket};
 use crate::ids::HashedId8;
 use crate::keys::Curve;
 
-/// A private key before any back end has it.
+/// A private key that no back end has loaded yet.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PrivateKey {
     curve: Curve,
@@ -22,12 +22,12 @@ pub struct PrivateKey {
 }
 
 impl PrivateKey {
-    /// Of a scalar, big-endian; `None` unless it is as long as the curve's.
+    /// Creates a key from a big-endian scalar; `None` if its length does not match the curve.
     pub fn new(curve: Curve, scalar: &[u8]) -> Option<PrivateKey> {
         (scalar.len() == curve.octets()).then(|| PrivateKey { curve, scalar: scalar.to_vec().into() })
     }
 
-    /// Reads the line that a key file has.
+    /// Reads the line of a key file.
     pub fn parse(line: &str) -> Option<PrivateKey> {
         let (word, digits) = line.trim_ascii_end().split_once(' ')?;
         let curve = Curve::ALL.into_iter().find(|curve| curve.word() == word)?;
@@ -42,14 +42,14 @@ impl PrivateKey {
         Some(PrivateKey { curve, scalar })
     }
 
-    /// The line that a key file has.
+    /// Returns the line of a key file.
     pub fn to_line(&self) -> String {
         let digits = self.scalar.iter().fold(String::new(), |text, octet| text + &format!("{octet:02x}"));
         format!("{} {digits}\n", self.curve.word())
     }
 
-    /// Returns the key ready to sign. `None` if the scalar is invalid for the curve, or the back end does not
-    /// support the curve.
+    /// Returns the key as a signing key of the back end. `None` if the scalar is invalid for the curve, or
+    /// the back end does not support the curve.
     pub fn ready(&self, backend: &dyn Backend) -> Option<Box<dyn SigningKey>> {
         backend.signing_key(self.curve, &self.scalar)
     }
@@ -61,33 +61,33 @@ impl fmt::Debug for PrivateKey {
     }
 }
 
-/// Whom a station trusts, and its own tickets.
+/// Trusted certificates, and own tickets with their keys.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Credentials {
-    /// Roots.
+    /// Trusted roots.
     pub roots: Vec<Certificate>,
-    /// Authorities below them, each behind the one that issued it.
+    /// Authorities below the roots, each behind its issuer.
     pub authorities: Vec<Certificate>,
     /// Certificates that the operator has revoked; certificates below them are revoked as well.
     pub revoked: Vec<HashedId8>,
-    /// Own tickets, with their keys.
+    /// Own tickets, each with its key.
     pub tickets: Vec<(Certificate, PrivateKey)>,
 }
 
-/// Which of the credentials.
+/// Identifies one of the credentials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Credential {
-    /// One of the roots, by its place in the list.
+    /// A root, by its index.
     Root(usize),
-    /// One of the authorities.
+    /// An authority, by its index.
     Authority(usize),
-    /// One of the own tickets.
+    /// An own ticket, by its index.
     Ticket(usize),
 }
 
 impl Credentials {
-    /// Hands them to a security entity; what it does not take, and why. The first of the tickets that hold
-    /// now signs.
+    /// Adds the credentials to a security entity. Returns the rejected credentials with the reasons. The
+    /// first valid ticket becomes the current one.
     pub fn furnish(
         &self,
         security: &mut Security,

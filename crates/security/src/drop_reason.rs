@@ -1,97 +1,99 @@
-//! Why a message was not believed, or not sent.
+//! Reasons for which the security entity drops a message.
 
 use crate::coer;
 
 carnet_base::drop_reasons! {
-    /// Why a secured packet was dropped, or a packet was not secured. Each has a counter of its own.
+    /// Reason for which the security entity dropped a secured packet, or did not sign a packet. Each reason
+    /// has its own counter.
     pub enum SecurityDrop {
-        /// Octets that are no envelope.
+        /// The octets are not a valid envelope.
         Malformed = "malformed",
-        /// An envelope that IEEE 1609.2 knows and TS 103 097 does not let in.
+        /// The envelope is valid by IEEE 1609.2, but the profile of TS 103 097 does not permit it.
         NotInProfile = "not_in_profile",
-        /// Another version of the envelope than 3.
+        /// An envelope of a version other than 3.
         WrongVersion = "wrong_version",
-        /// A packet in the open, where all have to be signed.
+        /// An unsigned packet under a policy that requires signatures.
         Unsecured = "unsecured",
-        /// Unsecured data in an envelope.
+        /// The envelope contains unsecured data.
         UnsecuredEnvelope = "unsecured_envelope",
-        /// An encrypted message; the station has no key for it.
+        /// An encrypted message, for which the station has no key.
         Encrypted = "encrypted",
-        /// A payload that is elsewhere (extDataHash).
+        /// The payload is outside the envelope (extDataHash).
         ExternalPayload = "external_payload",
-        /// Nothing is signed.
+        /// The envelope contains no signed payload.
         EmptyPayload = "empty_payload",
         /// A signature without a certificate (signer `self`).
         SelfSigned = "self_signed",
-        /// A header with what the profile forbids (TS 103 097 5.2).
+        /// The header contains a field that the profile forbids (TS 103 097 5.2).
         ForbiddenHeader = "forbidden_header",
-        /// No generationTime (TS 103 097 5.2).
+        /// The header lacks generationTime (TS 103 097 5.2).
         NoGenerationTime = "no_generation_time",
-        /// No generationLocation, or an unknown place, where the profile has one (TS 103 097 7.1.2, 7.1.3).
+        /// generationLocation is missing or unknown, but the profile requires it (TS 103 097 7.1.2, 7.1.3).
         NoGenerationLocation = "no_generation_location",
-        /// A generationLocation or an expiryTime in a CAM (TS 103 097 7.1.1).
+        /// A CAM with generationLocation or expiryTime (TS 103 097 7.1.1).
         UnexpectedHeader = "unexpected_header",
-        /// A digest for a signer where the profile has the certificate (TS 103 097 7.1.2).
+        /// The signer is a digest, but the profile requires the certificate (TS 103 097 7.1.2).
         NoCertificate = "no_certificate",
-        /// Made too long ago.
+        /// The generation time is too long ago.
         TooOld = "too_old",
-        /// Made later than now.
+        /// The generation time is in the future.
         FromTheFuture = "from_the_future",
         /// expiryTime has passed.
         Expired = "expired",
-        /// The same message again.
+        /// The station has accepted the same message before.
         Replayed = "replayed",
-        /// An own packet of before the last change of pseudonym, which others have sent on.
+        /// A forwarded own packet from before the last change of pseudonym.
         FormerPseudonym = "former_pseudonym",
-        /// A signer of whom only the name is known; the message waited for the certificate in vain.
+        /// The signer is a digest, and the certificate did not arrive while the message waited.
         UnknownSigner = "unknown_signer",
-        /// A certificate whose issuer is not known.
+        /// A certificate whose issuer is unknown.
         UnknownIssuer = "unknown_issuer",
-        /// A certificate that the operator believes no longer.
+        /// A certificate that the operator has revoked.
         Revoked = "revoked",
         /// A certificate that its issuer did not sign.
         BadCertificateSignature = "bad_certificate_signature",
-        /// A signature that is not by the certificate's key.
+        /// The certificate's key did not make the signature.
         BadSignature = "bad_signature",
-        /// A hash or curve other than the certificate's.
+        /// A hash or curve other than that of the certificate.
         AlgorithmMismatch = "algorithm_mismatch",
-        /// A public key that is no point of its curve.
+        /// A public key that is not a point on its curve.
         BadKey = "bad_key",
-        /// A signer's certificate that is for other things than signing messages.
+        /// The signer's certificate may not sign messages.
         WrongRole = "wrong_role",
-        /// A certificate that does not hold yet.
+        /// A certificate whose validity has not begun.
         CertificateNotYetValid = "certificate_not_yet_valid",
-        /// A certificate that does not hold any more.
+        /// A certificate whose validity has ended.
         CertificateExpired = "certificate_expired",
-        /// A certificate that holds longer, further or for more than its issuer's (IEEE 1609.2 5.1.2.4).
+        /// The validity, region or permissions of the certificate exceed those of its issuer (IEEE 1609.2
+        /// 5.1.2.4).
         InconsistentChain = "inconsistent_chain",
-        /// Made outside of the certificate's region.
+        /// The generation location is outside the certificate's region.
         OutsideRegion = "outside_region",
-        /// An application that the certificate does not have.
+        /// The certificate lacks the application.
         NoPermission = "no_permission",
-        /// Something is said that the certificate's SSP do not allow.
+        /// The content of the message exceeds the certificate's SSP.
         NoServicePermission = "no_service_permission",
-        /// The application is not that of the payload.
+        /// The application does not match the payload.
         WrongApplication = "wrong_application",
-        /// The content is not a packet.
+        /// The content is not a GeoNetworking packet.
         BadPacket = "bad_packet",
-        /// The packet's source is not where the message was made.
+        /// The packet's source position is not near the generation location.
         ImplausiblePosition = "implausible_position",
-        /// The packet's time is not when the message was made.
+        /// The time of the packet's position is not near the generation time.
         ImplausibleTime = "implausible_time",
-        /// A single hop is not as long as that.
+        /// A single-hop packet from beyond the radio range.
         TooFarAway = "too_far_away",
-        /// No room in the queue before verification.
+        /// The queue before verification had no room.
         QueueOverflow = "queue_overflow",
-        /// No room among the messages that wait for a certificate.
+        /// The station had no room for another message that waits for a certificate.
         WaitingOverflow = "waiting_overflow",
-        /// Waited too long to be of use.
+        /// The message waited too long for verification to be useful.
         QueuedTooLong = "queued_too_long",
-        /// Own: there is no ticket that holds here and now for this.
+        /// Own packet: no ticket is valid for this content here and now.
         NoTicket = "no_ticket",
-        /// Own: the key did not sign.
+        /// Own packet: the key did not sign.
         SigningFailed = "signing_failed",
-        /// Own: a packet of another station whose envelope is not there any more.
+        /// Forwarded packet: its envelope is no longer stored.
         EnvelopeForgotten = "envelope_forgotten",
     }
 }

@@ -1,14 +1,14 @@
-//! Envelopes of accepted packets, for forwarding. A forwarder signs nothing: it sends the source's signed
+//! Envelopes of accepted packets, for forwarding. A forwarder does not sign: it sends the source's signed
 //! octets with another Basic Header (EN 302 636-4-1 10.3.8 to 10.3.12).
 //!
-//! The router knows packets without envelopes. It forwards the same packet, identified by source and sequence
-//! number, and this module adds the envelope in which the packet arrived.
+//! The router handles packets without envelopes. When it forwards a packet, this module adds the envelope in
+//! which the packet arrived. Source and sequence number identify the packet.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use carnet_base::Time;
 
-/// A packet's source (MID) and sequence number.
+/// MID of a packet's source, and the sequence number.
 pub type Identity = ([u8; 6], u16);
 
 /// Envelopes by packet.
@@ -26,7 +26,8 @@ impl Envelopes {
         Envelopes { kept: BTreeMap::new(), order: VecDeque::new(), octets: 0, room }
     }
 
-    /// Keeps an envelope until then; the oldest make room. One that is kept already stays as it is.
+    /// Stores an envelope until `until`; the oldest envelopes make room. If the packet already has one, it
+    /// stays unchanged.
     pub fn insert(&mut self, until: Time, identity: Identity, envelope: &[u8]) {
         if self.kept.contains_key(&identity) || envelope.len() > self.room {
             return;
@@ -37,13 +38,13 @@ impl Envelopes {
         self.order.push_back((until, identity));
     }
 
-    /// The envelope of a packet.
+    /// Returns the envelope of a packet.
     pub fn get(&self, identity: &Identity) -> Option<&[u8]> {
         self.kept.get(identity).map(Vec::as_slice)
     }
 
-    /// Forgets those whose packets have ended. Lifetimes differ, and the order is that of arrival: some stay
-    /// a while behind one that lasts longer.
+    /// Removes envelopes whose packets have expired. The order is that of arrival, so an expired envelope
+    /// stays until those before it have expired.
     pub fn expire(&mut self, now: Time) {
         while self.order.front().is_some_and(|(until, _)| *until <= now) {
             self.forget_oldest();

@@ -4,21 +4,21 @@ use std::fmt;
 
 use crate::coer::{Error, Reader};
 
-/// The last eight octets of a certificate's hash: how signers and issuers are named.
+/// The last eight octets of a certificate's hash: the name of a signer or an issuer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct HashedId8(pub [u8; 8]);
 
-/// The last three octets of a certificate's hash: how certificates are asked for.
+/// The last three octets of a certificate's hash: the name in a request for a certificate.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct HashedId3(pub [u8; 3]);
 
 impl HashedId8 {
-    /// Of a hash, its last octets.
+    /// Returns the last octets of a hash.
     pub fn of_hash(hash: &[u8]) -> HashedId8 {
         HashedId8(hash.last_chunk().copied().unwrap_or_default())
     }
 
-    /// The last three of the eight.
+    /// Returns the last three of the eight octets.
     pub const fn short(self) -> HashedId3 {
         let [.., a, b, c] = self.0;
         HashedId3([a, b, c])

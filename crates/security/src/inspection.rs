@@ -1,5 +1,5 @@
 //! Checks of a secured packet that need no cryptography (TS 103 097 clauses 5.2 and 7.1). They read the
-//! packet in place, and find most faults at a thousandth of the cost of a signature.
+//! packet in place, and find most faults at a thousandth of the cost of verifying a signature.
 
 use std::time::Duration;
 
@@ -14,53 +14,53 @@ use crate::permissions::Psid;
 use crate::queue::Rank;
 use crate::time::Time64;
 
-/// A secured packet that was read.
+/// A secured packet that has passed the checks.
 #[derive(Debug)]
 pub struct Inspected<'a> {
     /// The signed message, with its signer.
     pub message: SignedMessage<'a>,
-    /// The packet in it.
+    /// The packet in the signed message.
     pub packet: Packet<'a>,
-    /// The packet's octets from the Common Header on.
+    /// Octets of the packet from the Common Header on.
     pub inside: &'a [u8],
-    /// Octets of the frame without what pads it.
+    /// Length of the frame without padding, octets.
     pub length: usize,
-    /// When it was made.
+    /// Generation time of the message.
     pub made: Time64,
-    /// Where.
+    /// Generation location, or the position of the packet's source.
     pub place: Position,
 }
 
-/// The application of a packet (TS 102 965), the only one that may sign it.
+/// Returns the application of a packet (TS 102 965), the only one that may sign it.
 pub fn application_of(packet: &Packet<'_>) -> Psid {
     application_of_payload(packet.common.next_header, packet.payload)
 }
 
-/// The application of a payload, BTP header and all.
+/// Returns the application of a payload, which includes the BTP header.
 pub fn application_of_payload(next_header: CommonNextHeader, payload: &[u8]) -> Psid {
     let port = match next_header {
         CommonNextHeader::BtpA => btp::BtpA::parse(payload).ok().map(|(header, _)| header.destination_port),
         CommonNextHeader::BtpB => btp::BtpB::parse(payload).ok().map(|(header, _)| header.destination_port),
         _ => None,
     };
-    // Beacons, Location Service, IPv6, and what has no number of its own.
+    // Beacons, Location Service, IPv6, and ports without an application of their own.
     port.and_then(Psid::of_port).unwrap_or(Psid::GN_MGMT)
 }
 
-/// The message behind the BTP header.
+/// Returns the message behind the BTP header.
 pub fn facilities_message(payload: &[u8]) -> &[u8] {
     payload.get(btp::LEN..).unwrap_or_default()
 }
 
-/// Whether a packet goes one hop, so that it comes once.
+/// Returns whether a packet goes only one hop, so that it arrives once.
 pub const fn is_single_hop(packet: &Packet<'_>) -> bool {
     matches!(packet.extended, ExtendedHeader::Beacon { .. } | ExtendedHeader::SingleHop { .. })
 }
 
-/// Reads what stands behind the EtherType, and checks what costs little.
+/// Reads the octets behind the EtherType, and makes the cheap checks.
 ///
 /// # Errors
-/// The first thing that is wrong with it.
+/// The first fault of the packet.
 pub fn inspect<'a>(
     config: &Config,
     octets: &'a [u8],
@@ -128,7 +128,7 @@ pub fn inspect<'a>(
     Ok(Inspected { message, packet, inside, length, made, place })
 }
 
-/// The profiles of CAM, DENM and other messages (TS 103 097 7.1.1 to 7.1.3).
+/// Checks the profiles of CAM, DENM and other messages (TS 103 097 7.1.1 to 7.1.3).
 fn check_profile(message: &SignedMessage<'_>) -> Result<(), SecurityDrop> {
     let header = &message.header;
     let psid = header.psid;
@@ -160,8 +160,8 @@ fn check_age(config: &Config, packet: &Packet<'_>, made: Time64, now: Time64) ->
     Ok(())
 }
 
-/// The source's position is from before the message was signed, by no more than a packet may wait at its
-/// source.
+/// Checks that the time of the source's position is before the generation time. The difference must not
+/// exceed the time that a packet may wait at its source.
 fn check_position_time(config: &Config, packet: &Packet<'_>, made: Time64) -> Result<(), SecurityDrop> {
     let signed = carnet_wire::geonet::Timestamp((made.0 / 1000) as u32);
     let waited = signed.milliseconds_since(packet.extended.source().timestamp);
@@ -174,7 +174,7 @@ fn check_position_time(config: &Config, packet: &Packet<'_>, made: Time64) -> Re
     }
 }
 
-/// How much a packet counts here.
+/// Returns the importance of a packet for this station.
 pub fn rank(packet: &Packet<'_>, own: Option<Position>) -> Rank {
     match &packet.extended {
         ExtendedHeader::GeoBroadcast { area, .. } | ExtendedHeader::GeoAnycast { area, .. }

@@ -1,9 +1,9 @@
-//! Curves, public keys and signatures as they stand in messages (IEEE 1609.2 6.3.22 to 6.3.31, 6.4.36 to
+//! Curves, public keys and signatures in their form in messages (IEEE 1609.2 6.3.22 to 6.3.31, 6.4.36 to
 //! 6.4.38).
 //!
-//! Points are compressed, and the r of a signature is only an x coordinate. That is the canonical form over
-//! which hashes are computed (6.1.2), and the form of TS 103 097 clause 5. An r with the sign of its point
-//! loses the sign; the parser refuses an uncompressed point.
+//! Points are compressed, and the r of a signature is only an x coordinate. Hashes cover this canonical form
+//! (6.1.2), and TS 103 097 clause 5 requires it. The parser drops the sign of an r that arrives as a
+//! compressed point, and rejects an uncompressed point.
 
 use crate::coer::{Error, Reader, Writer};
 
@@ -20,7 +20,7 @@ pub enum Curve {
     NistP384,
 }
 
-/// A hash of the profile.
+/// A hash algorithm of the profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum HashAlgorithm {
     /// SHA-256, for curves of 256 bits.
@@ -30,7 +30,7 @@ pub enum HashAlgorithm {
 }
 
 impl HashAlgorithm {
-    /// Octets of a hash.
+    /// Returns the length of a hash, octets.
     pub const fn octets(self) -> usize {
         match self {
             HashAlgorithm::Sha256 => 32,
@@ -55,16 +55,16 @@ impl HashAlgorithm {
 }
 
 impl Curve {
-    /// Every curve, by the tag of its CHOICE.
+    /// Every curve, in the order of the tags of its CHOICE.
     pub const ALL: [Curve; 4] =
         [Curve::NistP256, Curve::BrainpoolP256r1, Curve::BrainpoolP384r1, Curve::NistP384];
 
-    /// Octets of a coordinate and of a scalar.
+    /// Returns the length of a coordinate or a scalar, octets.
     pub const fn octets(self) -> usize {
         self.hash().octets()
     }
 
-    /// The hash that goes with it.
+    /// Returns the hash algorithm of the curve.
     pub const fn hash(self) -> HashAlgorithm {
         match self {
             Curve::NistP256 | Curve::BrainpoolP256r1 => HashAlgorithm::Sha256,
@@ -72,7 +72,7 @@ impl Curve {
         }
     }
 
-    /// Its name, for people.
+    /// Returns the name of the curve for display.
     pub const fn name(self) -> &'static str {
         match self {
             Curve::NistP256 => "NIST P-256",
@@ -82,7 +82,7 @@ impl Curve {
         }
     }
 
-    /// Its name in files and on command lines.
+    /// Returns the name of the curve in files and on command lines.
     pub const fn word(self) -> &'static str {
         match self {
             Curve::NistP256 => "nist-p256",
@@ -92,7 +92,8 @@ impl Curve {
         }
     }
 
-    /// The CHOICE of keys and that of signatures alike: the curves of 384 bits came later, as extensions.
+    /// Returns the tag, which is the same in the CHOICE of keys and that of signatures. The curves of 384
+    /// bits are later extensions.
     const fn tag(self) -> u8 {
         match self {
             Curve::NistP256 => 0x80,
@@ -106,7 +107,7 @@ impl Curve {
         matches!(self, Curve::BrainpoolP384r1 | Curve::NistP384)
     }
 
-    /// Reads the tag; what it stands for is read by `content` inside or outside of an open type.
+    /// Reads the tag, then the value by `content`, inside an open type for an extension.
     fn choose<'a, T>(
         reader: &mut Reader<'a>,
         what: &'static str,
@@ -131,7 +132,7 @@ impl Curve {
     }
 }
 
-/// A coordinate or scalar of at most 384 bits, big-endian, in the first octets; how many, the curve says.
+/// A coordinate or scalar of at most 384 bits, big-endian, in the first octets; the curve gives the length.
 type FieldOctets = [u8; 48];
 
 fn field(octets: &[u8]) -> FieldOctets {
@@ -142,7 +143,7 @@ fn field(octets: &[u8]) -> FieldOctets {
     field
 }
 
-/// A public key: a point, compressed.
+/// A public key: a compressed point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PublicKey {
     curve: Curve,
@@ -151,7 +152,7 @@ pub struct PublicKey {
 }
 
 impl PublicKey {
-    /// From a point in the compressed form of SEC 1 2.3.3: 2 or 3, then the x coordinate.
+    /// Creates a key from a point in the compressed form of SEC 1 2.3.3: 2 or 3, then the x coordinate.
     pub fn from_sec1(curve: Curve, octets: &[u8]) -> Option<PublicKey> {
         match octets.split_first() {
             Some((&sign @ 2..=3, x)) if x.len() == curve.octets() => {
@@ -161,7 +162,7 @@ impl PublicKey {
         }
     }
 
-    /// In the compressed form of SEC 1 2.3.3.
+    /// Returns the point in the compressed form of SEC 1 2.3.3.
     pub fn to_sec1(&self) -> Vec<u8> {
         let mut octets = Vec::with_capacity(1 + self.curve.octets());
         octets.push(2 + u8::from(self.odd));
@@ -169,7 +170,7 @@ impl PublicKey {
         octets
     }
 
-    /// Its curve.
+    /// Returns the curve of the key.
     pub const fn curve(&self) -> Curve {
         self.curve
     }
@@ -200,7 +201,8 @@ impl PublicKey {
     }
 }
 
-/// A key to which others may encrypt (6.3.18); nothing here does. Only AES-128-CCM with a 256-bit curve.
+/// A key with which others may encrypt (6.3.18); carnet does not encrypt. Only AES-128-CCM with a 256-bit
+/// curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct EncryptionKey(pub PublicKey);
 
@@ -219,7 +221,7 @@ impl EncryptionKey {
 
     pub(crate) fn encode(&self, writer: &mut Writer) {
         writer.u8(0);
-        // The alternatives have the same tags as those of verification keys, and no open types.
+        // The alternatives have the tags of verification keys, but no open types.
         self.0.encode(writer);
     }
 }
@@ -233,25 +235,24 @@ pub struct Signature {
 }
 
 impl Signature {
-    /// From r and s, one behind the other, each as long as the curve's scalars.
+    /// Creates a signature from r followed by s, each with the length of the curve's scalars.
     pub fn from_octets(curve: Curve, octets: &[u8]) -> Option<Signature> {
         let (r, s) = octets.split_at_checked(curve.octets())?;
         (s.len() == curve.octets()).then(|| Signature { curve, r: field(r), s: field(s) })
     }
 
-    /// r and s, one behind the other.
+    /// Returns r followed by s.
     pub fn to_octets(&self) -> Vec<u8> {
         let length = self.curve.octets();
         [self.r.get(..length).unwrap_or_default(), self.s.get(..length).unwrap_or_default()].concat()
     }
 
-    /// Its curve.
+    /// Returns the curve of the signature.
     pub const fn curve(&self) -> Curve {
         self.curve
     }
 
-    /// Reads a signature and says where in the octets the tag of r stands, which is not as it came in the
-    /// canonical form.
+    /// Reads a signature. Also returns the offset of the tag of r, which the canonical form may change.
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<(Signature, usize), Error> {
         const WHAT: &str = "Signature";
         Curve::choose(reader, WHAT, |reader, curve, base| {

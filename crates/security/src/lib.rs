@@ -1,27 +1,27 @@
-//! Messages that can be trusted: secured GeoNetworking packets by ETSI TS 103 097 V1.3.1 and later, that is
-//! IEEE 1609.2.
+//! Security of messages: secured GeoNetworking packets by ETSI TS 103 097 V1.3.1 and later, a profile of IEEE
+//! 1609.2.
 //!
 //! A station signs its packets with short-lived certificates without a name (authorization tickets). It
-//! accepts a packet if its signer has a ticket from an authority below a trusted root. The ticket has to
-//! permit the content here and now. [`Security`] is the station's entity between the link and the router; its
-//! module says how to drive it.
+//! accepts a packet if its signer has a ticket from an authority below a trusted root. The ticket must permit
+//! the content here and now. [`Security`] is the station's entity between the link and the router; its module
+//! says how to drive it.
 //!
 //! * [`coer`], [`message`], [`certificate`], with [`keys`], [`ids`], [`time`], [`region`], [`permissions`]:
-//!   what stands in an envelope and in a certificate, read where it lies, and written.
-//! * [`crypto`]: back ends behind a trait. This crate has no randomness: signatures are deterministic (RFC
-//!   6979), keys come from outside.
-//! * [`inspection`]: everything that is checked before any cryptography; [`store`]: chains of certificates;
-//!   [`claims`]: what a message says that not everybody may; [`replay`], [`queue`]: what was seen, and what
-//!   waits.
-//! * [`entity`]: all of it in order, policies, certificates on request.
-//! * [`credentials`]: what a station is furnished with.
-//! * [`pseudonym`]: when a station becomes another one. [`pki`]: certificates for tests and closed fleets.
+//!   parsers in place and writers for envelopes and certificates.
+//! * [`crypto`]: back ends behind a trait. This crate generates no randomness: signatures are deterministic
+//!   (RFC 6979), and the caller provides the keys.
+//! * [`inspection`]: all checks before any cryptography; [`store`]: certificate chains; [`claims`]: content
+//!   of a message that needs permissions; [`replay`]: messages already accepted; [`queue`]: messages before
+//!   verification.
+//! * [`entity`]: the whole procedure, policies, requests for certificates.
+//! * [`credentials`]: trusted certificates and own tickets.
+//! * [`pseudonym`]: change of pseudonym. [`pki`]: certificates for tests and closed fleets.
 //!
-//! Every message that dies has its reason ([`SecurityDrop`]), with a counter each.
+//! Every dropped message has a reason ([`SecurityDrop`]) with its own counter.
 //!
 //! Left out: encrypted messages, enrolment and authorization over the air (TS 102 941), trust and revocation
-//! lists, implicit certificates, misbehaviour reports (TS 103 759). Release 1 envelopes before V1.3.1
-//! (version 2) are refused as what they are.
+//! lists, implicit certificates, misbehaviour reports (TS 103 759). The parser rejects release 1 envelopes
+//! before V1.3.1 (version 2) with their own reason.
 #![forbid(unsafe_code)]
 
 pub mod certificate;

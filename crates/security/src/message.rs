@@ -1,12 +1,12 @@
-//! Secured messages (IEEE 1609.2 6.3, TS 103 097 clause 5): an envelope, and what stands in it.
+//! Secured messages (IEEE 1609.2 6.3, TS 103 097 clause 5): envelopes and their content.
 //!
-//! [`Envelope::parse`] reads a message where it lies: payload, header and signer, and the octets that were
-//! signed. A certificate in it is read as well, for its end has to be found; nothing is hashed or verified.
-//! [`seal`] writes one.
+//! [`Envelope::parse`] reads a message in place: payload, header, signer, and the signed octets. It also
+//! parses a certificate in the message, to find the end of the certificate. It neither hashes nor verifies.
+//! [`seal`] writes a message.
 //!
-//! The profile has one level: signed data around unsecured data. So nothing nests, and a message of a few
-//! octets cannot cause deep recursion. The parser recognises encrypted messages, signed certificate requests
-//! and external payloads (extDataHash) separately, because each has its own drop reason.
+//! The profile has one level: signed data around unsecured data. So messages do not nest, and a message of a
+//! few octets cannot cause deep recursion. The parser recognises encrypted messages, signed certificate
+//! requests and external payloads (extDataHash) separately, because each has its own drop reason.
 
 use carnet_geonet::geodesy::Position;
 
@@ -20,52 +20,52 @@ use crate::time::Time64;
 /// protocolVersion of IEEE 1609.2-2016 and later.
 pub const VERSION: u8 = 3;
 
-/// Certificates that may be asked for in one message.
+/// Largest number of certificates requested in one message.
 pub const MOST_REQUESTS: usize = 16;
 
-/// Where a message was made.
+/// Place where a station made a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ThreeDLocation {
-    /// Latitude and longitude; beyond the earth where they are not known.
+    /// Latitude and longitude; a value beyond the globe means unknown.
     pub position: Position,
-    /// 0.1 m above -409.6 m; 0xf000 to 0xffff below that.
+    /// Elevation, 0.1 m above -409.6 m; 0xf000 to 0xffff below that.
     pub elevation: u16,
 }
 
-/// Asked for certificates, where they lie in a message.
+/// Names of requested certificates, in place in a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Requests<'a>(&'a [u8]);
 
 impl Requests<'_> {
-    /// Their names.
+    /// Returns the names of the requested certificates.
     pub fn iter(&self) -> impl Iterator<Item = HashedId3> + '_ {
         self.0.as_chunks::<3>().0.iter().map(|id| HashedId3(*id))
     }
 
-    /// Whether nothing is asked for.
+    /// Returns whether the list is empty.
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// Header of a message, signed with it (6.3.9).
+/// Header of a message, which the signature covers (6.3.9).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeaderInfo<'a> {
-    /// Which application the message is of.
+    /// Application of the message.
     pub psid: Psid,
-    /// When it was made.
+    /// Generation time.
     pub generation_time: Option<Time64>,
-    /// Until when it counts.
+    /// Time until which the message is valid.
     pub expiry_time: Option<Time64>,
-    /// Where it was made.
+    /// Generation location.
     pub generation_location: Option<ThreeDLocation>,
-    /// There was a p2pcdLearningRequest or a missingCrlIdentifier, which the profile forbids (5.2).
+    /// The header has a p2pcdLearningRequest or a missingCrlIdentifier, which the profile forbids (5.2).
     pub forbidden: bool,
-    /// A key to which an answer may be encrypted.
+    /// A key with which other stations may encrypt an answer.
     pub encryption_key: Option<EncryptionKey>,
-    /// Certificates that the sender lacks.
+    /// Names of the certificates that the sender lacks.
     pub inline_requests: Requests<'a>,
-    /// A certificate that another station lacks.
+    /// A certificate that another station has requested.
     pub requested_certificate: Option<Certificate>,
 }
 
@@ -76,14 +76,14 @@ const GENERATION_LOCATION: u8 = 0x10;
 const LEARNING_REQUEST: u8 = 0x08;
 const MISSING_CRL: u8 = 0x04;
 const ENCRYPTION_KEY: u8 = 0x02;
-/// Extension additions of HeaderInfo, by number.
+/// Numbers of the extension additions of HeaderInfo.
 const INLINE_REQUEST: usize = 0;
 const REQUESTED_CERTIFICATE: usize = 1;
-/// How many there are in IEEE 1609.2-2022.
+/// Number of additions in IEEE 1609.2-2022.
 const ADDITIONS: u8 = 4;
 
 impl<'a> HeaderInfo<'a> {
-    /// With an application and nothing else.
+    /// Returns a header with an application and no other field.
     pub const fn new(psid: Psid) -> HeaderInfo<'a> {
         HeaderInfo {
             psid,
@@ -189,71 +189,72 @@ impl<'a> HeaderInfo<'a> {
 /// Signer of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Signer {
-    /// The holder of a certificate with that name.
+    /// The holder of the certificate with this name.
     Digest(HashedId8),
     /// The holder of this certificate.
     Certificate(Box<Certificate>),
-    /// No certificate: for certificate requests.
+    /// A signer without certificate, for certificate requests.
     Itself,
 }
 
-/// Payload that is signed.
+/// The signed payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Payload<'a> {
-    /// These octets.
+    /// The payload in the message.
     Data(&'a [u8]),
-    /// Octets that are elsewhere.
+    /// A payload outside the message, given by its hash.
     External,
 }
 
-/// A signed message, where it lies.
+/// A signed message, in place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignedMessage<'a> {
-    /// By which hash.
+    /// Hash algorithm of the signature.
     pub hash: HashAlgorithm,
-    /// What.
+    /// The signed payload.
     pub payload: Payload<'a>,
     /// Header of the message.
     pub header: HeaderInfo<'a>,
-    /// By whom.
+    /// Signer of the message.
     pub signer: Signer,
     /// The signature.
     pub signature: Signature,
-    /// The octets that were signed, ToBeSignedData.
+    /// The signed octets, ToBeSignedData.
     pub to_be_signed: &'a [u8],
 }
 
 /// Content of an envelope.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Envelope<'a> {
-    /// Octets, in the open.
+    /// Unsecured octets.
     Unsecured(&'a [u8]),
     /// A signed message.
     Signed(Box<SignedMessage<'a>>),
-    /// Something encrypted.
+    /// An encrypted message.
     Encrypted,
     /// A request for a certificate.
     CertificateRequest,
 }
 
-/// The version that an envelope says, before anything else of it is read.
+/// Returns the version of an envelope without reading the rest.
 pub fn version(octets: &[u8]) -> Option<u8> {
     octets.first().copied()
 }
 
 impl<'a> Envelope<'a> {
-    /// Reads an envelope that fills the octets.
+    /// Reads an envelope; `octets` must contain nothing else.
     ///
     /// # Errors
-    /// An error that names the field and the octet.
+    /// An error that names the field and its offset.
     pub fn parse(octets: &'a [u8]) -> Result<Envelope<'a>, Error> {
         Envelope::parse_front(octets).map(|(envelope, _)| envelope)
     }
 
-    /// Reads an envelope and tells how many octets it has; what is behind them pads a frame of the link.
+    /// Reads an envelope and returns its length in octets; the octets behind the envelope are padding of the
+    /// link.
     ///
     /// # Errors
-    /// As [`Self::parse`].
+    /// The errors of [`Self::parse`].
     pub fn parse_front(octets: &'a [u8]) -> Result<(Envelope<'a>, usize), Error> {
         const WHAT: &str = "Ieee1609Dot2Data";
         let mut reader = Reader::new(octets);
@@ -263,7 +264,7 @@ impl<'a> Envelope<'a> {
         let envelope = match reader.tag(WHAT)? {
             0x80 => Envelope::Unsecured(reader.octets(0, usize::from(u16::MAX), WHAT)?),
             0x81 => Envelope::Signed(Box::new(SignedMessage::decode(&mut reader)?)),
-            // The station cannot decrypt it, and its length is unknown without that.
+            // The station cannot decrypt the message, and without decryption its length is unknown.
             0x82 => return Ok((Envelope::Encrypted, octets.len())),
             0x83 | 0x84 => return Ok((Envelope::CertificateRequest, octets.len())),
             _ => return Err(reader.unknown(WHAT, "unsecured, signed or encrypted data")),
@@ -283,7 +284,7 @@ impl<'a> SignedMessage<'a> {
         let signer = match reader.tag(WHAT)? {
             0x80 => Signer::Digest(HashedId8::decode(reader)?),
             0x81 => {
-                // TS 103 097 5.2: exactly one.
+                // TS 103 097 5.2: the signer has exactly one certificate.
                 reader.quantity(1, 1, "SequenceOfCertificate")?;
                 Signer::Certificate(Box::new(Certificate::decode(reader)?))
             }
@@ -318,7 +319,7 @@ fn decode_payload<'a>(reader: &mut Reader<'a>) -> Result<Payload<'a>, Error> {
             _ => return Err(reader.unknown("HashedData", "a hash by SHA-256 or SHA-384")),
         };
         reader.take(octets, "HashedData")?;
-        // 5.2: data and a hash beside it is not in the profile either.
+        // 5.2: the profile does not permit data together with a hash either.
         payload = Payload::External;
     }
     Ok(payload)
@@ -333,7 +334,7 @@ pub fn to_be_signed(payload: &[u8], header: &HeaderInfo<'_>, requests: &[HashedI
     writer.finish()
 }
 
-/// A message, signed.
+/// Returns the octets of a signed message.
 pub fn seal(to_be_signed: &[u8], signer: &Signer, signature: &Signature) -> Vec<u8> {
     let mut writer = Writer::new(Vec::with_capacity(to_be_signed.len() + 300));
     writer.raw(&[VERSION, 0x81]);

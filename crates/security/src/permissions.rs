@@ -1,27 +1,27 @@
 //! Permissions of a certificate: applications, and the content that its holder may sign (IEEE 1609.2 6.4.27
 //! to 6.4.34).
 //!
-//! An application is a PSID (ETSI calls it ITS-AID). Within it there are service specific permissions, SSP.
-//! ETSI's are bitmaps: an octet with the version, then a bit for each kind of content (TS 103 097 7.2.1 and
-//! the messages' standards). An authority has ranges of SSP that it may issue.
+//! An application is a PSID (ETSI calls it ITS-AID). Within an application there are service specific
+//! permissions, SSP. The SSP of ETSI are bitmaps (TS 103 097 7.2.1 and the messages' standards). A bitmap has
+//! an octet with the version, then a bit for each kind of content. An authority has the ranges of SSP that it
+//! may issue.
 
 use std::fmt;
 
 use crate::coer::{Error, Reader, Writer};
 
-/// An application's number.
+/// Number of an application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Psid(pub u64);
 
-/// The applications in one place: constant, number, name of the message, BTP ports.
+/// Defines the applications from one list: constant, number, name of the message, BTP ports.
 macro_rules! applications {
     ($($constant:ident = $number:literal, $name:literal, [$($port:literal)*], $meaning:literal;)*) => {
         impl Psid {
             $(#[doc = concat!($name, ": ", $meaning, ".")]
             pub const $constant: Psid = Psid($number);)*
 
-            /// The application of what goes to a BTP port (TS 103 248); `None` if the register has none for
-            /// it.
+            /// Returns the application of a BTP port (TS 103 248); `None` if the register has none.
             pub const fn of_port(port: u16) -> Option<Psid> {
                 match port {
                     $($($port => Some(Psid::$constant),)*)*
@@ -29,7 +29,7 @@ macro_rules! applications {
                 }
             }
 
-            /// The usual name of its messages.
+            /// Returns the usual name of the application's messages.
             pub const fn name(self) -> Option<&'static str> {
                 match self {
                     $(Psid::$constant => Some($name),)*
@@ -40,7 +40,7 @@ macro_rules! applications {
     };
 }
 
-// TS 102 965 V2.2.1 and the register of ISO 5345.
+// Applications of TS 102 965 V2.2.1 and the register of ISO 5345.
 applications! {
     CAM = 36, "CAM", [2001], "cooperative awareness";
     DENM = 37, "DENM", [2002], "decentralized environmental notification";
@@ -72,25 +72,25 @@ impl fmt::Display for Psid {
 /// Service specific permissions.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Ssp {
-    /// Octets with a meaning of the application's own.
+    /// Octets with a meaning that the application defines.
     Opaque(Vec<u8>),
-    /// A version, and bits.
+    /// A bitmap: a version octet, then bits.
     Bitmap(Vec<u8>),
 }
 
-/// Octets of an opaque SSP at most.
+/// Largest length of an opaque SSP, octets.
 const MOST_OPAQUE: usize = 255;
-/// Octets of a bitmap at most (6.4.29a).
+/// Largest length of a bitmap, octets (6.4.29a).
 const MOST_BITMAP: usize = 31;
-/// Applications in a certificate at most (test purpose TC_SEC_SND_CERT_AA_08_01).
+/// Largest number of applications in a certificate (test purpose TC_SEC_SND_CERT_AA_08_01).
 pub const MOST_APPLICATIONS: usize = 31;
 
-/// An application that a certificate's holder may sign for.
+/// An application for which a certificate's holder may sign messages.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PsidSsp {
     /// The application.
     pub psid: Psid,
-    /// Permitted content; without it, only content that needs no permission.
+    /// Permitted content; with `None`, only content that needs no permission.
     pub ssp: Option<Ssp>,
 }
 
@@ -132,18 +132,18 @@ impl PsidSsp {
     }
 }
 
-/// Which SSP an authority may give.
+/// Range of SSP that an authority may issue.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum SspRange {
-    /// One of these opaque ones.
+    /// One of these opaque SSP.
     Opaque(Vec<Vec<u8>>),
-    /// Any.
+    /// Any SSP.
     All,
     /// Bitmaps whose bits are those of `value` wherever `mask` has ones.
     Bitmap {
-        /// The bits.
+        /// Values of the bits.
         value: Vec<u8>,
-        /// Which of them matter.
+        /// Bits that must equal `value`.
         mask: Vec<u8>,
     },
 }
@@ -184,7 +184,7 @@ impl SspRange {
         }
     }
 
-    /// Whether an SSP is in the range (6.4.34).
+    /// Returns whether an SSP is in the range (6.4.34).
     fn permits(&self, ssp: Option<&Ssp>) -> bool {
         match (self, ssp) {
             (SspRange::All, _) => true,
@@ -194,13 +194,13 @@ impl SspRange {
                     && value.len() == mask.len()
                     && bits.iter().zip(value).zip(mask).all(|((bit, value), mask)| bit & mask == value & mask)
             }
-            // 6.4.34: an SSP that is absent is in the range of those that are empty.
+            // 6.4.34: an absent SSP is in a range that contains the empty SSP.
             (SspRange::Opaque(list), None) => list.iter().any(Vec::is_empty),
             _ => false,
         }
     }
 
-    /// Whether all that is in this range is in that of an issuer.
+    /// Returns whether this range lies in that of an issuer.
     fn is_within(&self, issuer: &SspRange) -> bool {
         match (self, issuer) {
             (_, SspRange::All) => true,
@@ -210,7 +210,7 @@ impl SspRange {
             (SspRange::Bitmap { value, mask }, SspRange::Bitmap { value: their_value, mask: their_mask }) => {
                 value.len() == their_value.len()
                     && mask.len() == their_mask.len()
-                    // Where the issuer's matter, mine matter and say the same.
+                    // Every bit that the issuer's mask fixes must be fixed here, with the same value.
                     && mask.iter().zip(their_mask).all(|(mine, theirs)| mine & theirs == *theirs)
                     && value.iter().zip(their_value).zip(their_mask).all(|((a, b), mask)| a & mask == b & mask)
             }
@@ -219,15 +219,15 @@ impl SspRange {
     }
 }
 
-/// An application that an authority may give away, and what within it.
+/// An application that an authority may issue, with its range of SSP.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PsidSspRange {
     /// The application.
     pub psid: Psid,
-    /// Range of SSP; absent, any. IEEE 1609.2-2022 (`Ieee1609Dot2BaseTypes`, PsidSspRange) says: "If sspRange
-    /// is omitted, the holder may issue or request certificates for any SSP for that PSID". Its note at
-    /// SspRange prefers that to an explicit `all`. Drafts before the edition of 2016 had the default SSP
-    /// only.
+    /// Range of SSP; `None` means any SSP. IEEE 1609.2-2022 (`Ieee1609Dot2BaseTypes`, PsidSspRange) says: "If
+    /// sspRange is omitted, the holder may issue or request certificates for any SSP for that PSID". Its note
+    /// at SspRange prefers the omission to an explicit `all`. In drafts before the edition of 2016, the
+    /// omission meant the default SSP only.
     pub range: Option<SspRange>,
 }
 
@@ -237,7 +237,7 @@ impl PsidSspRange {
     }
 }
 
-/// For what an authority may issue certificates.
+/// Applications for which an authority may issue certificates.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum SubjectPermissions {
     /// These applications.
@@ -249,19 +249,20 @@ pub enum SubjectPermissions {
 /// Permissions that an authority may issue, and the length of the chain below it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PsidGroupPermissions {
-    /// Which applications.
+    /// Applications that the permissions cover.
     pub subject: SubjectPermissions,
-    /// How many certificates below this one come before the holder's, at least; 1 is an authority of tickets.
+    /// Least number of certificates from this one down to the end entity's; 1 for an authority that issues
+    /// tickets.
     pub min_chain_length: u8,
-    /// How many more there may be; 255 (-1 in the octets) is any number.
+    /// Number of further certificates that the chain may have; 255 (-1 in the octets) for any number.
     pub chain_length_range: u8,
-    /// For messages (0x80), for enrolment (0x40), or both.
+    /// Kind of end entity: messages (0x80), enrolment (0x40), or both.
     pub end_entity: u8,
 }
 
 /// [`PsidGroupPermissions::end_entity`]: for certificates that sign messages.
 pub const END_ENTITY_APP: u8 = 0x80;
-/// [`PsidGroupPermissions::end_entity`]: for certificates with which others are asked for.
+/// [`PsidGroupPermissions::end_entity`]: for certificates that request other certificates.
 pub const END_ENTITY_ENROL: u8 = 0x40;
 
 impl PsidGroupPermissions {
@@ -291,7 +292,7 @@ impl PsidGroupPermissions {
         };
         let end_entity = if present & 0x20 != 0 { reader.u8("eeType")? } else { END_ENTITY_APP };
         let value = PsidGroupPermissions { subject, min_chain_length, chain_length_range, end_entity };
-        // X.696 16: a default is not written.
+        // X.696 16: a default value must not be encoded.
         if value.preamble() != present {
             return Err(Error::NotCanonical { what: WHAT, at: reader.at() });
         }
@@ -331,7 +332,8 @@ impl PsidGroupPermissions {
         }
     }
 
-    /// Whether certificates that are so far below may be issued: 1 is a holder's own.
+    /// Returns whether the permissions cover certificates `distance` steps below; 1 is the certificate of an
+    /// end entity.
     const fn reaches(&self, distance: u8) -> bool {
         self.min_chain_length <= distance
             && distance <= self.min_chain_length.saturating_add(self.chain_length_range)
@@ -347,7 +349,7 @@ impl PsidGroupPermissions {
     }
 }
 
-/// Whether an issuer may give these permissions to a holder whose certificate signs messages (5.1.2.4).
+/// Returns whether an issuer may give these permissions to a certificate that signs messages (5.1.2.4).
 pub fn permits_applications(issuer: &[PsidGroupPermissions], applications: &[PsidSsp]) -> bool {
     applications.iter().all(|application| {
         issuer.iter().any(|group| {
@@ -358,8 +360,8 @@ pub fn permits_applications(issuer: &[PsidGroupPermissions], applications: &[Psi
     })
 }
 
-/// Whether an issuer may let an authority give these permissions away (5.1.2.4): each is one of its own, one
-/// step further down.
+/// Returns whether an issuer may give an authority these issuing permissions (5.1.2.4): each is one of the
+/// issuer's own, with the chain shorter by one.
 pub fn permits_issuing(issuer: &[PsidGroupPermissions], groups: &[PsidGroupPermissions]) -> bool {
     groups.iter().all(|group| {
         issuer.iter().any(|above| {

@@ -1,9 +1,9 @@
 //! A small public key infrastructure for tests and closed fleets: a root, authorities, and tickets.
 //!
-//! It issues certificates of the profile (TS 103 097 7.2.1 to 7.2.4) and answers no requests over the air.
-//! Enrolment and authorization by TS 102 941 are another service. [`issue`] signs any content, so that tests
-//! can make certificates that an authority would not make; [`root`], [`authority`] and [`ticket`] make valid
-//! contents.
+//! The module issues certificates of the profile (TS 103 097 7.2.1 to 7.2.4) and answers no requests over the
+//! air. It does not implement enrolment and authorization by TS 102 941. [`issue`] signs any content, so that
+//! tests can make certificates that an authority would not make; [`root`], [`authority`] and [`ticket`] make
+//! valid contents.
 
 use crate::certificate::{Certificate, Issuer, ToBeSignedCertificate};
 use crate::coer::Writer;
@@ -15,10 +15,11 @@ use crate::permissions::{
 use crate::region::GeographicRegion;
 use crate::time::ValidityPeriod;
 
-/// Applications that sound tickets have, with the SSP that everybody may have or all that there are.
+/// Returns the applications of normal tickets. With `everything` the SSP have all bits, otherwise the bits
+/// that every station may have.
 pub fn applications(everything: bool) -> Vec<PsidSsp> {
     let bitmap = |octets: &[u8]| Some(Ssp::Bitmap(octets.to_vec()));
-    // Not roadworks, nor rescue, nor an emergency vehicle.
+    // Without roadworks, rescue and emergency vehicle.
     let denm = if everything { [1, 0xff, 0xff, 0xff] } else { [1, 0xdf, 0xbf, 0xef] };
     let mut list = vec![
         PsidSsp { psid: Psid::CAM, ssp: bitmap(if everything { &[1, 0xff, 0xfc] } else { &[1, 0, 0] }) },
@@ -29,7 +30,7 @@ pub fn applications(everything: bool) -> Vec<PsidSsp> {
     list
 }
 
-/// Applications of which nothing but their being named is asked here.
+/// Applications for which the module requires no SSP.
 const OTHERS: [Psid; 11] = [
     Psid::SPATEM,
     Psid::MAPEM,
@@ -44,13 +45,13 @@ const OTHERS: [Psid; 11] = [
     Psid::RTCMEM,
 ];
 
-/// Permissions that a root lets authorities issue: all of [`applications`], with one step for authorities in
-/// between.
+/// Returns the permissions that a root lets authorities issue: all of [`applications`], with one step for
+/// authorities in between.
 fn issuing(min_chain_length: u8) -> Vec<PsidGroupPermissions> {
     let any = |psid, octets: usize| PsidSspRange {
         psid,
         range: Some(SspRange::Bitmap {
-            // Of the bits only the version is fixed.
+            // Only the version is fixed; the bits may have any value.
             value: [vec![1], vec![0xff; octets]].concat(),
             mask: [vec![0xff], vec![0; octets]].concat(),
         }),
@@ -65,7 +66,7 @@ fn issuing(min_chain_length: u8) -> Vec<PsidGroupPermissions> {
     }]
 }
 
-/// The content of one who issues others' certificates.
+/// Returns the content of a certificate that issues others.
 fn issuer(
     name: &str,
     key: PublicKey,
@@ -81,7 +82,7 @@ fn issuer(
     }
 }
 
-/// A root's content (7.2.3).
+/// Returns the content of a root (7.2.3).
 pub fn root(
     name: &str,
     key: PublicKey,
@@ -92,7 +93,7 @@ pub fn root(
     issuer(name, key, validity, region, applications, 2)
 }
 
-/// An Authorization Authority's content (7.2.4).
+/// Returns the content of an Authorization Authority (7.2.4).
 pub fn authority(
     name: &str,
     key: PublicKey,
@@ -102,7 +103,7 @@ pub fn authority(
     issuer(name, key, validity, region, Vec::new(), 1)
 }
 
-/// A ticket's content (7.2.1): it has no name.
+/// Returns the content of a ticket (7.2.1), which has no name.
 pub fn ticket(
     key: PublicKey,
     validity: ValidityPeriod,
@@ -121,10 +122,10 @@ pub fn ticket(
     }
 }
 
-/// Issues a certificate: `issuer` is the issuer's, `None` for a root, whose key is `key` itself.
+/// Issues a certificate. `issuer` is the issuer's certificate; `None` for a root, which `key` itself signs.
 ///
 /// # Errors
-/// Why the key signed nothing.
+/// The reason for which the key did not sign.
 pub fn issue(
     backend: &dyn Backend,
     key: &dyn SigningKey,

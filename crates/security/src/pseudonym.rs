@@ -1,29 +1,30 @@
 //! Change of pseudonym (TS 102 731, TR 103 415). Tickets have no name, but a ticket in long use identifies
 //! its vehicle.
 //!
-//! A change protects only if an observer cannot link the station before and after it. So it comes after a
-//! random distance and time, and everything changes at once. [`Pseudonym`] says when, [`Identity`] to what.
-//! The name of the ticket gives the MID of the GN address, which is the link-layer address. The facilities
-//! derive the station ID from it. The caller asks [`crate::Security::poll_identity`] at each position. If
-//! there is a new identity, it does this between two messages:
+//! A change protects only if an observer cannot link the station before and after it. So a change comes after
+//! a random distance and time, and all addresses and numbers change at once. [`Pseudonym`] decides when,
+//! [`Identity`] is the result. The name of the ticket gives the MID of the GN address, which is the
+//! link-layer address. The facilities derive the station ID from it. The caller calls
+//! [`crate::Security::poll_identity`] at each position. If it returns a new identity, the caller sets the
+//! following between two messages:
 //!
-//! 1. the router's `handle_address`. The router clears its location table, drops packets that waited under
-//!    the old address, and starts its sequence numbers at 0 (EN 302 636-4-1 10.2.1.4);
+//! 1. the address of the router, by `handle_address`. The router clears its location table, drops packets
+//!    that waited under the old address, and starts its sequence numbers at 0 (EN 302 636-4-1 10.2.1.4);
 //! 2. the station ID of the facilities. They clear the path history and continue the sequence numbers of
-//!    events at another value, which would link the two otherwise. The LDM stays, because its content of
-//!    other stations does not identify this one;
-//! 3. the link's address, before anything goes out, and those of IPv6 that are made of it.
+//!    events at another value, because both would link the two identities. The LDM stays, because its content
+//!    of other stations does not identify this one;
+//! 3. the address of the link before the next packet leaves, and the IPv6 addresses derived from it.
 //!
-//! Nothing of the change is on the air: the next packet is of a station that was not there before, with its
-//! certificate. A packet of the old one that comes back, sent on by others, is known by the ticket that
-//! signed it and dropped.
+//! The change itself is not visible on the air: the next packet comes from a station with a new address and
+//! its certificate. If other stations forward a packet of the old identity back, the station recognises its
+//! ticket and drops the packet.
 //!
 //! The station keeps its pseudonym while it reports an event (DENM), or while a person is in danger
-//! ([`Pseudonym::lock`]). The config limits that time. TR 103 415 demands this, because the originator is
-//! part of an event's identifier.
+//! ([`Pseudonym::lock`]). The config limits that time. TR 103 415 requires the lock, because the originator
+//! is part of an event's identifier.
 //!
-//! The defaults are the known ones of the C2C-CC basic system profile. The first change comes after 800 to
-//! 1,500 m, later ones after 800 m and 2 to 6 minutes each. Left out: silent periods and mix zones.
+//! The defaults are those of the C2C-CC basic system profile. The first change comes after 800 to 1,500 m,
+//! later ones after 800 m and 2 to 6 minutes each. Left out: silent periods and mix zones.
 
 use std::time::Duration;
 
@@ -33,16 +34,16 @@ use carnet_wire::geonet::{GnAddress, StationType};
 
 use crate::ids::HashedId8;
 
-/// When to change.
+/// Parameters of the changes of pseudonym.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Strategy {
-    /// Metres until the first change, from the least to the most.
+    /// Distance to the first change, metres: least and greatest.
     pub first_distance: (f64, f64),
-    /// Metres between changes.
+    /// Distance between later changes, metres.
     pub distance: f64,
-    /// Time on top of that, from the least to the most.
+    /// Time after this distance: least and greatest.
     pub time: (Duration, Duration),
-    /// How long a change may be held back.
+    /// Longest time for which a lock prevents a change.
     pub longest_lock: Duration,
 }
 
@@ -57,47 +58,48 @@ impl Default for Strategy {
     }
 }
 
-/// Identity of a station from now on.
+/// A new identity of a station.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
     /// The ticket that signs.
     pub ticket: HashedId8,
-    /// The link-layer address, and the MID of the GN address.
+    /// Link-layer address, and MID of the GN address.
     pub mid: [u8; 6],
 }
 
 impl Identity {
-    /// That of a ticket. Two stations have the same one as seldom as two of 2^46 tickets.
+    /// Returns the identity of a ticket. Two stations get the same MID with the probability that two of 2^46
+    /// tickets collide.
     pub const fn of_ticket(ticket: HashedId8) -> Identity {
         let [_, _, c, d, e, f, g, h] = ticket.0;
-        // Unicast and locally administered.
+        // The address is unicast and locally administered.
         Identity { ticket, mid: [c & 0xfc | 0x02, d, e, f, g, h] }
     }
 
-    /// The GN address (EN 302 636-4-1 10.2.1.4).
+    /// Returns the GN address (EN 302 636-4-1 10.2.1.4).
     pub const fn gn_address(&self, station_type: StationType) -> GnAddress {
         GnAddress::new(false, station_type, self.mid)
     }
 }
 
-/// Decides when to change.
+/// Decides the time of changes.
 #[derive(Debug)]
 pub struct Pseudonym {
     strategy: Strategy,
     rng: Rng,
     last_position: Option<Position>,
-    /// Metres since the last change.
+    /// Distance since the last change, metres.
     travelled: f64,
-    /// Metres and time that it takes.
+    /// Distance in metres and time that the next change needs.
     needed: (f64, Duration),
-    /// When the distance was done.
+    /// Time at which the station had travelled the distance.
     reached: Option<Time>,
-    /// Since when a change is held back.
+    /// Time since which a lock prevents changes.
     locked: Option<Time>,
 }
 
 impl Pseudonym {
-    /// At the start of a journey.
+    /// Creates the state at the start of a journey.
     pub fn new(strategy: Strategy, mut rng: Rng) -> Pseudonym {
         let (least, most) = strategy.first_distance;
         let share = rng.below(1 << 20) as f64 / (1_u64 << 20) as f64;
@@ -113,7 +115,7 @@ impl Pseudonym {
         }
     }
 
-    /// The station is here now.
+    /// Handles the position of the station.
     pub fn handle_position(&mut self, now: Time, position: Position) {
         if let Some(last) = self.last_position {
             self.travelled += last.distance(position);
@@ -124,7 +126,7 @@ impl Pseudonym {
         }
     }
 
-    /// Holds changes back, or lets them go on.
+    /// Prevents or permits changes.
     pub fn lock(&mut self, now: Time, locked: bool) {
         match locked {
             true => {
@@ -134,13 +136,13 @@ impl Pseudonym {
         }
     }
 
-    /// Whether the station shall be another one now.
+    /// Returns whether a change is due.
     pub fn is_due(&self, now: Time) -> bool {
         let held = self.locked.is_some_and(|since| now.saturating_since(since) < self.strategy.longest_lock);
         !held && self.reached.is_some_and(|reached| now.saturating_since(reached) >= self.needed.1)
     }
 
-    /// It is.
+    /// Handles a completed change.
     pub fn changed(&mut self) {
         let (least, most) = self.strategy.time;
         self.needed = (self.strategy.distance, self.rng.duration(least, most));

@@ -1,11 +1,11 @@
 //! Messages before verification: a bounded queue that is fair between senders.
 //!
-//! Verification costs a thousand times what reading does, so that who floods a channel aims at it. Here only
-//! as many messages wait as the operator lets, and the queue decides who goes first and who goes.
+//! Verification costs a thousand times as much as reading, so a flood attack aims at it. The queue holds only
+//! as many messages as the operator permits, and decides which message is verified next and which is dropped.
 //!
-//! *The true sender* is unknown before verification: a forger writes any link-layer address into a frame, and
-//! the name of any certificate into a message. So the queue only compares a message's claims with messages
-//! that were verified before ([`Sender`]):
+//! *The true sender* is unknown before verification. A forger can write any link-layer address into a frame,
+//! and the name of any certificate into a message. So the queue only compares these values with messages that
+//! were verified before ([`Sender`]):
 //!
 //! | class | who | one of them is | share |
 //! |---|---|---|---|
@@ -14,22 +14,23 @@
 //! | strangers | a ticket that would have to be verified as well | one of 64 groups of addresses | 1/4 |
 //!
 //! A ticket is one sender, whatever link-layer addresses its holder uses. A forger gets into a neighbour's
-//! turn only with that neighbour's name and address together, and then takes only that neighbour's share.
+//! turn only with the neighbour's name and address together, and then uses only the share of this neighbour.
 //! With invented names and addresses the forger is one of the unknown senders.
 //!
 //! *Order.* The classes take turns by their shares, and so do the senders of a class (start-time fair
-//! queueing). A sender's `next` says how often it was served, and the least goes first; a returning sender
-//! begins at the value of the others. Classes and senders use what others leave. A warning for this area goes
-//! before one from afar, and that before a position. This order always holds among the messages of one
-//! sender. Before those of other senders of the class it holds as if these had been served more often
-//! ([`Rank::head_start`]). A sender that always uses its head start has used it up.
+//! queueing). A sender's `next` counts how often it was served, and the sender with the least value is served
+//! next. A returning sender begins at the value of the others. Classes and senders may use the unused share
+//! of others. A warning for this area precedes a warning from afar, which precedes a position message. This
+//! order always applies among the messages of one sender. Among several senders of a class, a higher rank
+//! gives a limited head start ([`Rank::head_start`]). A sender that always uses its head start gains nothing
+//! in the long run.
 //!
-//! *Overflow.* If the queue is full, it drops a message of the class that is furthest above its share. There
-//! it takes the sender with the most waiting messages. Of these it drops the least important, and of equals
-//! the oldest, because a later CAM is worth more than an earlier one. So no sender loses a message to one
-//! with more waiting.
+//! *Overflow.* If the queue is full, it drops a message of the class that is furthest above its share. In
+//! this class it takes the sender with the most waiting messages. Of these messages it drops the least
+//! important, and among equals the oldest, because a later CAM is worth more than an earlier one. So no
+//! sender loses a message to a sender with more waiting messages.
 //!
-//! Left out: telling forged messages of a neighbour's name and address from true ones, which takes the
+//! Left out: a distinction between true and forged messages with a neighbour's name and address, which needs
 //! verification.
 
 use std::cmp::Reverse;
@@ -40,21 +41,21 @@ use carnet_geonet::MacAddress;
 
 use crate::ids::HashedId8;
 
-/// How much a message counts; the first is the most.
+/// Importance of a message; the first rank is the highest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rank {
-    /// For the area in which this station is.
+    /// A message for the area in which this station is.
     AreaHere,
-    /// Other packets over several hops.
+    /// Another packet over several hops.
     MultiHop,
-    /// Of a neighbour: CAM and whatever else goes a single hop.
+    /// A single-hop message of a neighbour, such as a CAM.
     SingleHop,
-    /// GeoNetworking's own: beacons, Location Service.
+    /// A message of GeoNetworking itself: beacon or Location Service.
     Management,
 }
 
 impl Rank {
-    /// How many messages of each other sender a message goes before, at most.
+    /// Returns the largest number of messages of each other sender that a message of this rank precedes.
     pub const fn head_start(self) -> u64 {
         match self {
             Rank::AreaHere => LONGEST_HEAD_START,
@@ -67,14 +68,14 @@ impl Rank {
 
 const LONGEST_HEAD_START: u64 = 16;
 
-/// Sender of a message, as far as it is known before verification.
+/// Sender of a message, as it appears before verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sender {
-    /// The holder of this ticket, with the link-layer address that belongs to the ticket.
+    /// The message names this known ticket and comes from the link-layer address of its holder.
     Neighbour(HashedId8),
-    /// Says that it is of a ticket that is known, but comes from this address.
+    /// The message names a known ticket, but comes from this other address.
     Relayed(MacAddress),
-    /// Of a ticket that is not known, from this address.
+    /// The message names an unknown ticket and comes from this address.
     Stranger(MacAddress),
 }
 
@@ -87,7 +88,7 @@ impl Sender {
         }
     }
 
-    /// Which turn it has in its class.
+    /// Returns the sender's turn in its class.
     fn turn(self) -> u64 {
         match self {
             Sender::Neighbour(HashedId8(name)) => u64::from_be_bytes(name),
@@ -103,13 +104,13 @@ fn group(address: MacAddress) -> u64 {
     u64::from_be_bytes([0, 0, a, b, c, d, e, f]).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58
 }
 
-/// By class, what a message costs of its share: half, a quarter and a quarter.
+/// Cost of a message relative to the share of its class: the classes have half, a quarter and a quarter.
 const COSTS: [u64; 3] = [1, 2, 2];
 
-/// A message that waits.
+/// A waiting message.
 #[derive(Debug)]
 pub struct Waiting<T> {
-    /// Since when.
+    /// Time at which the message entered the queue.
     pub since: Time,
     /// The message.
     pub message: T,
@@ -119,35 +120,35 @@ pub struct Waiting<T> {
 #[derive(Debug)]
 struct Turn<T> {
     name: u64,
-    /// Times it was served, and where it began.
+    /// Number of times that the sender was served, plus its start value.
     next: u64,
     waiting: VecDeque<(Rank, Waiting<T>)>,
 }
 
 impl<T> Turn<T> {
-    /// The oldest of those that count most, and how much.
+    /// Returns rank and index of the oldest message among those of the highest rank.
     fn first(&self) -> Option<(Rank, usize)> {
         self.waiting.iter().enumerate().map(|(place, (rank, _))| (*rank, place)).min()
     }
 
-    /// The oldest of those that count least: how much, since when, and which.
+    /// Returns rank, time and index of the oldest message among those of the lowest rank.
     fn last(&self) -> Option<(Rank, Reverse<Time>, Reverse<usize>)> {
         let all = self.waiting.iter().enumerate();
         all.map(|(place, (rank, waiting))| (*rank, Reverse(waiting.since), Reverse(place))).max()
     }
 
-    /// As if it had been served so often, and the head start is the others' way to go.
+    /// Returns the sort key of the sender: its `next` less the head start of its first message.
     fn key(&self) -> Option<u64> {
         self.first().map(|(rank, _)| self.next + LONGEST_HEAD_START - rank.head_start())
     }
 }
 
-/// Senders that take turns.
+/// Senders of a class, which take turns.
 #[derive(Debug)]
 struct Class<T> {
     /// Used part of the share, and its start value.
     next: u64,
-    /// Where senders begin that come now.
+    /// Start value of new senders.
     clock: u64,
     length: usize,
     turns: Vec<Turn<T>>,
@@ -186,13 +187,13 @@ impl<T> Class<T> {
         Some(message)
     }
 
-    /// Forgets idle senders that the others have caught up with, and all idle ones if there are too many.
+    /// Removes idle senders that the others have caught up with, and all idle senders if there are too many.
     fn tidy(&mut self, most_turns: usize) {
         let (clock, many) = (self.clock, self.turns.len() > most_turns);
         self.turns.retain(|turn| !turn.waiting.is_empty() || (turn.next > clock && !many));
     }
 
-    /// The sender with the most waiting loses what is least.
+    /// Drops the least important message of the sender with the most waiting messages.
     fn give_up(&mut self, most_turns: usize) -> Option<T> {
         let turn = self.turns.iter_mut().max_by_key(|turn| (turn.waiting.len(), turn.last()))?;
         let (_, _, Reverse(place)) = turn.last()?;
@@ -203,7 +204,7 @@ impl<T> Class<T> {
     }
 }
 
-/// The queue.
+/// The queue of messages before verification.
 #[derive(Debug)]
 pub struct Queue<T> {
     classes: [Class<T>; 3],
@@ -218,7 +219,7 @@ impl<T> Queue<T> {
         Queue { classes: [Class::new(), Class::new(), Class::new()], clock: 0, length: 0, room }
     }
 
-    /// Adds a message. Returns the message that was dropped for it, which may be the same.
+    /// Adds a message. Returns the dropped message if the queue was full; this may be the added one.
     pub fn push(&mut self, now: Time, sender: Sender, rank: Rank, message: T) -> Option<T> {
         let (clock, room) = (self.clock, self.room);
         let class = self.classes.get_mut(sender.class())?;
@@ -236,7 +237,7 @@ impl<T> Queue<T> {
         given_up
     }
 
-    /// The next message.
+    /// Removes and returns the next message.
     pub fn pop(&mut self) -> Option<Waiting<T>> {
         let most_turns = 2 * self.room;
         let waiting = self.classes.iter_mut().zip(COSTS).filter(|(class, _)| class.length > 0);
@@ -246,23 +247,23 @@ impl<T> Queue<T> {
         class.next += cost;
         self.length -= 1;
         if self.length == 0 {
-            // No message waits, so all shares start anew.
+            // No message waits, so all shares restart.
             (self.classes, self.clock) = ([Class::new(), Class::new(), Class::new()], 0);
         }
         Some(message)
     }
 
-    /// How many wait.
+    /// Returns the number of waiting messages.
     pub const fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether none waits.
+    /// Returns whether no message waits.
     pub const fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Senders that are remembered, whether something of theirs waits or not.
+    /// Returns the number of stored senders, idle ones included.
     pub fn senders(&self) -> usize {
         self.classes.iter().map(|class| class.turns.len()).sum()
     }

@@ -1,37 +1,37 @@
-//! Where a certificate holds (IEEE 1609.2 6.4.17 to 6.4.23, TS 103 097 7.2.1).
+//! Regions of certificates (IEEE 1609.2 6.4.17 to 6.4.23, TS 103 097 7.2.1).
 //!
-//! Whether a place is in a region, or a region in that of an issuer. Countries need a map, which this crate
-//! does not have: the caller says in which country a place is ([`Countries`]). Without it no place is in a
-//! country.
+//! The module decides whether a place is in a region, and whether a region lies in that of an issuer.
+//! Countries need a map, which this crate does not have: the caller says in which country a place is
+//! ([`Countries`]). Without this information no place is in a country.
 //!
 //! For a polygon the test uses its corners and edges; for a circle and other shapes twelve points on its
-//! edge. An issuer with a tight border may see a region refused that touches it. A region with a corner
-//! outside is never accepted.
+//! edge. The test may reject a region that touches the issuer's border. It never accepts a region with a
+//! corner outside.
 
 use carnet_geonet::geodesy::{LocalPlane, Position};
 
 use crate::coer::{Error, Reader, Writer};
 
-/// Rectangles in a region at most (test purpose TC_SEC_SND_CERT_04_01: less than six).
+/// Largest number of rectangles in a region (test purpose TC_SEC_SND_CERT_04_01: less than six).
 pub const MOST_RECTANGLES: usize = 6;
-/// Corners of a polygon at most (test purpose TC_SEC_SND_CERT_05_01).
+/// Largest number of corners of a polygon (test purpose TC_SEC_SND_CERT_05_01).
 pub const MOST_CORNERS: usize = 12;
-/// Countries in a region at most; there are less.
+/// Largest number of countries in a region; fewer countries exist.
 pub const MOST_COUNTRIES: usize = 255;
 
-/// A part of a country: with its regions, and their subregions.
+/// A country, or parts of a country: its regions and their subregions.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum IdentifiedRegion {
-    /// All of a country, by its number (UN M49, ISO 3166-1 numeric).
+    /// The whole country, by its number (UN M49, ISO 3166-1 numeric).
     CountryOnly(u16),
-    /// Some regions of one.
+    /// Some regions of a country.
     CountryAndRegions(u16, Vec<u8>),
-    /// Some subregions of some regions of one.
+    /// Some subregions of a country's regions.
     CountryAndSubregions(u16, Vec<(u8, Vec<u16>)>),
 }
 
 impl IdentifiedRegion {
-    /// The country's number.
+    /// Returns the number of the country.
     pub const fn country(&self) -> u16 {
         match self {
             IdentifiedRegion::CountryOnly(country)
@@ -56,7 +56,7 @@ impl IdentifiedRegion {
             }
     }
 
-    /// Whether all of it is in `issuer`'s.
+    /// Returns whether this region lies completely in `issuer`.
     fn is_within(&self, issuer: &IdentifiedRegion) -> bool {
         use IdentifiedRegion::{CountryAndRegions, CountryAndSubregions, CountryOnly};
         self.country() == issuer.country()
@@ -80,48 +80,48 @@ impl IdentifiedRegion {
     }
 }
 
-/// In which country a place is, as far as is known.
+/// Country and region of a place, as far as known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct CountryPlace {
-    /// The country's number (UN M49).
+    /// Number of the country (UN M49).
     pub country: u16,
-    /// Its region.
+    /// Region of the country.
     pub region: Option<u8>,
-    /// The region's subregion.
+    /// Subregion of the region.
     pub subregion: Option<u16>,
 }
 
-/// Says in which country a place is.
+/// Returns the country of a place.
 pub trait Countries {
-    /// The country of a place; `None` where it is not known.
+    /// Returns the country of a place; `None` if it is unknown.
     fn country_of(&self, place: Position) -> Option<CountryPlace>;
 }
 
-/// A station that stays in one country.
+/// For a station that stays in one country.
 impl Countries for CountryPlace {
     fn country_of(&self, _place: Position) -> Option<CountryPlace> {
         Some(*self)
     }
 }
 
-/// The country is unknown.
+/// For a station whose country is unknown.
 impl Countries for () {
     fn country_of(&self, _place: Position) -> Option<CountryPlace> {
         None
     }
 }
 
-/// A region.
+/// Region of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum GeographicRegion {
     /// A circle with a radius in metres.
     Circular {
-        /// Its middle.
+        /// Centre of the circle.
         center: Position,
-        /// Its radius, metres.
+        /// Radius of the circle, metres.
         radius: u16,
     },
-    /// Rectangles: the north-west and the south-east corner of each.
+    /// Rectangles, each by its north-west and south-east corner.
     Rectangular(Vec<(Position, Position)>),
     /// A polygon, by its corners.
     Polygonal(Vec<Position>),
@@ -132,7 +132,7 @@ pub enum GeographicRegion {
 fn position(reader: &mut Reader<'_>) -> Result<Position, Error> {
     let at = reader.at();
     let place = Position::new(reader.i32("Latitude")?, reader.i32("Longitude")?);
-    // In a region the values for "unknown" mean nothing.
+    // A region must not use the values for "unknown".
     if !place.is_on_earth() {
         return Err(Error::Profile { what: "TwoDLocation", at, expected: "a place on earth" });
     }
@@ -154,7 +154,7 @@ impl GeographicRegion {
                     reader.list(1, MOST_RECTANGLES, "SequenceOfRectangularRegion", |reader| {
                         Ok((position(reader)?, position(reader)?))
                     })?;
-                // 6.4.20: the one corner is north and west of the other.
+                // 6.4.20: the first corner is north and west of the second.
                 if !rectangles.iter().all(|(nw, se)| nw.latitude > se.latitude && nw.longitude < se.longitude)
                 {
                     return Err(reader.unknown("RectangularRegion", "a north-west and a south-east corner"));
@@ -197,7 +197,7 @@ impl GeographicRegion {
         }
     }
 
-    /// Whether a place is in it.
+    /// Returns whether a place is in the region.
     pub fn contains(&self, place: Position, countries: &dyn Countries) -> bool {
         match self {
             GeographicRegion::Circular { center, radius } => center.distance(place) <= f64::from(*radius),
@@ -211,7 +211,7 @@ impl GeographicRegion {
         }
     }
 
-    /// Whether the whole region is in the region of an issuer (5.1.2.4); false if that is unknown.
+    /// Returns whether the whole region is in the region of an issuer (5.1.2.4); false if this is unknown.
     pub fn is_within(&self, issuer: &GeographicRegion, countries: &dyn Countries) -> bool {
         match (self, issuer) {
             (GeographicRegion::Identified(mine), GeographicRegion::Identified(theirs)) => {
@@ -230,7 +230,7 @@ impl GeographicRegion {
         }
     }
 
-    /// Places on its edge: corners, and what is between them.
+    /// Returns places on the edge of the region: corners and places between them.
     fn outline(&self) -> Vec<Position> {
         match self {
             GeographicRegion::Circular { center, radius } => {
@@ -264,7 +264,7 @@ impl GeographicRegion {
     }
 }
 
-/// 0.1 microdegree per metre east and north at a place.
+/// Returns 0.1 microdegree per metre, east and north, at a place.
 fn metre(place: Position) -> (f64, f64) {
     let plane = LocalPlane::new(place);
     let (east, north) = plane.offset(Position::new(place.latitude, place.longitude.saturating_add(10_000)));
@@ -278,8 +278,8 @@ fn is_in_rectangle((nw, se): &(Position, Position), place: Position) -> bool {
         && (nw.longitude..=se.longitude).contains(&place.longitude)
 }
 
-/// By how often a line to the west crosses an edge; on the map of latitude and longitude, as 6.4.21 draws its
-/// lines.
+/// Counts the edges that a line to the west crosses, on the map of latitude and longitude, in which 6.4.21
+/// draws its lines.
 fn is_in_polygon(corners: &[Position], place: Position) -> bool {
     let mut inside = false;
     for (a, b) in edges(corners) {
@@ -295,7 +295,7 @@ fn edges(corners: &[Position]) -> impl Iterator<Item = (Position, Position)> + '
     corners.iter().copied().zip(corners.iter().copied().cycle().skip(1))
 }
 
-/// On which side of the line from `a` to `b` a place lies: its sign.
+/// Returns a number whose sign says on which side of the line from `a` to `b` a place lies.
 fn cross(a: Position, b: Position, place: Position) -> i128 {
     let difference = |to: i32, from: i32| i128::from(to) - i128::from(from);
     difference(b.latitude, a.latitude) * difference(place.longitude, a.longitude)
@@ -311,7 +311,8 @@ fn edges_cross(mine: &[Position], theirs: &[Position]) -> bool {
     })
 }
 
-/// Whether edges of one polygon cross each other (test purpose TC_SEC_SND_CERT_05_01: no intersections).
+/// Returns whether edges of one polygon cross each other (test purpose TC_SEC_SND_CERT_05_01: no
+/// intersections).
 pub fn crosses_itself(corners: &[Position]) -> bool {
     edges_cross(corners, corners)
 }

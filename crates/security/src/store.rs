@@ -1,16 +1,15 @@
-//! Certificates that are trusted: roots and authorities by the operator or by what they signed, tickets that
-//! were verified.
+//! Trusted certificates: roots and authorities of the operator, learnt authorities, and verified tickets.
 //!
 //! The store accepts a certificate if its issuer is known and signed it. The certificate must not exceed its
-//! issuer's time, region and permissions (IEEE 1609.2 5.1.2.4, TS 103 097 clause 6). So the user of a stored
-//! ticket checks only the ticket's own validity. Without a region of its own the ticket has that of its
+//! issuer's time, region and permissions (IEEE 1609.2 5.1.2.4, TS 103 097 clause 6). So a later check of a
+//! stored ticket needs only the ticket's own validity. A ticket without a region has the region of its
 //! issuers. The store makes cheap checks first, and verifies the signature last.
 //!
 //! The store is bounded: learnt authorities and tickets make room for newer ones, the least recently used
 //! first. Certificates that the operator set stay.
 //!
-//! Left out: trust lists and revocation lists (TS 102 941), which change the roots and authorities. Their
-//! reader calls [`CertificateStore::add_root`] and [`CertificateStore::revoke`].
+//! Left out: trust lists and revocation lists (TS 102 941), which change the roots and authorities. A program
+//! that reads these lists calls [`CertificateStore::add_root`] and [`CertificateStore::revoke`].
 
 use carnet_base::SmallMap;
 use carnet_geonet::MacAddress;
@@ -26,48 +25,48 @@ use crate::queue::Sender;
 use crate::region::{Countries, GeographicRegion, crosses_itself};
 use crate::time::Time64;
 
-/// A certificate that is trusted.
+/// A trusted certificate.
 #[derive(Debug)]
 pub struct Trusted {
     certificate: Certificate,
     name: HashedId8,
-    /// Its hash, which goes into those of its holder's messages.
+    /// Hash of the certificate, which is part of the hash of its holder's messages.
     hash: Vec<u8>,
     key: Box<dyn VerifyingKey>,
-    /// Its own region, or the nearest above it.
+    /// Region of the certificate, or of the nearest issuer with a region.
     region: Option<GeographicRegion>,
-    /// Set by the operator.
+    /// The operator has set the certificate, so the store does not remove it for lack of room.
     pinned: bool,
     last_used: u64,
-    /// The link-layer address from which its holder's own packets came last.
+    /// Link-layer address of the last single-hop packet of the certificate's holder.
     came_from: Option<MacAddress>,
 }
 
 impl Trusted {
-    /// The certificate.
+    /// Returns the certificate.
     pub const fn certificate(&self) -> &Certificate {
         &self.certificate
     }
 
-    /// Its name.
+    /// Returns the name of the certificate.
     pub const fn name(&self) -> HashedId8 {
         self.name
     }
 
-    /// Whether its holder signed a message with this hash (by the hash of the key's curve).
+    /// Returns whether the holder signed a message with this hash (by the hash of the key's curve).
     pub fn signed(&self, hash_of_data: &[u8], signature: &Signature) -> bool {
         self.key.verify(&[hash_of_data, &self.hash].concat(), signature)
     }
 
-    /// Whether it holds now.
+    /// Checks that the certificate is valid now.
     ///
     /// # Errors
-    /// [`SecurityDrop::CertificateNotYetValid`], [`SecurityDrop::CertificateExpired`].
+    /// [`SecurityDrop::CertificateNotYetValid`] or [`SecurityDrop::CertificateExpired`].
     pub fn check_date(&self, now: Time64) -> Result<(), SecurityDrop> {
         check_date(&self.certificate, now)
     }
 
-    /// Whether it holds at a place.
+    /// Returns whether the certificate is valid at a place.
     pub fn holds_at(&self, place: Position, countries: &dyn Countries) -> bool {
         self.region.as_ref().is_none_or(|region| region.contains(place, countries))
     }
@@ -84,7 +83,7 @@ fn check_date(certificate: &Certificate, now: Time64) -> Result<(), SecurityDrop
     Ok(())
 }
 
-/// Certificates by name.
+/// Trusted certificates by name.
 #[derive(Debug)]
 pub struct CertificateStore {
     /// Roots and authorities.
@@ -109,12 +108,12 @@ impl CertificateStore {
         }
     }
 
-    /// Trusts a root, because the operator does.
+    /// Adds a root that the operator trusts.
     ///
     /// # Errors
-    /// [`SecurityDrop::WrongRole`] for anything else than a root, [`SecurityDrop::BadKey`],
-    /// [`SecurityDrop::AlgorithmMismatch`] or [`SecurityDrop::BadCertificateSignature`] for one that did not
-    /// sign itself.
+    /// [`SecurityDrop::WrongRole`] for a certificate that is not a root, [`SecurityDrop::BadKey`],
+    /// [`SecurityDrop::AlgorithmMismatch`] or [`SecurityDrop::BadCertificateSignature`] for a root whose
+    /// signature is not its own.
     pub fn add_root(
         &mut self,
         backend: &dyn Backend,
@@ -140,10 +139,10 @@ impl CertificateStore {
         Ok(name)
     }
 
-    /// Trusts an authority that a known one signed; `pinned` if the operator named it.
+    /// Adds an authority that a known issuer signed; `pinned` says that the operator named it.
     ///
     /// # Errors
-    /// As [`Self::verify`].
+    /// The errors of [`Self::verify`].
     pub fn add_authority(
         &mut self,
         backend: &dyn Backend,
@@ -157,7 +156,8 @@ impl CertificateStore {
         }
         let authority = self.verify(backend, certificate, now, countries)?;
         let name = authority.name;
-        // Only what is learnt from others is bounded: the operator knows how many he names.
+        // The limit applies to learnt authorities only, because the operator decides how many authorities to
+        // name.
         if !make_room(&mut self.issuers, self.most_issuers) && !pinned {
             return Err(SecurityDrop::UnknownIssuer);
         }
@@ -165,23 +165,22 @@ impl CertificateStore {
         Ok(name)
     }
 
-    /// Keeps a ticket that was verified.
+    /// Stores a verified ticket.
     pub fn add_ticket(&mut self, ticket: Trusted) {
         make_room(&mut self.tickets, self.most_tickets);
         self.tickets.insert(ticket.name, ticket);
     }
 
-    /// Revokes a certificate and those that it issued. The store does not accept them again, whichever
-    /// station sends them.
+    /// Revokes a certificate and those that it issued. The store does not accept them again from any station.
     pub fn revoke(&mut self, name: HashedId8) {
         self.revoked.insert(name, ());
         self.remove(name);
     }
 
-    /// Trusts a certificate no longer.
+    /// Removes a certificate.
     pub fn remove(&mut self, name: HashedId8) -> bool {
         let issued_by = |trusted: &Trusted| matches!(trusted.certificate.issuer(), Issuer::Digest(_, issuer) if issuer == name);
-        // Remove the certificates that it issued, too.
+        // Remove the certificates below the removed one, too.
         let below: Vec<_> =
             self.issuers.values().filter(|trusted| issued_by(trusted)).map(|trusted| trusted.name).collect();
         for issuer in below {
@@ -191,7 +190,7 @@ impl CertificateStore {
         self.issuers.remove(&name).is_some() | self.tickets.remove(&name).is_some()
     }
 
-    /// A ticket, which counts as used now.
+    /// Returns a ticket and marks it as used now.
     pub fn ticket(&mut self, name: HashedId8) -> Option<&Trusted> {
         self.clock += 1;
         let ticket = self.tickets.get_mut(&name)?;
@@ -199,16 +198,14 @@ impl CertificateStore {
         Some(ticket)
     }
 
-    /// A packet of a ticket's holder that goes a single hop was believed, and came from this link-layer
-    /// address.
+    /// Stores the link-layer address of an accepted single-hop packet of the ticket's holder.
     pub fn came_from(&mut self, name: HashedId8, address: MacAddress) {
         if let Some(ticket) = self.tickets.get_mut(&name) {
             ticket.came_from = Some(address);
         }
     }
 
-    /// Returns the sender of a message that claims to be of a known ticket and came from this link-layer
-    /// address.
+    /// Returns the sender class of a message that names this ticket and came from this link-layer address.
     pub fn sender(&self, name: HashedId8, address: MacAddress) -> Sender {
         match self.tickets.get(&name) {
             Some(ticket) if ticket.came_from == Some(address) => Sender::Neighbour(name),
@@ -217,32 +214,32 @@ impl CertificateStore {
         }
     }
 
-    /// Whether a ticket is known.
+    /// Returns whether the store has a ticket.
     pub fn knows_ticket(&self, name: HashedId8) -> bool {
         self.tickets.contains_key(&name)
     }
 
-    /// A root or an authority.
+    /// Returns a root or an authority.
     pub fn issuer(&self, name: HashedId8) -> Option<&Trusted> {
         self.issuers.get(&name)
     }
 
-    /// An authority by the name under which it is asked for.
+    /// Returns an authority by its name in requests.
     pub fn authority_by_short_name(&self, name: HashedId3) -> Option<&Trusted> {
         self.issuers
             .values()
             .find(|trusted| trusted.name.short() == name && trusted.certificate.role() == Role::Authority)
     }
 
-    /// How many issuers and tickets there are.
+    /// Returns the number of issuers and tickets.
     pub fn len(&self) -> (usize, usize) {
         (self.issuers.len(), self.tickets.len())
     }
 
-    /// Verifies a certificate that is not a root's, its issuer being known.
+    /// Verifies a certificate other than a root; its issuer must be known.
     ///
     /// # Errors
-    /// Why it is not to be trusted.
+    /// The reason for which the certificate is not trusted.
     pub fn verify(
         &self,
         backend: &dyn Backend,
@@ -312,7 +309,8 @@ fn check_chain(
         (Some(mine), Some(theirs)) => mine.is_within(theirs, countries),
         _ => true,
     };
-    // TS 103 097 6: an issuer's assurance level (three bits) is not below that of what it issues.
+    // TS 103 097 6: the assurance level (three bits) of an issuer is not below that of the certificates it
+    // issues.
     let level = |assurance: Option<u8>| assurance.map_or(0, |assurance| assurance >> 5);
     let assured = above.assurance.is_none() || level(content.assurance) <= level(above.assurance);
     let unique = |mut psids: Vec<u64>| {
@@ -328,7 +326,8 @@ fn check_chain(
     if allowed { Ok(()) } else { Err(SecurityDrop::InconsistentChain) }
 }
 
-/// Forgets what was used longest ago, while there is no room for one more; false if nothing may be forgotten.
+/// Removes the least recently used certificate until there is room for one more; false if the store may
+/// remove none.
 fn make_room(map: &mut SmallMap<HashedId8, Trusted>, most: usize) -> bool {
     while map.len() >= most {
         let oldest =

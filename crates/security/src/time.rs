@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use carnet_base::WallTime;
 
-/// 2004-01-01T00:00:00 UTC in microseconds since 1970-01-01T00:00:00 UTC, leap seconds not counted.
+/// 2004-01-01T00:00:00 UTC in microseconds since 1970-01-01T00:00:00 UTC, without leap seconds.
 const EPOCH: u64 = 1_072_915_200_000_000;
 
 /// Microseconds of TAI since 2004-01-01T00:00:00 UTC.
@@ -18,41 +18,42 @@ pub struct Time64(pub u64);
 pub struct Time32(pub u32);
 
 impl Time64 {
-    /// The date; `leap_seconds` are those that UTC had since 2004, five in 2026.
+    /// Converts a wall clock date; `leap_seconds` is the number of leap seconds of UTC since 2004, five in
+    /// 2026.
     pub fn from_wall_time(date: WallTime, leap_seconds: u32) -> Time64 {
         let since = (date.as_unix_nanos() / 1000).saturating_sub(EPOCH);
         Time64(since.saturating_add(u64::from(leap_seconds) * 1_000_000))
     }
 
-    /// On the wall clock, see [`Time64::from_wall_time`].
+    /// Converts to a wall clock date, see [`Time64::from_wall_time`].
     pub fn to_wall_time(self, leap_seconds: u32) -> WallTime {
         let since = self.0.saturating_sub(u64::from(leap_seconds) * 1_000_000);
         WallTime::from_unix_nanos(since.saturating_add(EPOCH).saturating_mul(1000))
     }
 
-    /// The second in which it lies.
+    /// Returns the date in whole seconds, rounded down.
     pub fn seconds(self) -> Time32 {
         Time32(u32::try_from(self.0 / 1_000_000).unwrap_or(u32::MAX))
     }
 
-    /// So much later.
+    /// Returns the date that is `span` later.
     pub fn saturating_add(self, span: Duration) -> Time64 {
         Time64(self.0.saturating_add(u64::try_from(span.as_micros()).unwrap_or(u64::MAX)))
     }
 
-    /// So much earlier.
+    /// Returns the date that is `span` earlier.
     pub fn saturating_sub(self, span: Duration) -> Time64 {
         Time64(self.0.saturating_sub(u64::try_from(span.as_micros()).unwrap_or(u64::MAX)))
     }
 
-    /// The span since `earlier`, zero when that is later.
+    /// Returns the span since `earlier`; zero if `earlier` is later.
     pub const fn saturating_since(self, earlier: Time64) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
     }
 }
 
 impl Time32 {
-    /// The beginning of the second.
+    /// Returns the beginning of the second.
     pub fn start(self) -> Time64 {
         Time64(u64::from(self.0) * 1_000_000)
     }
@@ -72,7 +73,7 @@ pub enum DurationUnit {
 }
 
 impl DurationUnit {
-    /// Every unit, by tag.
+    /// Every unit, in the order of the tags.
     pub const ALL: [DurationUnit; 7] = [
         DurationUnit::Microseconds,
         DurationUnit::Milliseconds,
@@ -91,48 +92,48 @@ impl DurationUnit {
             DurationUnit::Minutes => 60_000_000,
             DurationUnit::Hours => 3_600_000_000,
             DurationUnit::SixtyHours => 60 * 3_600_000_000,
-            // 6.4.15: a year is 31,556,952 seconds.
+            // 6.4.15: a year has 31,556,952 seconds.
             DurationUnit::Years => 31_556_952_000_000,
         }
     }
 }
 
-/// How long a certificate holds.
+/// Duration of a certificate's validity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ValidityDuration {
-    /// In what it is counted.
+    /// Unit of the duration.
     pub unit: DurationUnit,
-    /// How many of them.
+    /// Number of units.
     pub count: u16,
 }
 
-/// When a certificate holds.
+/// Validity of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ValidityPeriod {
-    /// From here on.
+    /// Beginning of the validity.
     pub start: Time32,
-    /// For so long.
+    /// Duration of the validity.
     pub duration: ValidityDuration,
 }
 
 impl ValidityPeriod {
-    /// The first moment after it.
+    /// Returns the first moment after the period.
     pub fn end(&self) -> Time64 {
         let length = u64::from(self.duration.count) * self.duration.unit.microseconds();
         Time64(self.start.start().0.saturating_add(length))
     }
 
-    /// Whether the certificate holds at that moment.
+    /// Returns whether the certificate is valid at a moment.
     pub fn contains(&self, moment: Time64) -> bool {
         (self.start.start()..self.end()).contains(&moment)
     }
 
-    /// The moment itself, or the beginning where the certificate does not hold then.
+    /// Returns the moment if it is in the period, otherwise the beginning of the period.
     pub fn nearest(&self, moment: Time64) -> Time64 {
         if self.contains(moment) { moment } else { self.start.start() }
     }
 
-    /// Whether it lies within that of the issuer (5.1.2.4).
+    /// Returns whether the period lies within that of the issuer (5.1.2.4).
     pub fn is_within(&self, issuer: &ValidityPeriod) -> bool {
         self.start >= issuer.start && self.end() <= issuer.end()
     }

@@ -1,8 +1,9 @@
-//! Reading.
+//! Reads values from octets.
 
 use super::Error;
 
-/// A place in octets. Every method goes on, or says why not; after an error the place means nothing.
+/// A position in octets. Every method advances the position or returns an error; after an error the position
+/// has no meaning.
 #[derive(Debug, Clone)]
 pub struct Reader<'a> {
     octets: &'a [u8],
@@ -10,17 +11,17 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// At the first of `octets`.
+    /// Creates a reader at the first octet.
     pub const fn new(octets: &'a [u8]) -> Reader<'a> {
         Reader { octets, at: 0 }
     }
 
-    /// Octets read so far.
+    /// Returns the number of octets read.
     pub const fn at(&self) -> usize {
         self.at
     }
 
-    /// Octets left.
+    /// Returns the number of remaining octets.
     pub const fn remaining(&self) -> usize {
         self.octets.len() - self.at
     }
@@ -30,10 +31,10 @@ impl<'a> Reader<'a> {
         self.octets.get(start..self.at).unwrap_or_default()
     }
 
-    /// The next `count` octets.
+    /// Reads the next `count` octets.
     ///
     /// # Errors
-    /// [`Error::Truncated`].
+    /// [`Error::Truncated`] if the octets end early.
     pub fn take(&mut self, count: usize, what: &'static str) -> Result<&'a [u8], Error> {
         let found = self.remaining();
         let taken = self.at.checked_add(count).and_then(|end| self.octets.get(self.at..end));
@@ -42,61 +43,61 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// The next `N` octets, OCTET STRING (SIZE (N)).
+    /// Reads the next `N` octets, OCTET STRING (SIZE (N)).
     ///
     /// # Errors
-    /// [`Error::Truncated`].
+    /// [`Error::Truncated`] if the octets end early.
     pub fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], Error> {
         let mut octets = [0; N];
         octets.copy_from_slice(self.take(N, what)?);
         Ok(octets)
     }
 
-    /// INTEGER (0..255), and whatever else is one octet.
+    /// Reads INTEGER (0..255), or another value of one octet.
     ///
     /// # Errors
-    /// [`Error::Truncated`].
+    /// [`Error::Truncated`] if the octets end early.
     pub fn u8(&mut self, what: &'static str) -> Result<u8, Error> {
         self.array::<1>(what).map(|[octet]| octet)
     }
 
-    /// INTEGER (0..65535).
+    /// Reads INTEGER (0..65535).
     ///
     /// # Errors
-    /// [`Error::Truncated`].
+    /// [`Error::Truncated`] if the octets end early.
     pub fn u16(&mut self, what: &'static str) -> Result<u16, Error> {
         self.array(what).map(u16::from_be_bytes)
     }
 
-    /// INTEGER (0..4294967295).
+    /// Reads INTEGER (0..4294967295).
     ///
     /// # Errors
-    /// [`Error::Truncated`].
+    /// [`Error::Truncated`] if the octets end early.
     pub fn u32(&mut self, what: &'static str) -> Result<u32, Error> {
         self.array(what).map(u32::from_be_bytes)
     }
 
-    /// INTEGER (0..18446744073709551615).
+    /// Reads INTEGER (0..18446744073709551615).
     ///
     /// # Errors
-    /// [`Error::Truncated`].
+    /// [`Error::Truncated`] if the octets end early.
     pub fn u64(&mut self, what: &'static str) -> Result<u64, Error> {
         self.array(what).map(u64::from_be_bytes)
     }
 
-    /// INTEGER with bounds that fit four octets, one of them negative.
+    /// Reads INTEGER with bounds that fit four octets and of which one is negative.
     ///
     /// # Errors
-    /// [`Error::Truncated`].
+    /// [`Error::Truncated`] if the octets end early.
     pub fn i32(&mut self, what: &'static str) -> Result<i32, Error> {
         self.array(what).map(i32::from_be_bytes)
     }
 
-    /// A length determinant (X.696 8.6).
+    /// Reads a length determinant (X.696 8.6).
     ///
     /// # Errors
-    /// [`Error::Truncated`]; [`Error::NotCanonical`] for one that could be shorter; [`Error::OutOfRange`] for
-    /// more than there can be in a frame.
+    /// [`Error::Truncated`] if the octets end early; [`Error::NotCanonical`] for a length that could be
+    /// shorter; [`Error::OutOfRange`] for a length beyond that of a frame.
     pub fn length(&mut self, what: &'static str) -> Result<usize, Error> {
         let at = self.at;
         let first = self.u8(what)?;
@@ -117,10 +118,10 @@ impl<'a> Reader<'a> {
         Ok(length)
     }
 
-    /// OCTET STRING of `least` to `most` octets, and whatever else begins with its length.
+    /// Reads OCTET STRING of `least` to `most` octets, or another value that begins with its length.
     ///
     /// # Errors
-    /// As for lengths, and [`Error::OutOfRange`].
+    /// The errors of [`Self::length`], and [`Error::OutOfRange`].
     pub fn octets(&mut self, least: usize, most: usize, what: &'static str) -> Result<&'a [u8], Error> {
         let at = self.at;
         let length = self.length(what)?;
@@ -131,10 +132,10 @@ impl<'a> Reader<'a> {
         self.take(length, what)
     }
 
-    /// INTEGER (0..MAX), here of 64 bits at most (X.696 10.3).
+    /// Reads INTEGER (0..MAX) of at most 64 bits (X.696 10.3).
     ///
     /// # Errors
-    /// As for octet strings; [`Error::NotCanonical`] for leading zeros.
+    /// The errors of [`Self::octets`]; [`Error::NotCanonical`] for leading zeros.
     pub fn unsigned(&mut self, what: &'static str) -> Result<u64, Error> {
         let at = self.at;
         let octets = self.octets(1, 8, what)?;
@@ -144,10 +145,10 @@ impl<'a> Reader<'a> {
         Ok(octets.iter().fold(0, |number, octet| number << 8 | u64::from(*octet)))
     }
 
-    /// INTEGER without bounds (X.696 10.4), here within `least..=most`, both from 0 to 127.
+    /// Reads INTEGER without bounds (X.696 10.4); accepts only `least..=most`, both from 0 to 127.
     ///
     /// # Errors
-    /// As for octet strings.
+    /// The errors of [`Self::octets`].
     pub fn small_integer(&mut self, least: u8, most: u8, what: &'static str) -> Result<u8, Error> {
         let at = self.at;
         let octets = self.octets(1, 8, what)?;
@@ -160,10 +161,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The quantity of a SEQUENCE OF (X.696 17), from `least` to `most`.
+    /// Reads the quantity of a SEQUENCE OF (X.696 17), from `least` to `most`.
     ///
     /// # Errors
-    /// As for integers, and [`Error::OutOfRange`].
+    /// The errors of [`Self::unsigned`], and [`Error::OutOfRange`].
     pub fn quantity(&mut self, least: usize, most: usize, what: &'static str) -> Result<usize, Error> {
         let at = self.at;
         let found = self.unsigned(what)?;
@@ -173,10 +174,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a SEQUENCE OF with a bounded number of elements, each by `element`.
+    /// Reads a SEQUENCE OF with a bounded number of elements; `element` reads each.
     ///
     /// # Errors
-    /// Those of the quantity and of the elements.
+    /// The errors of [`Self::quantity`] and of the elements.
     pub fn list<T>(
         &mut self,
         least: usize,
@@ -192,11 +193,11 @@ impl<'a> Reader<'a> {
         Ok(list)
     }
 
-    /// The preamble of a SEQUENCE with `width` bits (X.696 16.2), at most eight: the first is the highest.
-    /// Bits behind them are zero.
+    /// Reads the preamble of a SEQUENCE with `width` bits (X.696 16.2), at most eight. The first bit is the
+    /// highest; the bits behind the last must be zero.
     ///
     /// # Errors
-    /// [`Error::Truncated`], [`Error::NotCanonical`].
+    /// [`Error::Truncated`] or [`Error::NotCanonical`].
     pub fn preamble(&mut self, width: u32, what: &'static str) -> Result<u8, Error> {
         let at = self.at;
         let bits = self.u8(what)?;
@@ -206,24 +207,24 @@ impl<'a> Reader<'a> {
         Ok(bits)
     }
 
-    /// ENUMERATED of less than 128 values (X.696 11), or the tag of a CHOICE (X.696 20) as it is.
+    /// Reads ENUMERATED of less than 128 values (X.696 11), or the tag octet of a CHOICE (X.696 20).
     ///
     /// # Errors
-    /// [`Error::Truncated`].
+    /// [`Error::Truncated`] if the octets end early.
     pub fn tag(&mut self, what: &'static str) -> Result<u8, Error> {
         self.u8(what)
     }
 
-    /// An open type (X.696 30): a reader for its octets.
+    /// Reads an open type (X.696 30); returns a reader for its octets.
     ///
     /// # Errors
-    /// As for octet strings.
+    /// The errors of [`Self::octets`].
     pub fn open_type(&mut self, what: &'static str) -> Result<Reader<'a>, Error> {
         self.octets(0, usize::from(u16::MAX), what).map(Reader::new)
     }
 
-    /// The extension additions of a SEQUENCE (X.696 16.4): `addition` is called for each that is there with
-    /// its number and its octets. Those that it does not know it ignores.
+    /// Reads the extension additions of a SEQUENCE (X.696 16.4). Calls `addition` with the number and the
+    /// octets of each present addition; `addition` ignores unknown numbers.
     ///
     /// # Errors
     /// The errors of octet strings and of `addition`, and [`Error::NotCanonical`] for a bitmap without a set
@@ -234,8 +235,8 @@ impl<'a> Reader<'a> {
         mut addition: impl FnMut(usize, Reader<'a>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let at = self.at;
-        // One octet says how many bits of the last octet are unused. The limit of 32 additions is above that
-        // of any known type.
+        // The first octet gives the number of unused bits in the last octet. The limit of 32 additions is
+        // above that of any known type.
         let bitmap = self.octets(2, 5, what)?;
         let Some((&unused, bits)) = bitmap.split_first() else {
             return Err(Error::NotCanonical { what, at });
@@ -255,15 +256,15 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// A tag that the profile or this release does not know.
+    /// Returns the error for a tag that the profile or this release does not know.
     pub const fn unknown(&self, what: &'static str, expected: &'static str) -> Error {
         Error::Profile { what, at: self.at.saturating_sub(1), expected }
     }
 
-    /// Nothing may follow.
+    /// Checks that no octets follow.
     ///
     /// # Errors
-    /// [`Error::Trailing`].
+    /// [`Error::Trailing`] if octets follow.
     pub const fn end(&self) -> Result<(), Error> {
         match self.remaining() {
             0 => Ok(()),

@@ -1,68 +1,70 @@
-//! Writing. Values come from this program: their bounds are those of their types, and nothing can fail.
+//! Writes values to octets. The values are carnet's own and within the bounds of their types, so writing
+//! cannot fail.
 
-/// Octets that grow.
+/// A growing buffer of octets.
 #[derive(Debug, Clone, Default)]
 pub struct Writer {
     octets: Vec<u8>,
 }
 
 impl Writer {
-    /// Appends to `octets`.
+    /// Creates a writer that appends to `octets`.
     pub const fn new(octets: Vec<u8>) -> Writer {
         Writer { octets }
     }
 
-    /// Octets so far.
+    /// Returns the number of octets so far.
     pub const fn len(&self) -> usize {
         self.octets.len()
     }
 
-    /// Whether the writer has written no octets.
+    /// Returns whether the writer has written no octets.
     pub const fn is_empty(&self) -> bool {
         self.octets.is_empty()
     }
 
-    /// The octets so far.
+    /// Returns the octets so far.
     pub fn as_slice(&self) -> &[u8] {
         &self.octets
     }
 
-    /// The octets.
+    /// Returns the octets.
     pub fn finish(self) -> Vec<u8> {
         self.octets
     }
 
-    /// Octets as they are.
+    /// Writes octets unchanged.
     pub fn raw(&mut self, octets: &[u8]) {
         self.octets.extend_from_slice(octets);
     }
 
-    /// One octet: INTEGER (0..255), ENUMERATED, a tag, a preamble.
+    /// Writes one octet: INTEGER (0..255), ENUMERATED, a tag or a preamble.
     pub fn u8(&mut self, octet: u8) {
         self.octets.push(octet);
     }
 
-    /// INTEGER (0..65535).
+    /// Writes INTEGER (0..65535).
     pub fn u16(&mut self, number: u16) {
         self.raw(&number.to_be_bytes());
     }
 
-    /// INTEGER (0..4294967295).
+    /// Writes INTEGER (0..4294967295).
     pub fn u32(&mut self, number: u32) {
         self.raw(&number.to_be_bytes());
     }
 
-    /// INTEGER (0..18446744073709551615).
+    /// Writes INTEGER (0..18446744073709551615).
     pub fn u64(&mut self, number: u64) {
         self.raw(&number.to_be_bytes());
     }
 
-    /// INTEGER with bounds that fit four octets, one of them negative.
+    /// Writes INTEGER with bounds that fit four octets and of which one is negative.
     pub fn i32(&mut self, number: i32) {
         self.raw(&number.to_be_bytes());
     }
 
-    /// A length determinant (X.696 8.6); what is beyond 65,535 no frame carries, and is written as that.
+    /// Writes a length determinant (X.696 8.6). No frame carries a length above 65,535; the function writes
+    /// it as 65,535.
     pub fn length(&mut self, length: usize) {
         let length = u16::try_from(length).unwrap_or(u16::MAX);
         match length {
@@ -75,20 +77,20 @@ impl Writer {
         }
     }
 
-    /// OCTET STRING with its length.
+    /// Writes OCTET STRING with its length.
     pub fn octets(&mut self, octets: &[u8]) {
         self.length(octets.len());
         self.raw(octets);
     }
 
-    /// INTEGER (0..MAX), in as few octets as it takes.
+    /// Writes INTEGER (0..MAX) in as few octets as possible.
     pub fn unsigned(&mut self, number: u64) {
         let octets = number.to_be_bytes();
         let zeros = (number.leading_zeros() / 8).min(7) as usize;
         self.octets(octets.get(zeros..).unwrap_or_default());
     }
 
-    /// SEQUENCE OF.
+    /// Writes SEQUENCE OF; `element` writes each element.
     pub fn list<T>(&mut self, list: &[T], mut element: impl FnMut(&mut Writer, &T)) {
         self.unsigned(list.len() as u64);
         for item in list {
@@ -96,7 +98,7 @@ impl Writer {
         }
     }
 
-    /// An open type: what `content` writes, with its length in front.
+    /// Writes an open type: the octets that `content` writes, preceded by their length.
     pub fn open_type(&mut self, content: impl FnOnce(&mut Writer)) {
         let mut inside = Writer::default();
         content(&mut inside);

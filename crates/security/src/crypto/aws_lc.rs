@@ -1,5 +1,5 @@
-//! AWS-LC, for machines that hear many. It knows no brainpool curves: those are the portable back end's. Its
-//! signatures take randomness from the operating system.
+//! AWS-LC, for machines that receive many stations. It supports no brainpool curves; the portable back end
+//! handles them. Its signatures use randomness of the operating system.
 
 use std::fmt;
 

@@ -1,8 +1,8 @@
 //! Pure Rust, for any machine: the curves of RustCrypto. Signatures are deterministic (RFC 6979), so that a
-//! bad source of randomness cannot give a key away.
+//! bad source of randomness cannot reveal a key.
 //!
-//! Which curves a program has it says by the back end that it names: what it does not name, the linker leaves
-//! out. A key on a curve that is not there is like one that is no point of its curve.
+//! A program selects its curves by the back end that it uses; the linker omits the other curves. A key on an
+//! omitted curve is treated like a point that is not on its curve.
 
 use std::fmt;
 
@@ -19,8 +19,8 @@ use crate::keys::{Curve, HashAlgorithm, PublicKey, Signature};
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Portable;
 
-/// The portable back end with the 256-bit curves of tickets only, for a program that has to be small. It
-/// refuses signatures on other curves (`bad_key`).
+/// The portable back end with the 256-bit curves of tickets only, for small programs. It rejects signatures
+/// on other curves (`bad_key`).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Portable256;
 
@@ -86,7 +86,7 @@ where
     Some(Box::new(Ready { curve: key.curve(), inner }))
 }
 
-/// A public key on curve `C`.
+/// A loaded public key on curve `C`.
 #[derive(Debug)]
 struct Ready<C: EcdsaCurve + CurveArithmetic> {
     curve: Curve,
@@ -99,14 +99,14 @@ where
     ecdsa::VerifyingKey<C>: Verifier<ecdsa::Signature<C>> + Send + Sync + fmt::Debug,
 {
     fn verify(&self, input: &[u8], signature: &Signature) -> bool {
-        // A signature of another curve has another length or means nothing on this one.
+        // A signature of another curve has another length, or is invalid on this one.
         signature.curve() == self.curve
             && ecdsa::Signature::<C>::from_slice(&signature.to_octets())
                 .is_ok_and(|signature| self.inner.verify(input, &signature).is_ok())
     }
 }
 
-/// A private key on curve `C`; `None` if the scalar is zero or too large.
+/// Loads a private key on curve `C`; `None` if the scalar is zero or too large.
 fn signing<C>(curve: Curve, scalar: &[u8]) -> Option<Box<dyn SigningKey>>
 where
     C: EcdsaCurve + CurveArithmetic,
@@ -120,7 +120,7 @@ where
     Some(Box::new(Key { public, inner }))
 }
 
-/// A private key in memory; what it was is overwritten when it goes.
+/// A private key in memory, overwritten when it is dropped.
 struct Key<C: EcdsaCurve + CurveArithmetic> {
     public: PublicKey,
     inner: ecdsa::SigningKey<C>,

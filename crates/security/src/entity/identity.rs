@@ -1,9 +1,9 @@
-//! Identity of the station: which of its tickets signs, and when another one takes over.
+//! Identity of the station: the ticket that signs, and its changes.
 //!
-//! Without pseudonyms ([`crate::Config::pseudonyms`]) a ticket signs until it has run out, and then the next
-//! one does, under the same address. With them a ticket has its address: none takes over in silence. A
-//! station without a ticket that holds does not send, rather than sign with the next one what bears the old
-//! address.
+//! Without pseudonyms ([`crate::Config::pseudonyms`]) the station signs with a ticket until it expires, and
+//! then with the next one under the same address. With pseudonyms each ticket has its own address, so the
+//! ticket changes only together with the address. If the current ticket is not valid, the station does not
+//! send: a new ticket must not sign packets with the old address.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use crate::ids::HashedId8;
 use crate::pseudonym::Identity;
 use crate::time::ValidityPeriod;
 
-/// So long before a ticket runs out the next one takes over.
+/// Time before the end of a ticket at which the next one replaces it.
 const MARGIN: Duration = Duration::from_secs(2);
 
 impl Security {
-    /// At the start: who the station is, one of its tickets that hold now, where it has pseudonyms and such a
-    /// ticket.
+    /// Returns the identity at the start, from a random valid ticket. `None` without pseudonyms or without a
+    /// valid ticket.
     pub fn first_identity(&mut self, now: Now) -> Option<Identity> {
         self.pseudonym.as_ref()?;
         let first = self.another_ticket(now, None)?;
@@ -27,8 +27,8 @@ impl Security {
         Some(Identity::of_ticket(first))
     }
 
-    /// Whether the station shall be another one from now on, and who: it has gone far enough for long enough,
-    /// or its ticket runs out. To be asked after each position, and between two messages.
+    /// Returns the new identity of the station if a change is due: the station has gone far enough for long
+    /// enough, or its ticket expires. The caller calls this after each position, between two messages.
     pub fn poll_identity(&mut self, now: Now) -> Option<Identity> {
         self.revive_tickets(now);
         let place = self.place();
@@ -40,7 +40,7 @@ impl Security {
         if due || !self.current_holds(now) { self.change_pseudonym(now) } else { None }
     }
 
-    /// The station is another one from now on, if it has pseudonyms and there is another ticket that holds.
+    /// Changes the identity at once, if pseudonyms are on and another ticket is valid.
     pub fn change_pseudonym(&mut self, now: Now) -> Option<Identity> {
         self.pseudonym.as_ref()?;
         let next = self.another_ticket(now, self.current_ticket())?;
@@ -52,15 +52,15 @@ impl Security {
         Some(Identity::of_ticket(next))
     }
 
-    /// Holds changes back, or lets them go on: see [`crate::pseudonym::Pseudonym::lock`].
+    /// Prevents or permits changes: see [`crate::pseudonym::Pseudonym::lock`].
     pub fn lock_pseudonym(&mut self, now: Time, locked: bool) {
         if let Some(pseudonym) = &mut self.pseudonym {
             pseudonym.lock(now, locked);
         }
     }
 
-    /// Whether this ticket of the station does not sign now. Messages with its signature are the station's
-    /// own, from before a change of pseudonym.
+    /// Returns whether this is a ticket of the station that does not sign now. A message with its signature
+    /// is an own message from before a change of pseudonym.
     pub(super) fn is_former(&self, name: HashedId8) -> bool {
         self.pseudonym.is_some() && self.current_ticket() != Some(name) && self.is_own_ticket(name)
     }
@@ -70,11 +70,11 @@ impl Security {
         self.tickets_that(|validity| is_good(validity, now)).any(|name| Some(name) == current)
     }
 
-    /// Any ticket but this one that holds, and for a while if there is such.
+    /// Returns a random valid ticket other than `but`; prefers tickets that stay valid for a while.
     fn another_ticket(&mut self, now: Now, but: Option<HashedId8>) -> Option<HashedId8> {
         let other = |name: &HashedId8| Some(*name) != but;
         let mut choice: Vec<_> = self.tickets_that(|validity| is_good(validity, now)).filter(other).collect();
-        // Of one that is about to end nothing is won, unless the station could not sign at all.
+        // Use a ticket that ends soon only if the station could not sign otherwise.
         if choice.is_empty() && !self.own_tickets(now).iter().any(|name| Some(*name) == but) {
             choice = self.own_tickets(now);
         }
@@ -82,7 +82,7 @@ impl Security {
     }
 }
 
-/// Whether it holds now and for a while.
+/// Returns whether the ticket is valid now and for a while.
 fn is_good(validity: &ValidityPeriod, now: Now) -> bool {
     validity.contains(now.date) && validity.contains(now.date.saturating_add(MARGIN))
 }

@@ -8,23 +8,25 @@
 //!   link <--frame-- secure <-------------------- router.poll_output: Transmit, own packets and others' alike
 //! ```
 //!
-//! The sequence of a station that has one (SN-DECAP and SN-ENCAP of EN 302 636-4-1 are its two ends):
+//! Procedure for a station with a security entity (its two interfaces are SN-DECAP and SN-ENCAP of EN 302
+//! 636-4-1):
 //!
-//! 1. A frame comes: [`Security::handle_frame`]. `Plain` goes to the router as it came; `Ready` as the packet
-//!    that it has; `Queued` waits; an error is a counted drop.
-//! 2. After each frame, and when [`Security::poll_timeout`] is due: [`Security::poll_verified`] until it
-//!    returns `None`. The caller hands each result to the router: sender and destination of the link
-//!    unchanged, the packet with a plain Basic Header. It verifies no more than the config allows, so the
-//!    loop ends and a flood costs a bounded amount of work.
-//! 3. Packets that the router transmits go through [`Security::secure`]. It signs own packets when they
-//!    leave, and puts those of other stations back into their envelope.
-//! 4. On positions: [`Security::handle_position`], and then [`Security::poll_identity`]: it says when the
-//!    station is another one from now on ([`crate::pseudonym`]). On another address:
-//!    [`Security::handle_address`].
+//! 1. For a received frame the caller calls [`Security::handle_frame`]. On `Plain` it passes the frame to the
+//!    router unchanged, on `Ready` it passes the packet. `Queued` means that the message waits. An error is a
+//!    counted drop.
+//! 2. After each frame, and when [`Security::poll_timeout`] is due, the caller calls
+//!    [`Security::poll_verified`] until it returns `None`. It passes each result to the router: link-layer
+//!    sender and destination unchanged, the packet with a plain Basic Header. The function verifies no more
+//!    than the config allows, so the loop ends, and a flood costs a bounded amount of work.
+//! 3. Packets that the router transmits go through [`Security::secure`]. The function signs own packets, and
+//!    puts packets of other stations back into their envelope.
+//! 4. After a new position the caller calls [`Security::handle_position`] and then
+//!    [`Security::poll_identity`], which returns a change of identity ([`crate::pseudonym`]). After a new
+//!    address it calls [`Security::handle_address`].
 //!
-//! The router sees only packets. One behaviour differs from a station without security. The router may put a
-//! newer position of the destination into a packet that it forwards (EN 302 636-4-1 C.3). The envelope keeps
-//! the old position, because only the source can sign.
+//! The router sees only packets without envelope. One behaviour differs from a station without security. The
+//! router may write a newer position of the destination into a packet that it forwards (EN 302 636-4-1 C.3).
+//! The envelope keeps the old position, because only the source can sign.
 
 mod identity;
 mod receive;
@@ -52,35 +54,35 @@ use crate::replay::Seen;
 use crate::store::CertificateStore;
 use crate::time::Time64;
 
-/// The time, by both clocks.
+/// The time of two clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {
-    /// Monotonic, for what waits.
+    /// Monotonic time, for waiting messages.
     pub time: Time,
-    /// The date, for certificates and messages.
+    /// Date, for certificates and messages.
     pub date: Time64,
 }
 
-/// How often what happened.
+/// Counters of the security entity.
 #[derive(Debug, Clone)]
 pub struct Counters {
     /// Secured packets received.
     pub received: u64,
-    /// Secured packets that were believed.
+    /// Secured packets accepted after verification.
     pub verified: u64,
-    /// Copies of such, that were passed on without another verification.
+    /// Copies of verified packets that passed without another verification.
     pub copies: u64,
-    /// Packets in the open that were passed on.
+    /// Unsigned packets that passed.
     pub plain: u64,
     /// Signatures verified, those of certificates included.
     pub verifications: u64,
     /// Own packets signed.
     pub signed: u64,
-    /// Those of them with the certificate.
+    /// Own packets signed with the certificate in the envelope.
     pub with_certificate: u64,
-    /// Packets of others that were sent on in their envelope.
+    /// Packets of other stations forwarded in their envelope.
     pub forwarded: u64,
-    /// Certificates asked for.
+    /// Requests for certificates sent.
     pub requests: u64,
     /// Changes of pseudonym.
     pub pseudonyms: u64,
@@ -106,12 +108,12 @@ impl Default for Counters {
 }
 
 impl Counters {
-    /// How often packets died of `reason`.
+    /// Returns the number of packets dropped for `reason`.
     pub fn dropped(&self, reason: SecurityDrop) -> u64 {
         self.dropped.get(reason as usize).copied().unwrap_or_default()
     }
 
-    /// Every reason of which packets died, and how many.
+    /// Returns every reason with its number of dropped packets.
     pub fn drops(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         SecurityDrop::ALL
             .iter()
@@ -128,11 +130,11 @@ pub struct Security {
     countries: Box<dyn CountriesDebug>,
     store: CertificateStore,
     own: send::Own,
-    /// When the station becomes another one, where it does.
+    /// State of the changes of pseudonym; `None` without pseudonyms.
     pseudonym: Option<Pseudonym>,
     position: Option<(Position, u16)>,
     queue: Queue<receive::Pending>,
-    /// Messages that wait for the certificate of a signer or of an issuer.
+    /// Messages that wait for the certificate of a signer or an issuer.
     parked: VecDeque<receive::Parked>,
     single_hop_seen: Seen,
     seen: Seen,
@@ -142,7 +144,7 @@ pub struct Security {
     clock: OwnClock,
 }
 
-/// [`Countries`] that can be shown.
+/// [`Countries`] with a debug form.
 pub trait CountriesDebug: Countries + std::fmt::Debug + Send {}
 impl<T: Countries + std::fmt::Debug + Send> CountriesDebug for T {}
 
@@ -167,7 +169,7 @@ impl Security {
             single_hop_seen: Seen::new(config.most_seen.max(1)),
             seen: Seen::new(config.most_seen.max(1)),
             envelopes: Envelopes::new(config.most_envelope_octets),
-            // A tenth of a second's worth at once.
+            // The burst is a tenth of a second's verifications.
             verifications: RateLimiter::new((rate / 10).max(2), interval),
             counters: Counters::default(),
             clock: OwnClock::default(),
@@ -177,78 +179,79 @@ impl Security {
         }
     }
 
-    /// Trusts a root.
+    /// Adds a trusted root.
     ///
     /// # Errors
-    /// As [`CertificateStore::add_root`].
+    /// The errors of [`CertificateStore::add_root`].
     pub fn add_root(&mut self, certificate: Certificate) -> Result<HashedId8, SecurityDrop> {
         self.store.add_root(self.backend.as_ref(), certificate)
     }
 
-    /// Trusts an authority below a root. An authority that is not valid now is checked at the nearest date of
-    /// its validity, because the clock may be wrong now. Messages below it are accepted only while it is
-    /// valid: verification checks the date again.
+    /// Adds a trusted authority below a root. If the authority is not valid now, the function checks it at
+    /// the nearest date of its validity, because the clock may be wrong now. The entity accepts messages
+    /// below the authority only while it is valid: verification checks the date again.
     ///
     /// # Errors
-    /// As [`CertificateStore::add_authority`].
+    /// The errors of [`CertificateStore::add_authority`].
     pub fn add_authority(&mut self, now: Now, certificate: Certificate) -> Result<HashedId8, SecurityDrop> {
         let date = certificate.content().validity.nearest(now.date);
         self.store.add_authority(self.backend.as_ref(), certificate, date, self.countries.as_ref(), true)
     }
 
-    /// Trusts a certificate no longer, nor what it signed.
+    /// Removes a certificate and those that it issued.
     pub fn remove(&mut self, name: HashedId8) -> bool {
         self.store.remove(name)
     }
 
-    /// Revokes a certificate and those that it issued. The station does not trust them again, whichever
-    /// station sends them.
+    /// Revokes a certificate and those that it issued. The entity does not accept them again from any
+    /// station.
     pub fn revoke(&mut self, name: HashedId8) {
         self.store.revoke(name);
     }
 
-    /// Where the station is; elevation in the coding of [`crate::message::ThreeDLocation`].
+    /// Handles the position of the station; elevation in the coding of [`crate::message::ThreeDLocation`].
     pub fn handle_position(&mut self, position: Position, elevation: u16) {
         self.position = position.is_on_earth().then_some((position, elevation));
     }
 
-    /// The MID of the station's GN address from now on.
+    /// Handles a new MID of the station's GN address.
     pub fn handle_address(&mut self, mid: [u8; 6]) {
         self.own.mid = mid;
     }
 
-    /// The back end.
+    /// Returns the cryptographic back end.
     pub fn backend(&self) -> &dyn Backend {
         self.backend.as_ref()
     }
 
-    /// The parameters.
+    /// Returns the configuration.
     pub const fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The certificates.
+    /// Returns the certificate store.
     pub const fn store(&self) -> &CertificateStore {
         &self.store
     }
 
-    /// Counters since the start.
+    /// Returns the counters since the start.
     pub const fn counters(&self) -> &Counters {
         &self.counters
     }
 
     /// Milliseconds that the own clock is ahead of the clocks of all signed neighbours (negative: behind).
-    /// `None` if a message of one of them is in time, or no message arrives.
+    /// `None` if any neighbour's message is in time, or no message arrives.
     pub fn clock_ahead(&self, now: Time) -> Option<i64> {
         self.clock.ahead(now)
     }
 
-    /// Messages that wait: for verification, and for certificates.
+    /// Returns the number of messages that wait for verification, and for certificates.
     pub fn waiting(&self) -> (usize, usize) {
         (self.queue.len(), self.parked.len())
     }
 
-    /// When [`Self::poll_verified`] has something to do next, if no frame comes before.
+    /// Returns the time at which the caller must next call [`Self::poll_verified`] if no frame arrives
+    /// before.
     pub fn poll_timeout(&self, now: Time) -> Option<Time> {
         let next = (!self.queue.is_empty()).then(|| self.verifications.ready_at(now));
         let parked = self.parked.front().map(|parked| parked.until);

@@ -20,23 +20,23 @@ use crate::queue::Sender;
 use crate::replay::Fingerprint;
 use crate::time::Time64;
 
-/// A packet that may be believed.
+/// An accepted packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verified {
     /// Link-layer address of the station that sent this copy.
     pub source: MacAddress,
     /// Link-layer destination.
     pub destination: MacAddress,
-    /// The packet without its envelope, for the router.
+    /// The packet without its envelope.
     pub packet: Vec<u8>,
-    /// Which application it is of.
+    /// Application of the packet.
     pub psid: Psid,
     /// Name of the signer's ticket.
     pub signer: HashedId8,
 }
 
 impl Verified {
-    /// As the router takes it.
+    /// Returns the frame for the router.
     pub fn frame(&self) -> ReceivedFrame<'_> {
         ReceivedFrame { source: self.source, destination: self.destination, packet: &self.packet }
     }
@@ -45,11 +45,11 @@ impl Verified {
 /// Result of a received frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Handled {
-    /// A packet in the open, which the router may have as it came.
+    /// An unsigned packet; the caller passes the received frame to the router.
     Plain,
-    /// A copy of a packet that was believed before; the router knows what to do with copies.
+    /// A copy of a packet that was accepted before; the router handles copies.
     Ready(Verified),
-    /// It waits for verification or for a certificate.
+    /// The message waits for verification or for a certificate.
     Queued,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Pending {
     source: MacAddress,
     destination: MacAddress,
     octets: Vec<u8>,
-    /// Hash of what was signed.
+    /// Hash of the signed octets.
     hash: Vec<u8>,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct Pending {
 #[derive(Debug)]
 pub(crate) struct Parked {
     pub until: Time,
-    /// Of a signer, or of an issuer.
+    /// Name of the missing certificate, of a signer or of an issuer.
     lacks: HashedId8,
     reason: SecurityDrop,
     pending: Pending,
@@ -77,7 +77,7 @@ fn fingerprint(hash: &[u8]) -> Fingerprint {
     hash.first_chunk().copied().unwrap_or_default()
 }
 
-/// Why verification did not end in a verdict.
+/// Result of verification other than acceptance.
 enum Verdict {
     Drop(SecurityDrop),
     Lacks(HashedId8, SecurityDrop),
@@ -89,8 +89,7 @@ impl From<SecurityDrop> for Verdict {
     }
 }
 
-/// A packet without its envelope, if it has one, and without looking at who signed it: for what the own link
-/// gives back.
+/// Returns a packet without its envelope, without verification; for packets that the own link returns.
 pub fn unwrapped(packet: &[u8]) -> Option<Vec<u8>> {
     let basic = BasicHeader::parse(packet).ok()?;
     if basic.next_header != BasicNextHeader::Secured {
@@ -102,15 +101,15 @@ pub fn unwrapped(packet: &[u8]) -> Option<Vec<u8>> {
 }
 
 impl Security {
-    /// Takes a frame of the link.
+    /// Handles a received frame.
     ///
     /// # Errors
-    /// Why it is dropped; it is counted.
+    /// The reason of the drop, which the function has counted.
     pub fn handle_frame(&mut self, now: Now, frame: ReceivedFrame<'_>) -> Result<Handled, SecurityDrop> {
         if self.config.policy == Policy::Off {
             return Ok(Handled::Plain);
         }
-        // The router counts packets whose Basic Header does not parse.
+        // The router counts a packet whose Basic Header is invalid.
         let basic = BasicHeader::parse(frame.packet).ok();
         if basic.is_none_or(|basic| basic.next_header != BasicNextHeader::Secured) {
             if self.config.policy == Policy::Strict {
@@ -126,7 +125,7 @@ impl Security {
         })
     }
 
-    /// A message that is out of time may be so because the own clock is wrong.
+    /// Notes a message out of time, because its cause may be a wrong own clock.
     fn note_time(&mut self, now: Now, packet: &[u8], reason: SecurityDrop) {
         let out_of_time = matches!(reason, SecurityDrop::TooOld | SecurityDrop::FromTheFuture);
         if !out_of_time || !self.clock.listens(now.time) {
@@ -175,12 +174,13 @@ impl Security {
         Ok(Handled::Queued)
     }
 
-    /// Whether a packet of several hops was believed before: copies of it are the router's business.
+    /// Returns whether a multi-hop packet was accepted before: the router handles copies.
     fn was_seen(&self, now: Time, inspected: &Inspected<'_>, hash: &[u8]) -> Result<bool, SecurityDrop> {
         let single = is_single_hop(&inspected.packet);
         let seen = if single { &self.single_hop_seen } else { &self.seen };
         match seen.believed_at(&fingerprint(hash)) {
-            // A single-hop packet is never repeated, because each is signed anew. So a copy is a replay.
+            // A single-hop packet is never repeated, because the source signs each one anew. So a copy is a
+            // replay.
             Some(_) if single => Err(SecurityDrop::Replayed),
             Some(at) if now.saturating_since(at) > self.config.copies_for => Err(SecurityDrop::Replayed),
             Some(_) => Ok(true),
@@ -189,7 +189,8 @@ impl Security {
         }
     }
 
-    /// The next packet that may be believed. `None` when nothing is left, or no verification for now.
+    /// Returns the next accepted packet. `None` if no message waits, or the limit of verifications is reached
+    /// for now.
     pub fn poll_verified(&mut self, now: Now) -> Option<Verified> {
         self.expire_parked(now.time);
         self.envelopes.expire(now.time);
@@ -219,7 +220,7 @@ impl Security {
         let place = self.place();
         let inspected = inspect(&self.config, &pending.octets, now.date, place)?;
         let message = &inspected.message;
-        // Another copy may have been believed meanwhile.
+        // The entity may have accepted another copy in the meantime.
         let copy = self.was_seen(now.time, &inspected, &pending.hash)?;
         let name = match &message.signer {
             Signer::Digest(name) if self.store.knows_ticket(*name) => *name,
@@ -245,7 +246,7 @@ impl Security {
         Ok(open(&inspected, pending.source, pending.destination, name))
     }
 
-    /// The signer's ticket, which came with the message: it is verified if it is not known.
+    /// Returns the name of the ticket in the message; verifies the ticket if it is unknown.
     fn signer(&mut self, now: Now, certificate: &Certificate) -> Result<HashedId8, Verdict> {
         let name = name_of(self.backend.as_ref(), certificate);
         if self.store.knows_ticket(name) {
@@ -260,8 +261,7 @@ impl Security {
         match self.store.verify(backend, certificate.clone(), now.date, countries) {
             Ok(ticket) => {
                 self.store.add_ticket(ticket);
-                // A station that did not know this one: it lacks this one's certificate as well (TS 103 097
-                // 7.1.1).
+                // The other station is new, so it also lacks this station's certificate (TS 103 097 7.1.1).
                 self.own.introduce();
                 self.release(now, name);
                 Ok(name)
@@ -274,7 +274,7 @@ impl Security {
         }
     }
 
-    /// Checks what the ticket permits: time, place, and application.
+    /// Checks the ticket's validity, region and permissions.
     fn check(&mut self, now: Now, inspected: &Inspected<'_>, name: HashedId8) -> Result<(), SecurityDrop> {
         let psid = inspected.message.header.psid;
         let countries = self.countries.as_ref();
@@ -284,7 +284,7 @@ impl Security {
             return Err(SecurityDrop::AlgorithmMismatch);
         }
         ticket.check_date(now.date)?;
-        // IEEE 1609.2 5.2.3.2.2: it was made while the ticket held.
+        // IEEE 1609.2 5.2.3.2.2: the generation time lies in the validity of the ticket.
         ticket.check_date(inspected.made)?;
         let permissions = content.application(psid).ok_or(SecurityDrop::NoPermission)?;
         if !ticket.holds_at(inspected.place, countries) {
@@ -295,7 +295,7 @@ impl Security {
         if claims.are_covered_by(permissions) { Ok(()) } else { Err(SecurityDrop::NoServicePermission) }
     }
 
-    /// The signature was good: what else the message says is believed, too.
+    /// Handles the other content of a message with a valid signature.
     fn accept(&mut self, now: Now, inspected: &Inspected<'_>, pending: &Pending) {
         let single = is_single_hop(&inspected.packet);
         let (seen, age) = if single {
@@ -306,7 +306,8 @@ impl Security {
         seen.insert(now.time, fingerprint(&pending.hash), inspected.made, now.date.saturating_sub(age));
         let source = inspected.packet.extended.source().address.mid();
         if let Some(sequence) = inspected.packet.extended.sequence() {
-            // Twice its lifetime: what a router buffers it may send at the very end.
+            // Keep the envelope for twice the packet's lifetime: the router may send a buffered packet at the
+            // end of its lifetime.
             let until = now.time + inspected.packet.basic.lifetime.duration() * 2;
             let envelope = pending.octets.get(BasicHeader::LEN..).unwrap_or_default();
             self.envelopes.insert(until, (source, sequence), envelope);
@@ -320,7 +321,7 @@ impl Security {
         }
     }
 
-    /// Learns the certificate of an authority that another station sent on request.
+    /// Stores the certificate of an authority that another station sent on request.
     fn learn(&mut self, now: Now, certificate: &Certificate) {
         let name = name_of(self.backend.as_ref(), certificate);
         self.own.was_sent(name);
@@ -344,7 +345,7 @@ impl Security {
             self.own.introduce();
         }
         if self.parked.len() >= self.config.most_parked {
-            // A source with a quarter of the room makes room from its own messages, because any station can
+            // If a source uses a quarter of the room, its own messages make room, because any station can
             // claim that it lacks a certificate.
             let his = |parked: &Parked| parked.pending.source == pending.source;
             let crowd = self.parked.iter().filter(|parked| his(parked)).count();
@@ -371,7 +372,7 @@ impl Security {
         }
     }
 
-    /// Continues with messages that waited for a certificate.
+    /// Continues with the messages that waited for a certificate.
     fn release(&mut self, now: Now, name: HashedId8) {
         self.own.found(name.short());
         let place = self.place();
@@ -383,7 +384,7 @@ impl Security {
                 .map(|inspected| rank(&inspected.packet, place));
             let given_up = match rank {
                 Ok(rank) => {
-                    // A stranger, where it was an issuer that was lacking.
+                    // If the message lacked an issuer, its signer counts as unknown.
                     let sender = self.store.sender(parked.lacks, parked.pending.source);
                     let given_up = self.queue.push(now.time, sender, rank, parked.pending);
                     given_up.map(|_| SecurityDrop::QueueOverflow)
@@ -397,7 +398,7 @@ impl Security {
     }
 }
 
-/// The packet without its envelope.
+/// Returns the packet without its envelope.
 fn open(
     inspected: &Inspected<'_>,
     source: MacAddress,
@@ -408,7 +409,7 @@ fn open(
     Verified { source, destination, packet, psid: inspected.message.header.psid, signer }
 }
 
-/// A packet in the open: what was inside, behind its Basic Header.
+/// Returns an unsigned packet: the content of the envelope behind its Basic Header.
 fn bare(basic: BasicHeader, inside: &[u8]) -> Vec<u8> {
     let basic = BasicHeader { next_header: BasicNextHeader::Common, ..basic };
     let mut packet = Vec::with_capacity(BasicHeader::LEN + inside.len());

@@ -1,11 +1,11 @@
-//! Transmission: signs own packets by the profiles of TS 103 097 7.1, and puts those of other stations back
+//! Transmission: signs own packets by the profiles of TS 103 097 7.1, and puts packets of other stations back
 //! into their envelope.
 //!
 //! A CAM names its signer by a digest. It carries the certificate once a second, when another station
 //! requests it, and when a new station appears (7.1.1). CAMs also carry requests for certificates that this
-//! station lacks (inlineP2pcdRequest), and a certificate of an authority that others lack
-//! (requestedCertificate). The station omits the latter if another station has sent it first. DENMs and all
-//! other packets have the certificate and the place (7.1.2, 7.1.3).
+//! station lacks (inlineP2pcdRequest), and a certificate of an authority that other stations lack
+//! (requestedCertificate). The station omits that certificate if another station has sent it first. DENMs and
+//! all other packets have the certificate and the place (7.1.2, 7.1.3).
 
 use std::time::Duration;
 
@@ -26,10 +26,10 @@ use crate::permissions::Psid;
 use crate::store::{CertificateStore, Trusted};
 use crate::time::{Time64, ValidityPeriod};
 
-/// CAMs carry the certificate so often (TS 103 097 7.1.1).
+/// Interval at which CAMs carry the certificate (TS 103 097 7.1.1).
 pub const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A certificate of this station, and its key.
+/// A certificate of this station and its key.
 #[derive(Debug)]
 pub struct Ticket {
     /// The certificate.
@@ -59,15 +59,15 @@ impl OwnTicket {
 pub(crate) struct Own {
     pub mid: [u8; 6],
     tickets: Vec<OwnTicket>,
-    /// Tickets that had run out by the clock when they were given: it may be ahead. They are verified when it
-    /// says that they hold.
+    /// Tickets that had expired by the clock when they were added; the clock may have been ahead. The entity
+    /// verifies them when the clock goes back into their validity.
     expired: Vec<Ticket>,
-    /// The latest end of theirs.
+    /// Latest end of the expired tickets' validity.
     expired_until: Time64,
     current: usize,
-    /// When a CAM carried the certificate last.
+    /// Time of the last CAM with the certificate.
     told: Option<Time>,
-    /// The next CAM carries it.
+    /// Whether the next CAM carries the certificate.
     tell: bool,
     wanted: SmallMap<HashedId3, ()>,
     /// Certificate of an authority that another station has requested.
@@ -91,7 +91,7 @@ impl Own {
         }
     }
 
-    /// A station appeared that may not know this station's certificate: the next CAM carries it.
+    /// Makes the next CAM carry the certificate, because a new station may not know it.
     pub const fn introduce(&mut self) {
         self.tell = true;
     }
@@ -106,34 +106,34 @@ impl Own {
         }
     }
 
-    /// Another station has sent a certificate, so this station omits it.
+    /// Handles a certificate that another station has sent, so that this station omits it.
     pub fn was_sent(&mut self, name: HashedId8) {
         if self.asked == Some(name) {
             self.asked = None;
         }
     }
 
-    /// Asks for a certificate in the next CAM.
+    /// Requests a certificate in the next CAM.
     pub fn want(&mut self, name: HashedId3) {
         if self.wanted.len() < MOST_REQUESTS {
             self.wanted.insert(name, ());
         }
     }
 
-    /// A certificate was found.
+    /// Ends the request for a certificate that has arrived.
     pub fn found(&mut self, name: HashedId3) {
         self.wanted.remove(&name);
     }
 }
 
 impl Security {
-    /// Takes a ticket and its key. One that has run out is kept, and taken when the clock, which may be
-    /// ahead, goes back into its validity.
+    /// Adds a ticket and its key. An expired ticket waits: the clock may be ahead, and the entity adds the
+    /// ticket when the clock goes back into its validity.
     ///
     /// # Errors
-    /// [`SecurityDrop::BadKey`] if the key is not the certificate's, [`SecurityDrop::CertificateExpired`] if
-    /// it has expired. The other errors are those of received tickets, because other stations would reject
-    /// this ticket.
+    /// [`SecurityDrop::BadKey`] if the key does not match the certificate,
+    /// [`SecurityDrop::CertificateExpired`] if the certificate has expired. The other errors are those of
+    /// received tickets, because other stations would reject this ticket.
     pub fn add_own_ticket(&mut self, now: Now, ticket: Ticket) -> Result<HashedId8, SecurityDrop> {
         if ticket.key.public_key() != ticket.certificate.content().verification_key {
             return Err(SecurityDrop::BadKey);
@@ -149,7 +149,8 @@ impl Security {
 
     fn verify_own_ticket(&mut self, now: Now, ticket: Ticket) -> Result<HashedId8, SecurityDrop> {
         let (backend, countries) = (self.backend.as_ref(), self.countries.as_ref());
-        // Pseudonyms are issued for weeks to come: one is good if it is good when it begins.
+        // Authorities issue pseudonyms for weeks in advance, so check the ticket at the beginning of its
+        // validity.
         let date = ticket.certificate.content().validity.nearest(now.date);
         let trusted = self.store.verify(backend, ticket.certificate, date, countries)?;
         let name = trusted.name();
@@ -157,7 +158,7 @@ impl Security {
         Ok(name)
     }
 
-    /// Takes the tickets that had run out and have not by the present date.
+    /// Adds the expired tickets that are valid by the present date.
     pub(super) fn revive_tickets(&mut self, now: Now) {
         if now.date >= self.own.expired_until {
             return;
@@ -169,21 +170,21 @@ impl Security {
         self.own.expired_until = ends.max().unwrap_or(Time64(0));
         self.own.expired = over;
         for ticket in revived {
-            // A ticket that other stations would reject signs nothing. It was not checked when it was added,
+            // A ticket that other stations would reject does not sign. It was not checked when it was added,
             // because it was not valid then.
             let _ = self.verify_own_ticket(now, ticket);
         }
     }
 
-    /// Own tickets by name, those that hold now.
+    /// Returns the names of the valid own tickets.
     pub fn own_tickets(&self, now: Now) -> Vec<HashedId8> {
         let holds = |own: &&OwnTicket| own.validity().contains(now.date);
         self.own.tickets.iter().filter(holds).map(|own| own.name()).collect()
     }
 
-    /// Validity of each own ticket, that of the ticket that signs on this date first, with its name. The
-    /// names of the others stay secret until they sign: together they would link the pseudonyms of the
-    /// station.
+    /// Returns the validity of each own ticket, first that of the ticket that signs on this date, with its
+    /// name. The names of the other tickets stay secret until they sign, because together they would link the
+    /// pseudonyms of the station.
     pub fn own_validities(&self, now: Now) -> (Option<HashedId8>, Vec<ValidityPeriod>) {
         let tickets = &self.own.tickets;
         let holds = |own: &&OwnTicket| own.validity().contains(now.date);
@@ -193,24 +194,24 @@ impl Security {
         (signs, first.into_iter().chain(others).map(|own| *own.validity()).collect())
     }
 
-    /// The name of the ticket that signs.
+    /// Returns the name of the ticket that signs.
     pub fn current_ticket(&self) -> Option<HashedId8> {
         self.own.tickets.get(self.own.current).map(|own| own.name())
     }
 
-    /// Signs with another ticket from now on; false if the station has no such ticket. The caller gives the
-    /// router and the facilities another address, so that nothing links the two tickets.
+    /// Makes another ticket the current one; returns false if the station has no such ticket. The caller
+    /// gives the router and the facilities another address, so that nothing links the two tickets.
     pub fn use_ticket(&mut self, name: HashedId8) -> bool {
         let found = self.own.tickets.iter().position(|own| own.name() == name);
         if let Some(found) = found {
             self.own.current = found;
-            // No station knows this ticket yet, and requests for the old one are void.
+            // No station knows this ticket yet, and requests for the old ticket are obsolete.
             (self.own.told, self.own.tell, self.own.asked) = (None, false, None);
         }
         found.is_some()
     }
 
-    /// Own tickets of which the validity is so, by name.
+    /// Returns the names of the own tickets for whose validity `is` returns true.
     pub(super) fn tickets_that<'a>(
         &'a self,
         is: impl Fn(&ValidityPeriod) -> bool + 'a,
@@ -222,7 +223,7 @@ impl Security {
         self.own.tickets.iter().any(|own| own.name() == name)
     }
 
-    /// Returns a random element; `None` without elements.
+    /// Returns a random element; `None` for an empty list.
     pub(super) fn draw(&mut self, choice: &[HashedId8]) -> Option<HashedId8> {
         let number = if choice.is_empty() { 0 } else { self.own.rng.below(choice.len() as u64) as usize };
         choice.get(number).copied()
@@ -239,10 +240,10 @@ impl Security {
         next.is_some_and(|name| self.use_ticket(name))
     }
 
-    /// Octets that an envelope adds to a packet at most: header, the longest of the own tickets, and a
-    /// signature.
+    /// Returns the largest number of octets that an envelope adds to a packet: header, longest own ticket,
+    /// and signature.
     pub fn overhead(&self) -> usize {
-        /// Everything but certificate and signature: versions, tags, lengths, generationTime and
+        /// All parts but certificate and signature: versions, tags, lengths, generationTime and
         /// generationLocation.
         const REST: usize = 40;
         let with = |certificate: &Certificate| {
@@ -252,7 +253,7 @@ impl Security {
         taken.chain(self.own.expired.iter().map(|it| &it.certificate)).map(with).max().unwrap_or_default()
     }
 
-    /// Drops tickets that hold no longer, with their keys.
+    /// Drops expired tickets, with their keys.
     pub fn forget_old_tickets(&mut self, now: Now) {
         let current = self.current_ticket();
         self.own.tickets.retain(|own| own.validity().end() > now.date);
@@ -260,10 +261,10 @@ impl Security {
             self.own.tickets.iter().position(|own| Some(own.name()) == current).unwrap_or_default();
     }
 
-    /// A packet of the router as it goes to the link.
+    /// Returns a packet of the router in the form for the link.
     ///
     /// # Errors
-    /// Why it does not; it is counted.
+    /// The reason for which the packet cannot leave; the function has counted it.
     pub fn secure(&mut self, now: Now, frame: &[u8]) -> Result<Vec<u8>, SecurityDrop> {
         if self.config.policy == Policy::Off {
             return Ok(frame.to_vec());
@@ -276,7 +277,7 @@ impl Security {
         let source = packet.extended.source().address.mid();
         let envelope = if source == self.own.mid {
             self.revive_tickets(now);
-            // Without tickets there is nothing to sign with, and unsigned is accepted.
+            // Without tickets the station cannot sign, and the policy accepts unsigned packets.
             if self.own.tickets.is_empty() && self.config.policy == Policy::AcceptUnsigned {
                 return Ok(frame.to_vec());
             }
@@ -306,13 +307,13 @@ impl Security {
         Ok(secured)
     }
 
-    /// Whether the ticket that signs now allows this payload, BTP header and all.
+    /// Checks whether the current ticket allows this payload, which includes the BTP header.
     ///
     /// # Errors
     /// [`SecurityDrop::NoGenerationLocation`] before the first position, [`SecurityDrop::NoTicket`] if no
     /// ticket is valid here and now. [`SecurityDrop::NoPermission`] if the ticket lacks the application,
-    /// [`SecurityDrop::NoServicePermission`] if its SSP do not cover the content of the message. None of them
-    /// is counted.
+    /// [`SecurityDrop::NoServicePermission`] if its SSP do not cover the content of the message. The function
+    /// counts no drop.
     pub fn check_own(
         &mut self,
         now: Now,
@@ -331,14 +332,14 @@ impl Security {
         let (own, _) = self.own_signer(now)?;
         let permissions =
             own.trusted.certificate().content().application(psid).ok_or(SecurityDrop::NoPermission)?;
-        // Octets that are no message of the application claim nothing.
+        // If the octets are not a message of the application, they need no SSP.
         match Claims::of(psid, facilities_message(payload)) {
             Some(claims) if !claims.are_covered_by(permissions) => Err(SecurityDrop::NoServicePermission),
             _ => Ok(()),
         }
     }
 
-    /// The ticket that signs here and now, and where and at what elevation that is.
+    /// Returns the ticket that signs here and now, with the position and elevation.
     fn own_signer(&self, now: Now) -> Result<(&OwnTicket, (Position, u16)), SecurityDrop> {
         let position = self.position.ok_or(SecurityDrop::NoGenerationLocation)?;
         let holds = |own: &&OwnTicket| {
@@ -349,13 +350,14 @@ impl Security {
         Ok((own, position))
     }
 
-    /// An envelope around a payload of this station, signed by the current ticket.
+    /// Returns an envelope around a payload of this station, signed by the current ticket.
     ///
     /// # Errors
-    /// [`SecurityDrop::NoTicket`] if that may not sign this here and now,
-    /// [`SecurityDrop::NoGenerationLocation`] before the first position, [`SecurityDrop::SigningFailed`].
+    /// [`SecurityDrop::NoTicket`] if the current ticket may not sign the payload here and now,
+    /// [`SecurityDrop::NoGenerationLocation`] before the first position, [`SecurityDrop::SigningFailed`] if
+    /// the key did not sign.
     pub fn sign(&mut self, now: Now, psid: Psid, payload: &[u8]) -> Result<Vec<u8>, SecurityDrop> {
-        // Not by `own_signer`, which borrows all of the entity.
+        // Do not call `own_signer`, which borrows the whole entity.
         let (place, elevation) = self.position.ok_or(SecurityDrop::NoGenerationLocation)?;
         let own = self.own.tickets.get(self.own.current).ok_or(SecurityDrop::NoTicket)?;
         let certificate = own.trusted.certificate();
@@ -374,7 +376,7 @@ impl Security {
         if cam {
             requests.extend(std::mem::take(&mut self.own.wanted).into_iter().map(|(name, ())| name));
             self.counters.requests += requests.len() as u64;
-            // 7.1.1: not beside the own certificate, which has the room.
+            // 7.1.1: omit the requested certificate if the CAM carries the own one, which needs the room.
             if !with_certificate && let Some(asked) = self.own.asked.take() {
                 header.requested_certificate =
                     self.store.issuer(asked).map(|authority| authority.certificate().clone());

@@ -1,9 +1,10 @@
 //! Frames of other implementations.
 //!
-//! The first three are of real stations, from the test vectors of the crate `geonetworking` 0.4.2 (MIT). They
-//! are two CAMs of one roadside unit with a certificate and with its digest, and a DENM signed on a brainpool
-//! curve. The last is the first frame of `vanetza-socktap-security-dummy.pcap`: vanetza v26.02 with its
-//! default security, whose signer is `self` and whose signature is zero.
+//! The first three are of real stations, from the test vectors of the crate `geonetworking` 0.4.2 (MIT). Two
+//! of them are CAMs of one roadside unit, the first with the certificate and the second with its digest. The
+//! third is a DENM signed on a brainpool curve. The last is the first frame of
+//! `vanetza-socktap-security-dummy.pcap`: vanetza v26.02 with its default security, whose signer is `self`
+//! and whose signature is zero.
 
 use carnet_security::crypto::{Backend, Portable, name_of};
 use carnet_security::ids::HashedId8;
@@ -15,7 +16,7 @@ use carnet_security::time::Time64;
 use carnet_security::{Config, SecurityDrop};
 use carnet_wire::geonet::BasicHeader;
 
-/// A CAM with its certificate.
+/// A CAM of the roadside unit with its certificate.
 const WITH_CERTIFICATE: &str = "
     120005010381004003805f20500280003b0100140006427e754523303ebe081ff3496605fa994c800002200000000007d100
     0002027e754523be08405ab3064cce288d6986aa6aa000342ed048220fa005adbfe9ea7733ff01fffa00283300001c006900
@@ -25,13 +26,13 @@ const WITH_CERTIFICATE: &str = "
     1a26948d64356102d1d199fb58fa7faa70a949f66f1284b5d383cf62a27c3a894573576f5e4aef506ce60df1fe6870050d17
     a0128082df5700e7bf196e1d1dcc9cf7fe5541d453986d9582493cad522655dfcc897c23d28e9e933c769df3f7181b027a0f
     803cfbc237433f8d5b7e837d9e9d38d062e6";
-/// A CAM of the same station, with the digest.
+/// A CAM of the same roadside unit with the digest.
 const WITH_DIGEST: &str = "
     12000501038100400380542050028000300100140006427e754523303ebed01ff3496805fa9949800c02200000000007d100
     0002027e754523bed0005ab3064d0e288d6926ae6ae000342d9248220fa00098bfe9ea6f33ff01fffa002833004001240002
     798c751b05c680e73f07427e75452380836fc4a94fb0e01dd766c3281dfd380655a84cc446c87b33756d56fc26086b5515ac
     238bfed17021716e6c957c6ef7b5a15f6e8924fc216ed48fc29a5194bad07f";
-/// A DENM on brainpoolP256r1.
+/// A DENM signed on brainpoolP256r1.
 const BRAINPOOL: &str = "
     12001a02038100400380742040010000400200339f00003c00005056a2425e1680b8271c0e3f530930e52f800000001c0e5f
     5a0930dcf103e800000000000007d207d2020100009c3fc3000000008a321442d01704e510b405c13d1b3485a747aaef1fff
@@ -53,7 +54,7 @@ pub fn hex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect()
 }
 
-/// All of them, for others.
+/// Returns all frames, for other tests.
 pub fn frames() -> Vec<Vec<u8>> {
     [WITH_CERTIFICATE, WITH_DIGEST, BRAINPOOL, VANETZA].map(hex).to_vec()
 }
@@ -65,8 +66,8 @@ fn signed(frame: &[u8]) -> SignedMessage<'_> {
     }
 }
 
-/// Whether a message was signed by the holder of a certificate: hash, canonical certificate and curve have to
-/// fit.
+/// Returns whether the holder of a certificate signed a message: hash, canonical certificate and curve must
+/// match.
 fn is_by(message: &SignedMessage<'_>, certificate: &carnet_security::certificate::Certificate) -> bool {
     let hash = Portable.hash(message.hash, message.to_be_signed);
     let input = [hash, Portable.hash(message.hash, certificate.octets())].concat();
@@ -85,7 +86,7 @@ fn a_cam_of_a_roadside_unit_verifies() {
     assert_eq!(message.header.psid, Psid::CAM);
 }
 
-/// The name of a certificate is what its holder says it is.
+/// The digest in the second CAM is the name of the certificate in the first one.
 #[test]
 fn the_digest_names_the_certificate_and_verifies() {
     let (with_certificate, with_digest) = (hex(WITH_CERTIFICATE), hex(WITH_DIGEST));
@@ -95,7 +96,7 @@ fn the_digest_names_the_certificate_and_verifies() {
     assert_eq!(digest, HashedId8([0xe7, 0x3f, 0x07, 0x42, 0x7e, 0x75, 0x45, 0x23]));
     assert_eq!(name_of(&Portable, certificate), digest);
     assert!(is_by(&second, certificate));
-    // And another message's signature is not this one's.
+    // The signature of one message does not verify the other.
     let wrong = SignedMessage { signature: first.signature, ..second };
     assert!(!is_by(&wrong, certificate));
 }
@@ -124,7 +125,7 @@ fn they_pass_inspection_when_they_were_made() {
     }
 }
 
-/// vanetza's default: read to the end, and refused for what it is.
+/// The parser reads vanetza's default envelope to the end, and the inspection rejects it with its own reason.
 #[test]
 fn vanetza_signs_with_nobody() {
     let frame = hex(VANETZA);

@@ -1,9 +1,11 @@
-//! Whole captures of another implementation: two stations of vanetza v26.02's socktap over a veth, unsigned
-//! and with its default security (`data/vanetza-socktap-security-none.pcap`, `-dummy.pcap`, taken on
-//! 2026-11-21). The test decodes and judges each frame at the time of its capture, under both policies.
+//! Whole captures of another implementation: two stations of vanetza v26.02's socktap over a veth. One
+//! capture is unsigned, the other uses vanetza's default security (`data/vanetza-socktap-security-none.pcap`,
+//! `-dummy.pcap`, taken on 2026-11-21). The test decodes and checks each frame at the time of its capture,
+//! under both policies.
 //!
-//! Its default security is an envelope without a certificate (signer `self`, a signature of zeros). No ticket
-//! has signed it, so it is refused even if unsigned packets are accepted: every policy judges signed packets.
+//! Vanetza's default security is an envelope without a certificate (signer `self`, a signature of zeros). No
+//! ticket has signed it, so the entity rejects it even if it accepts unsigned packets: every policy checks
+//! signed packets.
 
 use carnet_base::{Time, WallTime};
 use carnet_geonet::ReceivedFrame;
@@ -22,20 +24,20 @@ use crate::support::{HOME, Pki, strict};
 
 const PLAIN: &[u8] = include_bytes!("../data/vanetza-socktap-security-none.pcap");
 const SIGNED_BY_NOBODY: &[u8] = include_bytes!("../data/vanetza-socktap-security-dummy.pcap");
-/// Destination, source, EtherType.
+/// Octets of the Ethernet header: destination, source, EtherType.
 const ETHERNET: usize = 14;
-/// BTP ports: CAM, and socktap's hello.
+/// BTP ports of the capture: CAM, and the hello of socktap.
 const CAM: u16 = 2001;
 const HELLO: u16 = 42;
 
-/// A frame behind its Ethernet header.
+/// A captured frame without its Ethernet header.
 struct Captured<'a> {
     now: Now,
     source: [u8; 6],
     octets: &'a [u8],
 }
 
-/// The frames of a capture (pcap 2.4, little endian, microseconds).
+/// Returns the frames of a capture (pcap 2.4, little endian, microseconds).
 fn frames(capture: &[u8]) -> Vec<Captured<'_>> {
     let word = |at: usize| u32::from_le_bytes(capture[at..at + 4].try_into().unwrap());
     assert_eq!((word(0), word(20)), (0xa1b2_c3d4, 1), "no pcap of Ethernet frames");
@@ -57,7 +59,7 @@ fn frames(capture: &[u8]) -> Vec<Captured<'_>> {
     frames
 }
 
-/// The port of what is in a packet, which has to be what socktap sends.
+/// Returns the BTP port of a packet, and checks that the packet is one of socktap.
 fn read(captured: &Captured<'_>, packet: &Packet<'_>) -> u16 {
     let source = packet.extended.source().address.mid();
     assert_eq!(source, captured.source);
@@ -100,7 +102,7 @@ fn plain_packets_are_believed_where_unsigned_ones_are_and_only_there() {
         assert!(matches!(judge(&mut believing, captured), Ok(Handled::Plain)));
         assert_eq!(judge(&mut strict, captured).unwrap_err(), SecurityDrop::Unsecured);
     }
-    // As tshark counts them.
+    // Tshark counts the same numbers.
     assert_eq!(count(&ports), (72, 18));
     assert_eq!((believing.counters().plain, believing.counters().drops().count()), (90, 0));
     assert_eq!(strict.counters().drops().collect::<Vec<_>>(), [("unsecured", 90)]);
@@ -120,11 +122,11 @@ fn what_nobody_signed_is_read_and_believed_nowhere() {
         assert!(message.signature.to_octets().iter().all(|octet| *octet == 0));
         let Payload::Data(inside) = message.payload else { panic!("nothing inside") };
         let port = read(captured, &Packet::parse_after_basic(basic, inside).unwrap());
-        // Its clock is UTC's, without the five leap seconds since 2004, and up to a second late: a CAM would
-        // be too old.
+        // Vanetza's clock is UTC without the five leap seconds since 2004, and up to a second late: a CAM
+        // would be too old.
         let age = captured.now.date.saturating_since(message.header.generation_time.unwrap());
         assert!((5000..6000).contains(&age.as_millis()), "{age:?}");
-        // The hello says that it is a CAM as well.
+        // The hello also has the application CAM.
         assert_eq!(message.header.psid, Psid::CAM);
         ports.push(port);
         for security in [&mut believing, &mut strict] {

@@ -1,4 +1,4 @@
-//! A clock that is wrong at the start, and right later.
+//! A clock that is wrong at the start and right later.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::support::*;
 
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
-/// So many years from the day of the tests.
+/// Returns the date `count` years after the day of the tests.
 fn years(count: i32) -> Now {
     let span = YEAR * count.unsigned_abs();
     let today = at(0);
@@ -20,7 +20,7 @@ fn years(count: i32) -> Now {
     Now { date, ..today }
 }
 
-/// A station that has been given root and authority at that date.
+/// Returns a station that got root and authority at that date.
 fn receiver(pki: &Pki, now: Now) -> Security {
     let mut security = Security::new(strict(), Box::new(Portable), Box::new(COUNTRY), Rng::new(7));
     let credentials = Credentials {
@@ -53,7 +53,7 @@ fn authority_given_while_the_clock_was_wrong_is_believed_when_it_is_right() {
 #[test]
 fn ticket_given_while_the_clock_was_ahead_signs_when_it_is_right() {
     let mut pki = Pki::new(Curve::NistP256);
-    // The usual one gives the station its address.
+    // The usual helper also sets the station's address.
     let mut car = pki.car();
     let mut late = receiver(&pki, years(10));
     let ticket = pki.ticket();
@@ -70,7 +70,7 @@ fn ticket_given_while_the_clock_was_ahead_signs_when_it_is_right() {
     assert_eq!(car.security.own_tickets(at(0)).len(), 1);
     let mut other = receiver(&pki, at(0));
     assert!(is_believed(&mut other, at(10), &signed));
-    // By the clock that was ahead it has run out.
+    // By the clock that was ahead, the ticket has expired.
     assert_eq!(car.security.secure(years(10), &plain), Err(SecurityDrop::NoTicket));
 }
 

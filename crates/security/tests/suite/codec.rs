@@ -1,4 +1,4 @@
-//! The codec by itself: what is written is read, and nothing else.
+//! The codec alone: the parser reads written values, and rejects other octets.
 
 use carnet_geonet::geodesy::Position;
 use carnet_security::certificate::{Certificate, Issuer, ToBeSignedCertificate};
@@ -127,7 +127,7 @@ pub fn certificate() -> impl Strategy<Value = Certificate> {
         .prop_map(|(issuer, content, signature)| Certificate::new(issuer, content, signature))
 }
 
-/// Parts of a message.
+/// Random parts of a message.
 #[derive(Debug, Clone)]
 pub struct Parts {
     pub payload: Vec<u8>,
@@ -194,7 +194,7 @@ proptest! {
         prop_assert_eq!(&read.header.requested_certificate, &parts.header.requested_certificate);
     }
 
-    /// No octets make the reader panic, and cutting a message anywhere makes it none.
+    /// No octets make the reader panic, and a message cut at any octet is rejected.
     #[test]
     fn hostile_octets(parts in parts(), cut in any::<prop::sample::Index>(), bit in any::<prop::sample::Index>()) {
         let mut octets = parts.octets();
@@ -207,7 +207,8 @@ proptest! {
         let _ = Envelope::parse(&octets);
     }
 
-    /// A certificate has one encoding: whatever is read is written the same, except for the sign of r.
+    /// A certificate has one encoding: writing a parsed certificate gives the same octets, except for the
+    /// sign of r.
     #[test]
     fn one_encoding(certificate in certificate(), bit in any::<prop::sample::Index>()) {
         let mut octets = certificate.octets().to_vec();
@@ -254,7 +255,7 @@ fn lengths_are_as_short_as_can_be() {
     }
 }
 
-/// A list does not get room for what is only announced.
+/// The parser does not allocate for a list that is only announced.
 #[test]
 fn an_announced_list_takes_no_room() {
     let octets = [[2, 0xff, 0xff].as_slice(), &[0; 10]].concat();

@@ -1,4 +1,4 @@
-//! The queue before verification: every sender gets a turn, whatever the others send.
+//! The queue before verification: every sender gets a turn, whatever other senders do.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 
 use crate::support::*;
 
-/// The link's frame around a packet, from this address.
+/// Returns the link's frame around a packet, from this address.
 fn from(source: MacAddress, packet: &[u8]) -> ReceivedFrame<'_> {
     ReceivedFrame { source, ..frame(packet) }
 }
@@ -26,7 +26,7 @@ fn neighbour(number: u8) -> Sender {
     Sender::Neighbour(HashedId8([number; 8]))
 }
 
-/// Addresses of different groups.
+/// Returns addresses of different groups.
 fn address(number: u8) -> [u8; 6] {
     [2, 0, 0, 0, 0, number]
 }
@@ -51,10 +51,12 @@ fn what_warns_goes_first_and_what_is_least_goes() {
     assert_eq!(push(&mut queue, neighbour(1), Rank::Management, "beacon"), None);
     assert_eq!(push(&mut queue, neighbour(2), Rank::SingleHop, "other's CAM"), None);
     assert_eq!(push(&mut queue, neighbour(2), Rank::AreaHere, "warning"), None);
-    // Full: of those with two messages the beacon is least. Then it is the oldest of two CAMs.
+    // The queue is full. Of the senders with two messages, the beacon is least important; then the older of
+    // two CAMs.
     assert_eq!(push(&mut queue, neighbour(3), Rank::SingleHop, "third's CAM"), Some("beacon"));
     assert_eq!(push(&mut queue, neighbour(1), Rank::SingleHop, "second CAM"), Some("CAM"));
-    // A new message of the sender with the most waiting, of lower rank than all of its own, is dropped.
+    // The sender with the most messages adds one of lower rank than all of its own; the queue drops this
+    // message.
     assert_eq!(push(&mut queue, neighbour(1), Rank::Management, "late beacon"), Some("late beacon"));
     let all: Vec<_> = std::iter::from_fn(|| queue.pop().map(|waiting| waiting.message)).collect();
     assert_eq!(all, ["warning", "second CAM", "third's CAM", "other's CAM"]);
@@ -72,14 +74,14 @@ fn who_has_no_room_loses_itself() {
     assert!(none.pop().is_none());
 }
 
-/// Half for neighbours, a quarter for what names them from elsewhere, a quarter for strangers; and all for
-/// one that is alone.
+/// Neighbours have half of the verifications, known names from other addresses a quarter, and strangers a
+/// quarter. A class that is alone has all.
 #[test]
 fn classes_have_their_shares() {
     let mut queue = Queue::new(64);
     let mut served = [0; 3];
     for _ in 0..400 {
-        // Strangers are as loud as can be, with what counts most.
+        // Strangers send as much as they can, with the highest rank.
         for number in 0..200 {
             queue.push(Time::ZERO, sender(2, number), Rank::AreaHere, 2);
         }
@@ -99,9 +101,9 @@ fn classes_have_their_shares() {
 }
 
 proptest! {
-    /// For any arrivals: the queue keeps its limit, and loses or doubles nothing silently. A sender's
-    /// messages leave by rank and then by age. The dropped message is the least important of the sender with
-    /// the most, in the class furthest above its share.
+    /// For any arrivals the queue keeps its limit, and neither loses nor duplicates a message silently. A
+    /// sender's messages leave by rank and then by age. The dropped message is the least important of the
+    /// sender with the most, in the class furthest above its share.
     #[test]
     fn room_and_order(
         room in 1_usize..20,
@@ -129,7 +131,7 @@ proptest! {
                 his.retain(|(_, other)| *other != at);
                 continue;
             };
-            // Addresses of the same group take one turn.
+            // Addresses of one group share a turn.
             let turn = (class, if class == 0 { u64::from(who) } else { group_of(who) });
             waiting.entry(turn).or_default().push((rank, number));
             let given_up = queue.push(now, sender(class, who), RANKS[rank], (turn, rank, number));
@@ -144,7 +146,7 @@ proptest! {
                 let most = waiting.iter().filter(|((of, _), _)| *of == turn.0).map(|(_, his)| his.len()).max();
                 let his = waiting.get_mut(&turn).unwrap();
                 prop_assert_eq!(Some(his.len()), most);
-                // The least, and of equals the oldest.
+                // The dropped message is the least important, and among equals the oldest.
                 prop_assert!(his.iter().all(|(other, when)| (*other, at) <= (rank, *when)));
                 his.retain(|(_, other)| *other != at);
             }
@@ -154,7 +156,7 @@ proptest! {
     }
 
     /// Senders that always have a message waiting are served equally often, except for the head start of
-    /// their ranks. A new sender waits for one message of each other, and for their head start.
+    /// their ranks. A new sender waits for one message of each other sender, and for their head start.
     #[test]
     fn turns_are_fair(
         class in 0_usize..3,
@@ -164,7 +166,7 @@ proptest! {
     ) {
         let mut queue = Queue::new(64);
         let mut served = vec![0_u64; ranks.len()];
-        // Numbers of different groups.
+        // Use numbers of different groups.
         let numbers: Vec<u8> = distinct().take(ranks.len() + 1).collect();
         let refill = |queue: &mut Queue<usize>, who: usize| {
             queue.push(Time::ZERO, sender(class, numbers[who]), RANKS[ranks[who]], who)
@@ -197,7 +199,7 @@ proptest! {
     }
 }
 
-/// Numbers whose addresses are in groups of their own.
+/// Returns numbers whose addresses are in different groups.
 fn distinct() -> impl Iterator<Item = u8> {
     let mut groups = Vec::new();
     (0..=255).filter(move |number| {
@@ -208,24 +210,25 @@ fn distinct() -> impl Iterator<Item = u8> {
     })
 }
 
-/// Which group an address is in, seen from outside: it takes turns with those of its own.
+/// Returns the group of an address, found by its behaviour: addresses of one group take turns with each
+/// other.
 fn group_of(number: u8) -> u64 {
     let [a, b, c, d, e, f] = address(number);
     u64::from_be_bytes([0, 0, a, b, c, d, e, f]).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58
 }
 
-/// Messages of the flooding sender, and its addresses.
+/// Kinds of messages of the flooding sender, and its addresses.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Flood {
-    /// Names of the neighbours, from unused addresses.
+    /// Names of the neighbours, from addresses that no neighbour has.
     Names,
     /// Names of the neighbours, from one address.
     NamesFromOne,
-    /// Warnings for this area by false certificates, from unused addresses.
+    /// Warnings for this area with false certificates, from addresses that no neighbour has.
     Warnings,
     /// The name and the address of one of the neighbours.
     Neighbour,
-    /// All of it.
+    /// All of these kinds.
     All,
 }
 
@@ -233,14 +236,14 @@ enum Flood {
 /// sender sends 5,000 messages a second. All CAMs of the neighbours are verified in time.
 fn neighbours_are_heard(flood: Flood) {
     const NEIGHBOURS: usize = 8;
-    /// Milliseconds in which a CAM shall have been believed.
+    /// Time within which a CAM must be verified, milliseconds.
     const SOON: u64 = 100;
     let mut pki = Pki::new(Curve::NistP256);
     let mut receiver = pki.receiver(Config { verifications_per_second: 200, ..strict() });
     let mut cars: Vec<_> = (0..NEIGHBOURS).map(|_| pki.car()).collect();
     let mut rng = Rng::new(11);
-    // Everybody is known, by the certificate in the first CAM; and what they said is what the loud one starts
-    // from.
+    // Each neighbour is known by the certificate in its first CAM. The flooding sender mutates copies of
+    // these CAMs.
     let mut templates = Vec::new();
     for car in &mut cars {
         let octets = car.cam(at(0));
@@ -269,7 +272,7 @@ fn neighbours_are_heard(flood: Flood) {
                 Flood::Neighbour => templates[0].clone(),
                 _ => templates[rng.below(NEIGHBOURS as u64) as usize].clone(),
             };
-            // Something in the message is another, or in the certificate's key.
+            // Change an octet in the message, or in the key of the certificate.
             let place = match kind {
                 Flood::Warnings => octets.len() - 100 - rng.below(30) as usize,
                 _ => 60 + rng.below(20) as usize,
@@ -302,7 +305,7 @@ fn neighbours_are_heard(flood: Flood) {
     let counters = receiver.counters();
     assert!(counters.dropped(SecurityDrop::QueueOverflow) > 4_000);
     assert!(counters.verifications < 200 * 15 / 10 + 50, "{}", counters.verifications);
-    // Only the neighbour whose name and address the forger uses suffers.
+    // Only the neighbour whose name and address the forger uses loses messages.
     let first = usize::from(matches!(flood, Flood::Neighbour | Flood::All));
     assert!(believed[first..].iter().all(|believed| *believed >= 13), "{believed:?}");
     assert!(latest <= SOON, "{latest} ms");
@@ -325,7 +328,7 @@ fn who_takes_a_neighbours_name_and_address_takes_only_his_turn() {
     neighbours_are_heard(Flood::All);
 }
 
-/// A stranger is heard beside others that send as much as they like.
+/// The station verifies a stranger's messages beside other strangers that flood.
 #[test]
 fn a_stranger_is_heard_beside_a_loud_one() {
     let mut pki = Pki::new(Curve::NistP256);
@@ -341,7 +344,7 @@ fn a_stranger_is_heard_beside_a_loud_one() {
         for _ in 0..10 {
             let mut octets = template.clone();
             octets[60 + rng.below(20) as usize] ^= 1 + rng.below(255) as u8;
-            // From its own address, and from others.
+            // The sender uses its own address and others.
             let last = if rng.below(2) == 0 { 9 } else { 10 + rng.below(8) as u8 };
             let source = [2, 0, 0, 0, 0, last];
             let _ = receiver.handle_frame(now, from(source, &octets));
@@ -361,13 +364,13 @@ fn a_stranger_is_heard_beside_a_loud_one() {
     assert!(heard.is_some_and(|heard| heard <= 530), "{heard:?}");
 }
 
-/// Messages that wait for certificates: who invents names of certificates makes room for them himself.
+/// A source that invents names of certificates loses only its own waiting messages.
 #[test]
 fn what_waits_for_a_certificate_is_not_pushed_out_by_inventions() {
     let mut pki = Pki::new(Curve::NistP256);
     let mut receiver = pki.receiver(strict());
     let mut new = pki.car();
-    // Its first CAM with the certificate is not heard; the second one waits for it.
+    // The receiver misses the first CAM, which has the certificate; the second CAM waits for the certificate.
     new.cam(at(0));
     let octets = new.cam(at(100));
     let template = octets.clone();
@@ -387,7 +390,7 @@ fn what_waits_for_a_certificate_is_not_pushed_out_by_inventions() {
     }
     assert_eq!(receiver.waiting(), (0, receiver.config().most_parked));
     assert!(receiver.counters().dropped(SecurityDrop::WaitingOverflow) > 400);
-    // The certificate comes: what waited for it is believed.
+    // The certificate arrives: the station verifies the waiting messages.
     new.security.use_ticket(new.security.current_ticket().unwrap());
     let certified = new.cam(at(200));
     assert_eq!(receiver.handle_frame(at(200), from(new.mid, &certified)), Ok(Handled::Queued));

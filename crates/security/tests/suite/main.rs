@@ -1,5 +1,5 @@
-//! Secured packets in virtual time: codec, oracles, chains, profiles, test purposes, floods, and who comes
-//! when in them.
+//! Secured packets in virtual time: codec, comparison with other implementations, chains, profiles, test
+//! purposes, floods, and fairness under floods.
 #![allow(clippy::unwrap_used, reason = "a test says no more by expect")]
 
 mod air;

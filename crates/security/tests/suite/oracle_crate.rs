@@ -1,5 +1,5 @@
-//! The crate `geonetworking` 0.4.2 as a witness: it reads what carnet writes, and verifies the signatures
-//! with its own idea of what is hashed.
+//! The crate `geonetworking` 0.4.2 as independent check: it parses carnet's messages, and verifies the
+//! signatures by its own computation of the hash.
 
 use carnet_security::keys::Curve;
 use geonetworking::{Decode, Packet, Validate, ValidationResult};
@@ -8,7 +8,7 @@ use crate::support::{Pki, at};
 
 #[test]
 fn it_verifies_what_carnet_signs_on_every_curve() {
-    // On brainpoolP384r1 that crate uses SHA-256 for the two hashes. A signature over 384 bits has SHA-384
+    // On brainpoolP384r1 the crate uses SHA-256 for the two hashes. A signature over 384 bits has SHA-384
     // (IEEE 1609.2 5.3.1.2.2), as in that crate on NIST P-384.
     for curve in [Curve::NistP256, Curve::BrainpoolP256r1, Curve::NistP384] {
         let mut pki = Pki::new(curve);

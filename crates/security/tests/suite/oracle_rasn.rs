@@ -1,6 +1,6 @@
-//! The general codec of rasn with its types of IEEE 1609.2-2022 checks this codec in both directions. It
-//! reads carnet's output and writes the same octets again. Messages of other implementations have the same
-//! meaning for both.
+//! The general codec of rasn with its types of IEEE 1609.2-2022 checks this codec in both directions. The
+//! general codec reads carnet's output and writes the same octets again. Both codecs read the same values
+//! from messages of other implementations.
 
 use carnet_security::message::{Envelope, Signer};
 use proptest::prelude::*;
@@ -23,14 +23,14 @@ proptest! {
         let Ieee1609Dot2Content::SignedData(signed) = &theirs.content else { panic!("not signed") };
         match (&signed.tbs_data.header_info.requested_certificate, &parts.header.requested_certificate) {
             (None, None) => prop_assert_eq!(rasn::coer::encode(&theirs).unwrap(), octets),
-            // rasn 0.30 reads an addition that has additions itself, and writes it in front of the message.
+            // rasn 0.30 has a fault: it writes an addition that itself has additions in front of the message.
             (Some(theirs), Some(ours)) => prop_assert_eq!(rasn::coer::encode(theirs).unwrap(), ours.octets()),
             other => panic!("{other:?}"),
         }
     }
 
-    /// This codec refuses what the general codec refuses, and also input that the general codec would encode
-    /// differently, because it is not canonical.
+    /// carnet's codec rejects all input that the general codec rejects. It also rejects input that the
+    /// general codec would encode differently, because such input is not canonical.
     #[test]
     fn no_more_is_read(certificate in certificate(), bit in any::<prop::sample::Index>()) {
         let mut octets = certificate.octets().to_vec();

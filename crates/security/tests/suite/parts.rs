@@ -1,4 +1,4 @@
-//! The parts by themselves: what was seen, when a station becomes another one, where a region ends.
+//! Single modules: replay detection, changes of pseudonym, borders of regions, permissions.
 
 use carnet_base::{Rng, Time};
 use carnet_geonet::geodesy::Position;
@@ -12,7 +12,7 @@ use carnet_wire::geonet::StationType;
 
 use crate::support::{COUNTRY, HOME, place};
 
-/// However many there are, none is taken for new twice.
+/// For any number of messages, the store accepts none as new twice.
 #[test]
 fn nothing_that_was_seen_is_new() {
     let mut seen = Seen::new(10);
@@ -32,8 +32,8 @@ fn nothing_that_was_seen_is_new() {
             );
         }
     }
-    // A message that is too old to be accepted takes no room, and does not make others count as seen. It does
-    // not count as new after the clock was set back.
+    // The store drops a message that is too old to be accepted, and does not count other messages as seen.
+    // After the clock was set back, the old message does not count as new.
     let mut seen = Seen::new(10);
     for number in 0..1_000_u64 {
         let oldest = number.saturating_sub(5);
@@ -53,7 +53,7 @@ fn a_pseudonym_changes_after_a_way_and_a_time() {
     for seed in 0..20 {
         let mut pseudonym = Pseudonym::new(strategy.clone(), Rng::new(seed));
         let mut since = (0.0, 0_u64);
-        // 20 m/s, for half an hour.
+        // The station drives at 20 m/s for half an hour.
         for second in 0..1_800_u64 {
             let now = Time::from_secs(second);
             let metres = 20.0 * second as f64;
@@ -69,7 +69,7 @@ fn a_pseudonym_changes_after_a_way_and_a_time() {
     let first: Vec<_> = (0..20).filter_map(|seed| changes.iter().find(|change| change.0 == seed)).collect();
     assert!(first.iter().all(|(_, metres, _)| (790.0..=1_540.0).contains(metres)), "{first:?}");
     let later: Vec<_> = changes.iter().filter(|change| !first.contains(change)).collect();
-    // 800 m are 40 s at that speed, and then 2 to 6 minutes.
+    // 800 m take 40 s at 20 m/s; then 2 to 6 minutes follow.
     assert!(later.iter().all(|(_, _, seconds)| (160..=401).contains(seconds)), "{later:?}");
     assert!(later.iter().any(|change| change.2 < 220) && later.iter().any(|change| change.2 > 340));
 }
@@ -88,7 +88,7 @@ fn an_event_holds_a_change_back_for_a_while() {
     assert!(pseudonym.is_due(Time::from_secs(100)));
 }
 
-/// A station's names follow from its ticket's, and a link takes the address.
+/// The addresses of a station follow from its ticket's name, and a link accepts the link-layer address.
 #[test]
 fn names_of_a_ticket() {
     let identity = Identity::of_ticket(HashedId8([1, 2, 0xff, 4, 5, 6, 7, 8]));
@@ -101,7 +101,7 @@ fn names_of_a_ticket() {
 fn where_regions_end() {
     let circle = GeographicRegion::Circular { center: HOME, radius: 1_000 };
     let square = GeographicRegion::Rectangular(vec![(place(-1_000.0, 1_000.0), place(1_000.0, -1_000.0))]);
-    // A crescent: the middle of it is outside.
+    // The polygon is a crescent: its middle is outside.
     let crescent = GeographicRegion::Polygonal(vec![
         place(-1_000.0, -1_000.0),
         place(1_000.0, -1_000.0),
@@ -129,7 +129,7 @@ fn where_regions_end() {
     assert!(!square.is_within(&circle, &COUNTRY));
     let GeographicRegion::Polygonal(corners) = &crescent else { return };
     assert!(!crosses_itself(corners));
-    // In the south and in the west as well.
+    // The test also holds in the south and in the west.
     let far = Position::new(-338_000_000, -1_512_000_000);
     let region = GeographicRegion::Circular { center: far, radius: 100 };
     assert!(region.contains(Position::new(far.latitude + 5_000, far.longitude), &COUNTRY));
@@ -150,17 +150,17 @@ fn what_an_authority_may_give_away() {
     let gives = |range: Option<SspRange>, ssp: Option<Ssp>| {
         permits_applications(&[group(Psid::CAM, range, 1)], &[PsidSsp { psid: Psid::CAM, ssp }])
     };
-    // Bits are fixed where the mask has ones.
+    // Bits are fixed where the mask has ones; other bits may have any value.
     assert!(gives(range(&[1, 0, 0], &[0xff, 0xf0, 0]), bitmap(&[1, 0x0f, 0xff])));
     assert!(!gives(range(&[1, 0, 0], &[0xff, 0xf0, 0]), bitmap(&[1, 0x1f, 0xff])));
     assert!(!gives(range(&[1, 0, 0], &[0xff, 0xf0, 0]), bitmap(&[1, 0])));
     assert!(gives(Some(SspRange::All), bitmap(&[9])) && gives(Some(SspRange::All), None));
-    // IEEE 1609.2-2022, PsidSspRange: a range that is absent is that of all SSP.
+    // IEEE 1609.2-2022, PsidSspRange: an absent range permits any SSP.
     assert!(gives(None, None) && gives(None, bitmap(&[1, 0, 0])) && gives(None, Some(Ssp::Opaque(vec![3]))));
     let opaque = |list: &[&[u8]]| Some(SspRange::Opaque(list.iter().map(|octets| octets.to_vec()).collect()));
     assert!(gives(opaque(&[&[1], &[2]]), Some(Ssp::Opaque(vec![2]))));
     assert!(!gives(opaque(&[&[1], &[2]]), Some(Ssp::Opaque(vec![3]))));
-    // One for authorities gives none to tickets, and the other way round.
+    // An issuer for authorities may not issue tickets, and an issuer for tickets may not issue authorities.
     let tickets = group(Psid::CAM, range(&[1, 0, 0], &[0xff, 0, 0]), 1);
     let authorities = group(Psid::CAM, range(&[1, 0, 0], &[0xff, 0, 0]), 2);
     let application = [PsidSsp { psid: Psid::CAM, ssp: bitmap(&[1, 0, 0]) }];

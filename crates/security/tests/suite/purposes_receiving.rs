@@ -1,6 +1,6 @@
 //! Test purposes of TS 103 096 for reception, with the ids of the 2015 suite. Where a purpose changes a
 //! header field of the old encoding, the test changes the field that replaced it. The table in
-//! docs/security.md lists those without such a field.
+//! docs/security.md lists the purposes whose field has no replacement.
 
 use carnet_security::certificate::{Certificate, ToBeSignedCertificate};
 use carnet_security::config::{Config, Policy};
@@ -14,7 +14,7 @@ use carnet_wire::geonet::BasicHeader;
 
 use crate::support::*;
 
-/// A message that may be as no station makes it.
+/// A message that may contain faults that no carnet station makes.
 struct Odd<'a> {
     plain: Vec<u8>,
     header: HeaderInfo<'static>,
@@ -24,7 +24,7 @@ struct Odd<'a> {
 }
 
 impl<'a> Odd<'a> {
-    /// A CAM as it should be, with its certificate.
+    /// Returns a valid CAM with its certificate.
     fn cam(station: &Station, now: Now, ticket: &'a Ticket) -> Odd<'a> {
         let mut header = HeaderInfo::new(Psid::CAM);
         header.generation_time = Some(now.date);
@@ -37,7 +37,7 @@ impl<'a> Odd<'a> {
         }
     }
 
-    /// A DENM as it should be.
+    /// Returns a valid DENM.
     fn denm(station: &mut Station, now: Now, ticket: &'a Ticket) -> Odd<'a> {
         let mut odd = Odd::cam(station, now, ticket);
         odd.header.psid = Psid::DENM;
@@ -54,7 +54,7 @@ impl<'a> Odd<'a> {
         self.around(&self.data())
     }
 
-    /// The envelope around whatever is signed.
+    /// Returns the envelope around the given ToBeSignedData.
     fn around(&self, data: &[u8]) -> Vec<u8> {
         let algorithm = self.certificate.hash_algorithm();
         let input = signature_input(&Portable, algorithm, data, self.certificate.octets());
@@ -69,13 +69,13 @@ impl<'a> Odd<'a> {
     }
 }
 
-/// A receiver, a sender, and a ticket of the sender's.
+/// Returns a receiver, a sender, and a ticket of the sender.
 fn scene() -> (carnet_security::Security, Station, Ticket) {
     let mut pki = Pki::new(Curve::NistP256);
     (pki.receiver(strict()), pki.car(), pki.ticket())
 }
 
-/// Result of a CAM after a change.
+/// Returns the result of a CAM after a change.
 fn cam(change: impl FnOnce(&mut Odd<'_>)) -> Result<usize, SecurityDrop> {
     let (mut receiver, station, ticket) = scene();
     let mut odd = Odd::cam(&station, at(0), &ticket);
@@ -83,7 +83,7 @@ fn cam(change: impl FnOnce(&mut Odd<'_>)) -> Result<usize, SecurityDrop> {
     receive(&mut receiver, at(0), &odd.octets()).map(|all| all.len())
 }
 
-/// Result of a DENM after a change.
+/// Returns the result of a DENM after a change.
 fn denm(change: impl FnOnce(&mut Odd<'_>)) -> Result<usize, SecurityDrop> {
     let (mut receiver, mut station, ticket) = scene();
     let mut odd = Odd::denm(&mut station, at(0), &ticket);
@@ -91,7 +91,7 @@ fn denm(change: impl FnOnce(&mut Odd<'_>)) -> Result<usize, SecurityDrop> {
     receive(&mut receiver, at(0), &odd.octets()).map(|all| all.len())
 }
 
-/// Result of a CAM whose octets are changed after it was signed; offsets start at the envelope.
+/// Returns the result of a CAM whose octets are changed after signing; offsets start at the envelope.
 fn octets(change: impl FnOnce(&mut Vec<u8>)) -> Result<usize, SecurityDrop> {
     let (mut receiver, station, ticket) = scene();
     let odd = Odd::cam(&station, at(0), &ticket);
@@ -100,7 +100,7 @@ fn octets(change: impl FnOnce(&mut Vec<u8>)) -> Result<usize, SecurityDrop> {
     receive(&mut receiver, at(0), &odd.frame(&envelope)).map(|all| all.len())
 }
 
-/// A certificate in the message.
+/// The receiver accepts a CAM with the certificate.
 #[test]
 fn tc_sec_itss_rcv_cam_01_01_bv() {
     for curve in Curve::ALL {
@@ -108,7 +108,7 @@ fn tc_sec_itss_rcv_cam_01_01_bv() {
         let (mut receiver, mut car) = (pki.receiver(strict()), pki.car());
         let plain = car.plain_cam(at(0), &ordinary_cam());
         let all = receive(&mut receiver, at(0), &car.cam(at(0))).unwrap();
-        // The router gets the packet as its source had it.
+        // The router gets the packet as its source made it.
         assert_eq!(all.iter().map(|verified| verified.packet.clone()).collect::<Vec<_>>(), [plain]);
         assert_eq!(
             (all[0].psid, Some(all[0].signer)),
@@ -118,18 +118,19 @@ fn tc_sec_itss_rcv_cam_01_01_bv() {
     }
 }
 
-/// The digest of a certificate that is known; and one that comes first waits for the certificate.
+/// The receiver accepts a CAM with the digest of a known certificate. A CAM with an unknown digest waits for
+/// the certificate.
 #[test]
 fn tc_sec_itss_rcv_cam_01_02_bv() {
     let mut pki = Pki::new(Curve::NistP256);
     let (mut receiver, mut car) = (pki.receiver(strict()), pki.car());
     let (first, second, third) = (car.cam(at(0)), car.cam(at(100)), car.cam(at(200)));
     assert_eq!(receive(&mut receiver, at(100), &second), Ok(Vec::new()));
-    // The certificate comes, and what waited goes on behind it.
+    // When the certificate arrives, the waiting message follows it.
     let all = receive(&mut receiver, at(110), &first).unwrap();
     assert_eq!(all.len(), 2);
     assert_eq!(receive(&mut receiver, at(200), &third).unwrap().len(), 1);
-    // One whose certificate does not come dies.
+    // The receiver drops a message whose certificate does not arrive.
     let (_, lost) = {
         let mut other = pki.car();
         (other.cam(at(300)), other.cam(at(310)))
@@ -139,8 +140,8 @@ fn tc_sec_itss_rcv_cam_01_02_bv() {
     assert_eq!(receiver.counters().dropped(SecurityDrop::UnknownSigner), 1);
 }
 
-/// A chain in the signer: accepted in the purpose, refused by TS 103 097 V1.3.1 5.2, which has exactly one
-/// certificate.
+/// A certificate chain as signer: the purpose accepts it, but TS 103 097 V1.3.1 5.2 permits exactly one
+/// certificate, so the receiver rejects it.
 #[test]
 fn tc_sec_itss_rcv_cam_01_03_bv() {
     let mut pki = Pki::new(Curve::NistP256);
@@ -159,7 +160,7 @@ fn tc_sec_itss_rcv_cam_01_03_bv() {
     assert_eq!(receive(&mut receiver, at(0), &chain.concat()), Err(SecurityDrop::Malformed));
 }
 
-/// Versions below and above.
+/// The receiver rejects versions below and above 3.
 #[test]
 fn tc_sec_itss_rcv_cam_02_01_bo_and_02_02_bo() {
     for version in [0, 1, 2, 4, 255] {
@@ -167,25 +168,26 @@ fn tc_sec_itss_rcv_cam_02_01_bo_and_02_02_bo() {
     }
 }
 
-/// No signer. (More than one, 04_01, there is no room for.)
+/// The receiver rejects a message without signer. (The format cannot express more than one signer, 04_01.)
 #[test]
 fn tc_sec_itss_rcv_cam_04_02_bo() {
     assert_eq!(cam(|odd| odd.signer = Signer::Itself), Err(SecurityDrop::SelfSigned));
 }
 
-/// No time.
+/// The receiver rejects a message without generation time.
 #[test]
 fn tc_sec_itss_rcv_cam_04_04_bo() {
     assert_eq!(cam(|odd| odd.header.generation_time = None), Err(SecurityDrop::NoGenerationTime));
 }
 
-/// Additions of other releases are ignored, as the standard deviation of the time is in the purposes.
+/// The receiver ignores additions of other releases. The purposes test this with the standard deviation of
+/// the time.
 #[test]
 fn tc_sec_itss_rcv_cam_04_08_bo_and_04_09_bo() {
     let (mut receiver, station, ticket) = scene();
     let odd = Odd::cam(&station, at(0), &ticket);
     let mut data = odd.data();
-    // The preamble of the header stands behind the payload: an addition, here pduFunctionalType.
+    // The preamble of the header stands behind the payload. Announce an addition, here pduFunctionalType.
     let header = data.len() - (1 + 2 + 8);
     assert_eq!(data[header..header + 3], [0x40, 1, 36]);
     data[header] |= 0x80;
@@ -193,7 +195,7 @@ fn tc_sec_itss_rcv_cam_04_08_bo_and_04_09_bo() {
     assert_eq!(receive(&mut receiver, at(0), &odd.around(&data)).map(|all| all.len()), Ok(1));
 }
 
-/// Another application than CAM's.
+/// The receiver rejects a CAM with another application.
 #[test]
 fn tc_sec_itss_rcv_cam_07_01_bo() {
     for psid in [Psid::DENM, Psid::GN_MGMT, Psid(1_000_000)] {
@@ -201,13 +203,13 @@ fn tc_sec_itss_rcv_cam_07_01_bo() {
     }
 }
 
-/// Nothing in it.
+/// The receiver rejects an empty payload.
 #[test]
 fn tc_sec_itss_rcv_cam_09_02_bo() {
     assert_eq!(cam(|odd| odd.plain.truncate(BasicHeader::LEN)), Err(SecurityDrop::EmptyPayload));
 }
 
-/// Unsecured data in the envelope.
+/// The receiver rejects unsecured data in an envelope.
 #[test]
 fn tc_sec_itss_rcv_cam_09_03_bo() {
     let (mut receiver, station, ticket) = scene();
@@ -215,17 +217,17 @@ fn tc_sec_itss_rcv_cam_09_03_bo() {
     let inside = &odd.plain[BasicHeader::LEN..];
     let envelope = [&[3, 0x80, inside.len() as u8], inside].concat();
     assert_eq!(receive(&mut receiver, at(0), &odd.frame(&envelope)), Err(SecurityDrop::UnsecuredEnvelope));
-    // And without any envelope.
+    // The receiver also rejects the packet without an envelope.
     assert_eq!(receive(&mut receiver, at(0), &odd.plain), Err(SecurityDrop::Unsecured));
 }
 
-/// Encrypted data.
+/// The receiver rejects encrypted data.
 #[test]
 fn tc_sec_itss_rcv_cam_09_04_bo() {
     assert_eq!(octets(|envelope| envelope[1] = 0x82), Err(SecurityDrop::Encrypted));
 }
 
-/// A payload that is elsewhere.
+/// The receiver rejects a payload outside the message.
 #[test]
 fn tc_sec_itss_rcv_cam_09_05_bo() {
     let (mut receiver, station, ticket) = scene();
@@ -236,11 +238,11 @@ fn tc_sec_itss_rcv_cam_09_05_bo() {
     assert_eq!(receive(&mut receiver, at(0), &odd.around(&external)), Err(SecurityDrop::ExternalPayload));
 }
 
-/// Something signed or encrypted within what is signed.
+/// The receiver rejects a signed or encrypted message inside a signed one.
 #[test]
 fn tc_sec_itss_rcv_cam_09_06_bo() {
     for inner in [0x81, 0x82] {
-        // Version and content of the payload's own envelope.
+        // Set version and content of the inner envelope.
         assert_eq!(
             octets(|envelope| {
                 assert_eq!(envelope[3..6], [0x40, 3, 0x80]);
@@ -251,15 +253,15 @@ fn tc_sec_itss_rcv_cam_09_06_bo() {
     }
 }
 
-/// No signature, and more than one.
+/// The receiver rejects a message without signature. It ignores a second signature behind the first.
 #[test]
 fn tc_sec_itss_rcv_cam_10_01_bo_and_10_02_bo() {
     assert_eq!(octets(|envelope| envelope.truncate(envelope.len() - 66)), Err(SecurityDrop::Malformed));
-    // Octets after the one signature are not part of the message: a link may leave any octets after a frame.
+    // Octets after the signature are not part of the message: a link may leave any octets after a frame.
     assert_eq!(octets(|envelope| envelope.extend_from_within(envelope.len() - 66..)), Ok(1));
 }
 
-/// A signature by another key than that of the certificate in the message.
+/// The receiver rejects a signature by a key other than that of the certificate in the message.
 #[test]
 fn tc_sec_itss_rcv_cam_11_01_bo() {
     let thief = key(Curve::NistP256, 0x33);
@@ -268,7 +270,7 @@ fn tc_sec_itss_rcv_cam_11_01_bo() {
     assert_eq!(receive(&mut receiver, at(0), &odd.octets()), Err(SecurityDrop::BadSignature));
 }
 
-/// And than that of the certificate that is named.
+/// The receiver rejects a signature by a key other than that of the named certificate.
 #[test]
 fn tc_sec_itss_rcv_cam_11_02_bo() {
     let (mut receiver, mut station, ticket) = scene();
@@ -278,7 +280,7 @@ fn tc_sec_itss_rcv_cam_11_02_bo() {
     assert_eq!(receive(&mut receiver, at(10), &odd.octets()), Err(SecurityDrop::BadSignature));
 }
 
-/// Signed with a certificate that is for other things.
+/// Returns the result of a CAM signed with a certificate of this content, which is not a ticket.
 fn by(content: impl FnOnce(&dyn SigningKey) -> ToBeSignedCertificate) -> Result<usize, SecurityDrop> {
     let mut pki = Pki::new(Curve::NistP256);
     let (mut receiver, station) = (pki.receiver(strict()), pki.car());
@@ -291,7 +293,7 @@ fn by(content: impl FnOnce(&dyn SigningKey) -> ToBeSignedCertificate) -> Result<
     receive(&mut receiver, at(0), &odd.octets()).map(|all| all.len())
 }
 
-/// An enrolment credential.
+/// The receiver rejects an enrolment credential as signer.
 #[test]
 fn tc_sec_itss_rcv_cam_12_01_bo() {
     let enrolment = |key: &dyn SigningKey| {
@@ -304,14 +306,14 @@ fn tc_sec_itss_rcv_cam_12_01_bo() {
     assert_eq!(by(enrolment), Err(SecurityDrop::WrongRole));
 }
 
-/// An authority.
+/// The receiver rejects an authority as signer.
 #[test]
 fn tc_sec_itss_rcv_cam_12_02_bo() {
     let authority = |key: &dyn SigningKey| pki::authority("aa", key.public_key(), day(), None);
     assert_eq!(by(authority), Err(SecurityDrop::WrongRole));
 }
 
-/// A header with what the profile of CAM has not.
+/// The receiver rejects a CAM whose header has a field outside the profile.
 #[test]
 fn a_cam_with_a_place_or_an_end_is_not_in_the_profile() {
     let place = ThreeDLocation { position: HOME, elevation: 4096 };
@@ -322,7 +324,7 @@ fn a_cam_with_a_place_or_an_end_is_not_in_the_profile() {
     );
 }
 
-/// The regions of the purposes.
+/// Returns the regions of the purposes.
 fn regions() -> [GeographicRegion; 4] {
     let square =
         |half: f64| vec![place(-half, -half), place(-half, half), place(half, half), place(half, -half)];
@@ -366,13 +368,13 @@ fn tc_sec_itss_rcv_denm_07_01_bo() {
     assert_eq!(denm(|odd| odd.header.psid = Psid::GN_MGMT), Err(SecurityDrop::WrongApplication));
 }
 
-/// Made outside of the region, of each shape.
+/// The receiver rejects a DENM made outside the region of its ticket, for each shape.
 #[test]
 fn tc_sec_itss_rcv_denm_08_01_bo_to_08_04_bo() {
     for region in regions() {
         let mut pki = Pki::new(Curve::NistP256);
         let region = match region {
-            // Another country.
+            // The region is another country.
             GeographicRegion::Identified(_) => {
                 GeographicRegion::Identified(vec![IdentifiedRegion::CountryOnly(276)])
             }
@@ -386,7 +388,7 @@ fn tc_sec_itss_rcv_denm_08_01_bo_to_08_04_bo() {
     }
 }
 
-/// The profile of DENM: a place, and the certificate.
+/// Profile of DENM: the receiver requires a generation location and the certificate.
 #[test]
 fn a_denm_without_place_or_certificate_is_not_in_the_profile() {
     assert_eq!(denm(|odd| odd.header.generation_location = None), Err(SecurityDrop::NoGenerationLocation));
@@ -402,7 +404,8 @@ fn a_denm_without_place_or_certificate_is_not_in_the_profile() {
     );
 }
 
-/// Times: over, not yet, and a place that is somewhere else than the packet's source.
+/// The receiver rejects a DENM that has expired, one from the future, and one whose generation location is
+/// far from the packet's source.
 #[test]
 fn times_and_places_that_cannot_be() {
     assert_eq!(denm(|odd| odd.header.expiry_time = Some(at(0).date)), Err(SecurityDrop::Expired));
@@ -417,13 +420,13 @@ fn times_and_places_that_cannot_be() {
     let odd = Odd::cam(&station, at(0), &ticket);
     assert_eq!(receive(&mut receiver, at(0), &odd.octets()), Err(SecurityDrop::TooFarAway));
     station.at = HOME;
-    // The packet's position is ten minutes younger than the signature.
+    // The packet's position is ten minutes later than the signature.
     let plain = station.plain_cam(at(600_000), &ordinary_cam());
     let odd = Odd { plain, ..Odd::cam(&station, at(0), &ticket) };
     assert_eq!(receive(&mut receiver, at(0), &odd.octets()), Err(SecurityDrop::ImplausibleTime));
 }
 
-/// Service specific permissions, bit by bit: what a cause needs is what the certificate has.
+/// Service specific permissions, bit by bit: the certificate must have the bit of the cause.
 #[test]
 fn each_cause_needs_its_bit() {
     const CAUSES: [u8; 24] =
@@ -438,7 +441,7 @@ fn each_cause_needs_its_bit() {
         let mut car = pki.station(ticket);
         let now = at(10 * number as u64);
         let plain = car.plain_denm(now, circle(500), &ordinary_denm(cause));
-        // The station itself does not sign what its ticket does not allow.
+        // The station itself does not sign content that its ticket does not allow.
         assert_eq!(car.security.secure(now, &plain), Err(SecurityDrop::NoTicket), "cause {cause}");
         let octets = car.sign_regardless(now, &plain);
         assert_eq!(
@@ -453,7 +456,7 @@ fn each_cause_needs_its_bit() {
     }
 }
 
-/// An application that the ticket does not have.
+/// The receiver rejects a message of an application that the ticket lacks.
 #[test]
 fn without_an_application_nothing_is_said_in_it() {
     let mut pki = Pki::new(Curve::NistP256);
@@ -464,7 +467,7 @@ fn without_an_application_nothing_is_said_in_it() {
     assert_eq!(receive(&mut receiver, at(0), &odd.octets()), Err(SecurityDrop::NoPermission));
 }
 
-/// Octets that a link leaves after a frame are not part of the packet, and are not forwarded.
+/// The station ignores octets that a link leaves after a frame, and does not forward them.
 #[test]
 fn octets_behind_the_envelope_change_nothing() {
     let mut pki = Pki::new(Curve::NistP256);
@@ -509,8 +512,8 @@ fn policies() {
     assert_eq!(try_all(Policy::Strict), [Err(Unsecured), Err(Replayed), Ok("not believed")]);
 }
 
-/// A forwarder passes on the envelope of the source, with what the router changed in the Basic Header; copies
-/// that it hears cost no verification.
+/// A forwarder sends the envelope of the source with the router's changes to the Basic Header. Received
+/// copies cost no verification.
 #[test]
 fn a_forwarder_passes_on_what_the_source_signed() {
     let mut pki = Pki::new(Curve::NistP256);
@@ -525,7 +528,7 @@ fn a_forwarder_passes_on_what_the_source_signed() {
     let verifications = receiver.counters().verifications;
     assert!(matches!(receiver.handle_frame(at(25), frame(&denm)), Ok(Handled::Ready(_))));
     assert_eq!((receiver.counters().verifications, receiver.counters().copies), (verifications, 1));
-    // An unsigned packet is not forwarded.
+    // The station does not forward an unsigned packet.
     let stranger = source.plain_denm(at(30), circle(500), &ordinary_denm(91));
     assert_eq!(forwarder.security.secure(at(30), &stranger), Err(SecurityDrop::EnvelopeForgotten));
 }

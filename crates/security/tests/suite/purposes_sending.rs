@@ -1,6 +1,6 @@
-//! Test purposes of TS 103 096 for transmission, with the ids of the 2015 suite. Its envelopes had another
-//! encoding, so the tests check the fields that replaced its header fields (TS 103 097 V1.3.1). The table in
-//! docs/security.md lists those that do not apply.
+//! Test purposes of TS 103 096 for transmission, with the ids of the 2015 suite. The envelopes of that suite
+//! had another encoding, so the tests check the fields that replaced its header fields (TS 103 097 V1.3.1).
+//! The table in docs/security.md lists the purposes that do not apply.
 
 use carnet_base::Time;
 use carnet_security::certificate::{Certificate, Issuer, Role};
@@ -39,19 +39,19 @@ fn is_by(octets: &[u8], certificate: &Certificate) -> bool {
         .verify(&input, &message.signature)
 }
 
-/// CAMs of a second that has begun with a certificate.
+/// Returns the CAMs of one second, which begins with a certificate.
 fn second(station: &mut Station, from: u64) -> Vec<Vec<u8>> {
     (0..10).map(|number| station.cam(at(from + 100 * number))).collect()
 }
 
-/// The version of the envelope: 3, where the purpose has 2.
+/// The version of the envelope is 3; the purpose has 2.
 #[test]
 fn tc_sec_itss_snd_msg_01() {
     let mut car = Pki::new(Curve::NistP256).car();
     assert_eq!(car.cam(at(0))[BasicHeader::LEN], 3);
 }
 
-/// A digest points to the ticket.
+/// The digest is the name of the ticket.
 #[test]
 fn tc_sec_itss_snd_msg_04_01() {
     let mut car = Pki::new(Curve::NistP256).car();
@@ -60,7 +60,7 @@ fn tc_sec_itss_snd_msg_04_01() {
     assert_eq!(signed(&cams[1]).signer, Signer::Digest(name));
 }
 
-/// Tickets sign messages.
+/// A ticket signs messages.
 #[test]
 fn tc_sec_itss_snd_msg_04_02() {
     let mut car = Pki::new(Curve::NistP256).car();
@@ -70,7 +70,7 @@ fn tc_sec_itss_snd_msg_04_02() {
     assert!(cams.iter().all(|cam| is_by(cam, &certificate)));
 }
 
-/// r is an x coordinate alone.
+/// r is only an x coordinate.
 #[test]
 fn tc_sec_itss_snd_msg_05_01() {
     for curve in Curve::ALL {
@@ -81,7 +81,7 @@ fn tc_sec_itss_snd_msg_05_01() {
     }
 }
 
-/// A CAM has application, time and signer, and nothing else.
+/// A CAM has application, time and signer, and no other field.
 #[test]
 fn tc_sec_itss_snd_cam_02_01() {
     let mut car = Pki::new(Curve::NistP256).car();
@@ -94,7 +94,7 @@ fn tc_sec_itss_snd_cam_02_01() {
     }
 }
 
-/// As a rule the digest by SHA-256.
+/// Usually the signer of a CAM is the digest by SHA-256.
 #[test]
 fn tc_sec_itss_snd_cam_04_01() {
     let mut car = Pki::new(Curve::NistP256).car();
@@ -105,7 +105,7 @@ fn tc_sec_itss_snd_cam_04_01() {
     assert!(cams[1..].iter().all(|cam| signed(cam).signer == Signer::Digest(HashedId8::of_hash(&hash))));
 }
 
-/// The CAM carries the certificate if none was sent for a second.
+/// A CAM carries the certificate if the last one with it was a second ago.
 #[test]
 fn tc_sec_itss_snd_cam_05_01() {
     let mut car = Pki::new(Curve::NistP256).car();
@@ -114,7 +114,7 @@ fn tc_sec_itss_snd_cam_05_01() {
     assert!(certificate_of(&car.cam(at(1_000))).is_some());
 }
 
-/// And so each second.
+/// A CAM carries the certificate each second.
 #[test]
 fn tc_sec_itss_snd_cam_05_02() {
     let mut car = Pki::new(Curve::NistP256).car();
@@ -123,7 +123,7 @@ fn tc_sec_itss_snd_cam_05_02() {
     assert_eq!(with, [0, 10, 20, 30, 40]);
 }
 
-/// A station that is not known gets the certificate with the next CAM.
+/// After a message of an unknown station, the next CAM carries the certificate.
 #[test]
 fn tc_sec_itss_snd_cam_06_01() {
     let mut pki = Pki::new(Curve::NistP256);
@@ -132,13 +132,13 @@ fn tc_sec_itss_snd_cam_06_01() {
     let hello = stranger.cam(at(100));
     assert_eq!(receive(&mut car.security, at(100), &hello).unwrap().len(), 1);
     assert!(certificate_of(&car.cam(at(200))).is_some());
-    // One that is known does not.
+    // A message of a known station does not cause this.
     let again = stranger.cam(at(250));
     assert_eq!(receive(&mut car.security, at(250), &again).unwrap().len(), 1);
     assert!(certificate_of(&car.cam(at(300))).is_none());
 }
 
-/// The timer begins anew with the certificate.
+/// The timer restarts with each certificate.
 #[test]
 fn tc_sec_itss_snd_cam_07_01() {
     let mut pki = Pki::new(Curve::NistP256);
@@ -152,7 +152,7 @@ fn tc_sec_itss_snd_cam_07_01() {
     assert!(certificate_of(&car.cam(at(1_600))).is_some());
 }
 
-/// Two that know each other: the next CAM of `car` is not due for its certificate.
+/// Returns two stations that know each other; the next CAM of `car` carries no certificate.
 fn acquaintances(pki: &mut Pki) -> (Station, Station) {
     let (mut car, mut other) = (pki.car(), pki.car());
     let hello = car.cam(at(0));
@@ -164,13 +164,13 @@ fn acquaintances(pki: &mut Pki) -> (Station, Station) {
     (car, other)
 }
 
-/// A request for the own certificate brings it.
+/// A request for the own certificate makes the next CAM carry it.
 #[test]
 fn tc_sec_itss_snd_cam_08_01() {
     let mut pki = Pki::new(Curve::NistP256);
     let (mut car, mut other) = acquaintances(&mut pki);
     let mut newcomer = pki.car();
-    // The newcomer hears a digest that it does not know, and asks.
+    // The new station receives an unknown digest and requests the certificate.
     let digest = car.cam(at(100));
     assert_eq!(receive(&mut newcomer.security, at(100), &digest), Ok(Vec::new()));
     let asks = newcomer.cam(at(110));
@@ -183,7 +183,8 @@ fn tc_sec_itss_snd_cam_08_01() {
     assert!(certificate_of(&car.cam(at(130))).is_some());
 }
 
-/// Two below one root, of different authorities: the first knows both, the second its own.
+/// Returns two stations of different authorities below one root. The first knows both authorities, the second
+/// only its own.
 fn of_two_authorities(pki: &mut Pki) -> (Station, Station) {
     let mut second = Pki::with_authority(Curve::NistP256, |mut content| {
         content.name = Some("second".to_owned());
@@ -194,8 +195,8 @@ fn of_two_authorities(pki: &mut Pki) -> (Station, Station) {
     (car, foreign)
 }
 
-/// A request for the authority's certificate brings that, from a station that has it, in a CAM with a digest.
-/// (The purpose has a chain in the signer, which TS 103 097 V1.3.1 gives up for requestedCertificate.)
+/// After a request for an authority's certificate, a station that has it sends it in a CAM with a digest.
+/// (The purpose has a chain in the signer, which TS 103 097 V1.3.1 replaces by requestedCertificate.)
 #[test]
 fn tc_sec_itss_snd_cam_09_01() {
     let mut pki = Pki::new(Curve::NistP256);
@@ -207,7 +208,8 @@ fn tc_sec_itss_snd_cam_09_01() {
     let wanted: Vec<_> = signed(&asks).header.inline_requests.iter().collect();
     assert_eq!(wanted, [name_of(&Portable, &pki.authority).short()]);
     assert_eq!(receive(&mut car.security, at(10), &asks).unwrap().len(), 1);
-    // First the own certificate, since a station came; then the authority's.
+    // The first CAM carries the own certificate, because a new station appeared; the next carries the
+    // authority's.
     assert!(signed(&car.cam(at(100))).header.requested_certificate.is_none());
     let answer = car.cam(at(200));
     assert_eq!(signed(&answer).header.requested_certificate, Some(pki.authority.clone()));
@@ -236,13 +238,13 @@ fn an_answer_that_somebody_else_gave_is_not_given_again() {
     assert!(signed(&other.cam(at(120))).header.requested_certificate.is_none());
 }
 
-/// An authority that was learnt lets through what waited for it.
+/// When the station learns an authority, messages that waited for it are verified.
 #[test]
 fn a_learnt_authority_opens_what_waited() {
     let mut pki = Pki::new(Curve::NistP256);
     let (mut car, mut foreign) = of_two_authorities(&mut pki);
     let mut bystander = pki.car();
-    // The bystander knows the first authority only; what the second's station says waits.
+    // The bystander knows only the first authority; messages of the second station wait.
     let asks = foreign.cam(at(0));
     assert_eq!(receive(&mut bystander.security, at(0), &asks), Ok(Vec::new()));
     let asks = bystander.cam(at(10));
@@ -255,7 +257,7 @@ fn a_learnt_authority_opens_what_waited() {
     assert_eq!(signers, [car.security.current_ticket().unwrap(), foreign.security.current_ticket().unwrap()]);
 }
 
-/// The time is now, and within the certificate's validity.
+/// The generation time is the present time, within the certificate's validity.
 #[test]
 fn tc_sec_itss_snd_cam_10_01() {
     let mut car = Pki::new(Curve::NistP256).car();
@@ -266,14 +268,14 @@ fn tc_sec_itss_snd_cam_10_01() {
     assert_eq!(made, at(70).date);
 }
 
-/// The application of CAM.
+/// A CAM has the application of CAM.
 #[test]
 fn tc_sec_itss_snd_cam_11_01() {
     let mut car = Pki::new(Curve::NistP256).car();
     assert_eq!(signed(&car.cam(at(0))).header.psid, Psid(36));
 }
 
-/// A message of a station that is not known makes this one ask.
+/// After a message of an unknown station, the next CAM requests its certificate.
 #[test]
 fn tc_sec_itss_snd_cam_12_01() {
     let mut pki = Pki::new(Curve::NistP256);
@@ -284,11 +286,11 @@ fn tc_sec_itss_snd_cam_12_01() {
     let asks = car.cam(at(150));
     let wanted: Vec<_> = signed(&asks).header.inline_requests.iter().collect();
     assert_eq!(wanted, [stranger.security.current_ticket().unwrap().short()]);
-    // Once, unless it hears it again.
+    // The station repeats the request only after another such message.
     assert!(signed(&car.cam(at(250))).header.inline_requests.is_empty());
 }
 
-/// Something is signed.
+/// The signed payload is not empty.
 #[test]
 fn tc_sec_itss_snd_cam_14_01() {
     let mut car = Pki::new(Curve::NistP256).car();
@@ -297,7 +299,7 @@ fn tc_sec_itss_snd_cam_14_01() {
     assert_eq!(signed(&cam).payload, Payload::Data(&plain[BasicHeader::LEN..]));
 }
 
-/// The signature is over what it shall be over, by the key of the certificate.
+/// The signature covers the hashes of the standard, and the certificate's key made it.
 #[test]
 fn tc_sec_itss_snd_cam_16_01() {
     for curve in Curve::ALL {
@@ -308,7 +310,7 @@ fn tc_sec_itss_snd_cam_16_01() {
     }
 }
 
-/// A DENM has application, time and place.
+/// A DENM has application, generation time and generation location.
 #[test]
 fn tc_sec_itss_snd_denm_02_01() {
     let mut car = Pki::new(Curve::NistP256).car();
@@ -318,12 +320,12 @@ fn tc_sec_itss_snd_denm_02_01() {
     assert!(header.expiry_time.is_none() && header.inline_requests.is_empty());
 }
 
-/// A DENM has the certificate, always.
+/// A DENM always carries the certificate.
 #[test]
 fn tc_sec_itss_snd_denm_03_01() {
     let mut car = Pki::new(Curve::NistP256).car();
     assert!((0..5).all(|number| certificate_of(&car.denm(at(number))).is_some()));
-    // Which counts for nothing among CAMs.
+    // The certificate in a DENM does not restart the timer of CAMs.
     assert!(certificate_of(&car.cam(at(10))).is_some());
 }
 
@@ -336,7 +338,7 @@ fn tc_sec_itss_snd_denm_04_01() {
     assert_eq!(made, at(70).date);
 }
 
-/// The regions of the purposes: none, a circle, a rectangle, a polygon, a country.
+/// Returns the regions of the purposes: none, a circle, a rectangle, a polygon, a country.
 fn regions() -> Vec<Option<GeographicRegion>> {
     let square = vec![place(-500.0, -500.0), place(-500.0, 500.0), place(500.0, 500.0), place(500.0, -500.0)];
     vec![
@@ -356,7 +358,7 @@ fn station_in(pki: &mut Pki, region: Option<GeographicRegion>) -> Station {
     pki.station(ticket)
 }
 
-/// The place is in the region of the certificate, of each shape.
+/// The generation location is in the region of the certificate, for each shape.
 #[test]
 fn tc_sec_itss_snd_denm_05_01_to_05_05() {
     let mut pki = Pki::new(Curve::NistP256);
@@ -369,7 +371,7 @@ fn tc_sec_itss_snd_denm_05_01_to_05_05() {
     }
 }
 
-/// A station signs nothing outside of the region of its certificate.
+/// A station does not sign outside the region of its certificate.
 #[test]
 fn outside_of_its_region_a_station_is_silent() {
     let mut pki = Pki::new(Curve::NistP256);
@@ -378,7 +380,7 @@ fn outside_of_its_region_a_station_is_silent() {
         car.move_to(place(3_000.0, 0.0));
         let plain = car.plain_cam(at(0), &ordinary_cam());
         let expected = match region {
-            // Still in the country.
+            // The place is still in the country.
             GeographicRegion::Identified(_) => Ok(()),
             _ => Err(SecurityDrop::NoTicket),
         };
@@ -386,7 +388,7 @@ fn outside_of_its_region_a_station_is_silent() {
     }
 }
 
-/// The region that counts where the ticket has none is the authority's.
+/// If the ticket has no region, the region of the authority applies.
 #[test]
 fn tc_sec_itss_snd_denm_05_06() {
     let mut pki = Pki::with_authority(Curve::NistP256, |mut content| {
@@ -424,7 +426,7 @@ fn tc_sec_itss_snd_denm_10_01() {
     }
 }
 
-/// Other packets (here beacons) have time, place and certificate.
+/// Other packets (here beacons) have generation time, generation location and certificate.
 #[test]
 fn tc_sec_itss_snd_genmsg_02_01_and_03_01() {
     let mut car = Pki::new(Curve::NistP256).car();
@@ -479,7 +481,7 @@ fn tc_sec_itss_snd_genmsg_06_01_and_07_01() {
 
 // Certificates, as the station sends them and as its authority issued them.
 
-/// Version 3, where the purposes have 2.
+/// A certificate has version 3; the purposes have 2.
 #[test]
 fn tc_sec_snd_cert_01_01_and_01_02() {
     let mut pki = Pki::new(Curve::NistP256);
@@ -488,7 +490,7 @@ fn tc_sec_snd_cert_01_01_and_01_02() {
     assert_eq!(pki.authority.octets()[1], 3);
 }
 
-/// The chain: each is named by the one below it, and signed by the one above it.
+/// The chain: each certificate names its issuer and has the issuer's signature.
 #[test]
 fn tc_sec_snd_cert_02_01_09_01_and_09_02() {
     for curve in Curve::ALL {
@@ -504,8 +506,8 @@ fn tc_sec_snd_cert_02_01_09_01_and_09_02() {
     }
 }
 
-/// Result of a certificate with region `below` from an authority with region `region`: refused if the former
-/// is larger or malformed.
+/// Returns the result of a certificate with region `below` from an authority with region `region`: refused if
+/// the first exceeds the second or is malformed.
 fn issues(region: GeographicRegion, below: GeographicRegion) -> Result<(), SecurityDrop> {
     let mut pki = Pki::with_authority(Curve::NistP256, |mut content| {
         content.region = Some(region);
@@ -526,7 +528,7 @@ fn rectangle(half: f64) -> GeographicRegion {
 fn tc_sec_snd_cert_04_01_and_04_02() {
     assert_eq!(issues(rectangle(500.0), rectangle(400.0)), Ok(()));
     assert_eq!(issues(rectangle(500.0), rectangle(600.0)), REFUSED);
-    // Not more than six, and corners the right way round: see the codec.
+    // At most six rectangles, and corners in the right order: see the codec.
     let turned = GeographicRegion::Rectangular(vec![(place(500.0, -500.0), place(-500.0, 500.0))]);
     let mut pki = Pki::new(Curve::NistP256);
     assert!(Certificate::parse(pki.ticket_in(turned).certificate.octets()).is_err());
@@ -556,8 +558,8 @@ fn tc_sec_snd_cert_05_01_and_05_02() {
     }
 }
 
-/// Countries by number; those of a ticket are among its authority's. (06_01 has ISO 3166-1, 06_03 the numbers
-/// of the United Nations: TS 103 097 V1.3.1 knows the latter only.)
+/// Countries are given by number, and the countries of a ticket are among those of its authority. (06_01 has
+/// ISO 3166-1, 06_03 the numbers of the United Nations; TS 103 097 V1.3.1 has only the latter.)
 #[test]
 fn tc_sec_snd_cert_06_03_and_06_04() {
     use IdentifiedRegion::{CountryAndRegions, CountryAndSubregions, CountryOnly};
@@ -576,7 +578,7 @@ fn tc_sec_snd_cert_06_03_and_06_04() {
     assert!(!both.contains(HOME, &()));
 }
 
-/// Points: keys compressed, r an x coordinate.
+/// Keys are compressed points, and r is an x coordinate.
 #[test]
 fn tc_sec_snd_cert_07_01_and_08_01() {
     let mut pki = Pki::new(Curve::NistP256);
@@ -603,7 +605,7 @@ fn tc_sec_snd_cert_aa_06_01() {
     assert!(validity.end() > validity.start.start());
 }
 
-/// Applications are there once, and not more than 31.
+/// A certificate has each application once, and at most 31 applications.
 #[test]
 fn tc_sec_snd_cert_aa_08_01_and_at_07_01() {
     let mut pki = Pki::new(Curve::NistP256);
@@ -631,7 +633,7 @@ fn tc_sec_snd_cert_at_01_01_02_01_and_03_01() {
     assert_eq!(ticket.content().name, None);
 }
 
-/// A ticket holds no longer than its authority.
+/// The validity of a ticket ends no later than that of its authority.
 #[test]
 fn tc_sec_snd_cert_at_05_01() {
     let mut pki = Pki::new(Curve::NistP256);
@@ -644,7 +646,7 @@ fn tc_sec_snd_cert_at_05_01() {
     assert_eq!(result.map(|_| ()), REFUSED);
 }
 
-/// Another authority's ticket is not this one's, even if it says so.
+/// A ticket that names another authority as its issuer is rejected.
 #[test]
 fn tc_sec_snd_cert_at_08_01() {
     let mut pki = Pki::new(Curve::NistP256);
@@ -657,7 +659,7 @@ fn tc_sec_snd_cert_at_08_01() {
     assert_eq!(result.map(|_| ()), Err(SecurityDrop::BadCertificateSignature));
 }
 
-/// The assurance level of a ticket is not above its authority's.
+/// The assurance level of a ticket is not above that of its authority.
 #[test]
 fn tc_sec_snd_cert_at_09_01() {
     let mut pki = Pki::with_authority(Curve::NistP256, |mut content| {
@@ -677,7 +679,7 @@ fn tc_sec_snd_cert_at_09_01() {
     assert_eq!(verify(Some(0x80)), REFUSED);
 }
 
-/// A pseudonym that changes is another station: nothing that was asked of the old one is answered by the new.
+/// After a change of pseudonym, the station does not answer requests for the old ticket.
 #[test]
 fn another_ticket_is_another_station() {
     let mut pki = Pki::new(Curve::NistP256);

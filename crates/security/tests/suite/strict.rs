@@ -1,4 +1,4 @@
-//! Strict mode against messages that no station may accept, and against floods.
+//! The strict policy against messages that no station may accept, and against floods.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,14 +15,15 @@ use carnet_wire::geonet::BasicHeader;
 
 use crate::support::*;
 
-/// Frames of one kind, and the reasons for which they may die.
+/// Frames of one kind, and the permitted reasons for dropping them.
 struct Kind {
     name: &'static str,
     reasons: &'static [SecurityDrop],
     frames: Vec<(Now, Vec<u8>)>,
 }
 
-/// The times of a kind's frames: one kind after the other, with time in between for what waits.
+/// Returns the times of a kind's frames. Kinds follow each other with a pause, in which waiting messages time
+/// out.
 fn moments(kind: u64, each: u64) -> impl Iterator<Item = Now> {
     (0..each).map(move |number| at(10_000 + kind * (20 * each + 5_000) + 20 * number))
 }
@@ -34,7 +35,7 @@ fn kinds(each: u64) -> (Security, Vec<Kind>) {
     let mut kinds = Vec::new();
     let mut add = |name, reasons, frames| kinds.push(Kind { name, reasons, frames });
 
-    // Forged: another root signed, in the name of this one.
+    // Forged: the certificate is from another root with the name of this one.
     let mut others = Pki::with_authority(Curve::NistP256, |content| {
         let mut content = content;
         content.name = Some("other".to_owned());
@@ -47,7 +48,7 @@ fn kinds(each: u64) -> (Security, Vec<Kind>) {
         moments(4, each).map(|now| (now, stranger.denm(now))).collect(),
     );
 
-    // Forged: the ticket of another station, with the forger's own key.
+    // Forged: the message has the ticket of another station and a signature by the forger's key.
     let victim = pki.ticket();
     let thief = key(Curve::NistP256, 0x55);
     let station = pki.car();
@@ -64,7 +65,7 @@ fn kinds(each: u64) -> (Security, Vec<Kind>) {
     };
     add("a stolen certificate", &[SecurityDrop::BadSignature], moments(1, each).map(forge).collect());
 
-    // Forged: a ticket that its holder signed himself, below the true authority.
+    // Forged: the ticket names the true authority, but its holder signed it.
     let content = pki::ticket(thief.public_key(), day(), None, pki::applications(true));
     let certificate = pki::issue(&Portable, thief.as_ref(), Some(&pki.authority), content).unwrap();
     let forge = |now: Now| {
@@ -82,12 +83,12 @@ fn kinds(each: u64) -> (Security, Vec<Kind>) {
         moments(2, each).map(forge).collect(),
     );
 
-    // Changed on the way: any bit of the payload or the header.
+    // Changed in transit: any bit of the payload or the header.
     let mut car = pki.car();
     let changed = moments(3, each)
         .map(|now| {
             let mut octets = car.cam(now);
-            // Within the CAM, behind the GeoNetworking and BTP headers.
+            // The octet is within the CAM, behind the GeoNetworking and BTP headers.
             let at = 60 + rng.below(20) as usize;
             octets[at] ^= 1 << rng.below(8);
             (now, octets)
@@ -96,7 +97,7 @@ fn kinds(each: u64) -> (Security, Vec<Kind>) {
     let reasons = &[SecurityDrop::BadSignature, SecurityDrop::BadPacket, SecurityDrop::NoServicePermission];
     add("changed on the way", reasons, changed);
 
-    // Replayed: what was believed, again.
+    // Replayed: a message that the station has accepted.
     let mut car = pki.car();
     let mut replayed = Vec::new();
     for now in moments(0, each) {
@@ -106,19 +107,19 @@ fn kinds(each: u64) -> (Security, Vec<Kind>) {
     }
     add("replayed", &[SecurityDrop::Replayed], replayed);
 
-    // Replayed later, elsewhere.
+    // Replayed later at another place.
     let mut car = pki.car();
     let old = moments(5, each)
         .map(|now| (Now { date: now.date.saturating_add(Duration::from_secs(3)), ..now }, car.cam(now)));
     add("replayed later", &[SecurityDrop::TooOld], old.collect());
 
-    // From a clock that is ahead.
+    // The sender's clock is ahead.
     let mut car = pki.car();
     let ahead = moments(6, each)
         .map(|now| (Now { date: now.date.saturating_sub(Duration::from_secs(5)), ..now }, car.cam(now)));
     add("from the future", &[SecurityDrop::FromTheFuture], ahead.collect());
 
-    // By a ticket that is over: its holder's clock is right, and he signs nevertheless.
+    // The ticket has expired; the holder's clock is right, and it signs nevertheless.
     let over = pki.ticket_with(|content| carnet_security::certificate::ToBeSignedCertificate {
         validity: validity(Duration::from_secs(7200), 1),
         ..content
@@ -139,7 +140,7 @@ fn kinds(each: u64) -> (Security, Vec<Kind>) {
         moments(7, each).map(|now| (now, sign(now, &over))).collect(),
     );
 
-    // Out of the ticket's region.
+    // The sender is outside the region of its ticket.
     let far = GeographicRegion::Circular { center: place(20_000.0, 0.0), radius: 5_000 };
     let far = pki.ticket_in(far);
     add(
@@ -148,7 +149,7 @@ fn kinds(each: u64) -> (Security, Vec<Kind>) {
         moments(8, each).map(|now| (now, sign(now, &far))).collect(),
     );
 
-    // More said than the ticket allows: an emergency vehicle.
+    // The content exceeds the permissions of the ticket: an emergency vehicle.
     let mut car = pki.car();
     let siren = moments(9, each)
         .map(|now| {
@@ -158,7 +159,7 @@ fn kinds(each: u64) -> (Security, Vec<Kind>) {
         .collect();
     add("more than allowed", &[SecurityDrop::NoServicePermission], siren);
 
-    // Cut short, anywhere behind the Basic Header.
+    // Truncated at any octet behind the Basic Header.
     let mut car = pki.car();
     let cut = moments(10, each)
         .map(|now| {
@@ -169,13 +170,13 @@ fn kinds(each: u64) -> (Security, Vec<Kind>) {
         .collect();
     add("truncated", &[SecurityDrop::Malformed, SecurityDrop::NotInProfile], cut);
 
-    // In the open.
+    // Unsigned.
     add(
         "unsigned",
         &[SecurityDrop::Unsecured],
         moments(11, each).map(|now| (now, station.plain_cam(now, &ordinary_cam()))).collect(),
     );
-    // In the order of time.
+    // Sort the kinds by time.
     kinds.sort_by_key(|kind| kind.frames.first().map(|(now, _)| now.time));
     (receiver, kinds)
 }
@@ -187,7 +188,7 @@ fn secured(plain: &[u8], envelope: &[u8]) -> Vec<u8> {
     octets
 }
 
-/// None is believed, and each dies of its own reason.
+/// The station accepts no frame, and drops each for its own reason.
 fn none_is_believed(each: u64) {
     let (mut receiver, kinds) = kinds(each);
     let before = receiver.counters().verified;
@@ -227,8 +228,8 @@ fn nothing_of_ten_thousand_is_believed() {
     none_is_believed(840);
 }
 
-/// A flood of certificates that look right costs no more than the verifications that were granted, and the
-/// warning for this area comes first.
+/// A flood of plausible certificates costs no more than the permitted verifications, and the station verifies
+/// the warning for this area first.
 #[test]
 fn a_flood_costs_what_was_granted() {
     let mut pki = Pki::new(Curve::NistP256);
@@ -240,7 +241,7 @@ fn a_flood_costs_what_was_granted() {
     let mut believed = Vec::new();
     for millisecond in 0..1_000_u64 {
         let now = at(millisecond);
-        // Ten frames a millisecond, each of another signer: a bit of the certificate's key is another.
+        // Send ten frames per millisecond, each with another signer: the certificate's key differs in a bit.
         for _ in 0..10 {
             let mut octets = template.clone();
             let at = octets.len() - 100 - rng.below(30) as usize;

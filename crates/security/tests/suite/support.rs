@@ -1,4 +1,4 @@
-//! A small world: a root, an authority, stations with tickets, packets.
+//! A test environment: a root, an authority, stations with tickets, and packets.
 
 use std::time::Duration;
 
@@ -22,41 +22,41 @@ use carnet_wire::geonet::{
     LongPositionVector, Packet, Shape, StationType, Timestamp,
 };
 
-/// Where everything happens.
+/// Position around which the tests take place.
 pub const HOME: Position = Position::new(488_375_000, 21_008_000);
-/// France.
+/// The country of the tests: France.
 pub const COUNTRY: CountryPlace = CountryPlace { country: 250, region: None, subregion: None };
 
-/// `milliseconds` after the beginning, on 2026-11-22.
+/// Returns the time `milliseconds` after the start of the test, on 2026-11-22.
 pub fn at(milliseconds: u64) -> Now {
     let date = WallTime::from_unix_nanos((1_795_300_000_000 + milliseconds) * 1_000_000);
     Now { time: Time::from_millis(milliseconds + 1_000_000), date: Time64::from_wall_time(date, 5) }
 }
 
-/// A place, metres east and north of home.
+/// Returns a place, metres east and north of [`HOME`].
 pub fn place(east: f64, north: f64) -> Position {
     LocalPlane::new(HOME).position_at(east, north)
 }
 
-/// Validity that begins `before` the start of the test, for `hours`.
+/// Returns a validity that begins `before` the start of the test, for `hours`.
 pub fn validity(before: Duration, hours: u16) -> ValidityPeriod {
     let start = at(0).date.saturating_sub(before).seconds();
     ValidityPeriod { start, duration: ValidityDuration { unit: DurationUnit::Hours, count: hours } }
 }
 
-/// A day, from an hour ago.
+/// Returns a validity of a day that begins an hour before the start of the test.
 pub fn day() -> ValidityPeriod {
     validity(Duration::from_secs(3600), 24)
 }
 
-/// A key that a number determines.
+/// Returns a key that a number determines.
 pub fn key(curve: Curve, number: u8) -> Box<dyn SigningKey> {
     let mut scalar = vec![number; curve.octets()];
     scalar[0] = 1;
     Portable.signing_key(curve, &scalar).unwrap()
 }
 
-/// A root and an authority, and what belongs to them.
+/// A root and an authority, with their keys.
 pub struct Pki {
     pub curve: Curve,
     pub root: Certificate,
@@ -70,7 +70,7 @@ impl Pki {
         Pki::with_authority(curve, |content| content)
     }
 
-    /// With an authority that is not as usual.
+    /// Creates a root and an authority whose content `change` has changed.
     pub fn with_authority(
         curve: Curve,
         change: impl FnOnce(ToBeSignedCertificate) -> ToBeSignedCertificate,
@@ -85,12 +85,12 @@ impl Pki {
         Pki { curve, root, authority, authority_key, next: 1 }
     }
 
-    /// A ticket that is as usual.
+    /// Returns a usual ticket.
     pub fn ticket(&mut self) -> Ticket {
         self.ticket_with(|content| content)
     }
 
-    /// A ticket that is not.
+    /// Returns a ticket whose content `change` has changed.
     pub fn ticket_with(
         &mut self,
         change: impl FnOnce(ToBeSignedCertificate) -> ToBeSignedCertificate,
@@ -103,17 +103,17 @@ impl Pki {
         Ticket { certificate, key }
     }
 
-    /// A ticket with a region.
+    /// Returns a ticket with a region.
     pub fn ticket_in(&mut self, region: GeographicRegion) -> Ticket {
         self.ticket_with(|content| ToBeSignedCertificate { region: Some(region), ..content })
     }
 
-    /// A ticket with these permissions.
+    /// Returns a ticket with these permissions.
     pub fn ticket_for(&mut self, applications: Vec<PsidSsp>) -> Ticket {
         self.ticket_with(|content| ToBeSignedCertificate { applications, ..content })
     }
 
-    /// A station without tickets that trusts this root and knows the authority.
+    /// Returns a station without tickets that trusts the root and knows the authority.
     pub fn receiver(&self, config: Config) -> Security {
         let backend: Box<dyn Backend> = Box::new(Portable);
         let mut security = Security::new(config, backend, Box::new(COUNTRY), Rng::new(7));
@@ -123,24 +123,24 @@ impl Pki {
         security
     }
 
-    /// A station that sends.
+    /// Returns a station with this ticket.
     pub fn station(&mut self, ticket: Ticket) -> Station {
         Station::new(self.receiver(strict()), ticket)
     }
 
-    /// One with a usual ticket.
+    /// Returns a station with a usual ticket.
     pub fn car(&mut self) -> Station {
         let ticket = self.ticket();
         self.station(ticket)
     }
 }
 
-/// Strict, else with the defaults.
+/// Returns the default configuration with the strict policy.
 pub fn strict() -> Config {
     Config { policy: Policy::Strict, ..Config::default() }
 }
 
-/// A station that sends.
+/// A station that sends packets.
 pub struct Station {
     pub security: Security,
     pub mid: [u8; 6],
@@ -171,7 +171,7 @@ impl Station {
         }
     }
 
-    /// A packet of this station in the open.
+    /// Returns an unsigned packet of this station.
     pub fn packet(&self, extended: ExtendedHeader, next: CommonNextHeader, payload: &[u8]) -> Vec<u8> {
         let lifetime = Lifetime::from_duration(Duration::from_secs(60));
         let hops = if matches!(extended, ExtendedHeader::Beacon { .. } | ExtendedHeader::SingleHop { .. }) {
@@ -203,19 +203,19 @@ impl Station {
         self.packet(extended, CommonNextHeader::BtpB, &behind_btp(2002, &uper::encode(denm).unwrap()))
     }
 
-    /// A CAM as it goes to the link.
+    /// Returns a signed CAM.
     pub fn cam(&mut self, now: Now) -> Vec<u8> {
         let plain = self.plain_cam(now, &ordinary_cam());
         self.security.secure(now, &plain).unwrap()
     }
 
-    /// A DENM about a broken-down vehicle for a circle around home.
+    /// Returns a signed DENM about a broken-down vehicle for a circle around [`HOME`].
     pub fn denm(&mut self, now: Now) -> Vec<u8> {
         let plain = self.plain_denm(now, circle(500), &ordinary_denm(91));
         self.security.secure(now, &plain).unwrap()
     }
 
-    /// Signs a packet of this station without a look at the SSP of the ticket.
+    /// Signs a packet of this station without checking the SSP of the ticket.
     pub fn sign_regardless(&mut self, now: Now, plain: &[u8]) -> Vec<u8> {
         let packet = Packet::parse(plain).unwrap();
         let psid = carnet_security::inspection::application_of(&packet);
@@ -230,12 +230,12 @@ impl Station {
     }
 }
 
-/// The link's frame around it.
+/// Returns the link's frame around a packet.
 pub fn frame(packet: &[u8]) -> ReceivedFrame<'_> {
     ReceivedFrame { source: [2, 0, 0, 0, 0, 9], destination: BROADCAST, packet }
 }
 
-/// Result of a frame if the station may verify at once.
+/// Returns the result of a frame if the station may verify at once.
 pub fn receive(security: &mut Security, now: Now, packet: &[u8]) -> Result<Vec<Verified>, SecurityDrop> {
     let before = drops(security);
     match security.handle_frame(now, frame(packet))? {
@@ -252,7 +252,7 @@ pub fn receive(security: &mut Security, now: Now, packet: &[u8]) -> Result<Vec<V
     }
 }
 
-/// How many died, by reason.
+/// Returns the numbers of dropped packets, by reason.
 pub fn drops(security: &Security) -> Vec<u64> {
     SecurityDrop::ALL.iter().map(|reason| security.counters().dropped(*reason)).collect()
 }
@@ -286,7 +286,7 @@ pub fn ordinary_cam() -> Cam {
     cam
 }
 
-/// A DENM with a cause.
+/// Returns a DENM with a cause.
 pub fn ordinary_denm(cause: u8) -> Denm {
     let mut denm = Denm { header: header(MessageId::DENM), ..Denm::default() };
     let mut situation = SituationContainer::default();
