@@ -1,8 +1,8 @@
-//! IPv6 in Ethernet frames with their virtio header, in and out: of a TAP device, or of an interface by a
-//! packet socket.
+//! Reads and writes IPv6 in Ethernet frames with a virtio header, by a TAP device or by a packet socket on an
+//! interface.
 //!
 //! With the header the device reads bursts in one piece and cuts them here. It also completes checksums that
-//! the sender left to its card: on a veth, for example, they arrive unfinished.
+//! the sender left to its network card: on a veth, for example, packets arrive without them.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -24,36 +24,36 @@ use crate::tunnel::virtio;
 const ETHERNET: usize = 14;
 /// EtherType of IPv6.
 const IPV6: [u8; 2] = [0x86, 0xdd];
-/// The largest frame, with a virtio header before it.
+/// Octets of the largest frame, with a virtio header before it.
 const BUFFER: usize = virtio::LENGTH + ETHERNET + 40 + 65_535;
 
 /// A 48-bit link-layer address.
 type MacAddress = [u8; 6];
 
-/// Frames that are taken from one device before another has its turn.
+/// Most frames taken from one device before the next one has its turn.
 const BATCH: usize = 64;
 
-/// How often what happened on some devices.
+/// Counters of some devices.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FrameCounters {
-    /// Frames that came.
+    /// Frames received.
     pub received: u64,
-    /// Frames that were sent.
+    /// Frames sent.
     pub sent: u64,
-    /// Frames that the kernel did not take.
+    /// Frames that the kernel refused to send.
     pub write_errors: u64,
-    /// Received data that was no frame.
+    /// Received data that was no valid frame.
     pub malformed: u64,
 }
 
 impl FrameCounters {
-    /// By name.
+    /// Returns the counters by name.
     pub fn named(&self) -> [(&'static str, u64); 4] {
         let FrameCounters { received, sent, write_errors, malformed } = *self;
         [("received", received), ("sent", sent), ("write_errors", write_errors), ("malformed", malformed)]
     }
 
-    /// Notes whether a frame was taken; `None` where there was no device for it.
+    /// Counts a sent or refused frame; `None` if there was no device for it.
     pub(crate) fn written(&mut self, result: Option<io::Result<()>>) {
         match result {
             Some(Ok(())) => self.sent += 1,
@@ -62,19 +62,19 @@ impl FrameCounters {
     }
 }
 
-/// Frames of one device.
+/// Reads and writes the frames of one device.
 #[derive(Debug)]
 pub(crate) struct FrameDevice {
     file: AsyncFd<OwnedFd>,
     has_header: bool,
-    /// Data of the last read.
+    /// Octets of the last read.
     buffer: Box<[u8]>,
-    /// Octets of [`Self::buffer`] that are a burst, and what of it is still to be handed out.
+    /// Length of the burst in [`Self::buffer`], and its remaining segments.
     burst: Option<(usize, Segments)>,
     segment: Box<[u8]>,
 }
 
-/// A frame that was read.
+/// A received frame.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Frame<'a> {
     pub(crate) destination: MacAddress,
@@ -84,14 +84,14 @@ pub(crate) struct Frame<'a> {
 }
 
 impl FrameDevice {
-    /// Creates a TAP device, down: what is read is what the host sends.
+    /// Creates a TAP device that is down. Its reads return the frames that the host sends.
     pub(crate) fn tap(name: &str) -> Result<FrameDevice> {
         let (file, Abilities { has_header, .. }) = device::create(name, Kind::Tap)?;
         FrameDevice::new(file, has_header, name)
     }
 
-    /// Hears the IPv6 frames to groups that come in by an interface; the interface takes those to any group
-    /// as long.
+    /// Receives the IPv6 frames to groups that arrive at an interface. The interface accepts frames to any
+    /// group meanwhile.
     pub(crate) fn groups_on(index: u32, name: &str) -> Result<FrameDevice> {
         let failed = |e| Error::kernel(format!("listen to the multicast of {name}"), e);
         let socket = packet_socket::open(index, u16::from_be_bytes(IPV6), &filter()).map_err(failed)?;
@@ -112,7 +112,7 @@ impl FrameDevice {
         Ok(FrameDevice { file, has_header, buffer: buffer(), burst: None, segment: buffer() })
     }
 
-    /// Whether there may be frames; if not, the task is woken when there are.
+    /// Returns whether frames may be ready; if not, wakes the task when they are.
     pub(crate) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
         if self.burst.is_some() {
             return Poll::Ready(());
@@ -120,7 +120,7 @@ impl FrameDevice {
         self.file.poll_read_ready(cx).map(|guard| drop(guard.map(|mut guard| guard.retain_ready())))
     }
 
-    /// Takes some frames, without waiting, and hands each to `take`.
+    /// Takes some frames without waiting, and passes each to `take`.
     pub(crate) fn receive(&mut self, counters: &mut FrameCounters, mut take: impl FnMut(Frame<'_>)) {
         let mut count = 0;
         while count < BATCH || self.burst.is_some() {
@@ -130,14 +130,14 @@ impl FrameDevice {
                     take(frame);
                 }
                 Ok(None) => counters.malformed += 1,
-                // Nothing there, or the interface is gone, which the kernel's news will tell.
+                // No frame is ready, or the interface is gone, which the kernel's events report.
                 Err(_) => break,
             }
             count += 1;
         }
     }
 
-    /// The next frame, its checksum finished; nothing for something that makes no sense.
+    /// Returns the next frame with its checksum finished; `None` for invalid data.
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] if there is no frame.
@@ -176,7 +176,7 @@ impl FrameDevice {
         }))
     }
 
-    /// Gives the kernel an IPv6 packet.
+    /// Sends an IPv6 packet in a frame.
     pub(crate) fn write(&self, destination: MacAddress, source: MacAddress, packet: &[u8]) -> io::Result<()> {
         let parts = [
             IoSlice::new(&[0; virtio::LENGTH]),
@@ -237,8 +237,8 @@ enum Taken {
     Nonsense,
 }
 
-/// Judges a frame with its virtio header, and finishes its checksum. The header counts from the Ethernet
-/// header on, what cuts and sums from the packet.
+/// Checks a frame with its virtio header, and finishes its checksum. The header's offsets count from the
+/// Ethernet header on; those for cutting and checksums from the packet on.
 fn take(frame: &mut [u8]) -> Taken {
     let Some((header, frame)) = frame.split_first_chunk_mut() else { return Taken::Nonsense };
     let Ok(mut header) = virtio::Header::parse(header) else { return Taken::Nonsense };
@@ -260,7 +260,7 @@ fn take(frame: &mut [u8]) -> Taken {
 mod tests {
     use super::*;
 
-    /// A frame with a virtio header that wants a checksum at `start` + `offset`.
+    /// Returns a frame with a virtio header that requests a checksum at `start` + `offset`.
     fn read(start: u16, offset: u16, payload: usize) -> Vec<u8> {
         let unfinished = Some(virtio::Unfinished { start, offset });
         let header = virtio::Header { unfinished, ..virtio::Header::default() };

@@ -1,7 +1,6 @@
-//! Generic netlink: messages, attributes and the number of a family, enough for requests to a family and for
-//! its events.
+//! Generic netlink: messages, attributes and family numbers, for requests to a family and for its events.
 //!
-//! See `linux/netlink.h` and `linux/genetlink.h`. Everything is in the order of octets of this machine.
+//! See `linux/netlink.h` and `linux/genetlink.h`. All values are in this machine's byte order.
 
 use std::io;
 use std::task::{Context, Poll};
@@ -12,18 +11,18 @@ use tokio::io::unix::AsyncFd;
 
 use crate::readable::watch;
 
-/// `struct nlmsghdr` and `struct genlmsghdr`.
+/// Octets of `struct nlmsghdr` and `struct genlmsghdr`.
 const HEADER: usize = 16;
 const GENERIC_HEADER: usize = 4;
 const ATTRIBUTE_HEADER: usize = 4;
-/// Flags of a request: that it is one, and that all objects are asked for.
+/// Flag of a request; the next constant is the flag for all objects.
 const REQUEST: u16 = 0x1;
 const ACKNOWLEDGE: u16 = 0x4;
 const DUMP: u16 = 0x300;
 /// Types of messages.
 const ERROR: u16 = 2;
 const DONE: u16 = 3;
-/// The family of families: its number, its command, and the attributes of its answer.
+/// Control family: its number; its command and the attributes of its answer follow.
 const CONTROL: u16 = 16;
 const GET_FAMILY: u8 = 3;
 const FAMILY_ID: u16 = 1;
@@ -31,29 +30,29 @@ const FAMILY_NAME: u16 = 2;
 const MULTICAST_GROUPS: u16 = 7;
 const GROUP_NAME: u16 = 1;
 const GROUP_ID: u16 = 2;
-/// Octets of the buffer: more than the kernel gives at a time.
+/// Octets of the buffer: more than the kernel sends at a time.
 const BUFFER: usize = 32 * 1024;
-/// An answer has fewer parts than this.
+/// Most parts of an answer.
 const MAX_PARTS: usize = 64;
 
 /// A message of a family.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Message {
-    /// The family, or the type of a control message.
+    /// Number of the family, or the type of a control message.
     pub(crate) family: u16,
     pub(crate) command: u8,
-    /// Behind the headers.
+    /// Attributes after the headers.
     pub(crate) attributes: Vec<u8>,
 }
 
-/// A family: its number and those of its multicast groups by name.
+/// A family: its number, and the numbers of its multicast groups by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Family {
     pub(crate) id: u16,
     pub(crate) groups: SmallMap<String, u32>,
 }
 
-/// An attribute with its header, padded.
+/// Encodes an attribute with its header and padding.
 pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let length = (ATTRIBUTE_HEADER + value.len()) as u16;
     let mut octets = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
@@ -62,20 +61,20 @@ pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     octets
 }
 
-/// The attributes in these octets; ends at the first that does not fit.
+/// Returns the attributes in these octets, up to the first invalid one.
 pub(crate) fn attributes(octets: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = octets;
     std::iter::from_fn(move || {
         let length = usize::from(u16_at(rest, 0)?);
         let value = rest.get(ATTRIBUTE_HEADER..length)?;
-        // The upper two bits are flags: nested, and the order of octets.
+        // The upper two bits are flags: nested, and byte order.
         let kind = u16_at(rest, 2)? & 0x3fff;
         rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
         Some((kind, value))
     })
 }
 
-/// The value of the first attribute of a kind.
+/// Returns the value of the first attribute of a kind.
 pub(crate) fn find(octets: &[u8], kind: u16) -> Option<&[u8]> {
     attributes(octets).find(|(k, _)| *k == kind).map(|(_, value)| value)
 }
@@ -88,7 +87,7 @@ pub(crate) fn u32_at(octets: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(octets.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// The messages in what was received. An error, other than that of success, is the outcome.
+/// Splits received octets into messages. An error message other than success is returned as the error.
 pub(crate) fn split(octets: &[u8]) -> io::Result<Vec<Message>> {
     let mut rest = octets;
     let mut messages = Vec::new();
@@ -117,16 +116,15 @@ fn request(family: u16, flags: u16, command: u8, attributes: &[u8]) -> Vec<u8> {
     octets.extend(length.to_ne_bytes());
     octets.extend(family.to_ne_bytes());
     octets.extend((REQUEST | flags).to_ne_bytes());
-    // Sequence number and port: one question at a time, and the kernel fills in the port.
+    // Sequence number and port are 0: there is one request at a time, and the kernel fills in the port.
     octets.extend([0; 8]);
-    // Command, version, and two octets that are reserved.
+    // Command, version, and two reserved octets.
     octets.extend([command, 1, 0, 0]);
     octets.extend(attributes);
     octets
 }
 
-/// A socket for questions, each answered before the call returns: the kernel answers within the call that
-/// asks.
+/// A socket for requests. The kernel answers within the call that sends the request.
 pub(crate) struct Questions {
     socket: Socket,
 }
@@ -145,7 +143,7 @@ impl Questions {
         Ok(Questions { socket })
     }
 
-    /// All objects that answer to a command.
+    /// Returns all objects that answer to a command.
     pub(crate) fn dump(&mut self, family: u16, command: u8, attributes: &[u8]) -> io::Result<Vec<Message>> {
         self.ask(&request(family, DUMP, command, attributes))
     }
@@ -155,7 +153,7 @@ impl Questions {
         self.ask(&request(family, ACKNOWLEDGE, command, attributes))
     }
 
-    /// A family by its name; an error of kind `NotFound` where the kernel has none of that name.
+    /// Returns a family by its name; an error of kind `NotFound` if the kernel has no such family.
     pub(crate) fn family(&mut self, name: &str) -> io::Result<Family> {
         let name = attribute(FAMILY_NAME, &[name.as_bytes(), &[0]].concat());
         let answers = self.put(CONTROL, GET_FAMILY, &name)?;
@@ -186,7 +184,7 @@ impl Questions {
 pub(crate) struct Events(Option<AsyncFd<Socket>>);
 
 impl Events {
-    /// Listens to a group; hears nothing where that cannot be had, as outside of a tokio runtime.
+    /// Listens to a group. Receives nothing if that is impossible, for example outside of a tokio runtime.
     pub(crate) fn of(group: u32) -> Events {
         let listen = || -> io::Result<AsyncFd<Socket>> {
             let mut socket = Socket::new(NETLINK_GENERIC)?;
@@ -198,7 +196,7 @@ impl Events {
         Events(tokio::runtime::Handle::try_current().ok().and_then(|_| listen().ok()))
     }
 
-    /// Whether something that matters has been told since the last call, or may have been.
+    /// Returns whether a message that matters has arrived since the last call, or may have been lost.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, matters: impl Fn(&[Message]) -> bool) -> bool {
         let Some(events) = &self.0 else { return false };
         let mut happened = false;
@@ -207,7 +205,7 @@ impl Events {
             buffer.clear();
             match ready.try_io(|events| events.get_ref().recv(&mut buffer, 0)) {
                 Ok(Ok(_)) => happened |= matters(&split(&buffer).unwrap_or_default()),
-                // Some were lost.
+                // The kernel has dropped messages.
                 Ok(Err(error)) if error.raw_os_error() == Some(libc::ENOBUFS) => happened = true,
                 Ok(Err(_)) => {
                     self.0 = None;
@@ -220,7 +218,7 @@ impl Events {
     }
 }
 
-/// A family out of the attributes of the control family's answer.
+/// Decodes a family from the attributes of the control family's answer.
 fn family(octets: &[u8]) -> Option<Family> {
     let id = u16_at(find(octets, FAMILY_ID)?, 0)?;
     let groups = attributes(find(octets, MULTICAST_GROUPS).unwrap_or_default());
@@ -237,7 +235,7 @@ mod tests {
 
     use super::*;
 
-    /// A message as the kernel sends it.
+    /// Returns a message in the kernel's format.
     fn message(family: u16, command: u8, attributes: &[u8]) -> Vec<u8> {
         request(family, 0, command, attributes)
     }

@@ -1,17 +1,17 @@
-//! Makes the kernel have what is wanted, and keeps it so.
+//! Installs the desired entries in the kernel, and keeps them installed.
 //!
-//! For every entry the installer stores the desired value and the installed one. A change to an installed
-//! entry costs no system call. An entry waits if its interface is missing or down, or if the kernel refused
+//! For every entry the installer stores the desired value and the installed one. A change to the installed
+//! value costs no system call. An entry waits if its interface is missing or down, or if the kernel refused
 //! it. The installer tries it again whenever interfaces, addresses or routes have changed, and after a
-//! refusal by the clock as well ([`crate::keeper`]). It notices entries that the kernel drops (the routes and
-//! addresses of an interface that goes down) or an operator deletes, and puts them back.
+//! refusal also at intervals ([`crate::keeper`]). It notices entries that the kernel drops (the routes and
+//! addresses of an interface that goes down) or an operator deletes, and installs them again.
 //!
 //! **Doubt.** A failed request may have been executed, because the answer may have been lost. So the
-//! installer removes an entry that it could not install like an installed one, and remembers one that it
+//! installer removes an entry that it could not install like an installed one, and remembers an entry that it
 //! could not remove. It recognises its entries by carnet's mark, and leaves others alone.
 //!
-//! **The local rule.** The kernel asks its `local` table first, by a rule of priority 0, and no rule can come
-//! before that. To capture packets to a care-of address, the installer moves the rule down to
+//! **The local rule.** The kernel looks up its `local` table first, by a rule of priority 0, and no rule can
+//! precede that. To capture packets to a care-of address, the installer moves the rule down to
 //! [`priority::LOCAL`]. It adds the new rule before it deletes the old one, and the other way round at the
 //! end. So the machine never loses its own addresses. Another program that moves the rule back to priority 0
 //! hides the captured packets from carnet.
@@ -20,15 +20,15 @@
 //! The installer repairs both, after pauses that grow with each repetition ([`crate::contest`]).
 //! [`Installer::obstacles`] names what differs from the station's needs.
 //!
-//! A captured packet is routed into the tunnel device and not delivered to the machine. In a firewall it
-//! therefore passes the FORWARD hook, from the uplink to the tunnel device, and never INPUT. A firewall that
-//! forbids forwarding must accept protocols 41, 135 and 44 from the home agent there.
+//! A captured packet is routed into the tunnel device and not delivered to the machine. So in a firewall it
+//! passes the FORWARD hook, from the uplink to the tunnel device, and never INPUT. A firewall that forbids
+//! forwarding must accept protocols 41, 135 and 44 from the home agent there.
 //!
 //! **Router Advertisements.** A machine that begins to forward forgets its advertised default routes and
 //! ignores further advertisements, unless `accept_ra` is 2. So interfaces with 1 get 2 before
-//! `all.forwarding` is turned on, and later ones when they appear. All get 1 again when forwarding ends.
-//! `default` stays as it is.
-//! [`crate::advertised`] limits what they may give to a home agent on its home link.
+//! `all.forwarding` is turned on, and later interfaces get 2 when they appear. All get 1 again when
+//! forwarding ends. `default` stays unchanged. [`crate::advertised`] limits the effect of advertisements on a
+//! home agent's home link.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
@@ -58,12 +58,12 @@ use crate::settings::{self, Set, Switches};
 use crate::tunnel::Known;
 use crate::undo::{AddedAddress, ChangedSetting, UndoFile};
 
-/// The kernel's table of its own addresses.
+/// The kernel's table of local addresses.
 const TABLE_LOCAL: u32 = 255;
-/// Origin of the kernel's own rules (`RTPROT_KERNEL`), given back to the local rule.
+/// Origin of the kernel's own rules (`RTPROT_KERNEL`), which the restored local rule gets.
 const KERNEL_PROTOCOL: u8 = 2;
 
-/// A rule that looks up the local table for every packet.
+/// Returns the rule that looks up the local table for every packet.
 fn local_rule(priority: u32) -> Rule {
     Rule { priority, input_interface: None, from: None, to: None, protocol: None, table: TABLE_LOCAL }
 }
@@ -71,15 +71,15 @@ fn local_rule(priority: u32) -> Rule {
 /// State of a desired entry.
 #[derive(Debug, Default)]
 struct Wanted {
-    /// Installed entry of this key; another one while a change waits.
+    /// Installed entry of this key; differs from the desired one while a change waits.
     installed: Option<Arc<Entry>>,
-    /// Index of the interface where it was installed.
+    /// Index of the interface on which the entry was installed.
     index: u32,
-    /// It may be there or not, as [`Self::installed`] or as it is wanted.
+    /// Whether the state in the kernel is unknown: absent, as [`Self::installed`], or as desired.
     doubtful: bool,
-    /// An address of another program does the job.
+    /// Whether an address of another program serves as this entry.
     foreign: bool,
-    /// It was there once and got lost.
+    /// Whether the entry was installed and got lost.
     lost: bool,
 }
 
@@ -89,62 +89,62 @@ impl Wanted {
     }
 }
 
-/// How an installation went.
+/// Outcome of an installation.
 enum Put {
-    /// It is installed, on the interface of this index (0 without one).
+    /// The entry is installed, on the interface of this index (0 without one).
     Done(u32),
-    /// Another program had installed it already.
+    /// Another program had installed the entry already.
     Foreign(u32),
-    /// A setting that is others' business.
+    /// A setting that carnet must not write.
     LeftAlone(u32),
-    /// Its interface is missing or down.
+    /// The interface of the entry is missing or down.
     Later,
-    /// It was tried on this interface and failed, or only the answer was lost.
+    /// The request on this interface failed, or only its answer was lost.
     Perhaps(u32, Error),
 }
 
-/// Where the local rule is.
+/// Place of the local rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LocalRule {
-    /// At priority 0.
+    /// The rule is at priority 0.
     InPlace,
-    /// At [`priority::LOCAL`], and perhaps at 0 as well.
+    /// The rule is at [`priority::LOCAL`], and perhaps at 0 as well.
     Moving,
-    /// At [`priority::LOCAL`].
+    /// The rule is only at [`priority::LOCAL`].
     Moved,
 }
 
-/// How often it is tried at the end to take out what does not go at once.
+/// Attempts at the end to remove entries whose removal fails.
 const FAREWELLS: usize = 4;
-/// Obstacles that are named at most.
+/// Most obstacles that are reported.
 const OBSTACLES: usize = 16;
 /// Message to the operator if another program has moved the local rule back.
 const EARLY_LOCAL_RULE: &str = "the rule for the `local` table is back at priority 0, so that packets for carnet's tunnels do not reach it";
 
-/// Attempts by the clock after which an operator is told of a refusal that mostly passes by itself: some five
-/// seconds.
+/// Failed timed attempts before the operator gets a message about a refusal that mostly passes by itself:
+/// about five seconds.
 const PATIENCE: u32 = 3;
 
 /// Last message about an entry that cannot be installed.
 #[derive(Debug, Default)]
 struct Complaint {
     text: String,
-    /// Attempts by the clock that have failed so.
+    /// Number of timed attempts that have failed with this message.
     attempts: u32,
-    /// An operator was told.
+    /// Whether the operator got the message.
     told: bool,
 }
 
-/// Entry that another program can take from the station.
+/// Entry that another program can change against the station's needs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Contested {
-    /// A setting.
+    /// Key of a setting.
     Setting(Keyed),
     /// The place of the local rule.
     LocalRule,
 }
 
-/// Desired and installed entries, and the means to make them equal.
+/// Desired and installed entries, and the sockets that install them.
 #[derive(Debug)]
 pub(crate) struct Installer {
     pub(crate) requests: Requests,
@@ -152,40 +152,40 @@ pub(crate) struct Installer {
     undo: UndoFile,
     wanted: HashMap<Keyed, Wanted>,
     waiting: BTreeSet<Keyed>,
-    /// Last message about each entry that cannot be installed, so that it is logged once. Not in [`Wanted`],
-    /// of which there are very many.
+    /// Last message about each entry that cannot be installed, so that it is logged once. It is not in
+    /// [`Wanted`], because there are very many of those.
     complaints: BTreeMap<Keyed, Complaint>,
     /// Entries that are no longer desired and could not be removed, with the index of their interface.
     stale: BTreeMap<Keyed, u32>,
-    /// Something was refused since the last attempt at all that waits.
+    /// Whether a request was refused since the last attempt at all waiting entries.
     troubled: bool,
-    /// There may be interfaces that do not accept Router Advertisements any more.
+    /// Whether some interfaces may no longer accept Router Advertisements.
     unheard: bool,
     local_rule: LocalRule,
     pub(crate) tunnel_index: u32,
     pub(crate) fast_path: FastPath,
     pub(crate) datagrams: Datagrams,
-    /// Whom the tunnel device knows, where it has several queues.
+    /// Senders that the steering program of the tunnel device knows, if the device has several queues.
     pub(crate) known: Option<Known>,
-    /// Routes, rules or addresses were changed since the last commit.
+    /// Whether routes, rules or addresses have changed since the last commit.
     routing: bool,
-    /// Part of that for the fast path.
+    /// Changes that the fast path needs.
     heard: Heard,
-    /// It was more than routes into the tunnel device.
+    /// Whether more than routes into the tunnel device changed.
     broad: bool,
-    /// Entries put back.
+    /// Number of entries that were lost and installed again.
     pub(crate) restored: u64,
     /// Entries that another program has changed lately.
     contests: BTreeMap<Contested, Contest>,
-    /// Messages about that for the operator, not delivered yet.
+    /// Messages to the operator about contested entries, not delivered yet.
     notices: Vec<String>,
-    /// The wanted switches that are written only under a condition.
+    /// Desired switches that are written only under a condition.
     conditional: Vec<Conditional>,
 }
 
 impl Installer {
-    /// An installer that wants nothing. First removes what a crash left behind; the caller must hold the
-    /// tunnel device, which says that no other station is running here.
+    /// Creates an installer without desired entries. First removes entries that a crash has left. The caller
+    /// must hold the tunnel device, which proves that no other station runs here.
     pub(crate) fn open(
         mut requests: Requests,
         switches: Switches,
@@ -241,8 +241,8 @@ impl Installer {
         self.undo.delete()
     }
 
-    /// Whether an address is carnet's: by its mark, because another program may have replaced a recorded one
-    /// since. Without marks, by the record.
+    /// Returns whether an address is carnet's. The mark decides, because another program may have replaced a
+    /// recorded address since. On a kernel without marks the record decides.
     fn is_own(&self, recorded: &[AddedAddress], interface: &str, known: &AddressInfo) -> bool {
         let AddressInfo { index, address, .. } = known;
         let is_it = |it: &AddedAddress| {
@@ -252,7 +252,7 @@ impl Installer {
         known.is_ours() || !self.requests.keeps_marks() && recorded.iter().any(is_it)
     }
 
-    /// The prefix length of an address of carnet's, if it is there.
+    /// Returns the prefix length of an address that carnet has added, if it is present.
     fn own_length(&mut self, index: u32, interface: &str, address: Ipv6Addr) -> Result<Option<u8>> {
         let known = self.requests.addresses()?.into_iter();
         let mut known = known.filter(|known| (known.index, known.address.address) == (index, address));
@@ -260,7 +260,7 @@ impl Installer {
         Ok(own.map(|known| known.address.prefix_length))
     }
 
-    /// Carries out a change.
+    /// Applies a change of the desired state.
     pub(crate) fn apply(&mut self, change: &Change) -> Result<()> {
         match change {
             Change::Set(entry) => {
@@ -270,7 +270,7 @@ impl Installer {
                     wanted = known;
                     if before.0 != entry.0 {
                         self.complaints.remove(&entry);
-                        // An address that is not ours stays as it is, whatever prefix length we would like.
+                        // An address of another program stays unchanged, with any prefix length.
                         wanted.foreign &= matches!(*entry.0, Entry::Address(_));
                     }
                 }
@@ -291,10 +291,11 @@ impl Installer {
         }
     }
 
-    /// Tells the kernel which neighbours the fast path uses, because it does not see that.
+    /// Reports to the kernel which neighbours the fast path uses, because the kernel does not see these
+    /// packets.
     pub(crate) fn keep_neighbours(&mut self) {
         for (index, address) in self.fast_path.neighbours(2 * KEEPING) {
-            // One that is gone is looked for when the next packet asks for it.
+            // A neighbour that is gone is resolved again when the next packet needs it.
             if let Err(error) = self.requests.use_neighbour(index, address) {
                 tracing::debug!("{error}");
             }
@@ -311,7 +312,7 @@ impl Installer {
         }
     }
 
-    /// Takes out what is no longer wanted, now or later.
+    /// Removes an entry that is no longer desired, now or later.
     fn dispose(&mut self, entry: Arc<Entry>, index: u32) -> Result<()> {
         let result = self.take_out(&entry, index);
         if result.is_err() {
@@ -321,7 +322,7 @@ impl Installer {
         result
     }
 
-    /// Lets go of what is written down of an entry that is not there any more.
+    /// Deletes the record of an entry that is no longer present.
     fn forget(&mut self, entry: &Entry) -> Result<()> {
         match entry {
             Entry::Setting(setting) => self.take_out_setting(setting),
@@ -341,7 +342,7 @@ impl Installer {
         }
     }
 
-    /// Writes the record of what has been done already; where that fails, it is tried again.
+    /// Writes the record of changes already made. A failed write is tried again.
     fn save(&mut self) {
         if let Err(error) = self.undo.save() {
             self.troubled = true;
@@ -349,7 +350,7 @@ impl Installer {
         }
     }
 
-    /// Brings what is installed under `key` in line with what is wanted.
+    /// Makes the installed entry of `key` equal to the desired one.
     fn install(&mut self, key: &Keyed) -> Result<()> {
         let stale = self.stale.remove_entry(key);
         let Some(wanted) = self.wanted.get_mut(key) else { return Ok(()) };
@@ -416,7 +417,7 @@ impl Installer {
         result
     }
 
-    /// Index of an interface; `None` when it is missing, or down while it must be up.
+    /// Returns the index of an interface; `None` if it is missing, or is down and must be up.
     fn index_of(&mut self, interface: &str, must_be_up: bool) -> Result<Option<u32>> {
         if interface == TUNNEL_DEVICE {
             return Ok(Some(self.tunnel_index));
@@ -452,10 +453,10 @@ impl Installer {
             }
             Entry::Address(address) => self.put_address(address, previous),
             Entry::Route(route) => self.put_route(route, previous.is_some()),
-            // The TUN device carries every tunnel anyhow.
+            // The TUN device carries every tunnel anyway.
             Entry::Tunnel(tunnel) => {
                 self.fast_path.set(tunnel);
-                // One that it replaces has the same ends.
+                // A tunnel that replaces another one has the same ends.
                 self.known.iter_mut().for_each(|known| known.add(tunnel, previous.is_none()));
                 Ok(Put::Done(0))
             }
@@ -481,7 +482,7 @@ impl Installer {
         }
     }
 
-    /// Notes what the fast path wants to know: it is not told of what carnet does itself.
+    /// Notes a change for the fast path, which gets no events about carnet's own changes.
     fn hear(&mut self, entry: &Entry) {
         self.broad |= match entry {
             Entry::Tunnel(_) | Entry::Distribution(_) | Entry::Socket(_) => false,
@@ -490,7 +491,7 @@ impl Installer {
         };
         match entry {
             Entry::Route(route) => self.heard.crowd(route.destination),
-            // The kernel makes a route to it.
+            // The kernel adds a route to the address.
             Entry::Address(InterfaceAddress { address, .. }) => self.heard.crowd((*address).into()),
             Entry::Rule(_) => self.heard.rules = true,
             _ => {}
@@ -516,11 +517,11 @@ impl Installer {
             Err(e) if e.raw_os_error() == Some(libc::EEXIST) => {
                 match self.own_length(index, interface, *address)? {
                     None => {
-                        // Of one before, which its owner has replaced.
+                        // The record is of an earlier address, which its owner has replaced.
                         self.forget_address(interface, *address);
                         return Ok(Put::Foreign(index));
                     }
-                    // Of an attempt whose answer was lost.
+                    // The address is from an attempt whose answer was lost.
                     Some(length) if length == *prefix_length => {}
                     Some(length) => {
                         self.requests.delete_address(index, interface, *address, length)?;
@@ -575,7 +576,7 @@ impl Installer {
             None => Some(0),
         };
         let Some(index) = index else { return Ok(Put::Later) };
-        // Merged into bursts they would be the socket's, not the fast path's.
+        // If the kernel merged packets into bursts, the socket would get them and not the fast path.
         match self.datagrams.open(socket, !self.fast_path.takes_datagrams()) {
             Ok(()) => {
                 self.fast_path.set_socket(socket, index);
@@ -589,14 +590,14 @@ impl Installer {
         }
     }
 
-    /// Removes what carnet has put there, and nothing of others.
+    /// Removes an entry that carnet has installed, and no entry of another program.
     fn take_out(&mut self, entry: &Entry, index: u32) -> Result<()> {
         self.hear(entry);
         self.routing |= !matches!(entry, Entry::Tunnel(_) | Entry::Distribution(_) | Entry::Socket(_));
         match entry {
             Entry::Setting(setting) => self.take_out_setting(setting),
             Entry::Address(InterfaceAddress { interface, address, .. }) => {
-                // An operator may have made it his own a moment ago.
+                // An operator may have taken over the address a moment ago.
                 if let Some(length) = self.own_length(index, interface, *address)? {
                     self.requests.delete_address(index, interface, *address, length)?;
                 }
@@ -627,7 +628,7 @@ impl Installer {
         }
     }
 
-    /// Puts the local rule back when nothing stands before it any more.
+    /// Restores the local rule when no rule has to precede it any more.
     fn settle_local_rule(&mut self) -> Result<()> {
         let needed = |entry: &Keyed| matches!(&*entry.0, Entry::Rule(r) if r.priority < priority::LOCAL);
         if self.local_rule != LocalRule::InPlace
@@ -639,7 +640,7 @@ impl Installer {
         Ok(())
     }
 
-    /// Table and destination of each.
+    /// Returns table and destination of each route.
     fn routes_into_tunnel_device(&self) -> BTreeSet<(u32, Ipv6Net)> {
         let routes = self.wanted.values().filter_map(|wanted| match wanted.installed.as_deref()? {
             Entry::Route(route) if route.is_into_tunnel_device() => Some((route.table, route.destination)),
@@ -653,7 +654,7 @@ impl Installer {
         self.fast_path.grow(config, self.tunnel_index, &mut self.requests)
     }
 
-    /// Takes the fast path into use that a thread has loaded, and tells it of all that there is.
+    /// Takes a loaded fast path into use, and gives it all entries.
     pub(crate) fn poll_fast_path(&mut self, cx: &mut Context<'_>) -> Option<Loaded> {
         let Installer { fast_path, requests, tunnel_index, wanted, datagrams, .. } = self;
         let loaded = fast_path.poll_loading(cx, *tunnel_index, requests)?;
@@ -665,12 +666,12 @@ impl Installer {
             }
         }
         datagrams.merge(!fast_path.takes_datagrams());
-        // Packets that the kernel's own devices must not take.
+        // The next commit checks which packets the kernel's own devices must not get.
         (self.routing, self.broad) = (true, true);
         Some(loaded)
     }
 
-    /// Lets the fast path follow what has changed since the last commit. After an error it has ended.
+    /// Applies the changes since the last commit to the fast path. After an error the fast path has ended.
     pub(crate) fn commit(&mut self) -> std::result::Result<(), String> {
         if self.fast_path.has_early_rules()
             && let Err(error) = self.move_local_rule()
@@ -693,7 +694,8 @@ impl Installer {
         result
     }
 
-    /// Whether the condition of a switch holds, or has held on this interface; notes that it is wanted.
+    /// Returns whether the condition of a switch holds, or has held on this interface. Notes that the switch
+    /// is desired.
     fn is_permitted(&mut self, setting: &Setting, index: u32) -> bool {
         match self.conditional.iter().find(|it| it.setting == *setting) {
             Some(known) => known.allowed == Some(index),
@@ -704,7 +706,7 @@ impl Installer {
         }
     }
 
-    /// Looks whether switches under a condition may be written, and warns where they may not.
+    /// Checks whether conditional switches may be written, and warns about those that may not.
     pub(crate) fn permit(&mut self, observer: &Observer) {
         for Conditional { setting, allowed } in &mut self.conditional {
             let Some(link) = observer.links.get(&setting.interface) else { continue };
@@ -734,7 +736,7 @@ impl Installer {
         self.conditional.retain(|it| it.setting != *setting);
         self.restore_setting(interface, name)?;
         if name == settings::ACCEPT_RA && settings::forwards(&self.undo.record) {
-            // No longer for its own sake, but like every other interface.
+            // The interface no longer has a setting of its own, but is treated like every other one.
             let links = self.requests.links()?;
             return self.keep_advertisements(links.iter().filter(|link| link.name == *interface));
         }
@@ -749,8 +751,8 @@ impl Installer {
         Ok(())
     }
 
-    /// Lets interfaces accept Router Advertisements though the machine forwards, where they did before. One
-    /// whose own setting wants that as well may not have it yet.
+    /// Lets interfaces continue to accept Router Advertisements although the machine forwards. An interface
+    /// with a desired setting of its own may not have it yet.
     fn keep_advertisements<'a>(&mut self, links: impl Iterator<Item = &'a LinkInfo>) -> Result<()> {
         for link in links.filter(|link| link.name != TUNNEL_DEVICE && link.name != "lo") {
             let setting = settings::accept_ra(&link.name);
@@ -762,7 +764,7 @@ impl Installer {
         Ok(())
     }
 
-    /// The position that a switch is to be in, if it is to be in any.
+    /// Returns the desired position of a switch, if any.
     fn position(&self, setting: &Setting) -> Option<&str> {
         match &*self.wanted.get_key_value(&Keyed(Arc::new(Entry::Setting(Box::new(setting.clone())))))?.0.0 {
             Entry::Setting(wanted) => Some(&wanted.value),
@@ -770,8 +772,8 @@ impl Installer {
         }
     }
 
-    /// Has packets of one flow that come in by these interfaces put together, and by no others (see
-    /// [`offloads`]). Where that cannot be had nothing is lost but time.
+    /// Lets the kernel merge packets of one flow that arrive at these interfaces, and at no others (see
+    /// [`offloads`]). If the kernel refuses, only speed is lost.
     pub(crate) fn gather<'a>(&mut self, links: impl Iterator<Item = &'a LinkInfo> + Clone) {
         let is = |changed: &ChangedSetting, link: &LinkInfo| {
             (changed.index, &changed.interface) == (link.index, &link.name)
@@ -810,7 +812,7 @@ impl Installer {
         }
         self.local_rule = LocalRule::Moving;
         self.requests.add_rule(&local_rule(priority::LOCAL), ROUTE_PROTOCOL)?;
-        // If another program has moved the rule already, no program has one of this priority.
+        // If another program has moved the rule already, no rule has this priority.
         for info in self.requests.rules()? {
             if info.plain && info.rule == local_rule(0) {
                 self.requests.delete_rule(&info.rule, info.protocol)?;
@@ -821,14 +823,14 @@ impl Installer {
     }
 
     fn restore_local_rule(&mut self) -> Result<()> {
-        // Until it is known to be done, it may be in both places.
+        // Until the kernel confirms it, the rule may be at both priorities.
         self.local_rule = LocalRule::Moving;
         restore_local_rule(&mut self.requests)?;
         self.local_rule = LocalRule::InPlace;
         Ok(())
     }
 
-    /// Learns what has changed, and puts back what was lost.
+    /// Reads the changed state of the kernel, and installs lost entries again.
     pub(crate) fn reconcile(
         &mut self,
         dirty: Dirty,
@@ -848,7 +850,7 @@ impl Installer {
                 match entry {
                     Entry::Setting(s) => settings::is_common(&s.interface) || same(&s.interface),
                     Entry::Socket(Socket { interface: Some(interface), .. }) => same(interface),
-                    // An entry of another program in the place of carnet's is not carnet's.
+                    // An entry of another program in place of carnet's does not count as carnet's.
                     Entry::Address(a) => {
                         let known = addresses.get(&(index, a.address));
                         same(&a.interface)
@@ -883,7 +885,7 @@ impl Installer {
         Ok(())
     }
 
-    /// Puts every setting that another program has changed on the list of those that wait.
+    /// Marks every setting that another program has changed as waiting.
     fn note_changed_settings(&mut self, links: &BTreeMap<String, LinkInfo>) {
         let mut changed = Vec::new();
         for (key, wanted) in &mut self.wanted {
@@ -904,18 +906,18 @@ impl Installer {
         }
     }
 
-    /// Another program has changed this.
+    /// Notes that another program has changed an entry.
     fn contest(&mut self, what: Contested, found: &str) {
         let notice = self.contests.entry(what).or_default().change(found);
         self.notices.push(notice);
     }
 
-    /// Whether the pause before this is put right still runs.
+    /// Returns whether the pause before a correction still lasts.
     fn is_put_off(&self, what: &Contested) -> bool {
         self.contests.get(what).is_some_and(Contest::waits)
     }
 
-    /// A second has passed; returns whether something is to be put right now.
+    /// Handles one more second. Returns whether a correction is due now.
     pub(crate) fn pass_second(&mut self) -> bool {
         let mut is_due = false;
         self.contests.retain(|_, contest| match contest.tick() {
@@ -929,7 +931,7 @@ impl Installer {
         is_due
     }
 
-    /// Whether another program has changed something lately.
+    /// Returns whether another program has changed an entry lately.
     #[cfg(any(test, feature = "simulated"))]
     pub(crate) fn is_contested(&self) -> bool {
         !self.contests.is_empty()
@@ -948,7 +950,7 @@ impl Installer {
         contests.chain(refused.map(|(_, it)| it.text.clone())).take(OBSTACLES).collect()
     }
 
-    /// Puts every installed entry that is no longer there on the list of those that wait.
+    /// Marks every installed entry that is no longer present as waiting.
     fn note_lost(&mut self, is_there: impl Fn(&Entry, &Wanted) -> bool) {
         for (key, wanted) in &mut self.wanted {
             if wanted.settles(key) && !is_there(&key.0, wanted) {
@@ -961,9 +963,9 @@ impl Installer {
         }
     }
 
-    /// Looks for lost IPv4 routes and rules.
+    /// Checks for lost IPv4 routes and rules.
     fn check_ipv4(&mut self, dirty: Dirty) -> Result<()> {
-        // With an interface's last address the kernel drops its routes, of which it does not tell.
+        // With an interface's last address the kernel drops its routes, without an event.
         let has_route = || self.wanted.keys().any(|key| matches!(*key.0, Entry::Ipv4Route(_)));
         if (dirty.own_routes || dirty.links || dirty.addresses) && has_route() {
             let routes = self.requests.ipv4_routes(None, Some(ROUTE_PROTOCOL))?;
@@ -1008,8 +1010,8 @@ impl Installer {
         Ok(())
     }
 
-    /// Takes the local rule away from priority 0 where another program has put it back, unless the pause
-    /// before that still runs.
+    /// Deletes the local rule at priority 0 if another program has restored it, unless the pause before the
+    /// correction still lasts.
     fn delete_early_local_rules(&mut self) -> Result<()> {
         if self.local_rule != LocalRule::Moved || self.is_put_off(&Contested::LocalRule) {
             return Ok(());
@@ -1074,13 +1076,13 @@ impl Installer {
         }
     }
 
-    /// All that is wanted.
+    /// Returns all desired entries.
     #[cfg(any(test, feature = "simulated"))]
     pub(crate) fn wanted(&self) -> impl Iterator<Item = &Entry> + Clone {
         self.wanted.keys().map(|entry| &*entry.0)
     }
 
-    /// How many entries are remembered, for whatever reason.
+    /// Returns the number of stored entries of any kind.
     #[cfg(any(test, feature = "simulated"))]
     pub(crate) fn size(&self) -> usize {
         let record = &self.undo.record;
@@ -1094,12 +1096,12 @@ impl Installer {
             + record.addresses.len()
     }
 
-    /// Whether anything was refused that is to be tried again.
+    /// Returns whether a refused request has to be tried again.
     pub(crate) fn is_troubled(&self) -> bool {
         self.troubled
     }
 
-    /// Takes out what could not be taken out before; the first error.
+    /// Removes entries whose removal failed before. Returns the first error.
     fn take_out_stale(&mut self) -> Result<()> {
         let mut result = Ok(());
         for (Keyed(entry), index) in std::mem::take(&mut self.stale).into_iter().rev() {
@@ -1108,7 +1110,7 @@ impl Installer {
         result
     }
 
-    /// Removes everything, last things first, and goes on after an error; returns the first one.
+    /// Removes everything in reverse order, and continues after an error. Returns the first error.
     pub(crate) fn close(&mut self) -> Result<()> {
         self.fast_path.close(&mut self.requests);
         self.gather(std::iter::empty());
@@ -1153,7 +1155,7 @@ impl Installer {
         if !is_last && self.wanted.keys().any(is_setting) {
             return result;
         }
-        // Those of interfaces that have gone, and whatever could not be put back at once.
+        // The record has settings of vanished interfaces, and settings whose restoration failed.
         for changed in self.undo.record.settings.clone().into_iter().rev() {
             keep_first(self.restore_setting(&changed.interface, &changed.name));
         }
@@ -1165,7 +1167,7 @@ impl Installer {
 }
 
 impl Complaint {
-    /// Notes what is to be said; returns whether an operator is to be told, which is once for each text.
+    /// Notes a message. Returns whether the operator has to get it, which is once for each text.
     fn says(&mut self, text: &str, lasts: bool) -> bool {
         if self.text != text {
             (self.text, self.told) = (text.to_owned(), false);
@@ -1196,7 +1198,7 @@ fn is_gone(error: &Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO | libc::ENETDOWN))
 }
 
-/// Whether the kernel's route does what is wanted.
+/// Returns whether the kernel's route equals the desired one.
 fn agrees(route: &Route, index: u32, found: &RouteInfo) -> bool {
     match &*route.action {
         RouteAction::Unreachable => found.unreachable,
@@ -1218,7 +1220,7 @@ fn restore_local_rule(requests: &mut Requests) -> Result<()> {
     requests.delete_rule(&local_rule(priority::LOCAL), ROUTE_PROTOCOL)
 }
 
-/// Removes every rule that bears carnet's mark.
+/// Removes every rule that has carnet's mark.
 fn clean_rules(requests: &mut Requests) -> Result<()> {
     let ours =
         |r: &crate::netlink::RuleInfo| r.protocol == ROUTE_PROTOCOL && r.rule != local_rule(r.rule.priority);
@@ -1228,11 +1230,11 @@ fn clean_rules(requests: &mut Requests) -> Result<()> {
     for rule in requests.own_ipv4_rules()? {
         requests.delete_ipv4_rule(&rule)?;
     }
-    // Also when no rule of ours is left: a machine without any is one that has lost its addresses.
+    // Do this even without a rule of carnet: a machine without a local rule has lost its addresses.
     restore_local_rule(requests)
 }
 
-/// Removes every route that bears carnet's mark.
+/// Removes every route that has carnet's mark.
 fn clean_routes(requests: &mut Requests) -> Result<()> {
     for route in requests.routes(None, Some(ROUTE_PROTOCOL))? {
         requests.delete_route(route.table, route.destination, route.metric)?;

@@ -1,6 +1,6 @@
-//! The octets that an interface has received and sent.
+//! Reads the octets that an interface has received and sent.
 //!
-//! The thread that reads them forwards packets. It must not wait for the kernel's RTNL mutex, which
+//! The thread that reads them also forwards packets. It must not wait for the kernel's RTNL mutex, which
 //! `RTM_GETLINK` takes. A program that removes a network namespace holds the mutex for a second and more, and
 //! packets of the slow path would wait as long. `/proc/net/dev` and `SIOCGIFINDEX` take no such lock.
 
@@ -11,7 +11,7 @@ use nix::net::if_::if_nametoindex;
 
 use crate::error::{Error, Result};
 
-/// The counters of all interfaces in the network namespace of the thread that reads it.
+/// File with the counters of all interfaces in the network namespace of the calling thread.
 const COUNTERS: &str = "/proc/thread-self/net/dev";
 /// Attempts to read the counters of one interface while another program replaces it.
 const ATTEMPTS: usize = 3;
@@ -28,7 +28,7 @@ pub(crate) fn octets(name: &str) -> Result<Option<(u32, u64, u64)>> {
     for _ in 0..ATTEMPTS {
         let Some(before) = index()? else { return Ok(None) };
         let text = std::fs::read_to_string(COUNTERS).map_err(failed)?;
-        // An interface that is replaced meanwhile begins at 0 under another index.
+        // An interface that was replaced meanwhile has another index and counts from 0.
         if index()? == Some(before)
             && let Some((received, sent)) = counters_of(&text, name)
         {
@@ -38,7 +38,7 @@ pub(crate) fn octets(name: &str) -> Result<Option<(u32, u64, u64)>> {
     Ok(None)
 }
 
-/// The octets that an interface has received and sent, by the text of `/proc/net/dev`.
+/// Returns the octets that an interface has received and sent, from the text of `/proc/net/dev`.
 fn counters_of(text: &str, name: &str) -> Option<(u64, u64)> {
     let line = text.lines().find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(':'))?;
     let mut columns = line.split_ascii_whitespace();

@@ -1,9 +1,8 @@
-//! Keeps the kernel as it is wanted, whatever happens to it meanwhile: looks when there is news, and tries
-//! again what has failed.
+//! Keeps the kernel in the desired state: reads the state after events, and retries what has failed.
 //!
 //! Entries that wait for an interface are tried when interfaces change. After a refusal of the kernel,
-//! perhaps for lack of memory, no event may follow. So these are tried by the clock as well, after one second
-//! first and then after twice as long each time.
+//! perhaps for lack of memory, no event may follow. So these entries are also tried at intervals: first after
+//! one second, then after twice as long each time.
 
 use std::collections::VecDeque;
 use std::net::Ipv6Addr;
@@ -14,7 +13,7 @@ use crate::netlink::{Dirty, News};
 use crate::observer::Observer;
 use crate::platform::PlatformEvent;
 
-/// Seconds between two attempts at what was refused, at the most.
+/// Longest interval between two attempts at refused entries, in seconds.
 const LONGEST_PAUSE: u32 = 32;
 
 /// Desired entries, installed entries, and events.
@@ -23,10 +22,11 @@ pub(crate) struct Keeper {
     pub(crate) installer: Installer,
     pub(crate) observer: Observer,
     pub(crate) news: News,
-    /// A router has been heard whose route had expired: the kernel may take longer than this process.
+    /// Whether a router whose route had expired has sent an advertisement: the kernel may handle it later
+    /// than this process.
     heard: bool,
-    /// Seconds between the last two attempts at what was refused, and how many of these until the next are
-    /// left.
+    /// Seconds between the last two attempts at refused entries; the next field counts the seconds until the
+    /// next attempt.
     pause: u32,
     left: u32,
 }
@@ -43,8 +43,8 @@ impl Keeper {
         }
     }
 
-    /// Asks for what has changed, puts back what got lost, and collects the news. `follow` is told of the
-    /// links before. After an error everything is asked for the next time.
+    /// Reads the changed state, restores lost entries, and collects changes. Calls `follow` with the links
+    /// before restoring. After an error the next call reads everything.
     pub(crate) fn refresh(
         &mut self,
         events: &mut VecDeque<PlatformEvent>,
@@ -83,14 +83,14 @@ impl Keeper {
         Ok(())
     }
 
-    /// Looks at the settings anew, and puts back what another program has changed.
+    /// Reads the settings again, and corrects those that another program has changed.
     pub(crate) fn doubt_settings(&mut self) {
         self.news.dirty.settings = true;
     }
 
-    /// Notes a Router Advertisement. If the router's default route had expired, the kernel renews it without
-    /// an event. The keeper then asks the kernel at once and with the next second, and no more often than
-    /// that.
+    /// Handles a Router Advertisement. If the router's default route had expired, the kernel renews it
+    /// without an event. The keeper then reads the routes at once and again with the next second, and no more
+    /// often.
     pub(crate) fn hear_router(&mut self, interface: &str, router: Ipv6Addr) {
         if !self.heard && self.observer.has_expired(interface, router) {
             self.heard = true;
@@ -98,7 +98,8 @@ impl Keeper {
         }
     }
 
-    /// To be called each second: tries again what was refused, and what another program has changed.
+    /// Call this each second: tries refused entries again, and corrects entries that another program has
+    /// changed.
     pub(crate) fn tick(&mut self) {
         if self.installer.pass_second() {
             self.installer.retry(&self.observer.links, false);
@@ -118,13 +119,13 @@ impl Keeper {
         }
     }
 
-    /// Lets the fast path follow.
+    /// Applies changes to the fast path.
     pub(crate) fn commit(&mut self) {
         give_up(self.installer.commit());
     }
 }
 
-/// Says that there is no fast path any more.
+/// Logs that the fast path has ended.
 pub(crate) fn give_up(result: std::result::Result<(), String>) {
     if let Err(why) = result {
         tracing::error!("the fast path is given up, packets take the slow path: {why}");

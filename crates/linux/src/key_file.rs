@@ -1,33 +1,33 @@
-//! Files with keys: only their owner may read them.
+//! Reads and writes files with keys that only their owner may read.
 //!
-//! A key that others can read is no key. So the module writes a key with mode 0600 into a new file. It
-//! refuses to read a file with other rights, another owner or of another kind. It checks the open file, so
-//! that the file cannot be replaced before it is read.
+//! A key that others can read is no secret. So the module writes a key with mode 0600 into a new file. It
+//! refuses to read a file with other permissions, another owner or of another kind. It checks the open file,
+//! so that the file cannot be replaced before it is read.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Octets of a key file at most.
+/// Most octets of a key file.
 const MOST: u64 = 4096;
 
 /// Writes a key into a new file that only its owner may read.
 ///
 /// # Errors
-/// [`io::ErrorKind::AlreadyExists`] where there is such a file; else what the system says.
+/// Returns [`io::ErrorKind::AlreadyExists`] if the file exists; else the system's error.
 pub fn write(path: &Path, octets: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(octets)?;
     file.sync_all()
 }
 
-/// Reads a key.
+/// Reads a key file.
 ///
 /// # Errors
-/// [`io::ErrorKind::PermissionDenied`] for a file that others may read or write, or that belongs to another
-/// user than this one or root. [`io::ErrorKind::InvalidData`] if it is no file or too long; else the system's
-/// error. A symbolic link is not followed.
+/// Returns [`io::ErrorKind::PermissionDenied`] for a file that others may read or write, or that belongs to
+/// another user than this one or root. Returns [`io::ErrorKind::InvalidData`] for an object that is no
+/// regular file or too long; else the system's error. A symbolic link is not followed.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     read_up_to(path, MOST)
 }
@@ -35,7 +35,7 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
 /// Reads a file of secrets that has at most `most` octets.
 ///
 /// # Errors
-/// As [`read`].
+/// Returns the errors of [`read`].
 pub fn read_up_to(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
     let file = File::options().read(true).custom_flags(flags).open(path).map_err(|error| {
@@ -60,7 +60,7 @@ pub fn read_up_to(path: &Path, most: u64) -> io::Result<Vec<u8>> {
         let message = format!("expected a file of user {user}, found one of user {owner}");
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
     }
-    // So large that it does not grow, which would leave a part of the key behind.
+    // The buffer is large enough not to grow: growing would leave a part of the key in freed memory.
     let mut octets = Vec::with_capacity(metadata.len().min(most) as usize + 1);
     if file.take(most + 1).read_to_end(&mut octets)? as u64 > most {
         let message = format!("expected at most {most} octets");

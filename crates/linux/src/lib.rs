@@ -1,14 +1,14 @@
-//! Every system call that carnet makes.
+//! All system calls of carnet.
 //!
-//! The protocol crates decide, this one acts. [`Platform`] executes the [`Change`]s of the desired forwarding
-//! state (routes, rules, addresses, interface settings) and reports the kernel's interfaces. It receives and
-//! sends ICMPv6 on links, and owns the TUN device of the slow path. It runs the fast path, which takes most
-//! packets past that device. It can revert all its changes, after a crash too.
+//! The protocol crates decide, and this crate acts. [`Platform`] executes the [`Change`]s of the desired
+//! forwarding state (routes, rules, addresses, interface settings) and reports the kernel's interfaces. It
+//! receives and sends ICMPv6 on links, and owns the TUN device of the slow path. It runs the fast path, which
+//! carries most packets past that device. It can revert all its changes, after a crash too.
 //!
-//! It needs `CAP_NET_ADMIN` and `CAP_NET_RAW` in the user namespace that owns its network namespace, so it
-//! also runs without root in a user namespace. It needs a tokio runtime of one thread.
+//! The crate needs `CAP_NET_ADMIN` and `CAP_NET_RAW` in the user namespace that owns its network namespace,
+//! so it also runs without root in a user namespace. It needs a tokio runtime of one thread.
 //!
-//! This is the only crate of the workspace with `unsafe` code; each block says why it is sound.
+//! No other crate of the workspace has `unsafe` code; each block says why it is sound.
 //!
 //! [`Change`]: carnet_station::forwarding::desired::Change
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -78,6 +78,6 @@ pub use sandbox::with_umask;
 pub use tunnel::{Queue, TunnelIo, TunnelReader, TunnelWriter};
 pub use wiping::{WipingAllocator, with_secrets};
 
-/// The origin that carnet's routes and rules bear (`ip route show proto 135`): the Mobility Header's
-/// protocol number, which no routing daemon has claimed.
+/// Origin of carnet's routes and rules (`ip route show proto 135`): the Mobility Header's protocol number,
+/// which no routing daemon uses.
 pub const ROUTE_PROTOCOL: u8 = 135;

@@ -1,11 +1,11 @@
-//! ICMPv6 heard and sent on links, below the kernel's own IPv6.
+//! Receives and sends ICMPv6 on links, below the kernel's own IPv6.
 //!
 //! A home agent answers Neighbor Solicitations for addresses that the kernel does not know. A mobile router
 //! needs errors about packets whose source is behind a tunnel. An ICMPv6 socket receives none of these. One
 //! packet socket per watched link receives them, with a filter in the kernel that accepts nothing else; one
 //! further socket sends on any link.
 //!
-//! Where in the kernel the packet sockets listen is a matter of cost ([`Place`]), not of what they hear.
+//! The place of the packet sockets in the kernel ([`Place`]) changes their cost, and not what they receive.
 //!
 //! Left out: ICMPv6 in fragments or behind extension headers, which Neighbor Discovery forbids (RFC 6980) and
 //! errors do not have. Exceptions are answers behind a type 2 routing header: to mobile prefix discovery (RFC
@@ -30,19 +30,19 @@ use crate::packet_socket::{AT_LEAST, EQUAL, LOAD_HALF, LOAD_WORD, PACKET_TYPE, R
 use crate::platform::{PlatformEvent, WatchedInterface};
 use crate::readable::watch;
 
-/// Enough for an IPv6 packet of any length without a jumbo payload.
+/// Octets for an IPv6 packet of any length without a jumbo payload.
 const BUFFER: usize = HEADER_LEN + 0xffff;
-/// Messages read from one link before the others have their turn.
+/// Most messages read from one link before the next one has its turn.
 const BATCH: usize = 64;
 
-/// Where packets are shown to the sockets, which turn nearly all of them down.
+/// Place in the kernel where the sockets see packets, of which they drop nearly all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Before the kernel's own IPv6. A packet that it takes has no other holder.
+    /// Before the kernel's own IPv6. No other code holds a packet there.
     First,
-    /// Beside the kernel's own IPv6. Each packet of either is a copy of the other's, and the kernel copies
-    /// its headers once more before it changes them. That costs a forwarded packet some 200 ns; but a packet
-    /// that a program at the ingress takes never comes here.
+    /// Beside the kernel's own IPv6. Each of the two gets a copy of a packet, and the kernel copies its
+    /// headers once more before it changes them. That costs about 200 ns per forwarded packet. A packet that
+    /// a program at the ingress handles never comes here.
     BesideIpv6,
 }
 
@@ -55,7 +55,7 @@ impl Place {
     }
 }
 
-/// The links on which ICMPv6 is heard, and the way to send on all.
+/// Sockets for ICMPv6 on the watched links, and one for sending on all links.
 #[derive(Debug)]
 pub(crate) struct LinkSockets {
     listeners: Vec<Listener>,
@@ -70,15 +70,15 @@ pub(crate) struct LinkSockets {
 #[derive(Debug)]
 struct Listener {
     watched: WatchedInterface,
-    /// The socket, and the index of the interface to which it is bound.
+    /// The socket, with the index of the interface that it is bound to.
     socket: Option<(u32, AsyncFd<Socket>)>,
     complaint: Option<String>,
 }
 
 impl LinkSockets {
-    /// Prepares to watch; no link is heard before [`LinkSockets::follow`].
+    /// Prepares to watch links. Receives nothing before [`LinkSockets::follow`].
     pub(crate) fn open(watched: Vec<WatchedInterface>) -> Result<LinkSockets> {
-        // Protocol 0: a socket that only sends is not handed any packet.
+        // Protocol 0: the kernel gives a socket that only sends no packets.
         let sender = Socket::new(Domain::PACKET, Type::DGRAM, None)
             .and_then(|s| s.set_nonblocking(true).map(|()| s))
             .map_err(|e| Error::kernel("open a packet socket", e))?;
@@ -95,7 +95,7 @@ impl LinkSockets {
         })
     }
 
-    /// Hears at this place, after the next [`LinkSockets::follow`].
+    /// Sets the place of the sockets, from the next [`LinkSockets::follow`] on.
     pub(crate) fn hear(&mut self, place: Place) {
         if self.place != place {
             self.place = place;
@@ -105,7 +105,7 @@ impl LinkSockets {
         }
     }
 
-    /// Watches these links from now on; what was watched before and still is keeps its socket.
+    /// Sets the links to watch. A link that stays watched keeps its socket.
     pub(crate) fn watch(&mut self, watched: Vec<WatchedInterface>) {
         let mut old = std::mem::take(&mut self.listeners);
         self.listeners = watched
@@ -117,7 +117,8 @@ impl LinkSockets {
             .collect();
     }
 
-    /// Opens sockets on watched interfaces that have come, closes those of interfaces that have gone.
+    /// Opens sockets on watched interfaces that have appeared, and closes those of interfaces that have
+    /// vanished.
     pub(crate) fn follow(&mut self, links: &BTreeMap<String, LinkInfo>) {
         for listener in &mut self.listeners {
             let index = links.get(&listener.watched.name).map(|link| link.index);
@@ -173,7 +174,7 @@ impl LinkSockets {
                             break;
                         }
                         Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                        // The interface went down; the socket hears again once it is up.
+                        // The interface went down. The socket receives again once it is up.
                         Err(error) if error.raw_os_error() == Some(libc::ENETDOWN) => {}
                         Err(error) => return Err(error),
                     }
@@ -186,11 +187,11 @@ impl LinkSockets {
         Ok(())
     }
 
-    /// Sends `message` on `link` with its checksum filled in.
+    /// Sends `message` on `link` and fills in its checksum.
     pub(crate) fn send(&mut self, link: &LinkInfo, message: &LinkMessage) -> Result<()> {
         let peer = match (link.link_address, message.destination.is_multicast()) {
             (None, _) => None,
-            // RFC 2464 7
+            // RFC 2464 7: the link-layer address of an IPv6 multicast destination.
             (Some(_), true) => {
                 let [.., a, b, c, d] = message.destination.octets();
                 Some([0x33, 0x33, a, b, c, d])
@@ -215,7 +216,7 @@ impl LinkSockets {
     }
 }
 
-/// The IPv6 packet that carries `message`.
+/// Returns the IPv6 packet that carries `message`.
 fn compose(message: &LinkMessage) -> Option<Vec<u8>> {
     let length = u16::try_from(message.message.len()).ok().filter(|length| *length >= 4)?;
     let header = Header {
@@ -234,8 +235,8 @@ fn compose(message: &LinkMessage) -> Option<Vec<u8>> {
     Some(packet)
 }
 
-/// The message in an IPv6 packet, whose destination is the last one where there is a type 2 routing header;
-/// `None` when the lengths do not add up. The link may have padded it.
+/// Returns the message in an IPv6 packet. With a type 2 routing header the destination is the final one.
+/// `None` if the lengths are inconsistent. The link may have padded the packet.
 fn parse(interface: &str, packet: &[u8], peer: Option<[u8; 6]>) -> Option<LinkMessage> {
     let (header, payload) = Header::parse_packet(packet).ok()?;
     let whole = packet.get(..HEADER_LEN + payload.len())?;
@@ -273,10 +274,10 @@ fn filter() -> [SockFilter; 26] {
         SockFilter::new(EQUAL, 1, 0, u32::from(ICMPV6)),
         SockFilter::new(EQUAL, 0, 20, u32::from(ROUTING)),
         SockFilter::new(LOAD_WORD, 0, 0, VLAN),
-        // Of a VLAN on this link, which is another link.
+        // The frame is of a VLAN on this link, which is another link.
         SockFilter::new(ANY_OF, 18, 0, 0xfff),
         SockFilter::new(LOAD_WORD, 0, 0, PACKET_TYPE),
-        // PACKET_OTHERHOST (3), as on an interface that a program has made promiscuous, PACKET_OUTGOING (4).
+        // PACKET_OTHERHOST (3) arrives at a promiscuous interface; PACKET_OUTGOING is 4.
         SockFilter::new(AT_LEAST, 16, 0, 3),
         SockFilter::new(LOAD_BYTE, 0, 0, 6),
         SockFilter::new(EQUAL, 7, 0, u32::from(ICMPV6)),
@@ -298,16 +299,16 @@ fn filter() -> [SockFilter; 26] {
     ]
 }
 
-/// A socket that hears ICMPv6 on the interface with this index.
+/// Opens a socket that receives ICMPv6 on the interface with this index.
 fn listen(index: u32, place: Place, all_multicast: bool) -> io::Result<AsyncFd<Socket>> {
     let socket = Socket::new(Domain::PACKET, Type::DGRAM, None)?;
     socket.set_nonblocking(true)?;
-    // Before the socket is bound, so that nothing slips past.
+    // Attach the filter before binding, so that no other packet arrives.
     socket.attach_filter(&filter())?;
-    // The filter turns them down where the kernel is too old (before 4.20) to spare them the way.
+    // On a kernel before 4.20, which lacks this option, the filter drops outgoing packets.
     let _ = set_packet_option(&socket, libc::PACKET_IGNORE_OUTGOING, &1i32);
     let address = link_address(index, place.protocol(), None);
-    // SAFETY: `address` is a live `sockaddr_ll`, and the length is its own.
+    // SAFETY: `address` is a live `sockaddr_ll`, and the length is that of its type.
     let result = unsafe {
         libc::bind(
             socket.as_raw_fd(),
@@ -336,7 +337,7 @@ fn hear_all_multicast(socket: &Socket, index: u32) -> io::Result<()> {
 }
 
 fn set_packet_option<T>(socket: &Socket, name: libc::c_int, value: &T) -> io::Result<()> {
-    // SAFETY: `value` is live, and the length is its own.
+    // SAFETY: `value` is live, and the length is that of its type.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -349,7 +350,7 @@ fn set_packet_option<T>(socket: &Socket, name: libc::c_int, value: &T) -> io::Re
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The address of packets of a protocol (`ETH_P_*`) on the interface with this index, to `peer`.
+/// Returns the address for packets of a protocol (`ETH_P_*`) on the interface with this index, to `peer`.
 fn link_address(index: u32, protocol: libc::c_int, peer: Option<[u8; 6]>) -> libc::sockaddr_ll {
     let mut octets = [0; 8];
     octets[..6].copy_from_slice(&peer.unwrap_or_default());
@@ -364,11 +365,11 @@ fn link_address(index: u32, protocol: libc::c_int, peer: Option<[u8; 6]>) -> lib
     }
 }
 
-/// Receives one packet: its length in `buffer`, and the sender's link-layer address where it has one.
+/// Receives one packet. Returns its length in `buffer`, and the sender's link-layer address, if any.
 fn receive(socket: &Socket, buffer: &mut [u8]) -> io::Result<(usize, Option<[u8; 6]>)> {
     let mut address = link_address(0, libc::ETH_P_IPV6, None);
     let mut length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-    // SAFETY: `buffer` is writable for its length, `address` for `length` octets; all outlive the call, and
+    // SAFETY: `buffer` is writable for its length, `address` for `length` octets. All outlive the call, and
     // any octets are a valid `sockaddr_ll`.
     let received = unsafe {
         libc::recvfrom(
@@ -387,7 +388,8 @@ fn receive(socket: &Socket, buffer: &mut [u8]) -> io::Result<(usize, Option<[u8;
 
 fn send(socket: &Socket, index: u32, peer: Option<[u8; 6]>, packet: &[u8]) -> io::Result<()> {
     let address = link_address(index, libc::ETH_P_IPV6, peer);
-    // SAFETY: `packet` is readable for its length, `address` is a live `sockaddr_ll` with its own length.
+    // SAFETY: `packet` is readable for its length, and `address` is a live `sockaddr_ll` with the length of
+    // its type.
     let sent = unsafe {
         libc::sendto(
             socket.as_raw_fd(),
@@ -422,7 +424,7 @@ mod tests {
             message: vec![136, 0, 9, 9, 1, 2, 3],
         };
         let mut packet = compose(&message).expect("packet");
-        // The sum over everything, the checksum included, is all ones (RFC 1071).
+        // The sum over the whole message, checksum included, is all ones (RFC 1071).
         let verified = icmpv6::verify(message.source, message.destination, &packet[HEADER_LEN..]);
         assert_eq!(verified, Ok(()));
         message.message[2..4].copy_from_slice(&packet[HEADER_LEN + 2..HEADER_LEN + 4]);

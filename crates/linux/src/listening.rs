@@ -1,25 +1,25 @@
-//! Ports at addresses that come and go.
+//! Sockets at addresses that may be assigned later.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Connections that wait to be accepted.
+/// Most connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
 
-/// Listens at an address, also at one that no interface has yet (`IP_FREEBIND`, `IPV6_FREEBIND`): the port
-/// answers as soon as an interface has it.
+/// Listens at an address, which an interface may get later (`IP_FREEBIND`, `IPV6_FREEBIND`): the port answers
+/// as soon as an interface has the address.
 ///
 /// # Errors
-/// When another program has the port, or this process has no right to it.
+/// Fails if another program has the port, or this process lacks the right to it.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     match address {
         SocketAddr::V4(_) => socket.set_freebind_v4(true)?,
         SocketAddr::V6(_) => socket.set_freebind_v6(true)?,
     }
-    // As `TcpListener::bind` does: connections of an earlier run may still linger.
+    // As `TcpListener::bind` does: connections of an earlier run may linger.
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
@@ -27,10 +27,10 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// A UDP socket at an address, also at one that no interface has yet.
+/// Opens a UDP socket at an address, which an interface may get later.
 ///
 /// # Errors
-/// When another program has the port, or this process has no right to it.
+/// Fails if another program has the port, or this process lacks the right to it.
 pub fn bind_datagrams(address: SocketAddr) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
     match address {
@@ -42,7 +42,7 @@ pub fn bind_datagrams(address: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket.into())
 }
 
-/// Whether an interface of this machine has the address now.
+/// Returns whether an interface of this machine has the address now.
 pub fn has_address(address: SocketAddr) -> bool {
     UdpSocket::bind(SocketAddr::new(address.ip(), 0)).is_ok()
 }

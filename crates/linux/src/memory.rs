@@ -1,24 +1,23 @@
-//! Memory of the process.
+//! Returns memory of the process to the kernel.
 
-/// Hands back to the kernel what is free, after something that needed much of it for a moment.
+/// Returns free memory to the kernel, after work that needed much memory for a moment.
 pub fn give_back_memory() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: it only hands free memory back to the kernel, and may be called at any time.
+    // SAFETY: the call only returns free memory to the kernel, and is allowed at any time.
     unsafe {
         libc::malloc_trim(0);
     }
 }
 
-/// Returns the pages of mapped files to the kernel that were not written to: code, constants, names. The
-/// start needs many that nothing needs afterwards (a config is read, and programs are loaded, once), and each
-/// touched page brings its neighbours along. Pages that are needed again come from the page cache, or from
-/// the file.
+/// Returns unmodified pages of mapped files to the kernel: code, constants, names. The start touches many
+/// pages that are not needed later, because it reads a config and loads programs once. Each touched page
+/// brings in its neighbours. A page that is needed again comes from the page cache, or from the file.
 pub fn give_back_code() {
-    // Not every kernel can tell what has been written to.
+    // Not every kernel reports which pages have been written.
     let maps = ["/proc/self/smaps", "/proc/self/maps"].map(std::fs::read_to_string);
     let maps = maps.into_iter().flatten().next().unwrap_or_default();
     for (begin, end) in unwritten(&maps) {
-        // SAFETY: these are private mappings of files that the process may not write to and none of whose
+        // SAFETY: these are private mappings of files that the process may not write to, and none of their
         // pages was written. So the kernel fills the pages as before when they are touched again.
         unsafe {
             libc::madvise(begin as *mut libc::c_void, end - begin, libc::MADV_DONTNEED);
@@ -26,9 +25,9 @@ pub fn give_back_code() {
     }
 }
 
-/// The first address and the one behind the last, of each mapping of a file of which no page has ever been
-/// written to. `maps` is `/proc/self/smaps`, or `/proc/self/maps`, by which one can tell that of code only:
-/// other pages have been written to while the program was relocated.
+/// Returns start and end of each mapping of a file whose pages were never written. `maps` is
+/// `/proc/self/smaps`, or `/proc/self/maps`. The latter shows this for code only: the relocation of the
+/// program wrote to other pages.
 fn unwritten(maps: &str) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     let mut constants = None;

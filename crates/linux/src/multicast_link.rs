@@ -1,16 +1,15 @@
 //! Multicast of the mobile network, for the proxy that joins it to GeoNetworking.
 //!
-//! On each interface of the mobile network a packet socket receives and sends the frames to IPv6 groups. They
-//! are reports and queries of MLD, and other packets to groups. The proxy forwards itself and not by the
-//! kernel's multicast routing, for three reasons. IPv6 over GeoNetworking is on the other side. Every packet
-//! passes this program for it in any case, so the kernel would carry each once more. The proxy works on
-//! kernels without `CONFIG_IPV6_MROUTE`. And it does not exclude a multicast routing daemon, of which the
-//! kernel allows only one for a table.
+//! On each interface of the mobile network a packet socket receives and sends frames to IPv6 groups. They are
+//! reports and queries of MLD, and other packets to groups. The proxy forwards by itself and not by the
+//! kernel's multicast routing. Every packet passes this program for GeoNetworking anyway, so the kernel would
+//! carry each packet a second time. The proxy works on kernels without `CONFIG_IPV6_MROUTE`. It also does not
+//! exclude a multicast routing daemon, of which the kernel allows only one per table.
 //!
-//! Upstream the kernel is the listener: [`MulticastLinks::subscribe`] joins groups on the virtual interface,
-//! with sources (RFC 3678), and the kernel's own MLD reports it there and answers queries.
+//! Upstream the kernel is the listener. [`MulticastLinks::subscribe`] joins groups on the virtual interface,
+//! with sources (RFC 3678). The kernel's own MLD reports them there and answers queries.
 //!
-//! Sockets, memberships and the ALLMULTI flag go with the process.
+//! The kernel removes sockets, memberships and the ALLMULTI flag when the process ends.
 
 use std::future::poll_fn;
 use std::io;
@@ -32,31 +31,31 @@ pub type MacAddress = [u8; 6];
 /// `MCAST_EXCLUDE` and `MCAST_INCLUDE` (RFC 3678 5.1).
 const EXCLUDE: u32 = 0;
 const INCLUDE: u32 = 1;
-/// Sources of one group; the kernel takes the same number unless `net.ipv6.mld_max_msf` was changed.
+/// Most sources of one group. The kernel has the same limit unless `net.ipv6.mld_max_msf` was changed.
 const SOURCES: usize = 64;
 
-/// A packet to a group that came from the mobile network.
+/// A packet to a group that arrived from the mobile network.
 #[derive(Debug, Clone, Copy)]
 pub struct LanPacket<'a> {
-    /// The interface.
+    /// Interface at which the packet arrived.
     pub interface: &'a str,
     /// Source link-layer address.
     pub source: MacAddress,
-    /// The IPv6 packet, with padding perhaps.
+    /// IPv6 packet, perhaps followed by padding.
     pub packet: &'a [u8],
 }
 
 /// Events of [`MulticastLinks::readable`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MulticastEvent {
-    /// There may be frames for [`MulticastLinks::try_receive`].
+    /// Frames may be ready for [`MulticastLinks::try_receive`].
     Frames,
-    /// The usable IPv6 addresses of an interface of the mobile network, all of them, with their prefix
-    /// lengths; none when it is gone or down.
+    /// All usable IPv6 addresses of an interface of the mobile network, with their prefix lengths; none if
+    /// the interface is missing or down.
     Addresses {
-        /// The interface.
+        /// Name of the interface.
         interface: String,
-        /// Its addresses.
+        /// Addresses of the interface.
         addresses: Vec<(Ipv6Addr, u8)>,
     },
 }
@@ -64,9 +63,9 @@ pub enum MulticastEvent {
 #[derive(Debug)]
 struct Lan {
     name: String,
-    /// Its index, link-layer address and socket, while it is there.
+    /// Index, link-layer address and socket of the interface, while it exists.
     port: Option<(u32, MacAddress, FrameDevice)>,
-    /// As last told.
+    /// Addresses that were reported last.
     addresses: Option<Vec<(Ipv6Addr, u8)>>,
 }
 
@@ -81,24 +80,24 @@ struct Subscription {
 #[derive(Debug)]
 pub struct MulticastLinks {
     lans: Vec<Lan>,
-    /// The virtual interface, and its index when groups were joined there last.
+    /// Name of the virtual interface; the next field is its index when groups were last joined there.
     upstream: String,
     upstream_index: Option<u32>,
-    /// A socket for each group.
+    /// Socket of each joined group.
     joined: SmallMap<Ipv6Addr, (Subscription, Option<Socket>)>,
     requests: Requests,
     events: Events,
-    /// Something has changed about interfaces or addresses.
+    /// Whether interfaces or addresses have changed.
     dirty: bool,
     counters: FrameCounters,
 }
 
 impl MulticastLinks {
-    /// Looks after these interfaces of the mobile network; groups are joined on `upstream`. Works in the
-    /// network namespace of the calling thread, which must be one of a tokio runtime.
+    /// Follows these interfaces of the mobile network. Groups are joined on `upstream`. Works in the network
+    /// namespace of the calling thread, which must be one of a tokio runtime.
     ///
     /// # Errors
-    /// When the kernel's news cannot be had. An interface that is not there is waited for.
+    /// Fails if the kernel's events are unavailable. A missing interface is no error.
     pub fn open(interfaces: &[String], upstream: &str) -> Result<MulticastLinks> {
         let lan = |name: &String| Lan { name: name.clone(), port: None, addresses: None };
         Ok(MulticastLinks {
@@ -113,16 +112,16 @@ impl MulticastLinks {
         })
     }
 
-    /// Waits until there may be frames, or there is news. Safe to cancel; must be awaited all the time, if
-    /// only in a `select!`.
+    /// Waits until frames may be ready, or interfaces have changed. Safe to cancel; must be awaited all the
+    /// time, if only in a `select!`.
     ///
     /// # Errors
-    /// When the kernel's news cannot be read, or an interface cannot be listened to.
+    /// Fails if the kernel's events are unreadable, or a socket on an interface fails.
     pub async fn readable(&mut self) -> Result<MulticastEvent> {
         poll_fn(|cx| self.poll(cx)).await
     }
 
-    /// Takes some frames from each interface, without waiting, and hands each to `take`.
+    /// Takes some frames from each interface without waiting, and passes each to `take`.
     pub fn try_receive(&mut self, mut take: impl FnMut(LanPacket<'_>)) {
         for Lan { name, port, .. } in &mut self.lans {
             if let Some((_, _, device)) = port {
@@ -139,8 +138,9 @@ impl MulticastLinks {
         self.counters.written(port.map(|(_, source, device)| device.write(destination, *source, packet)));
     }
 
-    /// Listens on the upstream interface to all sources of a group but these, or to these only; without any,
-    /// to none. A refusal of the kernel is logged, and the proxy does not listen to the group there.
+    /// Listens on the upstream interface to a group: with `exclude` to all sources but these, else to these
+    /// sources only. Including no source ends the subscription. A refusal of the kernel is logged, and the
+    /// proxy does not listen to the group there.
     pub fn subscribe(&mut self, group: Ipv6Addr, exclude: bool, sources: Vec<Ipv6Addr>) {
         if !exclude && sources.is_empty() {
             self.joined.remove(&group);
@@ -169,7 +169,7 @@ impl Watcher for MulticastLinks {
     fn look(&mut self) -> Result<Option<MulticastEvent>> {
         let index = self.requests.link(&self.upstream)?.map(|link| link.index);
         if index != self.upstream_index {
-            // Memberships went with the interface.
+            // Memberships ended with the interface.
             self.upstream_index = index;
             for (group, (subscription, socket)) in self.joined.iter_mut() {
                 *socket = join(index, &self.upstream, *group, subscription, None);
@@ -202,7 +202,7 @@ impl Watcher for MulticastLinks {
     }
 }
 
-/// The socket that is a listener; `old` is one already, of the same group on the same interface.
+/// Returns a socket that listens to a group. `old` already listens to the same group on the same interface.
 fn join(
     index: Option<u32>,
     name: &str,
@@ -238,9 +238,9 @@ struct GroupFilter {
 
 fn set_filter(socket: &Socket, index: u32, group: Ipv6Addr, subscription: &Subscription) -> io::Result<()> {
     const MCAST_MSFILTER: libc::c_int = 48;
-    // SAFETY: integers and arrays of integers, of which all zeros are a value.
+    // SAFETY: the type has integers and arrays of integers, for which all zeros are a valid value.
     let mut filter: GroupFilter = unsafe { MaybeUninit::zeroed().assume_init() };
-    // More than there is room for: the whole group rather than a part of it.
+    // If there are too many sources, listen to the whole group and not to a part of them.
     let fits = subscription.sources.len() <= SOURCES;
     let sources = if fits { subscription.sources.as_slice() } else { &[] };
     let exclude = subscription.exclude || !fits;
@@ -252,8 +252,7 @@ fn set_filter(socket: &Socket, index: u32, group: Ipv6Addr, subscription: &Subsc
         *place = storage(*source);
     }
     let unused = (SOURCES - sources.len()) * size_of::<libc::sockaddr_storage>();
-    // SAFETY: the kernel reads as many octets of a live value as the length says, which is no more than it
-    // has.
+    // SAFETY: the kernel reads `length` octets of a live value, which has at least that many.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -267,10 +266,11 @@ fn set_filter(socket: &Socket, index: u32, group: Ipv6Addr, subscription: &Subsc
 }
 
 fn storage(address: Ipv6Addr) -> libc::sockaddr_storage {
-    // SAFETY: integers and arrays of integers, of which all zeros are a value.
+    // SAFETY: the type has integers and arrays of integers, for which all zeros are a valid value.
     let mut storage: libc::sockaddr_storage = unsafe { MaybeUninit::zeroed().assume_init() };
     let socket = socket2::SockAddr::from(std::net::SocketAddrV6::new(address, 0, 0, 0));
-    // SAFETY: both are live, the first is as long as its `len` says, and the second longer than any address.
+    // SAFETY: both are live. The first has the length of its `len`, and the second is longer than any
+    // address.
     unsafe {
         std::ptr::copy_nonoverlapping(
             socket.as_ptr().cast::<u8>(),

@@ -1,9 +1,9 @@
-//! Which interfaces take the frames that XDP redirects to them.
+//! Follows which interfaces accept frames that XDP redirects to them.
 //!
-//! Not every driver does, and a virtual Ethernet interface only while its peer polls, which it does with GRO
-//! or with an XDP program. The kernel drops what is redirected to any other. It tells which they are, and
-//! when that changes: the generic netlink family `netdev` (Documentation/netlink/specs/netdev.yaml), since
-//! Linux 6.3.
+//! Some drivers accept none. A virtual Ethernet interface accepts them only while its peer polls, with GRO or
+//! an XDP program. The kernel drops frames redirected to any other interface. Since Linux 6.3 it reports the
+//! interfaces and their changes by the generic netlink family `netdev`
+//! (Documentation/netlink/specs/netdev.yaml).
 
 use std::collections::BTreeSet;
 use std::task::Context;
@@ -19,7 +19,7 @@ const XDP_FEATURES: u16 = 3;
 /// `NETDEV_XDP_ACT_NDO_XMIT`.
 const TAKES_FRAMES: u64 = 4;
 
-/// See the head of the module.
+/// The interfaces that accept redirected frames; see the head of the module.
 #[derive(Debug, Default)]
 pub(super) struct Receivers {
     kernel: Option<(Questions, Family)>,
@@ -27,7 +27,7 @@ pub(super) struct Receivers {
 }
 
 impl Receivers {
-    /// Asks the kernel from now on, if it can tell.
+    /// Subscribes to the kernel's reports, if the kernel supports them.
     pub(super) fn open() -> Receivers {
         let open = || {
             let mut questions = Questions::open()?;
@@ -40,23 +40,23 @@ impl Receivers {
         Receivers { kernel, events }
     }
 
-    /// Their indices; `None` where the kernel does not tell.
+    /// Returns the indices of these interfaces; `None` if the kernel does not report them.
     pub(super) fn look(&mut self) -> Option<BTreeSet<u32>> {
         let (questions, family) = self.kernel.as_mut()?;
         let devices = questions.dump(family.id, GET_DEVICE, &[]).ok()?;
         Some(devices.iter().filter_map(|device| receiver(&device.attributes)).collect())
     }
 
-    /// Whether [`Self::look`] may see something else than before.
+    /// Returns whether [`Self::look`] may return another result than before.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> bool {
         let changed = |events: &[Message]| events.iter().any(|event| event.command == DEVICE_CHANGED);
         self.events.poll(cx, changed)
     }
 }
 
-/// The index of a device that takes frames.
+/// Returns the index of a device that accepts frames.
 fn receiver(attributes: &[u8]) -> Option<u32> {
-    // 64 bits in the machine's order of octets.
+    // The value has 64 bits in the machine's byte order.
     let features = u64::from_ne_bytes(find(attributes, XDP_FEATURES)?.try_into().ok()?);
     (features & TAKES_FRAMES != 0).then(|| u32_at(find(attributes, IFINDEX)?, 0)).flatten()
 }

@@ -1,8 +1,8 @@
-//! Which packets of a binding take which of its paths, as the programs read it (`struct rules` in
+//! Rules that select one of a binding's paths for each packet, in the programs' format (`struct rules` in
 //! `bpf/state.h`).
 //!
-//! The rules, what their members are known by and the weights in use are the slow path's
-//! ([`Distributor`]), so that both choose the same tunnel. A rule whose tunnels have all gone has no say.
+//! Rules, identifiers of their members and weights come from the slow path ([`Distributor`]), so that both
+//! select the same tunnel. A rule whose tunnels have all gone does not apply.
 
 use carnet_station::forwarding::desired::{FlowAction, Ipv6Selector, Range, TrafficSelector};
 use carnet_station::forwarding::distribution::Distributor;
@@ -10,10 +10,10 @@ use carnet_station::forwarding::distribution::Distributor;
 use super::TunnelEnds;
 use super::values::PATHS;
 
-/// Rules of one binding (`RULES_MAX`).
+/// Most rules of one binding (`RULES_MAX`).
 pub(crate) const RULES_MAX: usize = 8;
 
-/// `struct rule`: from and to, both included, in the machine's byte order.
+/// `struct rule`: ranges from and to, both included, in the machine's byte order.
 #[repr(C, align(8))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct RuleValue {
@@ -48,11 +48,11 @@ pub(crate) struct RulesValue {
 pub(crate) struct Rule {
     selector: Option<TrafficSelector>,
     action: FlowAction,
-    /// Ends, what the member is known by, its weight in use.
+    /// Members: tunnel ends, identifier of the member, weight in use.
     members: Vec<(TunnelEnds, u64, u32)>,
 }
 
-/// The rules of a distributor.
+/// Returns the rules of a distributor.
 pub(crate) fn rules(distributor: &Distributor) -> Vec<Rule> {
     let rules = distributor.rules().map(|(rule, weights)| {
         let members = rule.members.iter().zip(weights);
@@ -62,8 +62,8 @@ pub(crate) fn rules(distributor: &Distributor) -> Vec<Rule> {
     rules.collect()
 }
 
-/// Returns the rules in the format of the programs. `paths` are the binding's sending paths in order, and
-/// `exists` says which other tunnels there are. `None` if the programs cannot do it.
+/// Returns the rules in the format of the programs. `paths` are the binding's sending paths in order.
+/// `exists` returns whether another tunnel exists. `None` if the programs cannot execute the rules.
 pub(crate) fn value(
     rules: &[Rule],
     paths: &[TunnelEnds],
@@ -128,7 +128,7 @@ impl RuleValue {
             traffic_class,
             next_header,
         } = *selector;
-        // In the order of their bits.
+        // The fields are in the order of their bits.
         let fields = [
             source.map(|range| self.source = halves(range)),
             destination.map(|range| self.destination = halves(range)),
@@ -136,7 +136,7 @@ impl RuleValue {
             flow_label.map(|range| self.label = pair(range)),
             source_port.map(|range| self.source_port = pair(range)),
             destination_port.map(|range| self.destination_port = pair(range)),
-            // RFC 6088 3.2: the two last bits do not count.
+            // RFC 6088 3.2: the last two bits are ignored.
             traffic_class.map(|range| self.class = pair(range).map(|class| class >> 2)),
             next_header.map(|range| self.next_header = pair(range)),
         ];

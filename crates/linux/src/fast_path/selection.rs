@@ -1,4 +1,5 @@
-//! Tunnels that a fast path does not get, and data of bindings that it needs beside their tunnels.
+//! Withholds tunnels from a fast path that does not support them, and stores data of bindings that the fast
+//! path needs.
 //!
 //! BPF programs know tunnels in IPv6, in IPv4 and in UDP in IPv4, and distribute packets among those of a
 //! binding. Tunnel devices of the kernel know one tunnel in IPv6 for all packets of a binding. Other ways to
@@ -13,26 +14,26 @@ use carnet_station::forwarding::distribution::Distributor;
 
 use super::{Binding, TunnelEnds};
 
-/// Data of a binding.
+/// Data of a binding for the fast path.
 #[derive(Debug, Default)]
 struct Known {
-    /// Tunnels that the fast path cannot do, into which packets are sent.
+    /// Tunnels that the fast path does not support, into which the station sends packets.
     others: BTreeSet<TunnelEnds>,
     distributor: Option<Distributor>,
 }
 
-/// By binding.
+/// Data by binding.
 #[derive(Debug, Default)]
 pub(super) struct Selection(BTreeMap<Binding, Known>);
 
-/// Whether BPF programs can do it.
+/// Returns whether BPF programs support the tunnel.
 pub(super) fn is_for_programs(tunnel: &desired::Tunnel) -> bool {
     let is = |end: Endpoint| end.ipv6().is_some() || end.ipv4().is_some();
     is(tunnel.local) && is(tunnel.remote)
 }
 
 impl Selection {
-    /// A tunnel of another kind is there; whether it stands in the way of the binding's sending.
+    /// Adds an unsupported tunnel. Returns whether it prevents the fast path from sending for the binding.
     pub(super) fn set_other(&mut self, tunnel: &desired::Tunnel) -> bool {
         self.change((tunnel.end, tunnel.home_address), |known| {
             let ends = (tunnel.local, tunnel.remote);
@@ -40,14 +41,15 @@ impl Selection {
         })
     }
 
-    /// It is gone.
+    /// Removes an unsupported tunnel. Returns whether another one still prevents the fast path from sending
+    /// for the binding.
     pub(super) fn remove_other(&mut self, tunnel: &desired::Tunnel) -> bool {
         self.change((tunnel.end, tunnel.home_address), |known| {
             known.others.remove(&(tunnel.local, tunnel.remote));
         })
     }
 
-    /// A binding's packets are distributed, with this key, or no longer.
+    /// Sets whether a binding's packets are distributed, with this key.
     pub(super) fn distribute(&mut self, distribution: &desired::Distribution, key: u64, is: bool) {
         self.change((distribution.end, distribution.home_address), |known| {
             let before = known.distributor.take();
@@ -55,13 +57,13 @@ impl Selection {
         });
     }
 
-    /// How they are.
+    /// Returns the distributor of a binding, if its packets are distributed.
     pub(super) fn distributor(&self, binding: Binding) -> Option<&Distributor> {
         self.0.get(&binding)?.distributor.as_ref()
     }
 
-    /// All bindings of which there is something to know, and whether a tunnel of another kind stands in their
-    /// way.
+    /// Returns all bindings with data, and whether an unsupported tunnel prevents the fast path from sending
+    /// for each.
     pub(super) fn bindings(&self) -> impl Iterator<Item = (Binding, bool)> {
         self.0.iter().map(|(binding, known)| (*binding, !known.others.is_empty()))
     }

@@ -2,15 +2,15 @@
 //!
 //! The programs (`bpf/tunnel.h`) know *bindings*: all tunnels of one home address at one end. A binding has a
 //! slot, prefixes lead to the slot, and the slot's value has the paths for sending and receiving. A handover
-//! is one new value in one slot. Rules that distribute packets among several tunnels are written under a
-//! number of their own, which the value names. This module computes the [`Operation`]s that bring the maps
-//! from one commit to the next. Their order never forwards a packet in between wrongly; at worst the slow
-//! path gets it. The module itself touches no map.
+//! is one new value in one slot. Rules that distribute packets among several tunnels are stored under a
+//! number, which the value contains. This module computes the [`Operation`]s that change the maps from one
+//! commit to the next. Their order never forwards a packet wrongly in between; at worst the slow path gets
+//! it. The module itself writes no map.
 //!
-//! The maps are bounded, and so is the part of one binding. A router that registers very many prefixes, or
+//! The maps are bounded, and so is the share of one binding. A router that registers very many prefixes, or
 //! prefixes of many different lengths, takes no room from the others. A binding without room stays with the
-//! slow path entirely. So do bindings of which a prefix contains one of its prefixes. With only the shorter
-//! one known, a packet would go to the wrong binding.
+//! slow path entirely. So do bindings with a prefix that contains one of its prefixes. With only the shorter
+//! prefix known, a packet would go to the wrong binding.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::Ipv6Addr;
@@ -24,38 +24,38 @@ use super::TunnelEnds;
 use super::rules::{self, Rule, RulesValue};
 use super::values::{BindingValue, LENGTHS_MAX, LengthsValue, PATHS, PathValue, PrefixKey};
 
-/// Prefixes of one binding, and their different lengths, the home address among them.
+/// Most prefixes of one binding, and most of their different lengths, the home address included.
 pub(crate) const BINDING_PREFIXES_MAX: usize = 64;
 pub(crate) const BINDING_LENGTHS_MAX: usize = 8;
 
 /// One write to a map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation {
-    /// `LENGTHS` of an end.
+    /// Writes `LENGTHS` of an end.
     SetLengths(u32, LengthsValue),
-    /// `BINDINGS` at the value's slot.
+    /// Writes `BINDINGS` at the value's slot.
     SetBinding(BindingValue),
-    /// `PREFIXES`: the slot of a prefix.
+    /// Writes `PREFIXES`: the slot of a prefix.
     SetPrefix(PrefixKey, u32),
-    /// A prefix has no owner any more.
+    /// Removes a prefix that no binding owns any more.
     RemovePrefix(PrefixKey),
-    /// A slot is empty.
+    /// Empties a slot.
     RemoveBinding(u32),
-    /// `RULES`: those of this number ([`Table::rules`]).
+    /// Writes `RULES`: the rules of this number ([`Table::rules`]).
     SetRules(u32),
-    /// No binding names these rules any more.
+    /// Removes rules that no binding uses any more.
     RemoveRules(u32),
-    /// Cached lookups of prefixes are invalid.
+    /// Invalidates cached lookups of prefixes.
     Forget,
-    /// Cached flows are invalid, but cached next hops are valid: those of removed bindings end with them.
+    /// Invalidates cached flows. Cached next hops stay valid: those of removed bindings end with them.
     ForgetFlows,
 }
 
-/// The number of an end in the programs.
+/// Returns the number of an end in the programs.
 fn number(end: TunnelEnd) -> u32 {
     match end {
         TunnelEnd::MobileRouter => 0,
-        // At a mobile router, where there is no home agent's end: the same lookups.
+        // A direct tunnel is at a mobile router, which has no home agent's end, and uses the same lookups.
         TunnelEnd::HomeAgent | TunnelEnd::Direct => 1,
     }
 }
@@ -66,22 +66,22 @@ fn key(end: u32, prefix: Ipv6Net) -> PrefixKey {
     PrefixKey { high: (bits >> 64) as u64, low: bits as u64, length, end }
 }
 
-/// End and home address.
+/// Name of a binding: end and home address.
 type Name = (u32, Ipv6Addr);
 
-/// A binding and what of it is in the maps.
+/// A binding and its entries in the maps.
 #[derive(Debug, Default)]
 struct Binding {
     tunnels: SmallMap<TunnelEnds, Arc<Tunnel>>,
-    /// The slow path sends its packets.
+    /// Whether the slow path sends the binding's packets.
     held: bool,
-    /// How it is distributed among the tunnels, if it is.
+    /// Rules that distribute its packets among the tunnels, if any.
     rules: Option<Vec<Rule>>,
-    /// Which tunnel was told last to transmit.
+    /// Ends of the tunnel that was last set to transmit.
     latest: Option<TunnelEnds>,
     slot: Option<u32>,
     installed: Option<Installed>,
-    /// In their order.
+    /// Prefixes of the binding, sorted.
     prefixes: Box<[PrefixKey]>,
 }
 
@@ -99,7 +99,7 @@ impl Installed {
         Installed { paths: paths.collect(), transmit: value.transmit, rules: value.rules }
     }
 
-    /// Whether a binding with this value does the same with packets, rules aside.
+    /// Returns whether a binding with this value handles packets in the same way, rules aside.
     fn is(&self, value: &BindingValue) -> bool {
         self.transmit == value.transmit && self.paths == Installed::of(value).paths
     }
@@ -110,7 +110,7 @@ impl Installed {
 }
 
 impl Binding {
-    /// The value of the slot, and the rules that belong to it. `sockets` are those of tunnels inside IPv4.
+    /// Returns the value of the slot and its rules. `sockets` are those of tunnels inside IPv4.
     fn value(&self, slot: u32, sockets: &HashMap<Endpoint, u32>) -> (BindingValue, Option<RulesValue>) {
         let interface = |(local, _): &TunnelEnds| match local {
             Endpoint::Ipv6(_) => Some(0),
@@ -136,7 +136,7 @@ impl Binding {
         value.transmit = u32::try_from(sending.len()).unwrap_or(0);
         let others = self.tunnels.keys().copied().filter(|ends| !sending.contains(ends));
         let usable = sending.iter().copied().chain(others).filter_map(|ends| Some((ends, interface(&ends)?)));
-        // The slow path accepts paths without room.
+        // Paths without room in the value are accepted by the slow path.
         for ((path, mtu), (ends, interface)) in value.paths.iter_mut().zip(&mut value.mtu).zip(usable) {
             *path = PathValue::new(ends, interface);
             let sends = value.accepted < value.transmit;
@@ -150,32 +150,32 @@ impl Binding {
 /// Changes of the maps.
 #[derive(Debug, Default)]
 struct Changes {
-    /// Of bindings that had none.
+    /// Values of bindings that had no slot.
     fresh: Vec<BindingValue>,
     values: Vec<BindingValue>,
     gained: BTreeMap<PrefixKey, u32>,
     lost: BTreeSet<PrefixKey>,
-    /// Slots that have no binding any more.
+    /// Slots that have become empty.
     emptied: Vec<u32>,
-    /// Rules that come and go.
+    /// Numbers of new and removed rules.
     rules: Vec<u32>,
     former_rules: Vec<u32>,
-    /// By end: whether prefixes pass from one living binding to another.
+    /// For each end: whether prefixes pass from one living binding to another.
     disturbed: [bool; 2],
-    /// By end: whether bindings that were in the maps are left to the slow path from now on.
+    /// For each end: whether bindings leave the maps for the slow path.
     evicted: [bool; 2],
 }
 
-/// Why there is no room for a binding.
+/// Reason why there is no room for a binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Obstacle {
-    /// For itself.
+    /// The binding has too many prefixes or lengths itself.
     Greedy,
-    /// All slots or prefixes are taken.
+    /// All slots or prefixes are in use.
     Full,
-    /// All lengths are taken.
+    /// All lengths are in use.
     Lengths,
-    /// A prefix of another one for which there is no room is inside one of its own.
+    /// A prefix of this binding contains a prefix of another one without room.
     Around,
 }
 
@@ -183,20 +183,20 @@ enum Obstacle {
 #[derive(Debug)]
 pub(crate) struct Table {
     bindings: HashMap<Name, Binding>,
-    /// Those of which the slow path sends everything.
+    /// Bindings for which the slow path sends all packets.
     held: BTreeSet<Name>,
-    /// Those of which packets are distributed, and how.
+    /// Bindings whose packets are distributed, with their rules.
     distributed: HashMap<Name, Vec<Rule>>,
-    /// The interface that each socket of tunnels inside IPv4 is bound to.
+    /// Index of the interface that each socket of tunnels inside IPv4 is bound to.
     sockets: HashMap<Endpoint, u32>,
-    /// In the maps, by number.
+    /// Rules in the maps, by number.
     rules: HashMap<u32, RulesValue>,
-    /// How many bindings have a tunnel between these ends.
+    /// Number of bindings with a tunnel between these ends.
     tunnels: HashMap<TunnelEnds, usize>,
     dirty: BTreeSet<Name>,
     owners: HashMap<PrefixKey, u32>,
-    /// Free slots that were in use, the longest free first. A packet on its way through a program must not
-    /// meet another binding in its slot.
+    /// Free slots that were in use, the longest free first. A packet under way in a program must not meet
+    /// another binding in its slot.
     free: VecDeque<u32>,
     next_slot: u32,
     /// Owner of each slot.
@@ -204,12 +204,12 @@ pub(crate) struct Table {
     last_rules: u32,
     slots: u32,
     prefixes_max: usize,
-    /// How many prefixes of each length there are, by end.
+    /// For each end: number of prefixes of each length.
     lengths: [BTreeMap<u32, usize>; 2],
     published: [LengthsValue; 2],
-    /// Bindings for which there is no room, and why.
+    /// Bindings without room, with the reason.
     homeless: BTreeMap<Name, Obstacle>,
-    /// Their prefixes, and how many of them have it.
+    /// Prefixes of bindings without room, each with the number of such bindings.
     outside: BTreeMap<PrefixKey, usize>,
 }
 
@@ -238,7 +238,7 @@ impl Table {
         }
     }
 
-    /// A tunnel is there, or is another than before.
+    /// Adds or changes a tunnel.
     pub(crate) fn set(&mut self, tunnel: &Arc<Tunnel>) {
         let name = (number(tunnel.end), tunnel.home_address);
         let ends = (tunnel.local, tunnel.remote);
@@ -254,7 +254,7 @@ impl Table {
         self.dirty.insert(name);
     }
 
-    /// A tunnel is gone.
+    /// Removes a tunnel.
     pub(crate) fn remove(&mut self, tunnel: &Tunnel) {
         let name = (number(tunnel.end), tunnel.home_address);
         if let Some(binding) = self.bindings.get_mut(&name)
@@ -271,7 +271,7 @@ impl Table {
         }
     }
 
-    /// Leaves what a binding sends to the slow path, or no longer.
+    /// Sets whether the slow path sends a binding's packets.
     pub(crate) fn hold(&mut self, (end, home_address): (TunnelEnd, Ipv6Addr), held: bool) {
         let name = (number(end), home_address);
         let _ = if held { self.held.insert(name) } else { self.held.remove(&name) };
@@ -282,7 +282,7 @@ impl Table {
         }
     }
 
-    /// Distributes what a binding sends by these rules, or no longer.
+    /// Sets the rules that distribute a binding's packets; `None` for no distribution.
     pub(crate) fn distribute(
         &mut self,
         (end, home_address): (TunnelEnd, Ipv6Addr),
@@ -315,22 +315,22 @@ impl Table {
         }
     }
 
-    /// Rules in the maps.
+    /// Returns the rules of this number in the maps.
     pub(crate) fn rules(&self, number: u32) -> Option<&RulesValue> {
         self.rules.get(&number)
     }
 
-    /// Whether there is a tunnel between these ends.
+    /// Returns whether a tunnel exists between these ends.
     pub(crate) fn has(&self, ends: TunnelEnds) -> bool {
         self.tunnels.contains_key(&ends)
     }
 
-    /// Whether [`Self::commit`] has anything to do.
+    /// Returns whether [`Self::commit`] has changes to write.
     pub(crate) fn is_dirty(&self) -> bool {
         !self.dirty.is_empty()
     }
 
-    /// The ends between which the binding in a slot sends, in the order of its paths.
+    /// Returns the tunnel ends between which the binding in a slot sends, in the order of its paths.
     pub(crate) fn sending(&self, slot: u32) -> impl Iterator<Item = TunnelEnds> {
         let binding = self.name(slot).and_then(|name| self.bindings.get(&name));
         binding.and_then(|binding| binding.installed.as_ref()).into_iter().flat_map(Installed::sending)
@@ -340,12 +340,12 @@ impl Table {
         self.names.get(slot as usize).copied().flatten()
     }
 
-    /// The number of slots that have ever been in use.
+    /// Returns the number of slots that have ever been in use.
     pub(crate) fn slots_used(&self) -> u32 {
         self.next_slot
     }
 
-    /// Why bindings are left to the slow path, if some are.
+    /// Returns why bindings are left to the slow path, if any are.
     pub(crate) fn obstacles(&self) -> impl Iterator<Item = String> {
         let reasons: BTreeSet<Obstacle> = self.homeless.values().copied().collect();
         reasons.into_iter().map(|reason| match reason {
@@ -371,7 +371,8 @@ impl Table {
         loop {
             let (round, evicted, disturbed) = self.round(std::mem::take(&mut names));
             moved |= disturbed;
-            // Removed entries make room, and a new prefix may belong to another binding's pending ones.
+            // Removed entries make room, and a new prefix may contain pending prefixes of another binding:
+            // repeat until nothing changes.
             let idle = round.is_empty() && !std::mem::take(&mut first);
             operations.extend(round);
             let around = self.around();
@@ -389,13 +390,13 @@ impl Table {
                 names.iter().for_each(|name| self.take_in(*name));
             }
         }
-        // While a binding around it has no room, its packets could go to the wrong slot.
+        // While a binding around it has no room, its packets could go to the wrong slot: keep the end closed.
         for end in (0..2).filter(|end| closed[*end as usize]) {
             operations.retain(|operation| !matches!(operation, Operation::SetLengths(of, _) if *of == end));
             operations.insert(0, Operation::SetLengths(end, LengthsValue::default()));
             operations.push(Operation::SetLengths(end, self.published[end as usize]));
         }
-        // A live binding has lost addresses to another.
+        // A live binding has lost addresses to another one.
         moved |= closed != [false; 2] || operations.iter().any(|operation| self.is_inside_another(operation));
         let of_bindings = |operation: &Operation| {
             use Operation::{RemoveRules, SetBinding, SetRules};
@@ -407,14 +408,15 @@ impl Table {
         operations
     }
 
-    /// Whether a prefix came that is part of another binding's.
+    /// Returns whether an operation adds a prefix inside a prefix of another binding.
     fn is_inside_another(&self, operation: &Operation) -> bool {
         let Operation::SetPrefix(prefix, slot) = operation else { return false };
         let mut shorter = self.lengths[prefix.end as usize].keys().filter(|length| **length < prefix.length);
         shorter.any(|length| self.owners.get(&prefix.cut(*length)).is_some_and(|owner| owner != slot))
     }
 
-    /// Whether there is room for all bindings together, so that none has to stay out because of another.
+    /// Returns whether the maps have room for all bindings together, so that none is excluded because of
+    /// another.
     fn all_fit(&self) -> bool {
         let prefixes: usize = self.outside.values().sum();
         let lengths = |end: u32| {
@@ -427,7 +429,7 @@ impl Table {
             && !self.homeless.values().any(|obstacle| *obstacle == Obstacle::Greedy)
     }
 
-    /// The bindings in the maps that have a prefix of a homeless one inside one of theirs.
+    /// Returns the bindings in the maps with a prefix that contains a prefix of a binding without room.
     fn around(&self) -> BTreeSet<Name> {
         let mut names = BTreeSet::new();
         for prefix in self.outside.keys() {
@@ -439,26 +441,27 @@ impl Table {
         names
     }
 
-    /// Whether a prefix of another binding that is homeless is inside one of these.
+    /// Returns whether one of these prefixes contains a prefix of another binding without room.
     fn is_around(&self, wanted: &BTreeSet<PrefixKey>) -> bool {
         wanted.iter().any(|prefix| {
-            // Those inside it come right after it: the same bits, and more of them.
+            // Prefixes inside this one follow it directly in the order: the same bits, and more of them.
             let after = self.outside.range(PrefixKey { length: 0, end: 0, ..*prefix }..);
             let mut inside = after.take_while(|(other, _)| other.cut(prefix.length).bits() == prefix.bits());
             inside.any(|(other, _)| other.end == prefix.end && other.length >= prefix.length)
         })
     }
 
-    /// Brings these bindings up to date.
+    /// Computes the operations for these bindings.
     ///
     /// Between any two writes an address leads where it led before, where it leads afterwards, or nowhere.
-    /// For bindings that come and go the order ensures that. New ones are there before prefixes lead to them.
-    /// A prefix comes before the shorter one that contains it, and goes after that; others change in between.
-    /// If prefixes pass from one binding to another, no order is right, and the end is closed meanwhile.
-    /// (Cached lookups stay valid all the time, so only new flows see the closed end.)
+    /// For bindings that come and go the order ensures that. New bindings are written before the prefixes
+    /// that lead to them. A prefix is added before the shorter prefix that contains it, and removed after
+    /// that one; other changes come in between. If prefixes pass from one binding to another, no order is
+    /// right, and the end is closed meanwhile. (Cached lookups stay valid all the time, so only new flows see
+    /// the closed end.)
     ///
-    /// Returned is also, by end, whether bindings have been left to the slow path, and whether prefixes have
-    /// passed from one that lives to another.
+    /// Also returns, for each end, whether bindings have been left to the slow path. The last value is
+    /// whether prefixes have passed from one living binding to another.
     fn round(&mut self, names: BTreeSet<Name>) -> (Vec<Operation>, [bool; 2], bool) {
         let mut changes = Changes::default();
         for name in names {
@@ -468,7 +471,7 @@ impl Table {
         for end in 0..2 {
             let (before, after) = (self.published[end], self.lengths_value(end));
             self.published[end] = after;
-            // A length without a prefix finds nothing, but a missing one hides a prefix.
+            // A length without a prefix finds nothing, but a missing length hides a prefix.
             let closed = before.count == 0 || after.count == 0 || changes.disturbed[end];
             let meanwhile = if closed { LengthsValue::default() } else { before.union(&after) };
             if meanwhile != before {
@@ -485,7 +488,7 @@ impl Table {
         operations.extend(gained.into_iter().map(|(prefix, slot)| Operation::SetPrefix(prefix, slot)));
         operations.extend(changes.values.into_iter().map(Operation::SetBinding));
         let mut lost: Vec<PrefixKey> = changes.lost.into_iter().collect();
-        // Another binding may have taken it over.
+        // Another binding may have taken over the prefix.
         lost.retain(|prefix| !self.owners.contains_key(prefix));
         lost.sort_by_key(|prefix| prefix.length);
         operations.extend(lost.into_iter().map(Operation::RemovePrefix));
@@ -512,7 +515,7 @@ impl Table {
             return;
         }
         let slot = binding.slot;
-        // It does not stand in its own way.
+        // The binding must not count as an obstacle to itself.
         self.take_in(name);
         let slot = match self.room(&wanted, slot, changes) {
             Ok(slot) => slot,
@@ -541,7 +544,7 @@ impl Table {
         let (mut value, mut rules) = binding.value(slot, &self.sockets);
         let installed = binding.installed.take().unwrap_or_default();
         if rules.is_some() && installed.rules == 0 && self.rules.len() >= self.slots as usize {
-            // No room for them.
+            // There is no room for the rules.
             (value.transmit, rules) = (0, None);
         }
         if is_new || !installed.is(&value) || rules.as_ref() != self.rules.get(&installed.rules) {
@@ -575,7 +578,7 @@ impl Table {
         }
     }
 
-    /// A slot for a binding with these prefixes, the one that it has if it has one.
+    /// Returns a slot for a binding with these prefixes: its present one if it has one.
     fn room(
         &mut self,
         wanted: &BTreeSet<PrefixKey>,
@@ -595,9 +598,9 @@ impl Table {
         }) {
             return Err(Obstacle::Lengths);
         }
-        // A lost prefix makes room only when it is gone.
+        // A lost prefix makes room only after its removal.
         let occupied = self.owners.len() + changes.lost.len();
-        // One that another binding has now is there already.
+        // A prefix that another binding has now is in the map already.
         let added = wanted.iter().filter(|prefix| !self.owners.contains_key(prefix)).count();
         if occupied + added > self.prefixes_max {
             return Err(Obstacle::Full);
@@ -611,7 +614,7 @@ impl Table {
             .ok_or(Obstacle::Full)
     }
 
-    /// A binding is not homeless any more, or is about to be looked at anew.
+    /// Removes a binding from those without room, before it is checked again.
     fn take_in(&mut self, name: Name) {
         if self.homeless.remove(&name).is_none() {
             return;
@@ -627,7 +630,7 @@ impl Table {
         }
     }
 
-    /// Takes a binding out of the maps.
+    /// Removes a binding from the maps.
     fn withdraw(&mut self, name: Name, changes: &mut Changes) {
         let Some(binding) = self.bindings.get_mut(&name) else { return };
         let Some(slot) = binding.slot.take() else { return };
@@ -644,7 +647,7 @@ impl Table {
         changes.emptied.push(slot);
     }
 
-    /// A binding has lost a prefix, which another may have taken over.
+    /// Removes a prefix from a binding. Another one may have taken it over.
     fn lose(&mut self, prefix: PrefixKey, slot: u32, changes: &mut Changes) {
         if self.owners.get(&prefix) != Some(&slot) {
             return;

@@ -1,4 +1,4 @@
-//! The values of the programs' maps, laid out as in `bpf/state.h`.
+//! Values of the programs' maps, laid out as in `bpf/state.h`.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr, SocketAddrV4};
@@ -7,9 +7,9 @@ use carnet_base::Endpoint;
 
 use super::TunnelEnds;
 
-/// Paths of a binding (`PATHS`).
+/// Most paths of a binding (`PATHS`).
 pub(crate) const PATHS: usize = 4;
-/// Different lengths of prefixes at one end (`LENGTHS_MAX`).
+/// Most different lengths of prefixes at one end (`LENGTHS_MAX`).
 pub(crate) const LENGTHS_MAX: usize = 16;
 /// `struct path`: addresses and ports in network byte order, IPv4 addresses mapped.
 #[repr(C, align(8))]
@@ -31,7 +31,7 @@ impl PathValue {
         PathValue { local: address(local), remote: address(remote), ports, interface }
     }
 
-    /// The ends of the tunnel.
+    /// Returns the ends of the tunnel.
     pub(crate) fn ends(&self) -> TunnelEnds {
         let end = |address: [u8; 16], port: [u8; 2]| {
             let address = Ipv6Addr::from(address);
@@ -54,12 +54,12 @@ pub(crate) struct BindingValue {
     pub(crate) accepted: u32,
     pub(crate) transmit: u32,
     pub(crate) slot: u32,
-    /// See `Operation::SetRules` in `table`.
+    /// Number of the rules; see `Operation::SetRules` in `table`.
     pub(crate) rules: u32,
 }
 
 impl BindingValue {
-    /// The tunnels, in their order: those that are sent to come first.
+    /// Returns the tunnels in their order: sending paths come first.
     pub(crate) fn ends(&self) -> impl Iterator<Item = TunnelEnds> {
         self.paths.iter().take(self.accepted as usize).map(PathValue::ends)
     }
@@ -80,7 +80,7 @@ impl PrefixKey {
         u128::from(self.high) << 64 | u128::from(self.low)
     }
 
-    /// The prefix of this length that it is part of.
+    /// Returns the prefix of this length that contains this one.
     pub(crate) fn cut(&self, length: u32) -> PrefixKey {
         let bits = self.bits() & u128::MAX.checked_shl(128 - length).unwrap_or(0);
         PrefixKey { high: (bits >> 64) as u64, low: bits as u64, length, end: self.end }
@@ -100,7 +100,7 @@ impl LengthsValue {
         self.length.iter().copied().take(self.count as usize)
     }
 
-    /// So many lengths, or none if there are too many.
+    /// Creates the value for these lengths; empty if there are too many.
     pub(crate) fn new(lengths: &BTreeSet<u32>) -> LengthsValue {
         let mut value = LengthsValue::default();
         if lengths.len() <= LENGTHS_MAX {

@@ -1,9 +1,10 @@
-//! The link-layer address of the interface, where it follows the station's.
+//! Sets the link-layer address of the interface to the station's.
 //!
 //! The MID of a GN address is the link-layer address (EN 302 636-4-1 6.3), and an interface receives only
 //! frames to its own address. So a station gives its interface its own address if the two differ, as V2X
-//! stations do with a new pseudonym. The undo file first gets the interface's former address. The station
-//! restores that at the end, or at the next start after a crash, unless another program has changed it since.
+//! stations do with a new pseudonym. First it writes the interface's former address into the undo file. The
+//! station restores that address at the end, or at the next start after a crash, unless another program has
+//! changed it since.
 
 use std::path::Path;
 
@@ -12,22 +13,21 @@ use crate::error::Result;
 use crate::undo::{ChangedLinkAddress, UndoFile};
 
 impl FrameLink {
-    /// Puts back what a run that crashed has left, and allows [`FrameLink::set_address`]. The directory of
+    /// Restores the address after a run that crashed, and allows [`FrameLink::set_address`]. The directory of
     /// the file must exist.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// Fails if the kernel refuses.
     pub fn keep_undo(&mut self, path: &Path) -> Result<()> {
         self.undo = Some(UndoFile::open(path));
         self.restore_address()
     }
 
-    /// Gives the interface this link-layer address. Frames that wait go out before. Nothing happens where
-    /// there is no interface, nor without [`FrameLink::keep_undo`]; on UDP the address is the station's own
-    /// anyway.
+    /// Gives the interface this link-layer address. Waiting frames are sent first. Does nothing without an
+    /// interface or without [`FrameLink::keep_undo`]. On UDP the address is the station's own anyway.
     ///
     /// # Errors
-    /// When the kernel or the driver refuses.
+    /// Fails if the kernel or the driver refuses.
     pub fn set_address(&mut self, address: MacAddress) -> Result<()> {
         if let Medium::Udp(_) = self.medium {
             self.address = address;
@@ -55,10 +55,10 @@ impl FrameLink {
         Ok(())
     }
 
-    /// Gives the interface the link-layer address that it had before.
+    /// Gives the interface its former link-layer address.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// Fails if the kernel refuses.
     pub fn restore_address(&mut self) -> Result<()> {
         let (Some(follow), Some(undo)) = (&mut self.follow, &mut self.undo) else { return Ok(()) };
         let changed = std::mem::take(&mut undo.record.link_addresses);

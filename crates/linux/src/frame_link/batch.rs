@@ -1,4 +1,4 @@
-//! Many messages per system call.
+//! Receives and sends many messages per system call.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,10 +8,10 @@ use socket2::{SockAddr, SockAddrStorage, Socket};
 
 use super::BATCH;
 
-/// More than the headers of any medium.
+/// More octets than the headers of any medium.
 const HEADERS: usize = 18;
 
-/// Room for a batch of received messages.
+/// Buffers for a batch of received messages.
 #[derive(Debug)]
 pub(super) struct ReceiveBatch {
     octets: Vec<u8>,
@@ -20,14 +20,14 @@ pub(super) struct ReceiveBatch {
 }
 
 impl ReceiveBatch {
-    /// Room for messages of `mtu` octets behind their header.
+    /// Creates buffers for messages of `mtu` octets after their header.
     pub(super) fn new(mtu: usize) -> ReceiveBatch {
         let mut batch = ReceiveBatch { octets: Vec::new(), slot: 0 };
         batch.grow(mtu.max(1500));
         batch
     }
 
-    /// Sees to it that there is such room.
+    /// Enlarges the buffers for messages of `mtu` octets.
     pub(super) fn grow(&mut self, mtu: usize) {
         if mtu + HEADERS > self.slot {
             self.slot = mtu + HEADERS;
@@ -35,14 +35,14 @@ impl ReceiveBatch {
         }
     }
 
-    /// Room for one message.
+    /// Returns the buffer of one message.
     pub(super) fn first_slot(&mut self) -> &mut [u8] {
         &mut self.octets[..self.slot]
     }
 
-    /// Receives the available messages without waiting. Hands over each with the sender's address, if
-    /// `named`, and whether it was truncated. Returns the number; fewer than [`BATCH`] means that there are
-    /// no more.
+    /// Receives the available messages without waiting. Passes on each with the sender's address, if `named`,
+    /// and whether it was truncated. Returns their number; fewer than [`BATCH`] means that no more are
+    /// available.
     pub(super) fn receive(
         &mut self,
         socket: &Socket,
@@ -73,7 +73,7 @@ impl ReceiveBatch {
                 socket.as_raw_fd(),
                 headers.as_mut_ptr(),
                 BATCH as libc::c_uint,
-                // glibc and musl disagree about the sign.
+                // The flags' type has another sign in glibc than in musl.
                 libc::MSG_DONTWAIT as _,
                 std::ptr::null_mut(),
             )
@@ -93,8 +93,8 @@ impl ReceiveBatch {
     }
 }
 
-/// Sends messages without waiting and returns how many the kernel took, at least one; up to [`BATCH`] are
-/// looked at. A message without address goes where the socket is bound to.
+/// Sends up to [`BATCH`] messages without waiting. Returns how many the kernel accepted, at least one. A
+/// message without an address goes where the socket is bound to.
 pub(super) fn send(socket: &Socket, messages: &[(&[u8], Option<&SockAddr>)]) -> io::Result<usize> {
     let count = messages.len().min(BATCH);
     let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BATCH];
@@ -109,9 +109,9 @@ pub(super) fn send(socket: &Socket, messages: &[(&[u8], Option<&SockAddr>)]) -> 
             header.msg_hdr.msg_namelen = to.len();
         }
     }
-    // SAFETY: the first `count` headers each point to one vector of their own, that to a live message with
-    // its length. They point to at most one live address with its length; the kernel writes none but
-    // `msg_len`.
+    // SAFETY: each of the first `count` headers points to one vector of its own, and the vector to a live
+    // message with its length. Each header points to at most one live address with its length. The kernel
+    // writes only `msg_len`.
     let sent = unsafe {
         libc::sendmmsg(
             socket.as_raw_fd(),

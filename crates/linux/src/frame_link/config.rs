@@ -1,4 +1,4 @@
-//! Where frames go to and come from, as the configuration says it.
+//! The medium of frames, as configured.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::str::FromStr;
@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 /// is this machine's own (`udp:[::]:8947,[2001:db8::2]:8947`) and frames go to each of the peers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FrameLinkConfig {
-    /// An interface that looks like Ethernet, by name. It need not exist yet.
+    /// An interface with Ethernet frames, by name. It need not exist yet.
     Interface(String),
     /// UDP datagrams.
     Udp(UdpConfig),
@@ -22,7 +22,7 @@ pub enum FrameLinkConfig {
 /// Frames in UDP datagrams.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UdpConfig {
-    /// Where datagrams arrive: an own address, or a multicast group.
+    /// Address at which datagrams arrive: an own address, or a multicast group.
     pub local: SocketAddr,
     /// The interface on which a multicast group is joined, by name; it need not exist yet. Without one the
     /// kernel chooses, by its routes.
@@ -30,9 +30,9 @@ pub struct UdpConfig {
     /// Peers that get every frame, and whose datagrams are accepted from any port. Empty for a multicast
     /// group.
     pub peers: Vec<SocketAddr>,
-    /// The station's own MAC address; drawn at random, locally administered, if `None`.
+    /// The station's own MAC address; `None` for a random, locally administered one.
     pub address: Option<MacAddress>,
-    /// Octets behind the two MAC addresses, at most. IP fragments what does not fit its links.
+    /// Most octets after the two MAC addresses. IP fragments datagrams that do not fit a link.
     pub mtu: u32,
 }
 
@@ -94,8 +94,8 @@ impl FromStr for FrameLinkConfig {
     }
 }
 
-/// `[fe80::1%eth0]:8947` or `239.1.1.1%eth0:8947`, the interface's name apart. A numeric scope, as in
-/// `[fe80::1%2]:8947`, stays with the address.
+/// Splits `[fe80::1%eth0]:8947` or `239.1.1.1%eth0:8947` into the address and the interface's name. A numeric
+/// scope, as in `[fe80::1%2]:8947`, stays with the address.
 fn parse_address(text: &str) -> Option<(SocketAddr, Option<String>)> {
     let (host, port) = text.rsplit_once(':')?;
     let port = port.parse().ok()?;

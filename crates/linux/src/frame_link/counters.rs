@@ -3,23 +3,23 @@
 use carnet_base::DropReason;
 
 carnet_base::drop_reasons! {
-    /// Why a frame died on the link.
+    /// Reason why a frame was dropped on the link.
     pub enum FrameDrop {
-        /// To be sent: the interface is missing or down.
+        /// Sending: the interface is missing or down.
         Down = "link_down",
-        /// To be sent: longer than the MTU.
+        /// Sending: the frame is longer than the MTU.
         TooLong = "link_too_long",
-        /// To be sent: the kernel took none for so long that the queue was full.
+        /// Sending: the kernel accepted no frame for so long that the queue was full.
         QueueFull = "link_queue_full",
-        /// To be sent: the kernel or the driver refused it, for instance because a queue there is full.
+        /// Sending: the kernel or the driver refused the frame, for instance because a queue there is full.
         Refused = "link_refused",
-        /// Received: too short for its addresses, cut off, or from a group address.
+        /// Receiving: the frame is too short for its addresses, truncated, or from a group address.
         Malformed = "link_malformed",
-        /// Received: for another station (only on UDP, where the kernel does not know).
+        /// Receiving: the frame is for another station (only on UDP, where the kernel does not filter).
         OtherStation = "link_other_station",
-        /// Received: a datagram from a machine that is no peer.
+        /// Receiving: a datagram from a machine that is no peer.
         Stranger = "link_stranger",
-        /// Received: the kernel had no room because it was not read in time (only on interfaces).
+        /// Receiving: the kernel had no room because frames were not read in time (only on interfaces).
         Overrun = "link_overrun",
     }
 }
@@ -27,24 +27,24 @@ carnet_base::drop_reasons! {
 /// Counts since [`super::FrameLink::open`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FrameCounters {
-    /// Frames handed to the caller.
+    /// Frames passed to the caller.
     pub received: u64,
-    /// Frames that the kernel took, once each, to however many peers they went.
+    /// Frames that the kernel accepted. A frame to several peers counts once.
     pub sent: u64,
-    /// Frames to one station that were acknowledged, where the driver tells.
+    /// Unicast frames that were acknowledged, if the driver reports it.
     pub acknowledged: u64,
-    /// Frames to one station that the driver reported as not acknowledged.
+    /// Unicast frames that the driver reported as not acknowledged.
     pub unacknowledged: u64,
     dropped: [u64; FrameDrop::ALL.len()],
 }
 
 impl FrameCounters {
-    /// Frames that died for this reason.
+    /// Returns the number of frames dropped for this reason.
     pub fn dropped(&self, reason: FrameDrop) -> u64 {
         self.dropped[reason as usize]
     }
 
-    /// Every reason's name and count.
+    /// Returns the name and count of every reason.
     pub fn drops(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         FrameDrop::ALL.iter().map(|reason| (reason.name(), self.dropped(*reason)))
     }

@@ -1,4 +1,4 @@
-//! Frames that come back from the driver, with the report whether they were acknowledged.
+//! Frames that the driver returns with a report whether they were acknowledged.
 //!
 //! A socket with `SO_WIFI_STATUS` gets each unicast frame back on its error queue when mac80211 is done with
 //! it. A control message `SCM_WIFI_STATUS` is 1 if it was acknowledged. Other drivers and other kinds of
@@ -15,10 +15,10 @@ use socket2::Socket;
 use super::batch::ReceiveBatch;
 use crate::error::{Error, Result};
 
-/// A frame with what became of it.
+/// A sent frame with the driver's report.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Status<'a> {
-    /// With its Ethernet header.
+    /// Frame with its Ethernet header.
     pub frame: &'a [u8],
     pub acknowledged: bool,
 }
@@ -28,7 +28,7 @@ pub(super) fn ask(socket: &Socket) {
     // A report wakes the task that waits for frames (EPOLLPRI).
     for option in [libc::SO_WIFI_STATUS, libc::SO_SELECT_ERR_QUEUE] {
         let on: libc::c_int = 1;
-        // SAFETY: `on` is a live `c_int`, and the length is its own.
+        // SAFETY: `on` is a live `c_int`, and the length is that of its type.
         unsafe {
             libc::setsockopt(
                 socket.as_raw_fd(),
@@ -41,10 +41,11 @@ pub(super) fn ask(socket: &Socket) {
     }
 }
 
-/// The next report, if there is one; its frame is in `room`.
+/// Returns the next report, if any. Its frame is in `room`.
 pub(super) fn next<'a>(socket: &Socket, room: &'a mut ReceiveBatch) -> Result<Option<Status<'a>>> {
     let slot = room.first_slot();
-    // The report itself, and the extended error with the address that comes with everything in that queue.
+    // Control messages: the report itself, and the extended error with an address, which each entry of that
+    // queue has.
     let mut control = nix::cmsg_space!([u8; 64], libc::c_int);
     loop {
         let mut vector = [IoSliceMut::new(slot)];

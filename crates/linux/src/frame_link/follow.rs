@@ -1,22 +1,22 @@
-//! An interface, followed by its name.
+//! Follows an interface by its name.
 //!
-//! The kernel's events only say that some interface changed. The link then asks for the present state of its
-//! own interface by name, like the platform's observer.
+//! The kernel's events only say that some interface changed. The link then reads the present state of its own
+//! interface by name, as the platform's observer does.
 
 use std::task::Context;
 
 use crate::error::Result;
 use crate::netlink::{Events, LINKS, LinkInfo, Requests};
 
-/// The name, and who tells about it.
+/// Name of the interface, and the source of events.
 #[derive(Debug)]
 pub(super) struct Follow {
     pub(super) name: String,
-    /// The interface that has the name at present.
+    /// Index of the interface that has the name at present.
     pub(super) index: Option<u32>,
     pub(super) requests: Requests,
     events: Events,
-    /// A look is due, because of an event or because the last one failed.
+    /// Whether the state has to be read, because of an event or because the last reading failed.
     due: bool,
 }
 
@@ -26,7 +26,7 @@ impl Follow {
         Ok(Follow { name, index: None, requests: Requests::open()?, events, due: false })
     }
 
-    /// Reads all events and asks to be woken by more; whether a look is due.
+    /// Reads all events and registers a wake-up for more. Returns whether the state has to be read.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Result<bool> {
         self.due |= self.events.poll(cx)?;
         Ok(self.due)

@@ -1,29 +1,29 @@
-//! Frames of GeoNetworking on a link.
+//! Carries GeoNetworking frames on a link.
 //!
 //! A [`FrameLink`] carries frames of EtherType 0x8947 (EN 302 636-4-1 annex F) over one of two media:
 //!
-//! * **an interface** that looks like Ethernet: 802.11p outside the context of a BSS, ad hoc Wi-Fi, a wire, a
-//!   TAP device. A packet socket is bound to the EtherType, so the kernel delivers no other frames and no own
-//!   ones. A filter drops frames to other stations that a promiscuous interface receives. The link follows
+//! * **an interface** with Ethernet frames: 802.11p outside the context of a BSS, ad hoc Wi-Fi, a wire, a TAP
+//!   device. A packet socket is bound to the EtherType, so the kernel delivers no other frames and no own
+//!   frames. A filter drops frames to other stations that a promiscuous interface receives. The link follows
 //!   the interface by its name: it may appear late, vanish and return.
-//! * **UDP**, for radios behind an IP modem and for tests. A datagram is the destination's MAC address, the
-//!   source's MAC address (six octets each) and then what follows the EtherType on Ethernet. It goes to a
-//!   multicast group or to every peer of a list, because every station receives a radio's frames. A receiver
-//!   drops a frame for another station.
+//! * **UDP**, for radios behind an IP modem and for tests. A datagram has the destination's MAC address, the
+//!   source's MAC address (six octets each) and then the octets that follow the EtherType on Ethernet. It
+//!   goes to a multicast group or to every peer of a list, because every station receives a radio's frames. A
+//!   receiver drops a frame for another station.
 //!
-//! Both receive and send in batches of up to [`BATCH`] frames per system call. Frames that are to be sent
-//! wait until [`FrameLink::flush`]; what the kernel does not take then waits for the next turn, up to a
-//! bound.
+//! Both media receive and send in batches of up to [`BATCH`] frames per system call. Frames to send wait
+//! until [`FrameLink::flush`]. Frames that the kernel does not accept then wait for the next flush, up to a
+//! limit.
 //!
-//! **Link-layer feedback.** A driver of 802.11 that knows whether a unicast frame was acknowledged gives it
-//! back to the socket with the answer, see `feedback`; [`FrameLink::take_unacknowledged`] hands those out
-//! that were not. A wire does not, nor does UDP: what a radio behind an IP modem knows is not asked for. So
-//! before a driver's first report it is only looked for one when something woke the socket that was no frame,
-//! and now and then.
+//! **Link-layer feedback.** An 802.11 driver that knows whether a unicast frame was acknowledged returns the
+//! frame to the socket with the report, see `feedback`. [`FrameLink::take_unacknowledged`] passes on those
+//! that were not acknowledged. A wire and UDP report nothing, not even for a radio behind an IP modem. So
+//! before a driver's first report the link looks for one only when the socket woke without a frame, and after
+//! some batches.
 //!
-//! A frame with a DCC profile goes into the access category of EN 302 663 ([`FrameLink::send_as`]).
+//! A frame with a DCC profile uses the access category of EN 302 663 ([`FrameLink::send_as`]).
 //!
-//! Left out: frames in a VLAN other than the interface's own are not heard.
+//! Left out: frames in a VLAN other than the interface's own are not received.
 
 mod address;
 mod batch;
@@ -62,32 +62,33 @@ pub const ETHER_TYPE: u16 = 0x8947;
 /// Frames per system call.
 pub const BATCH: usize = 64;
 
-/// The longest payload of a frame, whatever the interface would take: jumbo Ethernet.
+/// Longest payload of a frame in octets, for any interface: jumbo Ethernet.
 pub const MAXIMUM_MTU: u32 = 9000;
 
 /// A 48-bit link-layer address.
 pub type MacAddress = [u8; 6];
 
-/// Batches of frames after which it is looked for a driver's first report.
+/// Batches of frames after which the link looks for a driver's first report.
 const UNHEARD: u32 = 64;
-/// There is nothing more to be read.
+/// Error of a receive when no frame is left.
 const DRAINED: io::ErrorKind = io::ErrorKind::WouldBlock;
 
-/// How long to wait when the kernel takes no more frames for the moment.
+/// Wait after the kernel has accepted no more frames.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// Octets that the kernel may hold for a socket, each way, where it lets this crate say so.
+/// Octets of the socket's receive buffer, if the kernel allows this size; the next constant is the send
+/// buffer's.
 const RECEIVE_BUFFER: usize = 8 << 20;
 const SEND_BUFFER: usize = 1 << 20;
 
-/// Whether frames can go.
+/// Whether the link can send frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkState {
-    /// They can.
+    /// The link can send frames.
     Up,
-    /// The interface is there, but down or without carrier.
+    /// The interface exists, but is down or without a carrier.
     Down,
-    /// There is no such interface.
+    /// The interface does not exist.
     Missing,
 }
 
@@ -95,17 +96,17 @@ pub enum LinkState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LinkEvent {
-    /// There may be frames for [`FrameLink::take_unacknowledged`] and [`FrameLink::try_receive`].
+    /// Frames may be ready for [`FrameLink::take_unacknowledged`] and [`FrameLink::try_receive`].
     Frames,
-    /// The state, the address or the MTU has changed; ask for what is of interest.
+    /// State, address or MTU has changed. The caller reads the values that it needs.
     Changed(LinkState),
 }
 
-/// A medium on which frames of other stations are heard, and on which frames are sent to them.
+/// A medium for receiving frames of other stations and sending frames to them.
 #[derive(Debug)]
 pub struct FrameLink {
     medium: Medium,
-    /// The interface that is followed; `None` for datagrams that no interface was named for.
+    /// Followed interface; `None` for datagrams without a configured interface.
     follow: Option<Follow>,
     socket: Option<AsyncFd<Socket>>,
     state: LinkState,
@@ -114,22 +115,22 @@ pub struct FrameLink {
     batch: ReceiveBatch,
     queue: SendQueue,
     counters: FrameCounters,
-    /// Why the interface cannot be used, as last said.
+    /// Last reported reason why the interface cannot be used.
     complaint: Option<String>,
     /// Link-layer address to restore.
     undo: Option<UndoFile>,
-    /// Whether the driver reports what became of frames, as far as is known.
+    /// Whether the driver reports acknowledgements, as far as known.
     reports: Reports,
 }
 
-/// Whether there may be reports of the driver.
+/// Knowledge about the driver's reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reports {
     /// No report has arrived yet: the link looks for them after this number of batches of frames.
     Unheard(u32),
-    /// Something woke the socket, and it was no frame.
+    /// The socket woke without a frame, so a report may be waiting.
     Suspected,
-    /// There have been some.
+    /// A report has arrived.
     Heard,
 }
 
@@ -141,7 +142,7 @@ enum Medium {
 }
 
 impl FrameLink {
-    /// Opens the link. It is no error when an interface is not there yet.
+    /// Opens the link. A missing interface is no error.
     ///
     /// Works in the network namespace of the calling thread, which must be one of a tokio runtime. An
     /// interface needs `CAP_NET_RAW`.
@@ -180,11 +181,11 @@ impl FrameLink {
         Ok(link)
     }
 
-    /// Waits until there may be frames, or the link has changed. Safe to cancel.
+    /// Waits until frames may be ready, or the link has changed. Safe to cancel.
     ///
-    /// While frames wait because the kernel takes none, it also tries to send them. So await it all the time,
-    /// if only in a `select!`. After [`LinkEvent::Frames`] call [`FrameLink::take_unacknowledged`], then
-    /// [`FrameLink::try_receive`], or it returns the same at once.
+    /// While frames wait because the kernel accepts none, this also tries to send them. So await it all the
+    /// time, if only in a `select!`. After [`LinkEvent::Frames`] call [`FrameLink::take_unacknowledged`],
+    /// then [`FrameLink::try_receive`], or it returns the same event at once.
     pub async fn readable(&mut self) -> Result<LinkEvent> {
         loop {
             if self.queue.is_empty() {
@@ -218,8 +219,8 @@ impl FrameLink {
         }
     }
 
-    /// Hands each unicast frame of this station that was reported as not acknowledged to `take`: its
-    /// destination, and what follows the EtherType. Returns their number.
+    /// Passes each unicast frame of this station that was reported as not acknowledged to `take`: its
+    /// destination, and the octets after the EtherType. Returns their number.
     pub fn take_unacknowledged(&mut self, mut take: impl FnMut(MacAddress, &[u8])) -> Result<usize> {
         let FrameLink { medium: Medium::Packet, socket: Some(socket), counters, reports, .. } = self else {
             return Ok(0);
@@ -233,7 +234,7 @@ impl FrameLink {
             Reports::Heard => {}
         }
         let before = counters.unacknowledged;
-        // All of them: it is no more than was sent since the last time.
+        // Reads all reports: there are no more than frames sent since the last call.
         while let Some(status) = feedback::next(socket.get_ref(), &mut self.batch)? {
             *reports = Reports::Heard;
             let Ok((_, destination, payload)) = packet::parse(status.frame) else { continue };
@@ -243,7 +244,7 @@ impl FrameLink {
             if status.acknowledged {
                 counters.acknowledged += 1;
             } else if counters.acknowledged > 0 {
-                // A driver that has never seen an acknowledgement does not know of any.
+                // A driver that has never reported an acknowledgement does not know of any.
                 counters.unacknowledged += 1;
                 take(destination, payload);
             }
@@ -251,9 +252,9 @@ impl FrameLink {
         Ok((counters.unacknowledged - before) as usize)
     }
 
-    /// Receives up to [`BATCH`] frames without waiting, and hands each to `take`: source, destination (this
-    /// station's address or a group's), and what follows the EtherType. Ethernet pads short frames, so octets
-    /// may follow the packet. Returns the number of frames.
+    /// Receives up to [`BATCH`] frames without waiting. Passes each to `take`: source, destination (this
+    /// station's address or a group's), and the octets after the EtherType. Ethernet pads short frames, so
+    /// octets may follow the packet. Returns the number of frames.
     pub fn try_receive(&mut self, mut take: impl FnMut(MacAddress, MacAddress, &[u8])) -> Result<usize> {
         let FrameLink { medium, socket, batch, counters, address, reports, .. } = self;
         let Some(socket) = socket else { return Ok(0) };
@@ -275,14 +276,14 @@ impl FrameLink {
                     Err(reason) => counters.count(reason, 1),
                 }
             });
-            // The kernel has said that there are no more: it need not be asked once more.
+            // Fewer frames than a batch mean that none is left, so skip one more system call.
             is_vain = result.is_err();
             result.and_then(|count| if count < BATCH { Err(DRAINED.into()) } else { Ok(()) })
         });
         match received {
             Ok(()) => {}
             Err(error) if error.kind() == DRAINED => {}
-            // The interface went down: the socket hears again once it is up.
+            // The interface went down. The socket receives again once it is up.
             Err(error)
                 if matches!(
                     error.raw_os_error(),
@@ -296,9 +297,9 @@ impl FrameLink {
         Ok((self.counters.received - before) as usize)
     }
 
-    /// Queues a frame; [`FrameLink::flush`] sends it. Flushes by itself when a batch is full.
+    /// Queues a frame; [`FrameLink::flush`] sends it. A full batch is flushed at once.
     ///
-    /// A refused frame is counted as well, so a caller may ignore the error.
+    /// A refused frame is also counted, so a caller may ignore the error.
     pub fn send(&mut self, destination: MacAddress, payload: &[u8]) -> std::result::Result<(), FrameDrop> {
         self.send_as(destination, None, payload)
     }
@@ -333,7 +334,7 @@ impl FrameLink {
         Ok(())
     }
 
-    /// Hands the queued frames to the kernel. Frames that it does not take stay queued.
+    /// Gives the queued frames to the kernel. Frames that it does not accept stay queued.
     pub fn flush(&mut self) {
         let peers = match &self.medium {
             Medium::Packet => &[][..],
@@ -346,36 +347,35 @@ impl FrameLink {
         }
     }
 
-    /// Whether frames can go.
+    /// Returns whether the link can send frames.
     pub fn state(&self) -> LinkState {
         self.state
     }
 
-    /// The interface that frames go out of and come in by, name and index, while it is there; `None` for
-    /// datagrams.
+    /// Returns name and index of the interface, while it exists; `None` for datagrams.
     pub fn interface(&self) -> Option<(&str, u32)> {
         let follow = self.follow.as_ref().filter(|_| matches!(self.medium, Medium::Packet))?;
         follow.index.filter(|_| self.state != LinkState::Missing).map(|index| (follow.name.as_str(), index))
     }
 
-    /// Whether the interface tells which frames were acknowledged, as far as is known.
+    /// Returns whether the interface reports acknowledgements, as far as known.
     pub fn has_feedback(&self) -> bool {
         self.counters.acknowledged > 0
     }
 
-    /// The own MAC address; all zeros as long as the interface has never been there.
+    /// Returns the own MAC address; all zeros until the interface has appeared once.
     pub fn address(&self) -> MacAddress {
         self.address
     }
 
-    /// The longest payload in octets, at most [`MAXIMUM_MTU`]; 0 as long as the interface has never been
-    /// there.
+    /// Returns the longest payload in octets, at most [`MAXIMUM_MTU`]; 0 until the interface has appeared
+    /// once.
     pub fn mtu(&self) -> u32 {
         self.mtu
     }
 
-    /// Octets of frames that wait to be sent, as far as is known: here, in the kernel and in the interface.
-    /// Of datagrams only what waits here is.
+    /// Returns the octets of frames that wait to be sent, as far as known: in this link, in the kernel and in
+    /// the interface. For datagrams only those in this link count.
     pub fn backlog(&self) -> u32 {
         let kernel = match (&self.medium, &self.socket) {
             (Medium::Packet, Some(socket)) => packet::unsent(socket.get_ref()),
@@ -390,14 +390,14 @@ impl FrameLink {
         self.counters
     }
 
-    /// Adds what the kernel dropped since it was last asked.
+    /// Adds the frames that the kernel has dropped since the last call.
     fn count_overruns(&mut self) {
         if let (Medium::Packet, Some(socket)) = (&self.medium, &self.socket) {
             self.counters.count(FrameDrop::Overrun, packet::take_overruns(socket.get_ref()));
         }
     }
 
-    /// Looks at the followed interface; whether anything has changed.
+    /// Reads the state of the followed interface. Returns whether it has changed.
     fn look(&mut self) -> Result<bool> {
         let Some(follow) = &mut self.follow else { return Ok(false) };
         let before = (self.state, self.address, self.mtu, follow.index);
@@ -432,7 +432,7 @@ impl FrameLink {
         Ok(before != (self.state, self.address, self.mtu, index))
     }
 
-    /// A socket for the medium; `link` is the interface, where one is named.
+    /// Opens a socket for the medium. `link` is the interface, if configured.
     fn open_socket(&self, link: Option<&LinkInfo>) -> Result<AsyncFd<Socket>> {
         let name = link.map_or("UDP", |link| &link.name);
         let socket = match (&self.medium, link) {
@@ -448,7 +448,7 @@ impl FrameLink {
         };
         let failed = |e: io::Error| Error::kernel(format!("open a link for frames on {name}"), e);
         let socket = socket.map_err(failed)?;
-        // Without CAP_NET_ADMIN the kernel's own limits hold, which will do at moderate rates.
+        // Without CAP_NET_ADMIN the kernel's own limits apply, which suffice for moderate rates.
         if setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
             let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER);
         }
@@ -464,7 +464,7 @@ impl FrameLink {
         }
     }
 
-    /// Says why an interface cannot be used, once.
+    /// Logs why an interface cannot be used, once.
     fn complain(&mut self, error: &Error) {
         let text = error.to_string();
         if self.complaint.as_ref() != Some(&text) {

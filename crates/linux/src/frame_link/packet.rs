@@ -1,4 +1,4 @@
-//! Frames on an interface.
+//! GeoNetworking frames on an interface, by a packet socket.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -11,7 +11,7 @@ use crate::packet_socket::{self, AT_LEAST, LOAD_WORD, PACKET_TYPE, RETURN};
 /// Octets of an Ethernet header.
 pub(super) const HEADER: usize = 14;
 
-/// A socket that hears frames of GeoNetworking on the interface with this index.
+/// Opens a socket that receives GeoNetworking frames on the interface with this index.
 pub(super) fn open(index: u32) -> io::Result<Socket> {
     packet_socket::open(index, ETHER_TYPE, &filter())
 }
@@ -28,8 +28,8 @@ fn filter() -> [SockFilter; 4] {
     ]
 }
 
-/// Returns SO_PRIORITY of a DCC profile. EN 302 663: DP0 goes as AC_VO, DP1 as AC_VI, DP2 as AC_BE, DP3 as
-/// AC_BK. From 256 on mac80211 reads a user priority of IEEE 802.1D, of which 7, 5, 3 and 1 are in these.
+/// Returns SO_PRIORITY of a DCC profile. EN 302 663: DP0 uses AC_VO, DP1 AC_VI, DP2 AC_BE, DP3 AC_BK. From
+/// 256 on mac80211 reads a user priority of IEEE 802.1D; 7, 5, 3 and 1 map to these categories.
 pub(super) const fn priority(profile: u8) -> u16 {
     match profile {
         0 => 256 + 7,
@@ -39,32 +39,32 @@ pub(super) const fn priority(profile: u8) -> u16 {
     }
 }
 
-/// Source, destination and what stands behind the EtherType.
+/// Returns source, destination and the octets after the EtherType.
 pub(super) fn parse(frame: &[u8]) -> Result<(MacAddress, MacAddress, &[u8]), FrameDrop> {
     let (header, payload) = frame.split_first_chunk::<HEADER>().ok_or(FrameDrop::Malformed)?;
     let &[d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, _, _] = header;
-    // IEEE 802-2014 8.2.2: a source is no group.
+    // IEEE 802-2014 8.2.2: a source address is no group address.
     if s0 & 1 != 0 {
         return Err(FrameDrop::Malformed);
     }
     Ok(([s0, s1, s2, s3, s4, s5], [d0, d1, d2, d3, d4, d5], payload))
 }
 
-/// Octets of frames that the kernel has taken and the interface has not sent yet, with the kernel's overhead
-/// for each frame (`SIOCOUTQ`). It is 0 if the kernel does not say, or the driver releases frames before they
-/// are sent.
+/// Returns the octets of frames that the kernel has accepted and the interface has not sent yet (`SIOCOUTQ`).
+/// They include the kernel's overhead for each frame. The result is 0 if the kernel does not report it, or if
+/// the driver releases frames before they are sent.
 pub(super) fn unsent(socket: &Socket) -> u32 {
     let mut octets: libc::c_int = 0;
-    // SAFETY: the kernel writes one integer to where the pointer leads.
+    // SAFETY: the kernel writes one integer to the pointer's target.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut octets) };
     if result == 0 { u32::try_from(octets).unwrap_or(0) } else { 0 }
 }
 
-/// Frames that the kernel dropped for lack of room since this was last asked.
+/// Returns the number of frames that the kernel has dropped for lack of room since the last call.
 pub(super) fn take_overruns(socket: &Socket) -> u64 {
     let mut statistics = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
     let mut length = size_of::<libc::tpacket_stats>() as libc::socklen_t;
-    // SAFETY: `statistics` is writable for `length` octets, and any octets are a valid value of it.
+    // SAFETY: `statistics` is writable for `length` octets, and any octets are a valid value of its type.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),

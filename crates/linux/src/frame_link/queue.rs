@@ -1,8 +1,8 @@
-//! Frames that wait to be sent.
+//! Queue of frames to send.
 //!
 //! A frame may have a priority of its own (`SO_PRIORITY`), by which an interface with several queues sorts
-//! them. It is the socket's, and set when the next frame has another one; a system call takes frames of one
-//! priority.
+//! frames. The option belongs to the socket, so it is set when the next frame has another priority. A system
+//! call sends frames of one priority.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,25 +13,26 @@ use socket2::{SockAddr, Socket};
 use super::batch;
 use super::{BATCH, FrameCounters, FrameDrop};
 
-/// Frames that may wait; a radio that is so far behind sends yesterday's positions.
+/// Most frames that wait. With more, a radio would send outdated positions.
 const LIMIT: usize = 8 * BATCH;
 
-/// Frames one behind the other, in the order in which they go.
+/// Frames in sending order, concatenated.
 #[derive(Debug, Default)]
 pub(super) struct SendQueue {
     octets: Vec<u8>,
-    /// Where each frame ends.
+    /// End of each frame in `octets`.
     ends: Vec<usize>,
-    /// The priority of each frame.
+    /// Priority of each frame.
     priorities: Vec<u16>,
-    /// The socket's, as far as it is known.
+    /// Present priority of the socket, if known.
     set: Option<u16>,
-    /// How many of the frames are done with.
+    /// Number of frames that are finished.
     done: usize,
-    /// To how many peers the first of the others has gone, and whether to any.
+    /// Number of peers to which the first unfinished frame has been sent; the next field is whether one
+    /// accepted it.
     peers_done: usize,
     any: bool,
-    /// The kernel took no more when it was last tried.
+    /// Whether the kernel accepted no more frames at the last attempt.
     pub(super) blocked: bool,
 }
 
@@ -40,7 +41,7 @@ impl SendQueue {
         self.ends.len() - self.done
     }
 
-    /// Octets of the frames that wait.
+    /// Returns the octets of the waiting frames.
     pub(super) fn octets(&self) -> u32 {
         u32::try_from(self.octets.len() - self.start(self.done)).unwrap_or(u32::MAX)
     }
@@ -53,26 +54,26 @@ impl SendQueue {
         self.len() >= LIMIT
     }
 
-    /// Appends a frame that consists of these parts; 0 is the priority of a socket that has been given none.
+    /// Appends a frame that consists of these parts. Priority 0 is the default of a socket.
     pub(super) fn push(&mut self, priority: u16, parts: &[&[u8]]) {
         parts.iter().for_each(|part| self.octets.extend_from_slice(part));
         self.ends.push(self.octets.len());
         self.priorities.push(priority);
     }
 
-    /// Drops everything, because there is nowhere to send to.
+    /// Drops all frames, because there is no destination.
     pub(super) fn abandon(&mut self, counters: &mut FrameCounters) {
         counters.count(FrameDrop::Down, self.len() as u64);
         self.octets.clear();
         self.ends.clear();
         self.priorities.clear();
-        // The next frames may go to another socket.
+        // The next frames may go to another socket, whose priority is unknown.
         self.set = None;
         (self.done, self.peers_done, self.any, self.blocked) = (0, 0, false, false);
     }
 
-    /// Sends until the kernel takes no more or nothing is left: each frame to each peer, or, without peers,
-    /// to where the socket is bound.
+    /// Sends until the kernel accepts no more or no frame is left. Each frame goes to each peer; without
+    /// peers it goes to the address that the socket is bound to.
     pub(super) fn flush(&mut self, socket: &Socket, peers: &[SocketAddr], counters: &mut FrameCounters) {
         let peers: Vec<SockAddr> = peers.iter().map(|peer| SockAddr::from(*peer)).collect();
         let copies = peers.len().max(1);
@@ -83,7 +84,7 @@ impl SendQueue {
             let first = self.done * copies + self.peers_done;
             let priority = self.priorities[self.done];
             if self.set != Some(priority) {
-                // Without the right to it frames go as they would without.
+                // Without the right to set a priority, frames leave with the present one.
                 let _ = setsockopt(socket, sockopt::Priority, &i32::from(priority));
                 self.set = Some(priority);
             }
@@ -103,12 +104,12 @@ impl SendQueue {
                     Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) if peers.is_empty() => {
                         return self.abandon(counters);
                     }
-                    // The first message of the batch is the one that was refused.
+                    // The kernel refused the first message of the batch.
                     _ => self.advance(copies, false, counters),
                 },
             }
         }
-        // The rest moves to the front again.
+        // Moves the remaining frames to the front.
         let gone = self.start(self.done);
         self.octets.drain(..gone);
         self.ends.drain(..self.done);
@@ -125,7 +126,7 @@ impl SendQueue {
         &self.octets[self.start(frame)..self.ends[frame]]
     }
 
-    /// One message is done with; the last of a frame decides how that counts.
+    /// Finishes one message. The last message of a frame decides how the frame counts.
     fn advance(&mut self, copies: usize, taken: bool, counters: &mut FrameCounters) {
         self.any |= taken;
         self.peers_done += 1;
@@ -157,12 +158,12 @@ mod tests {
         .collect()
     }
 
-    /// A socket whose other end holds only a few messages until they are read.
+    /// The other end of the socket holds only a few messages until they are read.
     #[test]
     fn what_the_kernel_does_not_take_waits_and_goes_later_once_and_in_order() {
         let (here, there) = Socket::pair(Domain::UNIX, Type::DGRAM, None).expect("socket pair");
         here.set_nonblocking(true).expect("nonblocking");
-        // The kernel makes it as small as it may be.
+        // The kernel sets the smallest buffer that it allows.
         here.set_send_buffer_size(1).expect("send buffer");
         there.set_nonblocking(true).expect("nonblocking");
         let (mut queue, mut counters) = (SendQueue::default(), FrameCounters::default());
@@ -190,7 +191,7 @@ mod tests {
         assert!(queue.octets.is_empty() && queue.ends.is_empty());
     }
 
-    /// Each frame goes with its own priority, and all go in the order in which they came.
+    /// Each frame is sent with its own priority, and the order is kept.
     #[test]
     fn a_frame_has_its_own_priority() {
         let (here, there) = Socket::pair(Domain::UNIX, Type::DGRAM, None).expect("socket pair");
@@ -200,7 +201,7 @@ mod tests {
         let priority =
             |socket: &Socket| nix::sys::socket::getsockopt(socket, sockopt::Priority).expect("SO_PRIORITY");
         let (mut queue, mut counters) = (SendQueue::default(), FrameCounters::default());
-        // Priorities up to 6 need no right.
+        // Priorities up to 6 need no privilege.
         let priorities: Vec<u16> = (0..200u16).map(|number| number / 7 % 4 * 2).collect();
         for (number, priority) in (0..200u8).zip(&priorities) {
             queue.push(*priority, &[&[number; 50]]);
@@ -210,7 +211,7 @@ mod tests {
         while !queue.is_empty() {
             queue.flush(&here, &[], &mut counters);
             arrived.extend(received(&there));
-            // The next frame is the one that the kernel did not take, or the last one has gone.
+            // The next frame is the one that the kernel did not accept, or the last frame.
             let next = arrived.len().min(priorities.len() - 1);
             assert_eq!(priority(&here), i32::from(priorities[next]), "{next}");
             seen.push(priorities[next]);
@@ -219,7 +220,7 @@ mod tests {
         seen.sort_unstable();
         seen.dedup();
         assert!(seen.len() > 1, "{seen:?}");
-        // After a break it is set anew, for there may be another socket.
+        // After [`SendQueue::abandon`] the priority is set again, because there may be another socket.
         queue.push(6, &[b"lost"]);
         queue.abandon(&mut counters);
         nix::sys::socket::setsockopt(&here, sockopt::Priority, &3).expect("SO_PRIORITY");
@@ -235,14 +236,14 @@ mod tests {
             (0..2).map(|_| UdpSocket::bind("127.0.0.1:0").expect("socket")).collect();
         let mut peers: Vec<SocketAddr> =
             receivers.iter().map(|receiver| receiver.local_addr().expect("address")).collect();
-        // Port 0: EINVAL.
+        // Port 0 gives EINVAL.
         peers.insert(1, "127.0.0.1:0".parse().expect("address"));
         let socket = Socket::from(UdpSocket::bind("127.0.0.1:0").expect("socket"));
         let (mut queue, mut counters) = (SendQueue::default(), FrameCounters::default());
         for number in 0..100u8 {
             queue.push(0, &[&[number]]);
         }
-        // Longer than any datagram.
+        // This frame is longer than any datagram.
         queue.push(0, &[&[7; 70_000]]);
         queue.push(0, &[&[100]]);
         queue.flush(&socket, &peers, &mut counters);

@@ -1,8 +1,8 @@
-//! Frames in UDP datagrams.
+//! GeoNetworking frames in UDP datagrams.
 //!
-//! Octets 0 to 5 are the destination's MAC address, 6 to 11 the source's, and from 12 on comes what follows
-//! the EtherType on Ethernet. There is no version and no checksum: use another port to separate this from
-//! other protocols.
+//! Octets 0 to 5 are the destination's MAC address, 6 to 11 the source's. From 12 on come the octets that
+//! follow the EtherType on Ethernet. There is no version and no checksum: use another port to separate this
+//! from other protocols.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -13,10 +13,10 @@ use super::{FrameDrop, MacAddress, UdpConfig};
 use crate::clock::random;
 use crate::error::{Error, Result};
 
-/// Octets before the packet.
+/// Octets before the packet in a datagram.
 pub(super) const HEADER: usize = 12;
 
-/// A socket for the configured datagrams; `index` is that of the named interface.
+/// Opens a socket for the configured datagrams. `index` is that of the configured interface.
 pub(super) fn open(config: &UdpConfig, index: Option<u32>) -> io::Result<Socket> {
     let mut local = config.local;
     let socket = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
@@ -25,7 +25,7 @@ pub(super) fn open(config: &UdpConfig, index: Option<u32>) -> io::Result<Socket>
         socket.set_only_v6(true)?;
     }
     if local.ip().is_multicast() {
-        // Binds to the group's address, so that nothing else on this port gets in.
+        // Binds to the group's address, so that the socket receives no other datagrams on this port.
         if let Some(name) = &config.interface {
             socket.bind_device(Some(name.as_bytes()))?;
         }
@@ -54,7 +54,7 @@ pub(super) fn open(config: &UdpConfig, index: Option<u32>) -> io::Result<Socket>
             }
         }
     }
-    // The address may come later, with its interface.
+    // The address may be assigned later, with its interface.
     match local {
         SocketAddr::V4(_) => socket.set_freebind_v4(true)?,
         SocketAddr::V6(_) => socket.set_freebind_v6(true)?,
@@ -63,7 +63,7 @@ pub(super) fn open(config: &UdpConfig, index: Option<u32>) -> io::Result<Socket>
     Ok(socket)
 }
 
-/// Source, destination and packet of a datagram, if it is for the station with this address.
+/// Returns source, destination and packet of a datagram, if it is for the station with this address.
 pub(super) fn parse<'a>(
     config: &UdpConfig,
     own: MacAddress,

@@ -15,12 +15,12 @@ use super::Requests;
 use crate::ROUTE_PROTOCOL;
 use crate::error::Result;
 
-/// How often, and how long apart, it is looked whether a new address is in use. On an interface that is down
-/// it never will be.
+/// Number of checks whether a new address is usable; the next constant is the time between two checks. On an
+/// interface that is down an address never becomes usable.
 const SETTLING_LOOKS: u32 = 50;
 const SETTLING_PAUSE: Duration = Duration::from_micros(200);
 
-/// `IFAPROT_KERNEL_RA`: the kernel has made it of a Router Advertisement.
+/// `IFAPROT_KERNEL_RA`: the kernel made the address from a Router Advertisement.
 const KERNEL_ADVERTISED: u8 = 2;
 
 /// `RT_TABLE_LOCAL`

@@ -1,4 +1,4 @@
-//! Counters of the programs: packets and octets by tunnel, and packets that they left alone.
+//! Counters of the programs: packets and octets by tunnel, and packets left to the slow path.
 
 use std::collections::HashMap;
 
@@ -15,24 +15,24 @@ use crate::fast_path::{FastPathCounters, TunnelEnds, TunnelTraffic};
 /// `struct traffic`.
 type TrafficValue = [AtomicU64; 4];
 
-/// `TRAFFIC` in this process's memory: the same pages that the programs count in, so that reading many
-/// counters needs no system call for each.
+/// The map `TRAFFIC` in this process's memory: the pages in which the programs count. Reading a counter needs
+/// no system call.
 #[derive(Debug)]
 pub(super) struct TrafficMemory {
     start: NonNull<TrafficValue>,
-    /// Counters of one processor, and of how many.
+    /// Number of counters per processor; the next field is the number of processors.
     counters: usize,
     processors: usize,
 }
 
-// SAFETY: it is memory of its own, which no code here writes.
+// SAFETY: the value owns the mapping, which no code in this process writes.
 unsafe impl Send for TrafficMemory {}
 
 impl TrafficMemory {
     /// Maps the counters of loaded programs: `counters` for each processor.
     ///
     /// # Errors
-    /// Why the kernel does not show it.
+    /// Returns why the kernel does not map them.
     pub(super) fn of(ebpf: &Ebpf, counters: u32, processors: u32) -> Result<TrafficMemory, String> {
         let Some(Map::Array(map)) = ebpf.map("TRAFFIC") else { return Err("there is no map TRAFFIC".into()) };
         let mut memory = TrafficMemory {
@@ -40,7 +40,7 @@ impl TrafficMemory {
             counters: counters as usize,
             processors: processors as usize,
         };
-        // SAFETY: the kernel chooses the place, and refuses a length that the map has not.
+        // SAFETY: the kernel chooses the address, and refuses a length beyond the map's.
         let start = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -62,10 +62,10 @@ impl TrafficMemory {
         self.counters * self.processors * size_of::<TrafficValue>()
     }
 
-    /// A counter on all processors.
+    /// Returns the sum of a counter over all processors.
     fn sum(&self, counter: u32) -> TunnelTraffic {
-        // SAFETY: this number of them is mapped until this is dropped; programs write them as wholes of eight
-        // octets, like atomic writes of another thread.
+        // SAFETY: this number of counters is mapped until the value is dropped. Programs write each as eight
+        // octets at once, like atomic writes of another thread.
         let values =
             unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.counters * self.processors) };
         let own = values.iter().skip(counter as usize).step_by(self.counters.max(1));
@@ -82,12 +82,13 @@ impl TrafficMemory {
 
 impl Drop for TrafficMemory {
     fn drop(&mut self) {
-        // SAFETY: it was mapped with this length, and no code has a reference into it any more.
+        // SAFETY: the memory was mapped with this length, and no code has a reference into it any more.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.octets()) };
     }
 }
 
-/// `enum outcome` without `TAKEN`, in its order. The last is a loss, the others are left to the slow path.
+/// Names of `enum outcome` without `TAKEN`, in its order. The last counts losses, all others packets left to
+/// the slow path.
 const OUTCOMES: [&str; 16] = [
     "hop_limit",
     "scope",
@@ -107,17 +108,17 @@ const OUTCOMES: [&str; 16] = [
     "failed",
 ];
 
-/// Slots whose traffic is looked at in one go.
+/// Number of slots that one call checks for traffic.
 const LOOKS: u32 = 2048;
 
 impl Programs {
-    /// The counters of a slot, in the order of its paths.
+    /// Returns the counters of a slot, in the order of its paths.
     pub(super) fn counters_of(&self, slot: u32) -> std::ops::Range<u32> {
         slot * self.counters..(slot + 1) * self.counters
     }
 
-    /// The ends of tunnels into which packets went since they were last named. Looks at [`LOOKS`] slots in
-    /// their turn.
+    /// Returns the ends of tunnels into which packets went since the last call. Each call checks the next
+    /// [`LOOKS`] slots.
     pub(in crate::fast_path) fn used(&mut self) -> Vec<TunnelEnds> {
         let slots = self.table.slots_used();
         let turn: Vec<u32> = (0..slots.min(LOOKS)).map(|step| (self.next_look + step) % slots).collect();
@@ -137,8 +138,8 @@ impl Programs {
         used
     }
 
-    /// A counter counts the traffic of another tunnel from now on. Where a slot has one for all, what still
-    /// arrives by the former tunnel is taken for the new one's.
+    /// Assigns a counter to the traffic of another tunnel. If a slot has one counter for all paths, packets
+    /// that still arrive by the former tunnel count for the new one.
     pub(super) fn count_for(&mut self, counter: u32, ends: Option<TunnelEnds>) {
         if self.counting.get(&counter).map(|(ends, _)| *ends) == ends {
             return;

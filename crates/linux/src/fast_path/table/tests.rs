@@ -1,9 +1,9 @@
-//! Random tunnels come and go. A model of the maps applies the operations one by one, and after each write
-//! the test looks up what a program would find.
+//! Tests with random tunnels that come and go. A model of the maps applies the operations one by one, and
+//! after each write the test looks up what a program would find.
 //!
-//! The result must have been right before the commit or be right after it. No result is right, too, because
-//! it leads to the slow path. The same holds for a program with cached flows or next hops. After the commit
-//! only the new result is right, unless the table says that it has no room.
+//! A result must have been right before the commit, or be right after it. No result is right too, because it
+//! leads to the slow path. The same holds for a program with cached flows or next hops. After the commit only
+//! the new result is right, unless the table reports that it has no room.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,26 +14,26 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The maps, written and read as `Programs::write` and `bpf/tunnel.h` do.
+/// A model of the maps, with writes as in `Programs::write` and lookups as in `bpf/tunnel.h`.
 #[derive(Debug, Default, Clone)]
 struct Maps {
     lengths: [LengthsValue; 2],
     prefixes: HashMap<PrefixKey, u32>,
     bindings: HashMap<u32, BindingValue>,
-    /// Of slots that share them.
+    /// Version numbers, which slots share.
     versions: [u32; VERSIONS],
     generation: u32,
     routes: u32,
 }
 
-/// Few, so that slots share them.
+/// Number of versions, so few that slots share them.
 const VERSIONS: usize = 2;
 
-/// One system call's worth of it.
+/// The write of one system call.
 type Write = Box<dyn Fn(&mut Maps)>;
 
 impl Maps {
-    /// The writes that one operation is made of.
+    /// Returns the writes of one operation.
     fn writes(operation: Operation) -> Vec<Write> {
         match operation {
             Operation::SetLengths(end, value) => vec![Box::new(move |m| m.lengths[end as usize] = value)],
@@ -57,12 +57,12 @@ impl Maps {
             ],
             Operation::Forget => vec![Box::new(|m| m.routes += 1), Box::new(|m| m.generation += 1)],
             Operation::ForgetFlows => vec![Box::new(|m| m.generation += 1)],
-            // See `rules_change_with_the_binding_that_names_them`.
+            // The test `rules_change_with_the_binding_that_names_them` covers these.
             Operation::SetRules(_) | Operation::RemoveRules(_) => Vec::new(),
         }
     }
 
-    /// `binding_of`.
+    /// Looks up an address as `binding_of` does.
     fn lookup(&self, end: u32, address: Ipv6Addr) -> Option<BindingValue> {
         let lengths = &self.lengths[end as usize];
         for length in lengths.used() {
@@ -86,7 +86,7 @@ struct Flows {
     number: fn(&Maps) -> u32,
 }
 
-/// A binding, and what has to be as it was when it was looked up.
+/// A cached binding, and the numbers that must be unchanged since the lookup.
 #[derive(Debug)]
 struct Known {
     value: BindingValue,
@@ -95,7 +95,7 @@ struct Known {
 }
 
 impl Flows {
-    /// As a program does that reads its numbers when the maps are as in `began`, and the binding a write
+    /// Looks up an address as a program does that read its numbers from `began`, and the binding one write
     /// later.
     fn lookup(&mut self, began: &Maps, maps: &Maps, end: u32, address: Ipv6Addr) -> Option<BindingValue> {
         let version = |value: &BindingValue| began.versions[value.slot as usize % VERSIONS];
@@ -113,7 +113,7 @@ impl Flows {
     }
 }
 
-/// Where packets of an address go, and where they may come from.
+/// Result for an address: the path for its packets, and the paths that its packets may come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Found {
     sends: Option<(TunnelEnds, u32)>,
@@ -157,7 +157,7 @@ impl Wanted {
         .collect()
     }
 
-    /// Whether what was found for the address is right.
+    /// Returns whether a result for the address is right.
     fn allows(&self, end: u32, address: Ipv6Addr, found: Option<&Found>) -> bool {
         let prefixes = self.prefixes(end);
         let owner = prefixes.iter().filter(|(prefix, _)| prefix.contains(&address));
@@ -168,21 +168,21 @@ impl Wanted {
         let transmits = tunnels.values().any(|tunnel| tunnel.transmit);
         let sends = match found.sends {
             None => !transmits,
-            // Which of several is for the test of their order.
+            // Another test checks which of several transmitting tunnels is used.
             Some((ends, mtu)) => tunnels.get(&ends).is_some_and(|t| t.transmit && t.mtu == mtu),
         };
-        // The slow path gets paths without room.
+        // The slow path handles paths without room.
         sends
             && found.accepts.len() == tunnels.len().min(PATHS)
             && found.accepts.iter().all(|ends| tunnels.contains_key(ends))
     }
 }
 
-/// Table, maps and what is wanted, step by step.
+/// Table, maps and desired tunnels during the steps of a test.
 struct Trial {
     table: Table,
     maps: Maps,
-    /// Flows and ways, each also of programs between whose reads there is a write.
+    /// Caches of flows and of next hops, each also for programs with a write between their reads.
     flows: [Flows; 4],
     wanted: Wanted,
     committed: Wanted,
@@ -216,7 +216,7 @@ impl Trial {
         self.wanted.remove(tunnel);
     }
 
-    /// Whether an address is that of a binding for which there is no room.
+    /// Returns whether an address belongs to a binding without room.
     fn is_left_out(&self, end: u32, address: Ipv6Addr) -> bool {
         let prefixes = self.wanted.prefixes(end);
         let owner = prefixes.iter().filter(|(prefix, _)| prefix.contains(&address));
@@ -224,7 +224,7 @@ impl Trial {
         owner.is_some_and(|(_, name)| self.table.homeless.contains_key(name))
     }
 
-    /// Asks what is found now, and by who has begun before the last write.
+    /// Checks all lookups now, also those of programs that began before the last write.
     fn check(&mut self, began: &Maps, what: &str, meanwhile: bool) {
         let also_before = meanwhile;
         for end in 0..2 {
@@ -258,7 +258,7 @@ impl Trial {
             for write in Maps::writes(*operation) {
                 let began = self.maps.clone();
                 write(&mut self.maps);
-                // Never more than there is room for, even for a moment.
+                // The maps never hold more entries than they have room for, even for a moment.
                 assert!(self.maps.bindings.len() <= self.room.0 as usize, "{operations:?}");
                 assert!(self.maps.prefixes.len() <= self.room.1 as usize, "{operations:?}");
                 self.check(&began, &format!("after {operation:?} of {operations:#?}"), true);
@@ -293,7 +293,7 @@ fn address(text: &str) -> Ipv6Addr {
     text.parse().unwrap()
 }
 
-/// Prefixes inside each other, and beside each other.
+/// Prefixes that contain each other, and disjoint prefixes.
 const PREFIXES: [&str; 8] = [
     "2001:db8:a::/48",
     "2001:db8:a::/56",
@@ -305,7 +305,7 @@ const PREFIXES: [&str; 8] = [
     "::/0",
 ];
 
-/// One address for each set of prefixes that can hold one, home addresses, and others.
+/// Returns one address for each possible set of containing prefixes, home addresses, and other addresses.
 fn probes() -> Vec<Ipv6Addr> {
     let mut probes: Vec<Ipv6Addr> = [
         "2001:db8:a::1",
@@ -329,7 +329,7 @@ fn home(number: u8) -> Ipv6Addr {
     Ipv6Addr::from(u128::from(address("2001:db8:1::1000")) + u128::from(number))
 }
 
-/// Tunnel `way` of home address `node`. The first two nodes share their care-of addresses.
+/// Returns tunnel `way` of home address `node`. The first two nodes share their care-of addresses.
 fn tunnel(end: TunnelEnd, node: u8, way: u8, inner: Vec<Ipv6Net>, transmit: bool, mtu: u32) -> Tunnel {
     let agent = address("2001:db8:1::1");
     let care_of = Ipv6Addr::from(
@@ -389,8 +389,8 @@ proptest! {
                         .filter(|(index, _)| prefixes & (1 << index) != 0)
                         .map(|(_, prefix)| prefix.parse().unwrap())
                         .collect();
-                    // A prefix belongs to one home address, and all its tunnels carry the same ones. Another
-                    // that has it loses it, before or after this one gets it.
+                    // A prefix belongs to one home address, and all its tunnels carry the same prefixes.
+                    // Another home address with this prefix loses it, before or after this one gets it.
                     let wanted = tunnel(end_of(end), node, way, inner.clone(), transmit, mtu);
                     let before = trial.wanted.clone();
                     if way % 2 == 0 {
@@ -420,7 +420,7 @@ proptest! {
             }
         }
         trial.commit();
-        // Nothing is left of what is gone.
+        // At the end all tunnels are removed, and no entry remains.
         let all: Vec<Tunnel> = trial.wanted.0.values().flat_map(|tunnels| tunnels.values().cloned()).collect();
         all.iter().for_each(|tunnel| trial.remove(tunnel));
         trial.commit();
@@ -434,7 +434,7 @@ fn prefix(text: &str) -> Ipv6Net {
     text.parse().unwrap()
 }
 
-/// RFC 6275 9.5.1, a Binding Update for another care-of address: one write that concerns packets.
+/// RFC 6275 9.5.1, a Binding Update for another care-of address: only one write concerns packets.
 #[test]
 fn a_handover_is_one_new_value_in_the_same_slot() {
     let mut trial = Trial::new(64, 256);
@@ -449,12 +449,12 @@ fn a_handover_is_one_new_value_in_the_same_slot() {
     assert_eq!((value.slot, value.accepted, value.transmit, value.mtu[0]), (0, 2, 1, 1400));
     assert_eq!(value.paths[0].ends().1, tunnel(TunnelEnd::HomeAgent, 1, 1, inner, true, 0).remote);
     assert_eq!(value.paths[1].ends().1, old.remote);
-    // The same again is no change.
+    // Setting the same tunnel again is no change.
     trial.set(&Tunnel { transmit: false, ..old });
     assert_eq!(trial.table.commit(), []);
 }
 
-/// Additions come before removals: for a moment two tunnels transmit, and the last one told counts.
+/// Additions come before removals: for a moment two tunnels transmit, and the last one set counts.
 #[test]
 fn the_tunnel_that_was_told_last_transmits() {
     for (first, second) in [(0, 1), (1, 0)] {
@@ -465,8 +465,8 @@ fn the_tunnel_that_was_told_last_transmits() {
         trial.commit();
         let value = trial.maps.lookup(0, home(1)).unwrap();
         assert_eq!(value.paths[0].ends().0, way(second, true).local);
-        // When that one goes, the other is back. If no tunnel transmits, the binding sends nothing but
-        // receives from all.
+        // When the last tunnel is removed, the earlier one transmits again. If no tunnel transmits, the
+        // binding sends nothing but receives from all.
         trial.remove(&way(second, true));
         trial.commit();
         let value = trial.maps.lookup(0, home(1)).unwrap();
@@ -496,14 +496,14 @@ impl Trial {
     }
 }
 
-/// One router cannot take the lengths, or the prefixes, from the others.
+/// One router cannot use up the lengths, or the prefixes, of the others.
 #[test]
 fn a_binding_of_too_much_is_left_to_the_slow_path_alone() {
     let mut trial = Trial::new(64, 256);
     trial.set(&tunnel(TunnelEnd::MobileRouter, 2, 0, Vec::new(), true, 1460));
     trial.set(&agent(3, vec![prefix("2001:db8:a::/64")]));
     let many: Vec<Ipv6Net> = (0..64).map(|n| prefix(&format!("2001:db8:b:{n:x}::/64"))).collect();
-    // And the home address.
+    // The home address counts as a prefix, too.
     for greedy in [lengths(40, 8), many] {
         trial.set(&agent(1, greedy[1..].to_vec()));
         trial.commit();
@@ -516,7 +516,7 @@ fn a_binding_of_too_much_is_left_to_the_slow_path_alone() {
             ["a binding with more than 64 prefixes, or prefixes of more than 8 different lengths"]
         );
     }
-    // A new one has the same rights as without it.
+    // A new binding has the same room as without the greedy one.
     trial.set(&agent(4, vec![prefix("2001:db8:c::/60")]));
     trial.commit();
     assert!(trial.finds(1, 4));
@@ -528,7 +528,7 @@ fn a_binding_of_too_much_is_left_to_the_slow_path_alone() {
 #[test]
 fn who_comes_when_all_lengths_are_taken_is_left_to_the_slow_path() {
     let mut trial = Trial::new(64, 256);
-    // Seven and seven and that of home addresses.
+    // Two bindings have seven lengths each, and home addresses have one.
     trial.set(&agent(1, lengths(40, 7)));
     trial.set(&agent(2, lengths(50, 7)));
     trial.set(&agent(3, vec![prefix("2001:db8:a::/60")]));
@@ -543,7 +543,7 @@ fn who_comes_when_all_lengths_are_taken_is_left_to_the_slow_path() {
     assert!(trial.finds(1, 4) && trial.obstacles().is_empty());
 }
 
-/// A router's prefix may be part of another's (RFC 3963 leaves that to who assigns them).
+/// A router's prefix may be part of another's (RFC 3963 leaves that to the operator who assigns them).
 #[test]
 fn around_a_binding_that_is_left_to_the_slow_path_nothing_leads_elsewhere() {
     let mut trial = Trial::new(64, 256);
@@ -562,8 +562,8 @@ fn around_a_binding_that_is_left_to_the_slow_path_nothing_leads_elsewhere() {
     assert!((1..4).all(|node| trial.finds(1, node)) && trial.obstacles().is_empty());
 }
 
-/// A removed binding makes room only at the end: until then a newcomer's packets must not go to the binding
-/// around it.
+/// A removed binding makes room only at the end. Until then a new binding's packets must not go to the
+/// binding around it.
 #[test]
 fn a_newcomer_that_has_to_wait_for_room_is_nobody_elses() {
     let mut trial = Trial::new(3, 9);
@@ -588,7 +588,7 @@ fn a_binding_without_room_gets_it_when_another_goes() {
     trial.commit();
     assert_eq!(trial.obstacles(), ["more than 2 bindings or 256 prefixes"]);
     assert_eq!((0..3).filter(|node| trial.finds(1, *node)).count(), 2);
-    // It gets the slot in the same commit, whatever their order.
+    // The new binding gets the slot in the same commit, in any order of the changes.
     trial.remove(&agent(0, Vec::new()));
     trial.commit();
     assert!((1..3).all(|node| trial.finds(1, node)));
@@ -599,7 +599,7 @@ fn a_binding_without_room_gets_it_when_another_goes() {
     assert!((0..2).all(|node| trial.finds(1, node)));
 }
 
-/// The kernel's side of it: `struct binding` and its like are as long as here.
+/// `struct binding` and the other structures of the kernel's programs have the same sizes as here.
 #[test]
 fn values_are_laid_out_as_in_the_programs() {
     assert_eq!(size_of::<PathValue>(), 40);
@@ -622,7 +622,8 @@ fn ends_of_every_kind_come_out_as_they_went_in() {
     }
 }
 
-/// A tunnel inside IPv4 needs its socket; without it packets go to the slow path, which has no socket either.
+/// A tunnel inside IPv4 needs its socket. Without the socket packets go to the slow path, which has no socket
+/// either.
 #[test]
 fn a_tunnel_inside_ipv4_follows_its_socket() {
     let mut trial = Trial::new(64, 256);
@@ -697,7 +698,7 @@ fn rules_change_with_the_binding_that_names_them() {
         panic!("{operations:?}")
     };
     assert!(value.rules == second && old == first && second != first);
-    // Without them one tunnel takes everything.
+    // Without rules one tunnel takes all packets.
     table.distribute(binding, None);
     let operations = table.commit();
     let [Operation::SetBinding(value), Operation::RemoveRules(old)] = operations[..] else {

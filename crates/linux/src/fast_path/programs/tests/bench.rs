@@ -25,11 +25,12 @@ pub(super) const HOME_ADDRESS: &str = "2001:db8:1::1234";
 pub(super) const CARE_OF: [&str; 2] = ["2001:db8:f1::10", "2001:db8:f2::10"];
 pub(super) const MTU: u32 = 1460;
 pub(super) const HOME_AGENT_IPV4: &str = "198.51.100.2";
-/// Care-of addresses: as the router has them, and, where a NAT is on the way, as the home agent sees them.
+/// Care-of addresses: the first list as the router has them, the second as the home agent sees them behind a
+/// NAT.
 pub(super) const CARE_OF_IPV4: [&str; 2] = ["192.0.2.10", "203.0.113.10"];
 pub(super) const BEHIND_NAT: [&str; 2] = ["192.0.2.77:40001", "203.0.113.77:40002"];
 
-/// Link-layer addresses of neighbours, by the interface that they are on.
+/// Link-layer addresses of neighbours: interface, IPv6 address, link-layer address.
 pub(super) const NEIGHBOURS: [(&str, &str, [u8; 6]); 4] = [
     ("lan0", "2001:db8:a::10", [2, 0, 0, 0, 1, 0]),
     ("wan0", "2001:db8:f1::1", [2, 0, 0, 0, 2, 0]),
@@ -82,9 +83,9 @@ pub(super) const AGENT: &str = "
 /// Action of a program on a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Did {
-    /// Sent it on like this.
+    /// The program sent this frame.
     Sent(Vec<u8>),
-    /// Left it alone, and counted that under this name.
+    /// The program left the packet unchanged, and counted it under this name.
     Left(&'static str),
 }
 
@@ -98,8 +99,8 @@ fn set(switch: &str, value: &str) {
 }
 
 /// Runs `body` for each kind of program at each end of a tunnel, each time in a network namespace of its own.
-/// At the home agent's end it runs once more with cached next hops. Without the right to do so it prints
-/// that.
+/// At the home agent's end it runs once more with cached next hops. Without the right to create a namespace
+/// it prints a skip.
 pub(super) fn on_every_bench(body: impl Fn(&mut Bench) + Copy + Send + 'static) {
     for kind in [Kind::Tc, Kind::Xdp] {
         for (end, remembers) in
@@ -140,7 +141,7 @@ fn config(flow_label_key: u64, bindings: usize, ports: Ports) -> FastPathConfig 
     FastPathConfig { paths: Vec::new(), flow_label_key, bindings, ports }
 }
 
-/// See the head of the module.
+/// The test bench; see the head of the module.
 pub(super) struct Bench {
     pub(super) kind: Kind,
     pub(super) end: TunnelEnd,
@@ -149,19 +150,19 @@ pub(super) struct Bench {
     indices: BTreeMap<String, u32>,
     pub(super) links: BTreeMap<String, LinkInfo>,
     counted: BTreeMap<&'static str, u64>,
-    /// State of routing, if next hops are cached.
+    /// State of routing, for a run with cached next hops.
     pub(super) routing: Option<Routing>,
     pub(super) requests: Requests,
 }
 
-/// Whether an interface polls, so that its peer takes what XDP redirects to it.
+/// Sets whether an interface polls, so that its peer accepts frames that XDP redirects to it.
 pub(super) fn polls(name: &str, is: bool) {
     let done = Command::new("ethtool").args(["-K", name, "gro", if is { "on" } else { "off" }]).status();
     assert!(done.is_ok_and(|status| status.success()), "ethtool (Debian package ethtool)");
 }
 
 impl Bench {
-    /// A mobile router or a home agent, with its first binding.
+    /// Creates the bench of a mobile router or a home agent, with its first binding.
     pub(super) fn new(kind: Kind, end: TunnelEnd) -> Bench {
         set("all/forwarding", "1");
         for switch in ["all/accept_dad", "default/accept_dad", "all/accept_ra", "default/accept_ra"] {
@@ -173,11 +174,11 @@ impl Bench {
             TunnelEnd::HomeAgent | TunnelEnd::Direct => (&["carnet0", "ha0"][..], AGENT),
         };
         for name in names {
-            // Some interfaces have indices that are past the end of an array (`FAR_ADDRESSES`).
+            // These interfaces have indices beyond the end of an array (`FAR_ADDRESSES`).
             let index = if ["lan0", "ha0"].contains(name) { "index 500000" } else { "" };
-            // All have the address that `frame` sends to.
+            // All interfaces have the destination address of `frame`.
             ip(&format!("link add {name} {index} address 02:00:00:00:00:09 type veth peer name {name}x"));
-            // Else XDP cannot redirect to it.
+            // XDP can redirect only to an interface whose peer polls.
             polls(&format!("{name}x"), true);
             ip(&format!("link set {name}x up"));
             ip(&format!("link set {name} up"));
@@ -210,7 +211,7 @@ impl Bench {
         let present: Vec<LinkInfo> = links.values().cloned().collect();
         let mut programs = Programs::open(kind, &config, indices["carnet0"], &present).unwrap();
         programs.begin();
-        // Else the kernel knows no receive queue to run XDP programs for.
+        // Attaching gives the interface a receive queue, without which the kernel runs no XDP program.
         let complaints = programs.follow(&links);
         assert!(complaints.is_empty(), "{complaints:?}");
         let mut bench = Bench {
@@ -228,17 +229,17 @@ impl Bench {
         bench
     }
 
-    /// Lets the programs know what they may take for granted.
+    /// Gives the programs their assumptions about routing.
     fn remember(&mut self) {
         let mut routing = Routing::default();
         routing.learn(&mut self.programs, &mut self.requests).unwrap();
         self.routing = Some(routing);
     }
 
-    /// Routes or rules are others now.
+    /// Handles a change of routes or rules.
     pub(super) fn forget(&mut self) {
         let Some(routing) = &mut self.routing else { return self.programs.forget().unwrap() };
-        // Read everything, in place of the events.
+        // Reads all routes and rules, in place of the kernel's events.
         let mut heard = self.requests.hear_all_routes().unwrap();
         heard.rules = true;
         heard.unforked = true;
@@ -252,7 +253,7 @@ impl Bench {
         self.indices[name]
     }
 
-    /// The binding's tunnel over a care-of address.
+    /// Returns the binding's tunnel over a care-of address.
     pub(super) fn tunnel(&self, way: usize, transmit: bool) -> Tunnel {
         let ends = (address(CARE_OF[way]), address(HOME_AGENT));
         let (local, remote) = match self.end {
@@ -273,7 +274,7 @@ impl Bench {
         }
     }
 
-    /// The same inside IPv4, or in UDP, with its socket.
+    /// Returns a tunnel inside IPv4 or in UDP over a care-of address, and opens its socket.
     pub(super) fn tunnel_in_ipv4(&mut self, udp: bool, way: usize, transmit: bool) -> Tunnel {
         let end = |udp_end: String, plain: &str| match udp {
             true => Endpoint::Udp(udp_end.parse().unwrap()),
@@ -315,7 +316,7 @@ impl Bench {
         self.forwarder.remove_tunnel(tunnel);
     }
 
-    /// Outer source and destination of what arrives here over a care-of address.
+    /// Returns outer source and destination of packets that arrive over a care-of address.
     pub(super) fn arriving(&self, way: usize) -> (&'static str, &'static str) {
         match self.end {
             TunnelEnd::MobileRouter => (HOME_AGENT, CARE_OF[way]),
@@ -323,7 +324,7 @@ impl Bench {
         }
     }
 
-    /// Program and interface for packets that go into the tunnel.
+    /// Returns program and interface for packets that go into the tunnel.
     pub(super) fn entrance(&self) -> (&'static str, &'static str) {
         match self.end {
             TunnelEnd::MobileRouter => ("lan", "lan0"),
@@ -331,7 +332,7 @@ impl Bench {
         }
     }
 
-    /// Program and interface for packets that come out of it.
+    /// Returns program and interface for packets that come out of the tunnel.
     pub(super) fn exit(&self) -> (&'static str, &'static str) {
         match self.end {
             TunnelEnd::MobileRouter => ("uplink", "wan0"),
@@ -339,12 +340,12 @@ impl Bench {
         }
     }
 
-    /// Octets of the shortest frame that the kernel takes for a test.
+    /// Returns the octets of the shortest frame that the kernel accepts for a test run.
     pub(super) fn shortest(&self) -> usize {
         if self.kind == Kind::Tc { 14 + HEADER_LEN } else { 14 }
     }
 
-    /// Runs a program on a frame that has come in on an interface; verdict and frame.
+    /// Runs a program on a frame that arrived at an interface. Returns verdict and frame.
     pub(super) fn run(&mut self, program: &str, interface: &str, frame: &[u8]) -> (i32, Vec<u8>) {
         load(&mut self.programs.ebpf, self.kind, program).unwrap();
         let index = self.indices[interface];
@@ -352,12 +353,12 @@ impl Bench {
         let mut context = vec![0; if self.kind == Kind::Tc { 192 } else { 24 }];
         let mut write = |at: usize, value: u32| context[at..at + 4].copy_from_slice(&value.to_ne_bytes());
         match self.kind {
-            // ingress_ifindex and ifindex of struct __sk_buff.
+            // Fields ingress_ifindex and ifindex of struct __sk_buff.
             Kind::Tc => {
                 write(36, index);
                 write(40, index);
             }
-            // data_end and ingress_ifindex of struct xdp_md.
+            // Fields data_end and ingress_ifindex of struct xdp_md.
             Kind::Xdp => {
                 write(4, u32::try_from(frame.len()).unwrap());
                 write(12, index);
@@ -378,7 +379,7 @@ impl Bench {
         (result.return_value as i32, out)
     }
 
-    /// Runs a program and says what it did: whatever is not clearly right is a failure.
+    /// Runs a program and returns its action. Fails for any unclear result.
     pub(super) fn did(&mut self, program: &str, interface: &str, frame: &[u8]) -> Did {
         let (verdict, out) = self.run(program, interface, frame);
         let reason = self.reason();
@@ -420,7 +421,8 @@ impl Bench {
         let mut buffer = PacketBuffer::new();
         buffer.copy_from(&packet[..HEADER_LEN + payload.len()]);
         let result = if tunnelled && header.next_header == protocol::IPV6 {
-            // Into the tunnel device without the kernel's forwarding; then decapsulated, then forwarded.
+            // The packet enters the tunnel device without the kernel's forwarding, is decapsulated, and then
+            // forwarded.
             let ends = (header.destination.into(), header.source.into());
             self.forwarder.decapsulate(ends, header.traffic_class, None, HEADER_LEN, &mut buffer).ok()?;
             let octets = buffer.as_mut_slice();
@@ -449,12 +451,12 @@ impl Bench {
         Some(result)
     }
 
-    /// Compares a frame that was sent on with what the oracle made of the packet in it.
+    /// Compares a sent frame with the oracle's result for the packet in it.
     pub(super) fn agree(&mut self, packet: &[u8], tunnelled: bool, sent: &[u8]) {
         let expected = self.oracle(packet, tunnelled);
         let expected = expected.unwrap_or_else(|| panic!("the slow path does not send on {packet:x?}"));
         let ethertype = if expected[0] >> 4 == 6 { [0x86, 0xdd] } else { [8, 0] };
-        // For tc the kernel still writes the neighbour's address and the protocol.
+        // For tc the kernel writes the neighbour's address and the EtherType later.
         assert!(
             (self.kind == Kind::Tc || sent[12..14] == ethertype) && sent[14..] == expected,
             "in       {packet:02x?}\nsent     {:02x?}\nexpected {expected:02x?}",
@@ -462,7 +464,7 @@ impl Bench {
         );
     }
 
-    /// Returns the packet that the slow path forwards of an inner packet that came in IPv4.
+    /// Returns the packet that the slow path forwards for an inner packet that arrived in IPv4.
     pub(super) fn oracle_of_ipv4(
         &mut self,
         ends: (Endpoint, Endpoint),
@@ -477,7 +479,7 @@ impl Bench {
         Some(buffer.as_slice().to_vec())
     }
 
-    /// Inside IPv4 from `remote` to `local`, on an interface.
+    /// Runs the program on a packet inside IPv4 from `remote` to `local`, on an interface.
     pub(super) fn arrives_in_ipv4(
         &mut self,
         interface: &str,
@@ -494,13 +496,13 @@ impl Bench {
         did
     }
 
-    /// An IPv6 packet that goes into the tunnel.
+    /// Runs the program on an IPv6 packet that goes into the tunnel.
     pub(super) fn enters(&mut self, packet: &[u8]) -> Did {
         let (program, interface) = self.entrance();
         self.tried(program, interface, packet, false)
     }
 
-    /// A tunnelled packet that arrives.
+    /// Runs the program on a tunnelled packet that arrives.
     pub(super) fn arrives(&mut self, packet: &[u8]) -> Did {
         let (program, interface) = self.exit();
         self.tried(program, interface, packet, true)

@@ -1,4 +1,4 @@
-//! Clause by clause: what is taken, what is left to the slow path, and why.
+//! Tests clause by clause which packets the programs handle, which they leave to the slow path, and why.
 
 use std::net::Ipv6Addr;
 
@@ -9,7 +9,7 @@ use super::bench::{Bench, Did, HOME_ADDRESS, HOME_AGENT, MTU, NEIGHBOURS, on_eve
 use super::packets::*;
 use crate::fast_path::programs::Kind;
 
-/// Inner source and destination of what goes into the tunnel.
+/// Returns inner source and destination of packets that go into the tunnel.
 fn inwards(bench: &Bench) -> (&'static str, &'static str) {
     match bench.end {
         TunnelEnd::MobileRouter => (INSIDE, OUTSIDE),
@@ -17,13 +17,13 @@ fn inwards(bench: &Bench) -> (&'static str, &'static str) {
     }
 }
 
-/// Inner source and destination of what comes out of it.
+/// Returns inner source and destination of packets that come out of the tunnel.
 fn outwards(bench: &Bench) -> (&'static str, &'static str) {
     let (source, destination) = inwards(bench);
     (destination, source)
 }
 
-/// A tunnelled packet that arrives.
+/// Returns a tunnelled packet that arrives.
 fn tunnelled(bench: &Bench, inner: &[u8]) -> Vec<u8> {
     let (source, destination) = bench.arriving(0);
     within(source, destination, inner)
@@ -36,7 +36,7 @@ fn sent(did: &Did) -> &[u8] {
     }
 }
 
-/// RFC 2473 3: headers go in front and come off.
+/// RFC 2473 3: programs add and remove the outer header.
 #[test]
 fn common_packets_are_taken_both_ways() {
     on_every_bench(|bench| {
@@ -53,7 +53,7 @@ fn common_packets_are_taken_both_ways() {
             let packet = tunnelled(bench, &packet(next_header, far, near, &octets));
             sent(&bench.arrives(&packet));
         }
-        // RFC 3963 9: the home address is in the binding, too.
+        // RFC 3963 9: the home address belongs to the binding, too.
         let (from, to) = if bench.end == TunnelEnd::HomeAgent { (OUTSIDE, HOME_ADDRESS) } else { return };
         sent(&bench.enters(&udp(from, to, 20)));
         let packet = tunnelled(bench, &udp(to, from, 20));
@@ -61,7 +61,7 @@ fn common_packets_are_taken_both_ways() {
     });
 }
 
-/// XDP writes the neighbour's address; of tc's packets the kernel does, later.
+/// XDP writes the neighbour's link-layer address. For tc the kernel writes it later.
 #[test]
 fn frames_go_to_the_neighbour_that_the_kernel_knows() {
     on_every_bench(|bench| {
@@ -80,7 +80,7 @@ fn frames_go_to_the_neighbour_that_the_kernel_knows() {
             let neighbour = NEIGHBOURS.iter().find(|(name, ..)| *name == interface).unwrap().2;
             assert_eq!(sent(&did)[..6], neighbour, "{interface}");
         }
-        // Carnet tells the kernel that these are in use.
+        // carnet reports these neighbours to the kernel as in use.
         let used = bench.programs.neighbours(std::time::Duration::from_secs(60));
         for interface in [uplink, lan] {
             let index = bench.index(interface);
@@ -118,7 +118,8 @@ fn every_combination_of_congestion_marks() {
     });
 }
 
-/// RFC 6438 3: a keyed hash of addresses and flow label; the comparison with the slow path is in `enters`.
+/// RFC 6438 3: the label is a keyed hash of addresses and flow label. `enters` compares it with the slow
+/// path.
 #[test]
 fn flow_labels_are_those_of_the_slow_path() {
     on_every_bench(|bench| {
@@ -126,7 +127,7 @@ fn flow_labels_are_those_of_the_slow_path() {
         let mut labels = std::collections::BTreeSet::new();
         for number in 0..200u32 {
             let mut packet = udp(source, destination, 50);
-            // Another label, other hosts at both ends.
+            // Each packet has another label and other hosts at both ends.
             packet[2] = number as u8;
             packet[22] = (number * 3) as u8;
             packet[38] = (number * 5) as u8;
@@ -138,7 +139,8 @@ fn flow_labels_are_those_of_the_slow_path() {
     });
 }
 
-/// RFC 8200 3: who forwards takes one off and never sends zero; RFC 2473 6.3: 64 outside.
+/// RFC 8200 3: a forwarder decrements the hop limit and never sends zero. RFC 2473 6.3: the outer hop limit
+/// is 64.
 #[test]
 fn hop_limits() {
     on_every_bench(|bench| {
@@ -155,13 +157,13 @@ fn hop_limits() {
             assert_eq!((sent(&entered)[14 + 7], sent(&entered)[14 + 47]), (64, hops - 1));
             assert_eq!(sent(&arrived)[14 + 7], hops - 1);
         }
-        // The hop limit of the outer packet does not matter.
+        // The hop limit of the outer packet is not checked.
         let packet = with_hop_limit(tunnelled(bench, &udp(far, near, 50)), 1);
         sent(&bench.arrives(&packet));
     });
 }
 
-/// RFC 4291 2.5.2, 2.5.3, 2.5.6, 2.7: such packets stay on their link, or in their host.
+/// RFC 4291 2.5.2, 2.5.3, 2.5.6, 2.7: packets with these addresses stay on their link, or in their host.
 #[test]
 fn special_addresses() {
     on_every_bench(|bench| {
@@ -181,7 +183,8 @@ fn special_addresses() {
     });
 }
 
-/// RFC 6275 10.4.5, RFC 3963 9: the outer source is the care-of address, the inner one belongs to it.
+/// RFC 6275 10.4.5, RFC 3963 9: the outer source is the care-of address, and the inner source belongs to the
+/// binding.
 #[test]
 fn reverse_tunnel_checks() {
     on_every_bench(|bench| {
@@ -189,7 +192,7 @@ fn reverse_tunnel_checks() {
         let inner = udp(far, near, 50);
         let (from, to) = bench.arriving(0);
         let (other, other_end) = bench.arriving(1);
-        // Also when what is right has been seen just before: what is remembered is no pass.
+        // The second round checks that a valid packet just before, which is cached, does not let these pass.
         for _ in 0..2 {
             for (source, destination) in [("2001:db8:f1::11", to), (from, "2001:db8:f1::11"), (to, from)] {
                 assert_eq!(bench.arrives(&within(source, destination, &inner)), Did::Left("outer_source"));
@@ -203,12 +206,12 @@ fn reverse_tunnel_checks() {
                 assert_eq!(bench.arrives(&within(from, to, &spoofed)), Did::Left(""));
             }
             TunnelEnd::MobileRouter => {
-                // A foreign destination, and a source on board.
+                // The packet has a foreign destination, and a source on board.
                 let elsewhere = udp(far, "2001:db8:b::10", 50);
                 assert_eq!(bench.arrives(&within(from, to, &elsewhere)), Did::Left(""));
                 let spoofed = udp("2001:db8:a::77", near, 50);
                 assert_eq!(bench.arrives(&within(from, to, &spoofed)), Did::Left("inner_source"));
-                // From here on board to there on board is no matter of the tunnel (RFC 3963 5.5).
+                // A packet between two hosts on board does not belong into the tunnel (RFC 3963 5.5).
                 assert_eq!(bench.enters(&udp(INSIDE, "2001:db8:a::77", 50)), Did::Left(""));
                 assert_eq!(bench.enters(&udp("2001:db8:b::10", OUTSIDE, 50)), Did::Left(""));
             }
@@ -216,7 +219,8 @@ fn reverse_tunnel_checks() {
     });
 }
 
-/// RFC 6275 11.7.2, RFC 3963 5.5: without a registration nothing is sent, but what still comes is taken.
+/// RFC 6275 11.7.2, RFC 3963 5.5: without a registration the station sends no packets, but still receives
+/// packets to the previous care-of address.
 #[test]
 fn a_previous_care_of_address_is_heard_and_without_one_in_use_nothing_is_sent() {
     on_every_bench(|bench| {
@@ -229,7 +233,7 @@ fn a_previous_care_of_address_is_heard_and_without_one_in_use_nothing_is_sent() 
         bench.set(tunnel.clone());
         assert_eq!(bench.enters(&packet), Did::Left("no_path"));
         sent(&bench.arrives(&old));
-        // A handover: all at once, the old one is heard a while longer.
+        // A handover takes effect at once, and the previous care-of address is accepted for a while.
         let new = bench.tunnel(1, true);
         bench.set(new.clone());
         let octets = |end: carnet_base::Endpoint| end.ipv6().unwrap().octets().to_vec();
@@ -242,7 +246,7 @@ fn a_previous_care_of_address_is_heard_and_without_one_in_use_nothing_is_sent() 
             assert_eq!(outer_of(&did), ends);
         }
         sent(&bench.arrives(&old));
-        // Then no longer, at once.
+        // After the removal the previous care-of address is no longer accepted, at once.
         bench.remove(&tunnel);
         assert_eq!(bench.arrives(&old), Did::Left("outer_source"));
         bench.remove(&new);
@@ -251,14 +255,14 @@ fn a_previous_care_of_address_is_heard_and_without_one_in_use_nothing_is_sent() 
     });
 }
 
-/// RFC 2473 7: the sender is to be told, or the outer packet cut: the slow path's.
+/// RFC 2473 7: the slow path informs the sender, or fragments the outer packet.
 #[test]
 fn the_mtu_of_the_tunnel_and_of_the_way() {
     on_every_bench(|bench| {
         let (source, destination) = inwards(bench);
         let fits = udp(source, destination, MTU as usize - 40);
         let larger = udp(source, destination, MTU as usize - 39);
-        // In whatever order, remembered or not.
+        // The order does not matter, nor whether lookups are cached.
         for _ in 0..2 {
             assert_eq!(bench.enters(&larger), Did::Left("too_big"));
             sent(&bench.enters(&fits));
@@ -267,7 +271,7 @@ fn the_mtu_of_the_tunnel_and_of_the_way() {
         bench.set(carnet_station::forwarding::desired::Tunnel { mtu: 1279, ..narrow });
         assert_eq!(bench.enters(&udp(source, destination, 1240)), Did::Left("too_big"));
         sent(&bench.enters(&udp(source, destination, 1239)));
-        // The way behind the tunnel.
+        // The path behind the tunnel has an MTU, too.
         let (far, near) = outwards(bench);
         let departure = if bench.end == TunnelEnd::MobileRouter { "lan0" } else { "ha0" };
         super::bench::ip(&format!("link set {departure} mtu 1400"));
@@ -279,8 +283,8 @@ fn the_mtu_of_the_tunnel_and_of_the_way() {
     });
 }
 
-/// RFC 8200 4.3 to 4.6: what stands between the headers is for others to read. RFC 2473 4.1.1: nesting is
-/// counted.
+/// RFC 8200 4.3 to 4.6: a forwarder does not read headers between IPv6 and payload. RFC 2473 4.1.1: nesting
+/// is counted.
 #[test]
 fn extension_headers_fragments_and_tunnels_in_tunnels() {
     on_every_bench(|bench| {
@@ -292,7 +296,7 @@ fn extension_headers_fragments_and_tunnels_in_tunnels() {
             assert_eq!(did, Did::Left("extension"), "{next_header}");
             let packet = tunnelled(bench, &packet(next_header, far, near, &behind));
             assert_eq!(bench.arrives(&packet), Did::Left("extension"), "{next_header}");
-            // In the outer packet: not even looked at.
+            // The programs do not inspect outer packets with such headers.
             let (from, to) = bench.arriving(0);
             let outer = super::packets::packet(
                 next_header,
@@ -302,24 +306,24 @@ fn extension_headers_fragments_and_tunnels_in_tunnels() {
             );
             assert_eq!(bench.arrives(&outer), Did::Left(""), "{next_header}");
         }
-        // Fragments of others are packets like any.
+        // The programs handle fragments of other hosts like any packet.
         sent(&bench.enters(&packet(protocol::FRAGMENT, source, destination, &behind)));
         let packet = tunnelled(bench, &packet(protocol::FRAGMENT, far, near, &behind));
         sent(&bench.arrives(&packet));
-        // Outer fragments are to be put together first.
+        // Outer fragments must be reassembled first.
         let (from, to) = bench.arriving(0);
         let pieces = [&[41, 0, 0, 1, 0, 0, 0, 9][..], &udp(far, near, 40)].concat();
         let fragment = super::packets::packet(protocol::FRAGMENT, from, to, &pieces);
         assert_eq!(bench.arrives(&fragment), Did::Left(""));
-        // Two tunnels inside.
+        // The packet contains two tunnels.
         let inner = within(source, destination, &udp(source, destination, 20));
         let did = bench.enters(&inner);
         assert!(matches!(did, Did::Left("extension" | "")), "{did:?}");
     });
 }
 
-/// Packets of the protocol itself: Binding Updates (Home Address option), acknowledgements (type 2 routing
-/// header), ICMPv6 errors about outer packets (RFC 2473 8).
+/// Packets of the protocol itself stay with the slow path: Binding Updates (Home Address option),
+/// acknowledgements (type 2 routing header), ICMPv6 errors about outer packets (RFC 2473 8).
 #[test]
 fn what_is_addressed_to_the_ends_is_left_alone() {
     on_every_bench(|bench| {
@@ -346,8 +350,8 @@ fn what_is_addressed_to_the_ends_is_left_alone() {
     });
 }
 
-/// RFC 9293 3.7.1: the slow path lowers the Maximum Segment Size of connections; nothing else of TCP is
-/// looked at.
+/// RFC 9293 3.7.1: the slow path lowers the Maximum Segment Size of a SYN. The programs check nothing else of
+/// TCP.
 #[test]
 fn tcp_segments_are_taken_but_syn() {
     on_every_bench(|bench| {
@@ -367,7 +371,7 @@ fn tcp_segments_are_taken_but_syn() {
     });
 }
 
-/// RFC 8200 3: the length that counts is the header's.
+/// RFC 8200 3: the payload length of the header counts.
 #[test]
 fn lengths_that_lie() {
     on_every_bench(|bench| {
@@ -388,14 +392,14 @@ fn lengths_that_lie() {
             let did = bench.arrives(&with_length(outer.clone(), 44, length));
             assert_eq!(did, Did::Left("malformed"), "{length}");
         }
-        // Octets after the inner packet within the outer one.
+        // Octets follow the inner packet within the outer one.
         let inner = [&udp(far, near, 50)[..], &[0xee; 7]].concat();
         let packet = tunnelled(bench, &inner);
         assert_eq!(bench.arrives(&packet), Did::Left("malformed"));
     });
 }
 
-/// IEEE 802.1Q, IPv4, ARP and whatever else there is on a link.
+/// IEEE 802.1Q, IPv4, ARP and other frames on a link.
 #[test]
 fn other_frames_are_left_alone() {
     on_every_bench(|bench| {
@@ -421,7 +425,7 @@ fn other_frames_are_left_alone() {
     });
 }
 
-/// An interface receives them while a program captures on it; the kernel drops them.
+/// An interface receives such frames while a program captures on it. The kernel drops them.
 #[test]
 fn frames_for_another_station_are_left_alone() {
     on_every_bench(|bench| {
@@ -447,12 +451,12 @@ fn frames_cut_at_every_length() {
             [(tcp(source, destination, 0x10), bench.entrance()), (outer, bench.exit())]
         {
             let whole = frame(0x86dd, &packet);
-            // For tc, the kernel itself wants a whole header in a test.
+            // For tc, the kernel requires a complete header in a test run.
             for length in bench.shortest()..whole.len() {
                 assert_eq!(bench.did(program, interface, &whole[..length]), Did::Left(""), "{length}");
             }
             sent(&bench.did(program, interface, &whole));
-            // And where the headers agree on the length that is left.
+            // Here the headers agree on the remaining length.
             for length in 1..packet.len() - 40 {
                 let mut packet = packet[..40 + length].to_vec();
                 packet[4..6].copy_from_slice(&u16::try_from(length).unwrap().to_be_bytes());
@@ -466,7 +470,7 @@ fn frames_cut_at_every_length() {
     });
 }
 
-/// The loop that two bindings with care-of addresses in each other's network would make (RFC 2473 4.1).
+/// Two bindings with care-of addresses in each other's network would make a loop (RFC 2473 4.1).
 #[test]
 fn packets_of_our_own_do_not_enter_again() {
     on_every_bench(|bench| {
@@ -478,8 +482,8 @@ fn packets_of_our_own_do_not_enter_again() {
     });
 }
 
-/// Cached lookups of tunnelled packets are valid only for the interface on which these arrived: another one
-/// may have another role.
+/// Cached lookups of tunnelled packets are valid only for the interface on which the packets arrived: another
+/// one may have another role.
 #[test]
 fn on_an_interface_with_another_task_nothing_remembered_counts() {
     on_every_bench(|bench| {
@@ -492,16 +496,16 @@ fn on_an_interface_with_another_task_nothing_remembered_counts() {
     });
 }
 
-/// Modems and the like: packets begin with the IPv6 header. The kernel's redirection wants an Ethernet
-/// header, which the program puts in front.
+/// On a modem, packets begin with the IPv6 header. The kernel's redirection requires an Ethernet header,
+/// which the program adds.
 #[test]
 fn packets_without_an_ethernet_header() {
     on_every_bench(|bench| {
         if bench.kind == Kind::Xdp {
             return;
         }
-        // A test of the kernel's reads octets 12 and 13 as the protocol and leaves out octets 0 to 13 when
-        // the outer header goes. Here they are those of addresses, the same inside and outside.
+        // The kernel's test run reads octets 12 and 13 as the protocol. It leaves out octets 0 to 13 when the
+        // program removes the outer header. Here these octets are of addresses, the same inside and outside.
         const FAR: &str = "2001:db8:86dd::1";
         const HERE: &str = "2001:db8:86dd:a::10";
         let (entrance, exit) = match bench.end {

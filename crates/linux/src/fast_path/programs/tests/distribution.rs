@@ -1,5 +1,5 @@
-//! The programs distribute a binding's packets among its tunnels: each packet takes the same one as by the
-//! slow path.
+//! The programs distribute a binding's packets among its tunnels. Each packet must take the same tunnel as on
+//! the slow path.
 
 use carnet_base::{Endpoint, Rng};
 use carnet_station::forwarding::desired::{
@@ -12,7 +12,7 @@ use super::bench::{Bench, Did, HOME_ADDRESS, HOME_AGENT, on_every_bench};
 use super::packets::*;
 use crate::fast_path::programs::Kind;
 
-/// Four tunnels: two in IPv6, one in IPv4, one in UDP.
+/// Creates four tunnels: two in IPv6, one in IPv4, one in UDP.
 fn tunnels(bench: &mut Bench) -> Vec<Tunnel> {
     let tunnels = vec![
         bench.tunnel(0, true),
@@ -48,7 +48,7 @@ fn rule(selector: Option<Ipv6Selector>, action: FlowAction, members: Vec<Member>
     DistributionRule { selector: selector.map(TrafficSelector::Ipv6), action, members }
 }
 
-/// A packet of some conversation or other that goes into a tunnel.
+/// Returns a packet of a random flow that goes into a tunnel.
 fn any(bench: &Bench, rng: &mut Rng) -> Vec<u8> {
     let (source, destination) = match bench.end {
         TunnelEnd::MobileRouter => (INSIDE, OUTSIDE),
@@ -70,7 +70,7 @@ fn any(bench: &Bench, rng: &mut Rng) -> Vec<u8> {
     packet
 }
 
-/// Ends of the tunnel that an outer packet is in.
+/// Returns the ends of the tunnel of an outer packet.
 fn outer(did: &Did) -> (u8, Vec<u8>) {
     match did {
         Did::Sent(frame) if frame[14] >> 4 == 6 => (6, frame[22..54].to_vec()),
@@ -79,7 +79,8 @@ fn outer(did: &Did) -> (u8, Vec<u8>) {
     }
 }
 
-/// `enters` compares with the slow path; here it is that all are used, as the weights say.
+/// `enters` compares with the slow path. This test checks that all tunnels are used according to their
+/// weights.
 #[test]
 fn conversations_are_balanced_as_by_the_slow_path() {
     on_every_bench(|bench| {
@@ -95,7 +96,7 @@ fn conversations_are_balanced_as_by_the_slow_path() {
             let did = bench.enters(&packet);
             let mut which = outer(&did);
             if which.0 == 4 {
-                // Ends of UDP have the same addresses as others.
+                // Keep only the first octet: tunnels in UDP and in IPv4 have equal addresses.
                 which.1.truncate(1);
             }
             *counts.entry(which).or_default() += 1;
@@ -116,7 +117,7 @@ fn conversations_are_balanced_as_by_the_slow_path() {
     });
 }
 
-/// RFC 6088 3.2, RFC 6089 4.1: the first rule that matches, with any field and any range.
+/// RFC 6088 3.2, RFC 6089 4.1: the first matching rule applies, with any field and any range.
 #[test]
 fn rules_match_what_the_slow_path_matches() {
     on_every_bench(|bench| {
@@ -167,7 +168,7 @@ fn rules_match_what_the_slow_path_matches() {
     });
 }
 
-/// Copies are numbered, and later fragments do not show their ports.
+/// The slow path numbers copies, and later fragments contain no ports.
 #[test]
 fn copies_and_fragments_are_left_alone() {
     on_every_bench(|bench| {
@@ -191,7 +192,7 @@ fn copies_and_fragments_are_left_alone() {
         let fragment = [&[6, 0, 0, 1, 0, 0, 0, 9][..], &udp_payload(30)].concat();
         let fragment = packet(protocol::FRAGMENT, source, destination, &fragment);
         assert_eq!(bench.enters(&fragment), Did::Left("policy"));
-        // Packets from each of them are accepted.
+        // Packets from each tunnel are accepted.
         let back = tcp(destination, source, 0x10);
         for (way, tunnel) in tunnels.iter().enumerate() {
             let did = match tunnel.local {
@@ -209,7 +210,7 @@ fn copies_and_fragments_are_left_alone() {
             };
             assert!(matches!(did, Did::Sent(_)), "{way}: {did:?}");
         }
-        // Rules that the programs have no room for.
+        // The programs have no room for these rules.
         let ports = |port| Ipv6Selector { source_port: Some(Range::only(port)), ..Ipv6Selector::default() };
         let many = (0..9).map(|port| rule(Some(ports(port)), FlowAction::Failover, everywhere.clone()));
         let many = distribution(bench, many.collect());

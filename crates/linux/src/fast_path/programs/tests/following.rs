@@ -1,4 +1,4 @@
-//! The programs follow what the kernel's routing says, and what the bindings are.
+//! The programs follow the kernel's routing and the bindings.
 
 use std::time::{Duration, Instant};
 
@@ -19,21 +19,21 @@ fn entering(bench: &Bench) -> Vec<u8> {
     }
 }
 
-/// A rule, packets that it leads away, and some that it does not touch.
+/// A rule, packets that the rule redirects, and packets that it does not match.
 type Case<'a> = (&'a str, &'a [&'a [u8]], &'a [&'a [u8]]);
 
 pub(super) fn is_sent(did: &Did) -> bool {
     matches!(did, Did::Sent(_))
 }
 
-/// Stays on one processor: what is remembered is each one's own.
+/// Stays on one processor, because each processor has its own cache.
 pub(super) fn stay() {
     let mut processors = CpuSet::new();
     processors.set(sched_getcpu().unwrap()).unwrap();
     sched_setaffinity(Pid::from_raw(0), &processors).unwrap();
 }
 
-/// An operator's rules come before carnet's: by port, by protocol, by traffic class, by source.
+/// An operator's rules precede carnet's: by port, by protocol, by traffic class, by source.
 #[test]
 fn a_rule_that_leads_a_flow_elsewhere_holds() {
     on_every_bench(|bench| {
@@ -62,7 +62,7 @@ fn a_rule_that_leads_a_flow_elsewhere_holds() {
             (&format!("to {destination} iif {interface}"), &[packet, fragment, sctp], &[]),
         ];
         for (rule, away, untouched) in cases {
-            // Nothing may be left from before that would still be right without the rule.
+            // A cached lookup from before the rule must not remain.
             for packet in away.iter().chain(untouched) {
                 assert!(is_sent(&bench.enters(packet)), "before {rule}");
             }
@@ -80,11 +80,11 @@ fn a_rule_that_leads_a_flow_elsewhere_holds() {
     });
 }
 
-/// XDP: what would be redirected to an interface that takes no frames is the slow path's, and not lost.
+/// XDP leaves a packet to the slow path if its interface accepts no redirected frames. It is not lost.
 #[test]
 fn where_frames_are_not_taken_none_are_redirected() {
     on_every_bench(|bench| {
-        // To a home agent all interfaces are ports, and the kernel makes some here that know no XDP.
+        // A home agent uses all interfaces, and the kernel creates some here that have no XDP.
         if bench.kind == Kind::Tc || bench.end == TunnelEnd::HomeAgent {
             return;
         }
@@ -95,7 +95,7 @@ fn where_frames_are_not_taken_none_are_redirected() {
         let complaints = bench.programs.follow_receivers();
         assert!(matches!(&complaints[..], [one] if one.starts_with(exit)), "{complaints:?}");
         assert_eq!(bench.enters(&packet), Did::Left("neighbour"));
-        // Said once.
+        // The error is reported only once.
         assert_eq!(bench.programs.follow_receivers(), Vec::<String>::new());
         polls(&format!("{exit}x"), true);
         assert_eq!(bench.programs.follow_receivers(), Vec::<String>::new());
@@ -103,7 +103,7 @@ fn where_frames_are_not_taken_none_are_redirected() {
     });
 }
 
-/// Told by carnet at once, and without that after a second.
+/// The change takes effect at once if carnet reports it, else after a second.
 #[test]
 fn a_changed_route_is_followed() {
     on_every_bench(|bench| {
@@ -115,7 +115,7 @@ fn a_changed_route_is_followed() {
         ip(&format!("-6 rule add {rule}"));
         bench.forget();
         assert_eq!(bench.enters(&packet), Did::Left("route"));
-        // One that would do without a tunnel, too.
+        // The route would also work without a tunnel.
         let (gateway, interface) = match bench.end {
             TunnelEnd::MobileRouter => ("2001:db8:f1::1", "wan0"),
             TunnelEnd::HomeAgent | TunnelEnd::Direct => ("2001:db8:f0::1", "ha0"),
@@ -123,7 +123,7 @@ fn a_changed_route_is_followed() {
         ip(&format!("-6 route replace default via {gateway} dev {interface} table 77"));
         assert_eq!(bench.enters(&packet), Did::Left("route"));
         ip("-6 rule del pref 50");
-        // A refused lookup is not cached.
+        // A lookup that the kernel refuses is not cached.
         assert!(is_sent(&bench.enters(&packet)));
         ip(&format!("-6 rule add {rule}"));
         let start = Instant::now();
@@ -134,7 +134,7 @@ fn a_changed_route_is_followed() {
     });
 }
 
-/// The outer packet leaves by the way that its own source has.
+/// The outer packet leaves by the route of its own source.
 #[test]
 fn a_handover_takes_the_other_uplink() {
     on_every_bench(|bench| {
@@ -154,8 +154,8 @@ fn a_handover_takes_the_other_uplink() {
     });
 }
 
-/// A neighbour that is not known is the kernel's to find. The packet that could still go, by tc, is not the
-/// measure of those behind it.
+/// The kernel resolves an unknown neighbour. With tc, a packet that the program can still send does not
+/// decide for later packets.
 #[test]
 fn an_unknown_neighbour() {
     on_every_bench(|bench| {
@@ -181,8 +181,8 @@ fn an_unknown_neighbour() {
     });
 }
 
-/// A packet for another mobile router of the same home agent goes from one tunnel into the other: by the slow
-/// path.
+/// The slow path handles a packet from one mobile router to another of the same home agent, from one tunnel
+/// into the other.
 #[test]
 fn from_one_tunnel_into_another_is_the_slow_paths() {
     on_every_bench(|bench| {
@@ -196,7 +196,7 @@ fn from_one_tunnel_into_another_is_the_slow_paths() {
     });
 }
 
-/// A config that was read again may give an interface another task.
+/// A config that was read again may change the role of an interface.
 #[test]
 fn what_an_interface_was_for_is_forgotten_with_its_task() {
     on_every_bench(|bench| {
@@ -213,9 +213,8 @@ fn what_an_interface_was_for_is_forgotten_with_its_task() {
     });
 }
 
-/// The thread that forwards packets does not wait for the kernel's verifier. The loader's thread has loaded
-/// the programs of all interfaces before, also of those without link-layer addresses and of those that come
-/// later.
+/// The forwarding thread does not wait for the kernel's verifier. The loading thread has loaded the programs
+/// of all interfaces before, also for interfaces without a link-layer address and for later ones.
 #[test]
 fn programs_of_present_and_configured_interfaces_are_expected() {
     let link = |index: u32, name: &str, bare: bool| LinkInfo {

@@ -1,5 +1,5 @@
-//! The programs run in the kernel on one packet at a time (`BPF_PROG_TEST_RUN`): packet in, packet out,
-//! verdict.
+//! The tests run the programs in the kernel on one packet at a time (`BPF_PROG_TEST_RUN`): packet in, packet
+//! out, verdict.
 //!
 //! The oracle is the slow path: [`Forwarder`], and the kernel's work before and after it. A packet that a
 //! program forwards must be the slow path's, octet by octet; a packet that it leaves alone must be unchanged.

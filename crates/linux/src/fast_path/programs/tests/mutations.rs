@@ -1,5 +1,5 @@
-//! Random changes of packets: whatever becomes of them, a program hands on what the slow path would, or
-//! nothing.
+//! Random changes of packets: a program must forward what the slow path would forward, or leave the packet
+//! alone.
 
 use carnet_base::Rng;
 use carnet_station::forwarding::desired::TunnelEnd;
@@ -7,10 +7,10 @@ use carnet_station::forwarding::desired::TunnelEnd;
 use super::bench::{Bench, CARE_OF, Did, HOME_ADDRESS, HOME_AGENT, on_every_bench};
 use super::packets::*;
 
-/// For each kind of program and end.
+/// Number of changes for each kind of program and end.
 const MUTATIONS: usize = 5000;
 
-/// Packets that programs look at more closely.
+/// Returns packets that programs inspect in detail.
 fn seeds(bench: &Bench) -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     let (from, to) = bench.arriving(0);
@@ -50,7 +50,7 @@ fn mutate(rng: &mut Rng, packet: &mut Vec<u8>) {
             let at = below(packet.len());
             packet[at] = below(256) as u8;
         }
-        // In a header.
+        // Change an octet in a header.
         2 => {
             let at = below(packet.len().min(100));
             packet[at] = [0, 1, 2, 6, 17, 41, 43, 44, 58, 60, 0x60, 135, 255][below(13)];
@@ -65,7 +65,7 @@ fn mutate(rng: &mut Rng, packet: &mut Vec<u8>) {
             }
         }
         6 => {
-            // Lengths that fit again.
+            // Correct the lengths in the headers.
             let length = packet.len();
             for at in [4, 44] {
                 if length > at + 36 {
@@ -102,7 +102,7 @@ fn whatever_arrives_is_sent_on_rightly_or_left_alone() {
             let (program, interface) = places[rng.below(2) as usize];
             match bench.did(program, interface, &frame(0x86dd, &packet)) {
                 Did::Sent(out) => {
-                    // The home agent's one program does both.
+                    // The home agent's single program handles both directions.
                     let own = bench.end == TunnelEnd::MobileRouter
                         || packet[24..40] == address(HOME_AGENT).octets();
                     bench.agree(&packet, program != "lan" && own, &out);

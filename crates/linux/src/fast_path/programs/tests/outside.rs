@@ -1,4 +1,4 @@
-//! Tunnels inside IPv4 and in UDP (RFC 4213, RFC 5555), clause by clause.
+//! Tests tunnels inside IPv4 and in UDP (RFC 4213, RFC 5555), clause by clause.
 
 use std::net::SocketAddrV4;
 use std::os::fd::AsRawFd;
@@ -32,7 +32,7 @@ fn in_both(body: fn(&mut Bench, &Tunnel)) {
     }
 }
 
-/// Lets XDP ask for the way of what a mobile router sends.
+/// Turns IPv4 forwarding on, so that XDP can look up the route of packets that a mobile router sends.
 fn forward_ipv4(bench: &Bench, on: bool) {
     for interface in ["wan0", "wan1"].iter().filter(|_| bench.end == TunnelEnd::MobileRouter) {
         let switch = format!("/proc/sys/net/ipv4/conf/{interface}/forwarding");
@@ -40,7 +40,7 @@ fn forward_ipv4(bench: &Bench, on: bool) {
     }
 }
 
-/// Inner source and destination of what goes into the tunnel.
+/// Returns inner source and destination of packets that go into the tunnel.
 fn inwards(bench: &Bench) -> (&'static str, &'static str) {
     match bench.end {
         TunnelEnd::MobileRouter => (INSIDE, OUTSIDE),
@@ -59,8 +59,8 @@ fn sent(did: &Did) -> &[u8] {
     }
 }
 
-/// RFC 4213 3.4 and 3.6, RFC 5555 4.1; what is sent is compared with the oracle in `enters` and
-/// `arrives_in_ipv4`.
+/// RFC 4213 3.4 and 3.6, RFC 5555 4.1. `enters` and `arrives_in_ipv4` compare the sent packets with the
+/// oracle.
 #[test]
 fn common_packets_are_taken_both_ways() {
     in_both(|bench, tunnel| {
@@ -104,8 +104,8 @@ fn congestion_marks() {
     });
 }
 
-/// RFC 6275 10.4.5, RFC 3963 9: address and port are the binding's, and so are the interface and what is
-/// inside.
+/// RFC 6275 10.4.5, RFC 3963 9: address, port and interface must be the binding's, and the inner packet must
+/// belong to it.
 #[test]
 fn reverse_tunnel_checks() {
     in_both(|bench, tunnel| {
@@ -139,7 +139,7 @@ fn reverse_tunnel_checks() {
                 (other(local), remote)
             };
             assert_eq!(bench.arrives_in_ipv4(uplink(bench), far, 0, &inner), Did::Left("outer_source"));
-            // The same addresses, put into something else.
+            // The same addresses with the other encapsulation are refused.
             let address = |end: Endpoint| Endpoint::Ipv4(end.ipv4().unwrap());
             let udp = |end: Endpoint| Endpoint::Udp(SocketAddrV4::new(end.ipv4().unwrap(), 4191));
             let otherwise = match local {
@@ -154,7 +154,7 @@ fn reverse_tunnel_checks() {
             let did = bench.arrives_in_ipv4(uplink(bench), (local, remote), 0, &spoofed);
             assert!(matches!(did, Did::Left("inner_source" | "")), "{did:?}");
         }
-        // A socket that is bound to an interface hears nothing by another.
+        // A socket bound to an interface receives nothing from another one.
         if bench.end == TunnelEnd::MobileRouter {
             let did = bench.arrives_in_ipv4("wan1", (local, remote), 0, &inner);
             assert_eq!(did, Did::Left("outer_source"));
@@ -166,7 +166,7 @@ fn udp_from(source: &str, destination: &str) -> Vec<u8> {
     udp(source, destination, 50)
 }
 
-/// Headers that the kernel has to check, reassemble, or read.
+/// The kernel has to check, reassemble, or read these headers.
 #[test]
 fn odd_headers_are_left_alone() {
     in_both(|bench, tunnel| {
@@ -200,14 +200,14 @@ fn odd_headers_are_left_alone() {
             left(&|p| p[26] = 1, true, "checksum", "a checksum that nobody has verified");
             left(&|p| p[20..24].fill(9), true, "", "other ports");
         }
-        // In the packet's own header that bit does not matter: a middlebox may clear DF.
+        // DF in the packet's own header does not matter: a middlebox may clear it.
         let mut packet = packet.clone();
         packet[6] &= !0x40;
         packet[4] = 7;
         let frame = frame(0x0800, &with_sum(packet));
         assert!(matches!(bench.did(program, interface, &frame), Did::Sent(_)));
         for length in 14..frame.len() {
-            // For tc, the kernel itself wants a whole header in a test.
+            // For tc, the kernel requires a complete header in a test run.
             if length >= bench.shortest() {
                 assert_eq!(bench.did(program, interface, &frame[..length]), Did::Left(""), "{length}");
             }
@@ -215,7 +215,7 @@ fn odd_headers_are_left_alone() {
     });
 }
 
-/// Messages, SYN and what is for the station itself: the slow path's.
+/// The slow path gets Mobility Headers, SYN segments and packets to the station itself.
 #[test]
 fn control_is_left_alone() {
     in_both(|bench, tunnel| {
@@ -257,7 +257,8 @@ fn the_mtu_of_the_tunnel_and_of_the_way() {
     });
 }
 
-/// From one kind of tunnel to another: one new value, and what was under way is still heard.
+/// A handover to another kind of tunnel is one new value. Packets under way in the old tunnel are still
+/// accepted.
 #[test]
 fn a_handover_between_the_kinds() {
     in_both(|bench, tunnel| {
@@ -277,7 +278,7 @@ fn a_handover_between_the_kinds() {
         sent(&bench.arrives(&within(from, to, &back)));
         bench.remove(tunnel);
         assert_eq!(bench.arrives_in_ipv4(uplink(bench), ends, 0, &back), Did::Left("outer_source"));
-        // And back; without its socket it belongs to no binding.
+        // The handover back: without its socket the tunnel belongs to no binding.
         bench.set(tunnel.clone());
         assert_eq!(sent(&bench.enters(&packet))[0], 0x45);
         bench.programs.table.set_socket(tunnel.local, None);
@@ -287,7 +288,7 @@ fn a_handover_between_the_kinds() {
     });
 }
 
-/// Two modems of one make: what tells the uplinks apart is the interface and the port.
+/// With two modems of one make, only the interface and the port distinguish the uplinks.
 #[test]
 fn two_uplinks_with_one_address() {
     on_every_bench(|bench| {
@@ -313,7 +314,7 @@ fn two_uplinks_with_one_address() {
     });
 }
 
-/// XDP finds no route by one uplink unless the kernel forwards there.
+/// XDP finds no route by an uplink unless the kernel forwards there.
 #[test]
 fn xdp_of_a_mobile_router_wants_forwarding() {
     in_both(|bench, _| {
@@ -327,7 +328,7 @@ fn xdp_of_a_mobile_router_wants_forwarding() {
     });
 }
 
-/// Random changes: whatever becomes of a packet, a program hands on what the slow path would, or nothing.
+/// Random changes: a program must forward what the slow path would forward, or leave the packet alone.
 #[test]
 fn whatever_arrives_is_sent_on_rightly_or_left_alone() {
     in_both(|bench, tunnel| {
@@ -374,7 +375,7 @@ fn whatever_arrives_is_sent_on_rightly_or_left_alone() {
     });
 }
 
-/// The witness is the kernel: what the slow path's sockets send differs in the UDP checksum at most.
+/// Compares with packets that the slow path's sockets send. They may differ in the UDP checksum only.
 #[test]
 fn headers_are_those_that_sockets_send() {
     in_both(|bench, tunnel| {
@@ -396,7 +397,7 @@ fn headers_are_those_that_sockets_send() {
             sll_halen: 0,
             sll_addr: [0; 8],
         };
-        // SAFETY: it is a whole `sockaddr_ll`.
+        // SAFETY: `address` is a complete `sockaddr_ll`.
         let address = unsafe { LinkAddr::from_raw((&raw const address).cast(), None) }.unwrap();
         bind(sniffer.as_raw_fd(), &address).unwrap();
         let inner = udp(source, destination, 200);
@@ -409,7 +410,7 @@ fn headers_are_those_that_sockets_send() {
             let interface = (bench.end == TunnelEnd::MobileRouter).then(|| interface.to_owned());
             sockets.open(&Socket { local, interface }, false).unwrap();
             let mut writer = DatagramWriter::new(sockets);
-            // As it comes out of the tunnel device: forwarded.
+            // The packet that comes out of the tunnel device has been forwarded, so its hop limit is 63.
             let inner = with_hop_limit(inner.clone(), 63);
             writer.write(local, remote, false, &inner);
             writer.flush();
@@ -436,7 +437,7 @@ fn headers_are_those_that_sockets_send() {
     });
 }
 
-/// The kernel follows a million instructions of a program at most, and who starts has to wait for it.
+/// The kernel verifies at most a million instructions of a program, and the start waits for the verification.
 #[test]
 fn the_verifier_is_far_from_its_limit() {
     use aya::programs::{SchedClassifier, Xdp};
@@ -451,7 +452,7 @@ fn the_verifier_is_far_from_its_limit() {
                 Kind::Tc => find::<SchedClassifier>(ebpf, name).unwrap().info(),
                 Kind::Xdp => find::<Xdp>(ebpf, name).unwrap().info(),
             };
-            // Before Linux 5.16 it does not say.
+            // A kernel before Linux 5.16 does not report the number.
             let Some(count) = info.unwrap().verified_instruction_count() else { return };
             println!("{:?} {name}: {count} instructions", bench.kind);
             assert!(count < 200_000, "{name}: {count}");

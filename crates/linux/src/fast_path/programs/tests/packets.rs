@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use carnet_base::Endpoint;
 use carnet_wire::ipv6::{Header, protocol};
 
-/// Where packets of the tests come from and go to.
+/// Sources and destinations of the tests' packets.
 pub(super) const INSIDE: &str = "2001:db8:a::10";
 pub(super) const OUTSIDE: &str = "2001:db8:c::1";
 
@@ -13,7 +13,7 @@ pub(super) fn address(text: &str) -> Ipv6Addr {
     text.parse().unwrap()
 }
 
-/// A packet with this next header, hop limit 64, a flow label and a DSCP.
+/// Returns a packet with this next header, hop limit 64, a flow label and a DSCP.
 pub(super) fn packet(next_header: u8, source: &str, destination: &str, payload: &[u8]) -> Vec<u8> {
     let header = Header {
         traffic_class: 0xb8,
@@ -39,36 +39,36 @@ pub(super) fn udp(source: &str, destination: &str, length: usize) -> Vec<u8> {
     packet(protocol::UDP, source, destination, &udp_payload(length))
 }
 
-/// A TCP segment with these flags.
+/// Returns a TCP segment with these flags.
 pub(super) fn tcp(source: &str, destination: &str, flags: u8) -> Vec<u8> {
     let mut octets = vec![0x30, 0x39, 0, 80, 1, 2, 3, 4, 5, 6, 7, 8, 0x50, flags, 0xff, 0xff, 0, 0, 0, 0];
     octets.extend(b"some data");
     packet(protocol::TCP, source, destination, &octets)
 }
 
-/// With another hop limit.
+/// Returns the packet with another hop limit.
 pub(super) fn with_hop_limit(mut packet: Vec<u8>, hop_limit: u8) -> Vec<u8> {
     packet[7] = hop_limit;
     packet
 }
 
-/// With another ECN field.
+/// Returns the packet with another ECN field.
 pub(super) fn with_ecn(mut packet: Vec<u8>, ecn: u8) -> Vec<u8> {
     packet[1] = packet[1] & !0x30 | ecn << 4;
     packet
 }
 
-/// The packet in another IPv6 header.
+/// Returns the packet inside another IPv6 header.
 pub(super) fn within(source: &str, destination: &str, inner: &[u8]) -> Vec<u8> {
     packet(protocol::IPV6, source, destination, inner)
 }
 
-/// In an Ethernet frame.
+/// Returns the packet in an Ethernet frame.
 pub(super) fn frame(ethertype: u16, packet: &[u8]) -> Vec<u8> {
     [&[2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8][..], &ethertype.to_be_bytes(), packet].concat()
 }
 
-/// Puts the sum into an IPv4 header.
+/// Writes the checksum of an IPv4 header.
 pub(super) fn with_sum(mut packet: Vec<u8>) -> Vec<u8> {
     packet[10..12].fill(0);
     let words = packet[..20].chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
@@ -79,7 +79,8 @@ pub(super) fn with_sum(mut packet: Vec<u8>) -> Vec<u8> {
     packet
 }
 
-/// An IPv6 packet in IPv4, as a socket sends it but for the UDP checksum: RFC 4213 3.5, RFC 5555 4.
+/// Returns an IPv6 packet in IPv4, as a socket sends it except for the UDP checksum: RFC 4213 3.5, RFC 5555
+/// 4.
 pub(super) fn in_ipv4(from: Endpoint, to: Endpoint, class: u8, inner: &[u8]) -> Vec<u8> {
     let octets = |end: Endpoint| end.ipv4().unwrap_or(Ipv4Addr::UNSPECIFIED).octets();
     let length = |octets: usize| u16::try_from(octets).unwrap().to_be_bytes();

@@ -5,10 +5,10 @@ use super::following::{is_sent, stay};
 use super::packets::*;
 use crate::fast_path::programs::Kind;
 
-/// Another host of the mobile network than [`INSIDE`].
+/// A second host of the mobile network, besides [`INSIDE`].
 const OTHER: &str = "2001:db8:a::42";
 
-/// A packet of a flow that there has not been yet.
+/// Returns a packet of a new flow.
 fn fresh(destination: &str) -> Vec<u8> {
     use std::sync::atomic::{AtomicU16, Ordering};
     static PORT: AtomicU16 = AtomicU16::new(20000);
@@ -17,8 +17,8 @@ fn fresh(destination: &str) -> Vec<u8> {
     packet
 }
 
-/// Whether a new flow to there is sent on without a question to the kernel: what that would say is changed
-/// behind carnet's back.
+/// Returns whether the programs forward a new flow to a destination without asking the kernel. For this, the
+/// test changes the kernel's answer without telling carnet.
 fn is_remembered(bench: &mut Bench, destination: &str) -> bool {
     let rule = format!("pref 50 to {destination} lookup 76");
     ip("-6 route replace unreachable default table 76");
@@ -33,7 +33,7 @@ fn is_sent_to(bench: &mut Bench, destination: &str) -> bool {
     is_sent(&bench.enters(&fresh(destination)))
 }
 
-/// One packet is enough for a whole network, and for both directions.
+/// One packet fills the cache for a whole network, and for both directions.
 #[test]
 fn a_way_is_that_of_all_flows_and_hosts() {
     on_every_bench(|bench| {
@@ -44,11 +44,11 @@ fn a_way_is_that_of_all_flows_and_hosts() {
         assert!(!is_remembered(bench, INSIDE));
         assert!(is_sent_to(bench, INSIDE));
         assert!(is_remembered(bench, INSIDE) && is_remembered(bench, OTHER));
-        // The home address has others beside it in its /64, which are not the binding's.
+        // The /64 of the home address contains other addresses that do not belong to the binding.
         let home = super::bench::HOME_ADDRESS;
         assert!(is_sent_to(bench, home) && is_remembered(bench, home));
         assert_eq!(bench.enters(&fresh("2001:db8:1::77")), Did::Left(""));
-        // Packets from there need the right care-of address.
+        // Packets from that address need the right care-of address.
         let (from, to) = bench.arriving(0);
         for source in [INSIDE, OTHER, home] {
             for _ in 0..2 {
@@ -62,7 +62,8 @@ fn a_way_is_that_of_all_flows_and_hosts() {
     });
 }
 
-/// Without a packet to the network only whose it is is known.
+/// Packets from a network only cache its binding. The first packet to the network asks the kernel for the
+/// next hop.
 #[test]
 fn a_way_that_packets_came_by_is_asked_for_before_others_go_there() {
     on_every_bench(|bench| {
@@ -79,8 +80,7 @@ fn a_way_that_packets_came_by_is_asked_for_before_others_go_there() {
     });
 }
 
-/// A rule that looks at more than interface and destination: the kernel is asked for each flow, until it is
-/// gone.
+/// While a rule uses more than interface and destination, the programs ask the kernel for each flow.
 #[test]
 fn somebody_elses_rule_ends_ways() {
     on_every_bench(|bench| {
@@ -101,7 +101,7 @@ fn somebody_elses_rule_ends_ways() {
             bench.forget();
             assert!(!is_remembered(bench, INSIDE), "after {rule}");
         }
-        // Of what leaves the tunnel device alone, and of what is to another network.
+        // These rules concern only packets from the tunnel device, or to another network.
         for rule in ["iif carnet0 from 2001:db8:a::9", "to 2001:db8:b::/64"] {
             ip(&format!("-6 rule add pref 60 {rule} lookup 77"));
             bench.forget();
@@ -112,7 +112,7 @@ fn somebody_elses_rule_ends_ways() {
     });
 }
 
-/// A rule about inner sources holds for packets that leave the tunnel: their sources may differ.
+/// A rule about inner sources applies to packets that leave the tunnel: their sources may differ.
 #[test]
 fn a_rule_about_sources_inside_holds() {
     on_every_bench(|bench| {
@@ -138,7 +138,7 @@ fn a_rule_about_sources_inside_holds() {
     });
 }
 
-/// A route inside a prefix, or one as long that is better.
+/// Tests a more specific route inside a prefix, and a better one of equal length.
 #[test]
 fn somebody_elses_route_inside_a_prefix_holds() {
     on_every_bench(|bench| {
@@ -160,7 +160,7 @@ fn somebody_elses_route_inside_a_prefix_holds() {
                 assert_eq!(is_sent_to(bench, INSIDE), !all, "{route}");
                 assert_eq!(is_sent_to(bench, OTHER), !leads_away, "{route}");
             }
-            // One that stays is remembered by itself.
+            // A route that stays has a cached lookup of its own.
             assert_eq!(is_remembered(bench, INSIDE), !all, "{route}");
             ip(&format!("-6 route del {route}"));
             bench.forget();
@@ -171,7 +171,7 @@ fn somebody_elses_route_inside_a_prefix_holds() {
     });
 }
 
-/// Several ways at once, of which a flow takes one; and routes by source.
+/// Tests routes with several next hops, of which a flow takes one, and routes by source.
 #[test]
 fn forks_end_ways() {
     on_every_bench(|bench| {
@@ -195,7 +195,7 @@ fn forks_end_ways() {
     });
 }
 
-/// A neighbour with another link-layer address gets what follows, by one question for all ways.
+/// If a neighbour gets another link-layer address, one question to the kernel updates all cached next hops.
 #[test]
 fn a_neighbour_that_moves() {
     on_every_bench(|bench| {
@@ -223,7 +223,8 @@ fn a_neighbour_that_moves() {
     });
 }
 
-/// A handover to one and a longer prefix of another inside: both at once.
+/// Tests a handover of one binding, and a longer prefix of another binding inside the first one's, both at
+/// once.
 #[test]
 fn changes_of_bindings_end_ways() {
     on_every_bench(|bench| {
@@ -248,7 +249,7 @@ fn changes_of_bindings_end_ways() {
         for _ in 0..2 {
             assert_eq!((goes_to(bench, INSIDE), goes_to(bench, OTHER)), (first.clone(), first.clone()));
         }
-        // One that has nothing to do with it comes and goes without a trace.
+        // An unrelated binding comes and goes without invalidating cached lookups.
         other.inner = vec!["2001:db8:b::/64".parse().unwrap()];
         for _ in 0..2 {
             bench.set(other.clone());
@@ -258,7 +259,8 @@ fn changes_of_bindings_end_ways() {
             bench.enters(&fresh(super::bench::HOME_ADDRESS));
             assert!(is_remembered(bench, INSIDE));
         }
-        // Of two more one shares its version: that leaves a question to the kernel, and no more.
+        // One of two further bindings shares the version. Its change costs one question to the kernel, and no
+        // more.
         let mut third = other.clone();
         third.home_address = address("2001:db8:1::4322");
         third.inner = vec!["2001:db8:c::/64".parse().unwrap()];
@@ -273,7 +275,7 @@ fn changes_of_bindings_end_ways() {
         bench.remove(&third);
         bench.remove(&other);
         knows_again(bench);
-        // A handover.
+        // Handover to the other tunnel.
         let old = bench.tunnel(0, false);
         bench.set(old);
         let new = bench.tunnel(1, true);
