@@ -81,3 +81,49 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
         !self.has_failed() && self.outstanding.len() >= sequence.allowed
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Proof, RoundTrip};
+    use super::*;
+
+    fn at(millis: u64) -> Time {
+        Time::ZERO + Duration::from_millis(millis)
+    }
+
+    fn millis(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn series_that_has_enough_heartbeats_sends_no_more_and_is_judged_by_the_first() {
+        let timing =
+            Timing { gap: millis(60), is_series: true, late: millis(40), patience: millis(130), allowed: 2 };
+        let mut path = PathLiveness::new(Proof::default(), RoundTrip::default());
+        path.sent(at(0), 0);
+        let has_enough = path.has_enough(&timing);
+        assert!(!has_enough && !path.is_due(at(59), &timing) && path.is_due(at(60), &timing));
+        path.sent(at(60), 1);
+        assert_eq!(path.next(at(60), &timing, has_enough), at(120), "after the pause");
+        assert!(path.has_enough(&timing));
+        assert_eq!(path.next(at(120), &timing, true), at(130), "the first is overdue then");
+    }
+
+    #[test]
+    fn sequence_waits_for_the_answer_and_then_for_its_pauses() {
+        let sequence =
+            Sequence { interval: millis(1000), patience: millis(200), pause: millis(100), allowed: 3 };
+        let mut path = PathLiveness::new(Proof::default(), RoundTrip::default());
+        assert_eq!(path.next_of(&sequence), None);
+        for (number, sent, next) in [(0, 0, 200), (1, 200, 300), (2, 300, 500)] {
+            assert!(!path.is_exhausted(&sequence));
+            path.sent(at(sent), number);
+            assert_eq!(path.next_of(&sequence), Some(at(next)), "{number}");
+        }
+        assert!(path.is_exhausted(&sequence));
+        path.fail();
+        assert_eq!(path.next_of(&sequence), Some(at(1300)), "a failed path is tried at the interval");
+        path.renew();
+        assert_eq!(path.next_of(&sequence), Some(at(1300)));
+    }
+}
