@@ -1,4 +1,4 @@
-//! One end of a tunnel: an address, and what the inner IPv6 packets are put into there.
+//! One end of a tunnel: its address, and its encapsulation of the inner IPv6 packets.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -9,22 +9,23 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
 /// One end of a tunnel for IPv6 packets.
 ///
-/// As text, which is also its serde form, it is the address alone or, with UDP, `udp:` and address and port:
-/// `2001:db8::1`, `192.0.2.1`, `udp:192.0.2.1:4191`.
+/// The text form, which is also the serde form, is the address. With UDP it is `udp:`, the address and the
+/// port: `2001:db8::1`, `192.0.2.1`, `udp:192.0.2.1:4191`.
 ///
-/// A home agent keeps several for each of very many bindings: 18 octets.
+/// The size of 18 octets matters, because a home agent stores several endpoints for each of very many
+/// bindings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Endpoint {
     /// IPv6 in IPv6 (RFC 2473).
     Ipv6(Ipv6Addr),
-    /// IPv6 in IPv4, protocol 41 (RFC 4213, RFC 5555 without a NAT on the way).
+    /// IPv6 in IPv4, protocol 41 (RFC 4213, RFC 5555 without a NAT on the path).
     Ipv4(Ipv4Addr),
-    /// IPv6 in UDP in IPv4 (RFC 5555 with a NAT on the way; the home agent's port is 4191).
+    /// IPv6 in UDP in IPv4 (RFC 5555 with a NAT on the path; the home agent's port is 4191).
     Udp(SocketAddrV4),
 }
 
 impl Endpoint {
-    /// The address, when packets go there as IPv6 in IPv6.
+    /// Returns the address if the encapsulation is IPv6 in IPv6.
     pub fn ipv6(self) -> Option<Ipv6Addr> {
         match self {
             Endpoint::Ipv6(address) => Some(address),
@@ -32,7 +33,7 @@ impl Endpoint {
         }
     }
 
-    /// The IPv4 address, with or without UDP.
+    /// Returns the IPv4 address, with or without UDP.
     pub fn ipv4(self) -> Option<Ipv4Addr> {
         match self {
             Endpoint::Ipv4(address) => Some(address),
@@ -41,7 +42,7 @@ impl Endpoint {
         }
     }
 
-    /// The address, of whatever kind.
+    /// Returns the address, IPv6 or IPv4.
     pub fn address(self) -> IpAddr {
         match self {
             Endpoint::Ipv6(address) => address.into(),
@@ -50,7 +51,7 @@ impl Endpoint {
         }
     }
 
-    /// The UDP port, where there is one.
+    /// Returns the UDP port; `None` without UDP.
     pub fn port(self) -> Option<u16> {
         match self {
             Endpoint::Udp(address) => Some(address.port()),
@@ -58,7 +59,8 @@ impl Endpoint {
         }
     }
 
-    /// Octets of headers that a tunnel with this end puts before the inner packet: IPv6 40, IPv4 20, UDP 8.
+    /// Returns the octets of headers that a tunnel with this end adds to the inner packet: IPv6 40, IPv4 20,
+    /// UDP 8.
     pub fn overhead(self) -> u32 {
         match self {
             Endpoint::Ipv6(_) => 40,
@@ -68,8 +70,8 @@ impl Endpoint {
     }
 }
 
-/// Hashes an address as one number, because tables look it up for each packet. The derived implementation
-/// hashes octet by octet.
+/// Hashes an address as one number, because tables look up an endpoint for each packet. The derived
+/// implementation would hash octet by octet.
 impl Hash for Endpoint {
     fn hash<H: Hasher>(&self, state: &mut H) {
         match self {
@@ -88,7 +90,7 @@ impl From<Ipv6Addr> for Endpoint {
     }
 }
 
-/// Without UDP.
+/// Converts an address to an endpoint without UDP.
 impl From<IpAddr> for Endpoint {
     fn from(address: IpAddr) -> Endpoint {
         match address {
@@ -104,7 +106,7 @@ impl From<Ipv4Addr> for Endpoint {
     }
 }
 
-/// So that a plain care-of address can be compared with an end of a tunnel.
+/// Compares a plain care-of address with an end of a tunnel.
 impl PartialEq<Ipv6Addr> for Endpoint {
     fn eq(&self, address: &Ipv6Addr) -> bool {
         *self == Endpoint::Ipv6(*address)
@@ -121,7 +123,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// Text that is no [`Endpoint`].
+/// Error for a text that is not an [`Endpoint`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParseEndpointError(String);
 

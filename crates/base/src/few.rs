@@ -1,28 +1,28 @@
-//! A list that mostly has one entry, which then takes no memory elsewhere.
+//! A list that mostly has one entry, which it stores without an allocation.
 //!
-//! A vector of one costs its header, and an allocation with the allocator's own octets around it. Where there
-//! is such a list for each of very many things, that is more than what is in it.
+//! A vector of one entry costs its header, an allocation, and the allocator's own octets. If each of very
+//! many objects has such a list, these costs exceed the content.
 
-/// None, one or several of something, in order.
+/// A list of zero, one or several elements, in order.
 #[derive(Debug, Clone)]
 pub struct Few<T>(Entries<T>);
 
 #[derive(Debug, Clone)]
 enum Entries<T> {
     One(T),
-    /// Or none.
+    /// Several elements, or none.
     Several(Vec<T>),
 }
 
 use Entries::{One, Several};
 
 impl<T> Few<T> {
-    /// None.
+    /// Creates an empty list.
     pub const fn new() -> Self {
         Few(Several(Vec::new()))
     }
 
-    /// All of them.
+    /// Returns the elements as a slice.
     pub fn as_slice(&self) -> &[T] {
         match &self.0 {
             One(entry) => std::slice::from_ref(entry),
@@ -38,17 +38,17 @@ impl<T> Few<T> {
         }
     }
 
-    /// Whether there is one, which is nowhere else.
+    /// Returns whether the list has one element, stored without an allocation.
     pub fn is_inline(&self) -> bool {
         matches!(self.0, One(_))
     }
 
-    /// Puts one behind all others.
+    /// Appends an element.
     pub fn push(&mut self, entry: T) {
         self.insert(self.as_slice().len(), entry);
     }
 
-    /// Puts one before the one at `at`, or behind all others.
+    /// Inserts an element before the element at `at`, or at the end if `at` is beyond it.
     pub fn insert(&mut self, at: usize, entry: T) {
         let mut entries = match std::mem::replace(&mut self.0, Several(Vec::new())) {
             Several(none) if none.is_empty() => {
@@ -58,7 +58,7 @@ impl<T> Few<T> {
             One(first) => vec![first],
             Several(entries) => entries,
         };
-        // By halves: few have more than one, and those that have two seldom get many.
+        // Grow by half: few lists have more than one element, and those with two seldom get many.
         if entries.len() == entries.capacity() {
             entries.reserve_exact(1 + entries.len() / 2);
         }
@@ -66,7 +66,7 @@ impl<T> Few<T> {
         self.0 = Several(entries);
     }
 
-    /// Takes the one at `at` out, if there is one.
+    /// Removes and returns the element at `at`, if it exists.
     pub fn remove(&mut self, at: usize) -> Option<T> {
         if at >= self.as_slice().len() {
             return None;
@@ -77,7 +77,7 @@ impl<T> Few<T> {
         Some(removed)
     }
 
-    /// Removes what is not to be kept.
+    /// Removes the elements for which `keep` returns false.
     pub fn retain(&mut self, keep: impl FnMut(&mut T) -> bool) {
         let mut entries = std::mem::take(self).into_vec();
         entries.retain_mut(keep);
@@ -112,7 +112,7 @@ impl<T> Default for Few<T> {
     }
 }
 
-/// However they are kept.
+/// Two lists are equal if their elements are, however the lists store them.
 impl<T: PartialEq> PartialEq for Few<T> {
     fn eq(&self, other: &Self) -> bool {
         self.as_slice() == other.as_slice()

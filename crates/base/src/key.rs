@@ -5,34 +5,34 @@ use std::hint::black_box;
 
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-/// A shared key of 128 bits (RFC 4285). Dropping it wipes it, and `Debug` does not show it. The comparison
+/// A shared key of 128 bits (RFC 4285). Dropping the key wipes it, and `Debug` does not show it. A comparison
 /// takes the same time for a wrong key as for the right one.
 ///
-/// The octets have a place of their own in the heap. A move of the key copies a pointer, so it leaves no
-/// octets behind. A vector that grows, or that is collected in place, would keep them otherwise.
+/// The octets are in their own allocation. A move of the key copies only the pointer, so it leaves no copy of
+/// the octets in memory. Otherwise a vector that grows, or that is collected in place, would leave one.
 #[derive(Clone)]
 pub struct Key(Box<[u8; Key::OCTETS]>);
 
 impl Key {
-    /// Octets of a key.
+    /// Length of a key, octets.
     pub const OCTETS: usize = 16;
 
-    /// Wraps the octets of a key.
+    /// Creates a key from its octets.
     pub fn new(octets: [u8; Key::OCTETS]) -> Key {
         Key(Box::new(octets))
     }
 
-    /// The octets.
+    /// Returns the octets.
     pub fn octets(&self) -> &[u8; Key::OCTETS] {
         &self.0
     }
 
-    /// The octets, to be filled in where they are.
+    /// Returns the octets for filling in place.
     pub fn octets_mut(&mut self) -> &mut [u8; Key::OCTETS] {
         &mut self.0
     }
 
-    /// Makes zeros of it before it is dropped.
+    /// Overwrites the key with zeros before it is dropped.
     pub fn wipe(&mut self) {
         self.0.zeroize();
     }

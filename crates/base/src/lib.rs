@@ -1,4 +1,4 @@
-//! Time, timers, randomness and small types that every carnet crate shares.
+//! Time, timers, randomness and small types that all carnet crates use.
 //!
 //! Nothing here performs I/O or reads a clock: the caller passes the time in. The monotonic [`Time`] drives
 //! every timer; [`WallTime`] exists for the few fields on the wire that carry a date.
@@ -30,16 +30,16 @@ pub use sorting::{map_of, set_of, sort, sort_by, sort_by_key};
 pub use time::{Time, WallTime};
 pub use timer::TimerTable;
 
-/// A reason for which a packet died.
+/// Reason for which a protocol dropped a packet.
 ///
-/// Each protocol has one enum of its own; the reason's name is at once the log field, the metric label
-/// (`<area>.dropped.<name>`) and what tests assert.
+/// Each protocol has its own enum. The name of a reason is the log field, the metric label
+/// (`<area>.dropped.<name>`) and the value that tests compare.
 pub trait DropReason: Copy + Eq + std::fmt::Debug {
-    /// The reason in `snake_case`, as it appears in `carnet show counters`.
+    /// Returns the reason in `snake_case`, as in `carnet show counters`.
     fn name(self) -> &'static str;
 }
 
-/// Declares a `DropReason` enum: the variants with their documentation and the name that counters use.
+/// Declares a `DropReason` enum: the variants with their documentation, and their names for counters.
 ///
 /// ```
 /// carnet_base::drop_reasons! {

@@ -4,20 +4,20 @@ use std::time::Duration;
 
 use crate::Time;
 
-/// How often: `burst` things at once, and one more per `interval` after that.
+/// Rate of events: `burst` events at once, and one more per `interval` after that.
 ///
-/// Where very many buckets have one rate, each is no more than the time when it is full again.
+/// Very many buckets may share one rate: each bucket stores only the time at which it is full again.
 #[derive(Debug, Clone, Copy)]
 pub struct Rate {
-    /// Tokens of a full bucket.
+    /// Number of tokens in a full bucket.
     pub burst: u32,
-    /// In which it gains one.
+    /// Time in which the bucket gains one token.
     pub interval: Duration,
 }
 
 impl Rate {
     /// Takes `count` tokens, or none if the bucket holds fewer. `full_at` is the time at which the bucket is
-    /// full again: the later, the fewer tokens it holds.
+    /// full again; the later this time, the fewer tokens the bucket holds.
     pub fn take(self, full_at: &mut Time, now: Time, count: u32) -> bool {
         let later = (*full_at).max(now) + self.interval * count;
         let allowed = later.saturating_since(now) <= self.interval * self.burst;
@@ -28,7 +28,7 @@ impl Rate {
     }
 }
 
-/// Lets `burst` things pass at once and one more per `interval` after that.
+/// Permits `burst` events at once and one more per `interval` after that.
 #[derive(Debug, Clone)]
 pub struct RateLimiter {
     rate: Rate,
@@ -36,12 +36,12 @@ pub struct RateLimiter {
 }
 
 impl RateLimiter {
-    /// A full bucket of `burst` tokens that gains one token per `interval`.
+    /// Creates a full bucket of `burst` tokens that gains one token per `interval`.
     pub fn new(burst: u32, interval: Duration) -> Self {
         RateLimiter { rate: Rate { burst, interval }, full_at: Time::ZERO }
     }
 
-    /// Takes a token if there is one.
+    /// Takes a token if the bucket holds one.
     pub fn allow(&mut self, now: Time) -> bool {
         self.allow_all(now, 1)
     }
@@ -51,7 +51,7 @@ impl RateLimiter {
         self.rate.take(&mut self.full_at, now, count)
     }
 
-    /// Whether there is a token; it stays there.
+    /// Returns whether the bucket holds a token, without taking it.
     pub fn has_token(&self, now: Time) -> bool {
         self.ready_at(now) <= now
     }
@@ -62,7 +62,7 @@ impl RateLimiter {
         now + self.full_at.saturating_since(now).saturating_sub(others)
     }
 
-    /// Whether the bucket is full: forgetting it forgets nothing.
+    /// Returns whether the bucket is full: the caller may then drop it without loss of state.
     pub fn is_full(&self, now: Time) -> bool {
         self.full_at <= now
     }

@@ -1,4 +1,4 @@
-//! State of an interface, and the ICMPv6 messages that a station receives and sends there.
+//! State of an interface, and the ICMPv6 messages that a station receives and sends on it.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -16,59 +16,60 @@ pub struct LinkMessage {
     pub source: Ipv6Addr,
     /// IPv6 destination.
     pub destination: Ipv6Addr,
-    /// Hop limit of the IPv6 header: Neighbor Discovery is only believed at 255 (RFC 4861 6.1, 7.1).
+    /// Hop limit of the IPv6 header: receivers accept Neighbor Discovery only with 255 (RFC 4861 6.1, 7.1).
     pub hop_limit: u8,
-    /// Link-layer address of the other side: the sender's of a message that came in, the receiver's of one
-    /// that goes out. `None` where the link has none, or for a multicast destination.
+    /// Link-layer address of the peer: of the sender for a received message, of the receiver for a sent one.
+    /// `None` if the link has no such addresses, or for a multicast destination.
     pub peer: Option<[u8; 6]>,
     /// The ICMPv6 message with its checksum, which the receiver of this value verifies.
     #[serde(with = "hex")]
     pub message: Vec<u8>,
 }
 
-/// The state of an interface as the kernel has it.
+/// State of an interface in the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Interface {
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
-    /// Administratively up and with carrier (`IFF_UP` and `IFF_LOWER_UP`).
+    /// The interface is administratively up and has carrier (`IFF_UP` and `IFF_LOWER_UP`).
     pub running: bool,
     /// Link MTU in octets.
     pub mtu: u32,
-    /// The 48-bit link-layer address, where there is one.
+    /// The 48-bit link-layer address; `None` if the interface has none.
     pub link_address: Option<[u8; 6]>,
-    /// The IPv6 addresses that the kernel has on it.
+    /// IPv6 addresses of the interface.
     pub addresses: Vec<Address>,
-    /// Default routes that the kernel would use for packets that leave by this interface, from the tables
-    /// that its rules name. Order of the kernel: longest source prefix, lowest metric, highest preference
-    /// (RFC 4191 3.2). Expired routes are left out.
+    /// Default routes that the kernel would use for packets on this interface, from the tables that its rules
+    /// name. The order is that of the kernel: longest source prefix, lowest metric, highest preference (RFC
+    /// 4191 3.2). The list omits expired routes.
     pub routers: Vec<Ipv6Router>,
-    /// IPv4 addresses of the interface with their prefix lengths, primary addresses first. Link-local (RFC
-    /// 3927) and loopback addresses are left out.
+    /// IPv4 addresses of the interface with their prefix lengths, primary addresses first. The list omits
+    /// link-local (RFC 3927) and loopback addresses.
     #[serde(default, deserialize_with = "ipv4_addresses")]
     pub ipv4_addresses: Vec<Ipv4Net>,
-    /// The IPv4 default routes, as [`Self::routers`]. An interface without one has hosts on its link here, each of
-    /// which has a route of its own.
+    /// The IPv4 default routes, ordered like [`Self::routers`]. An interface without a default route has only
+    /// hosts on its link, each with its own route.
     #[serde(default)]
     pub ipv4_routers: Vec<Ipv4Router>,
 }
 
-/// One next hop of a default route. A recording may have the gateway alone, as versions before this type
-/// wrote it.
+/// One next hop of a default route. An old recording has only the gateway, because earlier versions did not
+/// have this type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "WrittenRoute<A, N>", bound(deserialize = "A: Deserialize<'de>, N: Deserialize<'de>"))]
 pub struct DefaultRoute<A, N> {
-    /// The router; unspecified for a route without gateway, as point-to-point links have it.
+    /// Address of the router; unspecified for a route without gateway, as on point-to-point links.
     pub gateway: A,
-    /// The route is for packets with a source address in this prefix only (`default from PREFIX`).
+    /// Source prefix: the route applies only to packets with a source address in this prefix
+    /// (`default from PREFIX`).
     pub source: Option<N>,
-    /// The source address that the route recommends (`src`, `RTA_PREFSRC`).
+    /// Preferred source address of the route (`src`, `RTA_PREFSRC`).
     pub preferred_source: Option<A>,
     /// State of the router in the kernel's neighbour cache.
     pub neighbour: NeighbourState,
 }
 
-/// The forms in which a recording has a default route.
+/// The forms of a default route in recordings.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum WrittenRoute<A, N> {
@@ -87,7 +88,7 @@ impl<A, N> From<WrittenRoute<A, N>> for DefaultRoute<A, N> {
     }
 }
 
-/// Reads IPv4 addresses with the length of their subnet, or, from recordings of earlier versions, without.
+/// Reads IPv4 addresses with the length of their subnet. Recordings of earlier versions lack the length.
 fn ipv4_addresses<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Ipv4Net>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -109,7 +110,7 @@ pub type Ipv6Router = DefaultRoute<Ipv6Addr, Ipv6Net>;
 pub type Ipv4Router = DefaultRoute<Ipv4Addr, Ipv4Net>;
 
 impl<A, N> From<A> for DefaultRoute<A, N> {
-    /// The plain default route by a router of which no more is known.
+    /// Returns a default route by a router without further data.
     fn from(gateway: A) -> Self {
         DefaultRoute { gateway, source: None, preferred_source: None, neighbour: NeighbourState::Unknown }
     }
@@ -122,11 +123,11 @@ pub enum NeighbourState {
     /// The kernel has no entry, or the link needs none.
     #[default]
     Unknown,
-    /// Address resolution is under way.
+    /// Address resolution is in progress.
     Incomplete,
-    /// Its link-layer address is known: REACHABLE, STALE, DELAY or PROBE.
+    /// The kernel knows the link-layer address: REACHABLE, STALE, DELAY or PROBE.
     Known,
-    /// It did not answer Neighbor Unreachability Detection or address resolution.
+    /// The neighbour did not answer Neighbor Unreachability Detection or address resolution.
     Failed,
 }
 
@@ -135,17 +136,17 @@ pub enum NeighbourState {
 pub struct Address {
     /// The address.
     pub address: Ipv6Addr,
-    /// Its prefix length.
+    /// Prefix length of the address.
     pub prefix_length: u8,
-    /// Duplicate address detection is still under way (RFC 4862 5.4), and the address is not optimistic.
+    /// Duplicate address detection is still in progress (RFC 4862 5.4), and the address is not optimistic.
     pub tentative: bool,
-    /// Duplicate address detection found that another node has it.
+    /// Duplicate address detection found that another node has the address.
     pub duplicate: bool,
-    /// Past its preferred lifetime.
+    /// The preferred lifetime of the address has ended.
     pub deprecated: bool,
-    /// A temporary address (RFC 8981): never a care-of address while a stable one is there.
+    /// The address is temporary (RFC 8981): never a care-of address while a stable address is available.
     pub temporary: bool,
-    /// The operator, or a program for him, has set it without a lifetime: autoconfiguration has not made it.
+    /// The operator or a program has set the address without a lifetime, so it is not from autoconfiguration.
     #[serde(default)]
     pub permanent: bool,
 }

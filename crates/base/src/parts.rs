@@ -1,17 +1,17 @@
 //! Optional parts of the program, which a small build leaves out.
 //!
-//! A value that needs a part holds a token of it. Without the part (a feature of this crate) the token's type
-//! has no values. The compiler then knows that no holder of the token exists and generates no code for it. It
-//! still compiles all code, and only the places that ask for a token differ.
+//! A value that needs a part holds a token of this part. Without the part (a feature of this crate) the
+//! token's type has no values. So the compiler knows that no holder of the token exists, and generates no
+//! code for the holder. It still compiles all code; only the places that request a token differ.
 
-/// Something that there is.
+/// A type with one value: the part is in the program.
 #[cfg(any(feature = "bpf", feature = "geonet"))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Here {
     Yes,
 }
 
-/// Something that there is not.
+/// A type without values: the part is not in the program.
 #[cfg(not(all(feature = "bpf", feature = "geonet")))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Nowhere {}
@@ -26,7 +26,7 @@ macro_rules! parts {
                 #[cfg(not(feature = $feature))] Nowhere,
             );
 
-            /// The token, in a program that has the part.
+            /// Returns the token if the program has the part.
             pub const fn $ask() -> Option<$part> {
                 #[cfg(feature = $feature)]
                 {
@@ -42,8 +42,8 @@ macro_rules! parts {
 }
 
 parts! {
-    /// The data paths of BPF programs.
+    /// The data paths in BPF programs.
     Bpf, bpf, "bpf";
-    /// GeoNetworking and what is above it.
+    /// GeoNetworking and the layers above it.
     Geonet, geonet, "geonet";
 }

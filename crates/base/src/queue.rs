@@ -1,12 +1,12 @@
-//! Queues that are long now and then.
+//! Queues that are occasionally long.
 
 use std::collections::VecDeque;
 
-/// Room that a queue keeps, in things.
+/// Number of elements for which an empty queue keeps memory.
 const KEPT: usize = 256;
 
 /// Removes and returns the first element. An empty queue releases the memory that a burst allocated. After
-/// the start of a home agent with very many bindings that is a lot of memory for each binding.
+/// the start of a home agent with very many bindings, this saves much memory for each binding.
 pub fn next_of<T>(queue: &mut VecDeque<T>) -> Option<T> {
     let first = queue.pop_front();
     if first.is_none() && queue.capacity() > KEPT {

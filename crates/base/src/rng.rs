@@ -6,14 +6,14 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use serde::{Deserialize, Deserializer, Serialize, de::Error};
 
-/// Seed of a generator. A recording has it as a number or as 64 hexadecimal digits.
+/// Seed of a generator. In a recording the seed is a number or 64 hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Seed {
-    /// For simulations and tests, whose results others shall have as well. Keys that are drawn from it are no
+    /// A number, for simulations and tests with reproducible results. Keys from such a generator are not
     /// secret.
     Number(u64),
-    /// A seed from an unpredictable source, because the generator may produce keys of up to 256 bits.
+    /// Octets from an unpredictable source. A generator with such a seed may produce keys of up to 256 bits.
     Octets(#[serde(serialize_with = "crate::hex::serialize", deserialize_with = "seed_octets")] [u8; 32]),
 }
 
@@ -34,12 +34,12 @@ fn seed_octets<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32], D
 pub struct Rng(ChaCha8Rng);
 
 impl Rng {
-    /// A generator that `seed` determines.
+    /// Creates the generator that the number `seed` determines.
     pub fn new(seed: u64) -> Rng {
         Rng(ChaCha8Rng::seed_from_u64(seed))
     }
 
-    /// The generator that `seed` determines.
+    /// Creates the generator that `seed` determines.
     pub fn from_seed(seed: Seed) -> Rng {
         match seed {
             Seed::Number(number) => Rng::new(number),
@@ -47,50 +47,51 @@ impl Rng {
         }
     }
 
-    /// Another one of the same seed: none of its numbers tells anything of those of [`Rng::from_seed`], for
-    /// it is another stream of the same key.
+    /// Creates a second generator from the same seed: another stream of the same key. Its numbers reveal
+    /// nothing about those of [`Rng::from_seed`].
     pub fn beside(seed: Seed) -> Rng {
         let Rng(mut generator) = Rng::from_seed(seed);
         generator.set_stream(1);
         Rng(generator)
     }
 
-    /// Another generator of the same key, for a part. Nothing is drawn for it, and none of its numbers tells
-    /// anything of those of this one. [`Rng::beside`] has stream 1.
+    /// Returns another stream of the same key, for a part of the program. The function draws no number from
+    /// this generator, and the numbers of the stream reveal nothing about those of this one. [`Rng::beside`]
+    /// uses stream 1.
     pub fn stream(&self, number: u64) -> Rng {
         let mut generator = self.0.clone();
         generator.set_stream(number);
         Rng(generator)
     }
 
-    /// A generator of its own for a part, as hard to foresee as this one.
+    /// Creates an independent generator for a part of the program, as unpredictable as this one.
     pub fn fork(&mut self) -> Rng {
         let mut octets = [0; 32];
         self.0.fill_bytes(&mut octets);
         Rng::from_seed(Seed::Octets(octets))
     }
 
-    /// Sixteen random bits.
+    /// Returns sixteen random bits.
     pub fn u16(&mut self) -> u16 {
         (self.0.next_u32() >> 16) as u16
     }
 
-    /// Sixty-four random bits.
+    /// Returns sixty-four random bits.
     pub fn u64(&mut self) -> u64 {
         self.0.next_u64()
     }
 
-    /// A number from 0 to `bound - 1`, 0 when `bound` is 0. The bias is below `bound / 2^64`.
+    /// Returns a number from 0 to `bound - 1`; 0 if `bound` is 0. The bias is below `bound / 2^64`.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.0.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// True once in `1 / probability` calls.
+    /// Returns true with this probability.
     pub fn chance(&mut self, probability: f64) -> bool {
         ((self.0.next_u64() >> 11) as f64) < probability * (1u64 << 53) as f64
     }
 
-    /// A span from `low` up to but not including `high`; `low` when the range is empty.
+    /// Returns a span from `low` up to but not including `high`; `low` if the range is empty.
     pub fn duration(&mut self, low: Duration, high: Duration) -> Duration {
         let width = high.saturating_sub(low).as_nanos();
         low + Duration::from_nanos(self.below(u64::try_from(width).unwrap_or(u64::MAX)))
@@ -108,7 +109,7 @@ mod tests {
         assert_ne!(Rng::new(7).u64(), Rng::new(8).u64());
     }
 
-    /// Every bit of a seed counts, in a fork as well.
+    /// Every bit of a seed changes the numbers, also those of a fork.
     #[test]
     fn all_of_a_seed_counts() {
         let first = |octets: [u8; 32]| {

@@ -1,10 +1,10 @@
 //! A map for a few entries.
 //!
-//! A B-tree allocates room for eleven entries with the first one. Where each of very many objects has such a
-//! map, mostly with one entry, that room is most of their memory. Here one entry takes only its own size. A
-//! B-tree also adds five kilobytes to the program for each type of key and value, ten times as much as this
-//! map. (Code with possibly many entries and large values boxes the values: the linker merges the B-trees of
-//! boxes with the same key type.)
+//! A B-tree allocates room for eleven entries with the first one. If each of very many objects has such a
+//! map, mostly with one entry, this room is most of their memory. In this map one entry takes only its own
+//! size. A B-tree also adds five kilobytes to the program for each type of key and value, ten times as much
+//! as this map. (Code with possibly many entries and large values boxes the values: the linker merges the
+//! B-trees of boxes with the same key type.)
 
 use std::borrow::Borrow;
 
@@ -15,7 +15,7 @@ use crate::Few;
 pub struct SmallMap<K, V>(Few<(K, V)>);
 
 impl<K: Ord, V> SmallMap<K, V> {
-    /// An empty map, which takes no memory elsewhere.
+    /// Creates an empty map, without an allocation.
     pub const fn new() -> Self {
         SmallMap(Few::new())
     }
@@ -27,7 +27,7 @@ impl<K: Ord, V> SmallMap<K, V> {
         self.0.as_slice().binary_search_by(|(known, _)| known.borrow().cmp(key))
     }
 
-    /// The value of a key.
+    /// Returns the value of the key; `None` if the map has no such key.
     pub fn get<Q: Ord + ?Sized>(&self, key: &Q) -> Option<&V>
     where
         K: Borrow<Q>,
@@ -44,7 +44,7 @@ impl<K: Ord, V> SmallMap<K, V> {
         self.0.as_mut_slice().get_mut(at).map(|(_, value)| value)
     }
 
-    /// Whether the key has a value.
+    /// Returns whether the map has the key.
     pub fn contains_key<Q: Ord + ?Sized>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -52,7 +52,7 @@ impl<K: Ord, V> SmallMap<K, V> {
         self.place(key).is_ok()
     }
 
-    /// Sets the value of a key and returns the one that it had.
+    /// Sets the value of a key and returns the previous value.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         match self.place::<K>(&key) {
             Ok(at) => self.0.as_mut_slice().get_mut(at).map(|(_, known)| std::mem::replace(known, value)),
@@ -63,7 +63,7 @@ impl<K: Ord, V> SmallMap<K, V> {
         }
     }
 
-    /// The value of a key, which gets this one if it has none.
+    /// Returns the value of a key; inserts `value()` if the map has no such key.
     pub fn get_or_insert_with(&mut self, key: K, value: impl FnOnce() -> V) -> &mut V {
         let at = self.place::<K>(&key).unwrap_or_else(|at| {
             self.0.insert(at, (key, value()));
@@ -72,7 +72,7 @@ impl<K: Ord, V> SmallMap<K, V> {
         &mut self.0.as_mut_slice()[at].1
     }
 
-    /// Removes a key and returns the value that it had.
+    /// Removes a key and returns its value.
     pub fn remove<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -81,54 +81,54 @@ impl<K: Ord, V> SmallMap<K, V> {
         self.0.remove(at).map(|(_, value)| value)
     }
 
-    /// Removes what is not to be kept.
+    /// Removes the entries for which `keep` returns false.
     pub fn retain(&mut self, mut keep: impl FnMut(&K, &mut V) -> bool) {
         self.0.retain(|(key, value)| keep(key, value));
     }
 
-    /// Removes everything.
+    /// Removes all entries.
     pub fn clear(&mut self) {
         self.0 = Few::new();
     }
 
-    /// How many keys have a value.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.0.as_slice().len()
     }
 
-    /// Whether none has.
+    /// Returns whether the map has no entries.
     pub fn is_empty(&self) -> bool {
         self.0.as_slice().is_empty()
     }
 
-    /// Keys and values.
+    /// Returns keys and values.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&K, &V)> {
         self.0.as_slice().iter().map(|(key, value)| (key, value))
     }
 
-    /// Keys and values, the latter to be changed.
+    /// Returns keys, and values for modification.
     pub fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = (&K, &mut V)> {
         self.0.as_mut_slice().iter_mut().map(|(key, value)| (&*key, value))
     }
 
-    /// The keys.
+    /// Returns the keys.
     pub fn keys(&self) -> impl DoubleEndedIterator<Item = &K> {
         self.0.as_slice().iter().map(|(key, _)| key)
     }
 
-    /// The values.
+    /// Returns the values.
     pub fn values(&self) -> impl DoubleEndedIterator<Item = &V> {
         self.0.as_slice().iter().map(|(_, value)| value)
     }
 
-    /// The values, to be changed.
+    /// Returns the values for modification.
     pub fn values_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut V> {
         self.0.as_mut_slice().iter_mut().map(|(_, value)| value)
     }
 }
 
 impl<K: Ord, V> FromIterator<(K, V)> for SmallMap<K, V> {
-    /// Of several values of a key the last.
+    /// If a key occurs several times, its last value stays.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
         let mut map = Self::new();
         entries.into_iter().for_each(|(key, value)| drop(map.insert(key, value)));

@@ -1,13 +1,14 @@
 //! Sorts slices and builds trees without a copy of the standard library's sort for each type.
 //!
-//! That sort adds several kilobytes for each pair of type and order. The program sorts a few dozen types: few
-//! items each, and none for a packet. Here only the comparison and the moves depend on the type: one routine
-//! sorts the indices. (`collect` into a B-tree sorts as well, so this module inserts items one by one.)
+//! The standard library's sort adds several kilobytes for each pair of type and order. The program sorts a
+//! few dozen types, with few items each, and sorts none for a packet. In this module only the comparison and
+//! the moves depend on the type; one routine sorts the indices. (`collect` into a B-tree sorts as well, so
+//! this module inserts items one by one.)
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Sorts as `compare` says. Equals keep their order.
+/// Sorts by `compare`, and keeps the order of equal items.
 pub fn sort_by<T>(items: &mut [T], compare: impl Fn(&T, &T) -> Ordering) {
     if items.len() < 2 {
         return;
@@ -16,8 +17,7 @@ pub fn sort_by<T>(items: &mut [T], compare: impl Fn(&T, &T) -> Ordering) {
         (Some(a), Some(b)) => compare(a, b),
         _ => Ordering::Equal,
     });
-    // Along each cycle the place gets its item from its source, until the first one's is what was carried
-    // along.
+    // For each cycle of the permutation, swap the right item into each place until the cycle is complete.
     for first in 0..sources.len() {
         let mut place = first;
         loop {
@@ -31,31 +31,31 @@ pub fn sort_by<T>(items: &mut [T], compare: impl Fn(&T, &T) -> Ordering) {
     }
 }
 
-/// The numbers below `count` in the order of what they stand for.
+/// Returns the indices below `count`, sorted by `compare`.
 fn order(count: usize, compare: &dyn Fn(usize, usize) -> Ordering) -> Vec<usize> {
     let mut numbers: Vec<usize> = (0..count).collect();
     numbers.sort_by(|a, b| compare(*a, *b));
     numbers
 }
 
-/// Sorts by a key. Equals keep their order.
+/// Sorts by a key, and keeps the order of equal items.
 pub fn sort_by_key<T, K: Ord>(items: &mut [T], key: impl Fn(&T) -> K) {
     sort_by(items, |a, b| key(a).cmp(&key(b)));
 }
 
-/// Sorts. Equals keep their order.
+/// Sorts items, and keeps the order of equal items.
 pub fn sort<T: Ord>(items: &mut [T]) {
     sort_by(items, T::cmp);
 }
 
-/// A set of what there is.
+/// Returns the set of the items.
 pub fn set_of<T: Ord>(items: impl IntoIterator<Item = T>) -> BTreeSet<T> {
     let mut set = BTreeSet::new();
     set.extend(items);
     set
 }
 
-/// A map of what there is; of several values of a key the last.
+/// Returns the map of the entries; if a key occurs several times, its last value stays.
 pub fn map_of<K: Ord, V>(entries: impl IntoIterator<Item = (K, V)>) -> BTreeMap<K, V> {
     let mut map = BTreeMap::new();
     map.extend(entries);

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// A point on a monotonic clock, in nanoseconds since an origin that the runner chooses.
 ///
-/// Unlike `std::time::Instant` it can be made from a number, so that a simulator or a recording can
+/// Unlike `std::time::Instant`, a `Time` can be made from a number, so that a simulator or a recording can
 /// supply it. Arithmetic saturates: a hostile lifetime cannot wrap the clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -17,35 +17,35 @@ pub struct Time(u64);
 impl Time {
     /// The origin of the clock.
     pub const ZERO: Time = Time(0);
-    /// Later than anything that will happen.
+    /// A time later than any event.
     pub const MAX: Time = Time(u64::MAX);
 
-    /// `nanos` nanoseconds after the origin.
+    /// Returns the time `nanos` nanoseconds after the origin.
     pub const fn from_nanos(nanos: u64) -> Time {
         Time(nanos)
     }
 
-    /// `millis` milliseconds after the origin.
+    /// Returns the time `millis` milliseconds after the origin.
     pub const fn from_millis(millis: u64) -> Time {
         Time(millis.saturating_mul(1_000_000))
     }
 
-    /// `secs` seconds after the origin.
+    /// Returns the time `secs` seconds after the origin.
     pub const fn from_secs(secs: u64) -> Time {
         Time(secs.saturating_mul(1_000_000_000))
     }
 
-    /// Nanoseconds since the origin.
+    /// Returns the nanoseconds since the origin.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// Seconds since the origin, for display.
+    /// Returns the seconds since the origin, for display.
     pub fn as_secs_f64(self) -> f64 {
         Duration::from_nanos(self.0).as_secs_f64()
     }
 
-    /// The span from `earlier` to `self`, zero when `earlier` is later.
+    /// Returns the span from `earlier` to `self`; zero if `earlier` is later.
     pub const fn saturating_since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -77,39 +77,39 @@ impl fmt::Display for Time {
     }
 }
 
-/// A date, in nanoseconds since the UNIX epoch (UTC). Only for fields on the wire that
-/// carry one, and for what the calendar decides.
+/// A date, in nanoseconds since the UNIX epoch (UTC). Use it only for fields on the wire that carry a date,
+/// and for decisions by the calendar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct WallTime(u64);
 
 impl WallTime {
-    /// Seconds between the NTP era 0 (1900) and the UNIX epoch (1970), RFC 5905 figure 4.
+    /// Seconds between the start of NTP era 0 (1900) and the UNIX epoch (1970), RFC 5905 figure 4.
     const NTP_TO_UNIX: u64 = 2_208_988_800;
 
-    /// `nanos` nanoseconds after the UNIX epoch.
+    /// Returns the date `nanos` nanoseconds after the UNIX epoch.
     pub const fn from_unix_nanos(nanos: u64) -> WallTime {
         WallTime(nanos)
     }
 
-    /// Nanoseconds since the UNIX epoch.
+    /// Returns the nanoseconds since the UNIX epoch.
     pub const fn as_unix_nanos(self) -> u64 {
         self.0
     }
 
-    /// The 64-bit NTP timestamp (RFC 5905 6) that RFC 4285 puts into its Message-ID option. The era is not in
-    /// it: on 2036-02-07 it wraps.
+    /// Returns the 64-bit NTP timestamp (RFC 5905 6), which RFC 4285 puts into its Message-ID option. The
+    /// timestamp does not contain the era: it wraps on 2036-02-07.
     pub fn to_ntp(self) -> u64 {
         let seconds = (self.0 / 1_000_000_000 + Self::NTP_TO_UNIX) & 0xffff_ffff;
         let fraction = ((self.0 % 1_000_000_000) << 32) / 1_000_000_000;
         (seconds << 32) | fraction
     }
 
-    /// Returns the date nearest to `near` that a 64-bit NTP timestamp may mean, not before 1970. The caller
-    /// knows the era (RFC 5905 6).
+    /// Returns the date of a 64-bit NTP timestamp that is nearest to `near` and not before 1970. The
+    /// timestamp does not contain the era, so the caller gives it by `near` (RFC 5905 6).
     pub fn from_ntp(ntp: u64, near: WallTime) -> WallTime {
         let seconds_now = near.0 / 1_000_000_000 + Self::NTP_TO_UNIX;
-        // Seconds from `near` to the timestamp, as the shorter way round.
+        // Seconds from `near` to the timestamp, in the shorter direction.
         let ahead = ((ntp >> 32) as u32).wrapping_sub(seconds_now as u32).cast_signed();
         let mut seconds = i128::from(seconds_now) + i128::from(ahead) - i128::from(Self::NTP_TO_UNIX);
         if seconds < 0 {
@@ -119,7 +119,7 @@ impl WallTime {
         WallTime(u64::try_from(seconds * 1_000_000_000 + i128::from(nanos)).unwrap_or(u64::MAX))
     }
 
-    /// The distance between two dates, whichever is earlier.
+    /// Returns the span between two dates in any order.
     pub fn distance(self, other: WallTime) -> Duration {
         Duration::from_nanos(self.0.abs_diff(other.0))
     }
@@ -173,7 +173,7 @@ mod tests {
             assert_eq!(WallTime::from_ntp(before.to_ntp(), near), before);
             assert_eq!(WallTime::from_ntp(after.to_ntp(), near), after);
         }
-        // A clock that was never set still takes a timestamp for one of our time.
+        // A clock that was never set still reads a present timestamp as a present date.
         assert_eq!(WallTime::from_ntp(after.to_ntp(), WallTime::default()), after);
     }
 }

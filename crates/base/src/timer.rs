@@ -1,13 +1,13 @@
-//! A small table of named timers, in the manner of quinn: one deadline per timer, none running twice.
+//! A small table of named timers, modelled on quinn: each timer has at most one deadline.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Time;
 
-/// Deadlines by key, with the earliest at hand.
+/// Deadlines by key, with fast access to the earliest.
 ///
-/// Setting a timer replaces its previous deadline. Every operation is O(log n), so that a home agent may
-/// keep one timer per binding.
+/// Setting a timer replaces its previous deadline. Every operation is O(log n), so a home agent may keep one
+/// timer per binding.
 #[derive(Debug, Clone)]
 pub struct TimerTable<K> {
     deadlines: BTreeMap<K, Time>,
@@ -15,12 +15,12 @@ pub struct TimerTable<K> {
 }
 
 impl<K: Ord + Copy> TimerTable<K> {
-    /// A table in which nothing runs.
+    /// Creates a table without running timers.
     pub fn new() -> Self {
         TimerTable { deadlines: BTreeMap::new(), order: BTreeSet::new() }
     }
 
-    /// Lets `timer` run out at `deadline`, whatever it was set to before.
+    /// Sets the deadline of `timer` and replaces a previous one.
     pub fn set(&mut self, timer: K, deadline: Time) {
         if let Some(previous) = self.deadlines.insert(timer, deadline) {
             self.order.remove(&(previous, timer));
@@ -28,29 +28,29 @@ impl<K: Ord + Copy> TimerTable<K> {
         self.order.insert((deadline, timer));
     }
 
-    /// Stops `timer`; nothing happens when it does not run.
+    /// Stops `timer` if it runs.
     pub fn stop(&mut self, timer: K) {
         if let Some(previous) = self.deadlines.remove(&timer) {
             self.order.remove(&(previous, timer));
         }
     }
 
-    /// When `timer` runs out, if it runs.
+    /// Returns the deadline of `timer`; `None` if it does not run.
     pub fn get(&self, timer: K) -> Option<Time> {
         self.deadlines.get(&timer).copied()
     }
 
-    /// The earliest deadline of all.
+    /// Returns the earliest deadline.
     pub fn next_deadline(&self) -> Option<Time> {
         self.first().map(|(deadline, _)| deadline)
     }
 
-    /// The same with its timer, the least of those that have it.
+    /// Returns the earliest deadline and its timer, the least timer among equal deadlines.
     pub fn first(&self) -> Option<(Time, K)> {
         self.order.first().copied()
     }
 
-    /// Takes one timer that has run out by `now`, the earliest first.
+    /// Removes and returns the timer with the earliest deadline if it is at or before `now`.
     pub fn pop_expired(&mut self, now: Time) -> Option<K> {
         let (deadline, timer) = *self.order.first()?;
         if deadline > now {

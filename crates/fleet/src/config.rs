@@ -5,31 +5,31 @@ use std::time::Duration;
 /// The operator's settings of a seat and of this member.
 #[derive(Debug, Clone)]
 pub struct SeatConfig {
-    /// This member's name.
+    /// Name of this member.
     pub member: String,
-    /// All members, this one too, in the order in which they are to have the seat.
+    /// Names of all members, this one included, in the order of preference for the seat.
     pub members: Vec<String>,
-    /// Between two signs of life of the owner, and the longest wait for the answer to a transaction.
+    /// Interval of the leader's signs of life, and longest wait for the answer to a transaction.
     pub beat: Duration,
-    /// Silence after which the seat is free.
+    /// Time without a sign of life after which the seat is free.
     pub lease: Duration,
-    /// By how much the owner's own lease is shorter.
+    /// Time by which the leader's own lease is shorter than [`Self::lease`].
     pub margin: Duration,
-    /// How long a home agent forwards that has lost its lease.
+    /// Time for which a home agent continues to forward after its member lost the lease.
     pub patience: Duration,
-    /// How long a member that is to have the seat has to have been there before it is given it.
+    /// Time for which a preferred member must have been present before the leader gives it the seat.
     pub settled: Duration,
-    /// How long this member does not take the seat after its home agent has failed. It does not ask to be
-    /// given it, either: for so long at first, and twice as long each time that it fails soon after. So long
-    /// it counts as cut off, too, when its links are back.
+    /// Time for which this member does not take the seat after its home agent has failed, nor asks for it.
+    /// The time doubles each time that the home agent fails again soon. After lost links are back, the member
+    /// counts as cut off for the same time.
     pub rest: Duration,
     /// Time for which a leader that is cut off from its routers waits for other members to report the same.
-    /// It is longer than the difference between two members' detection times.
+    /// The time must exceed the difference between two members' detection times.
     pub doubt: Duration,
 }
 
 impl SeatConfig {
-    /// The times that fit a store whose members are a few milliseconds from each other.
+    /// Returns a configuration with times for a store whose members are a few milliseconds apart.
     pub fn new(member: impl Into<String>, members: Vec<String>) -> SeatConfig {
         SeatConfig {
             member: member.into(),
@@ -44,7 +44,7 @@ impl SeatConfig {
         }
     }
 
-    /// How many members come before this one.
+    /// Returns the number of members that precede `member` in the order of preference.
     pub(crate) fn rank_of(&self, member: &str) -> usize {
         self.members.iter().position(|one| one == member).unwrap_or(self.members.len())
     }

@@ -1,7 +1,7 @@
 //! State of this member's connection to its routers.
 //!
-//! A lost connection counts at once. A restored one counts after a pause. The pause begins anew if the links
-//! are lost meanwhile, and grows each time that they did not last.
+//! A lost connection counts at once, a restored connection after a pause. The pause restarts if the links are
+//! lost meanwhile, and grows each time that they did not last.
 
 use std::time::Duration;
 
@@ -10,23 +10,23 @@ use carnet_base::Time;
 use crate::config::SeatConfig;
 use crate::retries::Retries;
 
-/// See the module.
+/// State of the links between this member and its routers.
 #[derive(Debug)]
 pub(crate) struct Links {
     lost: Option<Time>,
-    /// From when on they count, if they are not lost.
+    /// Time from which restored links count.
     sound: Time,
     pause: Duration,
     losses: Retries,
 }
 
 impl Links {
-    /// Links that are there.
+    /// Creates the state of connected links.
     pub(crate) fn new(now: Time) -> Links {
         Links { lost: None, sound: now, pause: Duration::ZERO, losses: Retries::default() }
     }
 
-    /// Takes note whether they are there; whether that is news.
+    /// Handles a change of the links; returns whether the state has changed.
     pub(crate) fn change(&mut self, now: Time, are_there: bool, config: &SeatConfig) -> bool {
         if are_there == self.lost.is_none() {
             return false;
@@ -43,17 +43,17 @@ impl Links {
         true
     }
 
-    /// Since when they are lost.
+    /// Returns the time since which the links are lost.
     pub(crate) fn lost(&self) -> Option<Time> {
         self.lost
     }
 
-    /// Whether they are there, and have been for long enough.
+    /// Returns whether the links are connected and have been for long enough.
     pub(crate) fn are_sound(&self, now: Time) -> bool {
         now >= self.sound_from()
     }
 
-    /// When they are, as far as is known now.
+    /// Returns the time from which the links count as connected, as far as known now.
     pub(crate) fn sound_from(&self) -> Time {
         if self.lost.is_none() { self.sound } else { Time::MAX }
     }

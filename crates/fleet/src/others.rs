@@ -1,4 +1,4 @@
-//! The other members, by what they say of themselves while they wait for the seat.
+//! The other members, by the presences that they write while they are standbys.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,25 +7,25 @@ use carnet_base::Time;
 
 use crate::config::SeatConfig;
 
-/// After so long without a word a member is gone.
+/// Time without a presence after which a member is gone.
 pub const GONE: Duration = Duration::from_secs(3);
 
-/// One of them.
+/// State of another member.
 #[derive(Debug)]
 struct Other {
-    /// Since when it has been there, and not cut off.
+    /// Time since which the member has been present and not cut off.
     since: Time,
-    /// When it was heard last.
+    /// Time of its last presence.
     last: Time,
     cut_off: bool,
 }
 
-/// See the module.
+/// The other members by name.
 #[derive(Debug, Default)]
 pub(crate) struct Others(BTreeMap<String, Other>);
 
 impl Others {
-    /// Takes what one says. The caller sees to it that it is one of the members.
+    /// Handles the presence of a member. The caller checks that the name belongs to a member.
     pub(crate) fn hear(&mut self, now: Time, name: String, cut_off: bool) {
         let other = self.0.entry(name).or_insert(Other { since: now, last: now, cut_off });
         if other.cut_off || cut_off || now.saturating_since(other.last) > GONE {
@@ -34,12 +34,13 @@ impl Others {
         (other.last, other.cut_off) = (now, cut_off);
     }
 
-    /// It waits no longer.
+    /// Removes a member that is no longer a standby.
     pub(crate) fn forget(&mut self, name: &str) {
         self.0.remove(name);
     }
 
-    /// The first of these members of which this holds, among those that are there and not cut off.
+    /// Returns the first of these members for which `holds` is true, among those that are present and not cut
+    /// off.
     fn first(&self, now: Time, members: &[String], holds: impl Fn(&Other) -> bool) -> Option<String> {
         let is_there = |other: &Other| now.saturating_since(other.last) < GONE && !other.cut_off;
         let found = members
@@ -48,18 +49,19 @@ impl Others {
         found.cloned()
     }
 
-    /// One that is to have the seat rather than this member, and has been there for a while.
+    /// Returns a member that precedes this one in the order of preference and has been present for long
+    /// enough.
     pub(crate) fn better(&self, now: Time, config: &SeatConfig) -> Option<String> {
         let before = config.members.get(..config.rank_of(&config.member)).unwrap_or_default();
         self.first(now, before, |other| other.last.saturating_since(other.since) >= config.settled)
     }
 
-    /// One that has said after this moment that it is not cut off.
+    /// Returns a member that has announced after this moment that it is not cut off.
     pub(crate) fn connected(&self, now: Time, after: Time, config: &SeatConfig) -> Option<String> {
         self.first(now, &config.members, |other| other.last >= after)
     }
 
-    /// Until when there is one that is not cut off, as far as is known now.
+    /// Returns the time until which a member that is not cut off counts as present, as far as known now.
     pub(crate) fn connected_until(&self) -> Time {
         let connected = self.0.values().filter(|other| !other.cut_off);
         connected.map(|other| other.last + GONE).max().unwrap_or(Time::ZERO)

@@ -1,18 +1,18 @@
-//! How long to wait after something has failed: twice as long each time that it fails soon.
+//! Pause after a failure: it doubles each time that the next failure comes soon.
 
 use std::time::Duration;
 
 use crate::config::SeatConfig;
 
-/// How often the time doubles.
+/// Largest number of doublings.
 const MOST_DOUBLINGS: u32 = 8;
 
-/// How often it has failed, not having been well for long in between.
+/// Number of failures without a long time of success between them.
 #[derive(Debug, Default)]
 pub(crate) struct Retries(u32);
 
 impl Retries {
-    /// The pause after it has failed, for so long before which it was well.
+    /// Returns the pause after a failure; `well` is the time of success before it.
     pub(crate) fn pause(&mut self, well: Option<Duration>, config: &SeatConfig) -> Duration {
         if well.is_some_and(|well| well > config.rest + config.settled) {
             self.0 = 0;

@@ -1,33 +1,36 @@
 //! One member's view of a seat: whether it leads, when it takes the leadership, and which records of the home
 //! agent are stored.
 //!
-//! **One chain.** The leader writes only by transactions that expect [`Key::Owner`] as its own last one left
-//! it. Each transaction changes the key, so they take effect one after the other and none twice. A member
-//! takes the leadership by such a transaction, too. From then on the store refuses every late transaction of
-//! the former leader. Each stored change precedes the change of leader, so the next leader has it. That holds
-//! whatever clocks and networks do. An acknowledgement to a mobile router waits for its transaction. So no
-//! acknowledged change is lost, and no two members acknowledge for one seat.
+//! **One chain.** The leader writes only by transactions that expect the revision of [`Key::Owner`] that its
+//! own last transaction made. Each transaction changes the key, so the transactions take effect one after the
+//! other and none twice. A member takes the leadership by such a transaction, too. From then on the store
+//! refuses every late transaction of the former leader. Each stored change precedes the change of leader, so
+//! the next leader has it. This order does not depend on clocks and networks. An acknowledgement to a mobile
+//! router waits for its transaction. So no acknowledged change is lost, and no two members acknowledge for
+//! one seat.
 //!
-//! **One lease.** A leader that writes nothing else writes its token each [`SeatConfig::beat`]. A member that
-//! has seen no change of it for [`SeatConfig::lease`] takes the leadership and expects the key as it saw it.
-//! If it missed a change, the store refuses. The leader's lease starts when it *sent* what the store has
-//! accepted. It is shorter by [`SeatConfig::margin`], because clocks run at different speeds. At its end
-//! [`Seat::holds`] ends, before another member's lease can begin.
+//! **One lease.** A leader without other changes writes its token each [`SeatConfig::beat`]. A member that
+//! has seen no change of the token for [`SeatConfig::lease`] takes the leadership; its transaction expects
+//! the revision that the member saw. If the member missed a change, the store refuses the transaction. The
+//! leader's lease starts when it *sent* the last accepted transaction. This lease is shorter by
+//! [`SeatConfig::margin`], because clocks run at different speeds. [`Seat::holds`] becomes false at the end
+//! of the lease, before another member's lease can begin.
 //!
 //! Without the store no member acknowledges or takes over. The home agent continues to forward for
 //! [`SeatConfig::patience`] and then stops. It is more likely that the store elects a new leader than that an
 //! unseen member has taken over.
 //!
 //! **Links.** A member that is cut off from its routers is useless as a leader, though it reaches the store.
-//! So it announces that ([`Presence`]), and takes the leadership only if no connected member does. A leader
-//! that is cut off gives it to a connected member. It does so after [`SeatConfig::doubt`] at the earliest,
-//! and only to a member that has since announced its connection. If a gateway is down for all members, the
-//! leader stays. None of this decides who leads: the chain does.
+//! So a member announces that it is cut off ([`Presence`]), and takes the leadership only if no connected
+//! member does. A leader that is cut off gives the leadership to a connected member. It does so after
+//! [`SeatConfig::doubt`] at the earliest, and only to a member that has since announced its connection. If a
+//! gateway is down for all members, the leader stays. These rules only choose a candidate; the chain decides
+//! who leads.
 //!
-//! A leadership that is given up is free at once. It goes to the named member or to the first that takes it.
-//! The home agent of the former leader forwards until the next one works, but at most for
-//! [`SeatConfig::patience`]. It acknowledges nothing meanwhile, so mobile routers repeat their Binding
-//! Updates.
+//! When a leader gives up the leadership, it is free at once. It goes to the named member, or to the first
+//! member that takes it. The home agent of the former leader forwards until the next one works, but at most
+//! for [`SeatConfig::patience`]. Meanwhile it acknowledges no Binding Update, so mobile routers repeat their
+//! Binding Updates.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -42,91 +45,93 @@ use crate::store::{
     Change, Event, Key, Outcome, Presence, RequestId, Revision, Snapshot, Token, TokenState, Transaction,
 };
 
-/// Changes in one transaction; etcd takes 128 by default, and one is the owner's key.
+/// Largest number of changes in one transaction. etcd permits 128 operations by default, and the token needs
+/// one.
 const MOST_CHANGES: usize = 100;
-/// Octets of their keys and values; etcd takes a request of 1.5 MiB by default. A single change is sent
-/// however long it is.
+/// Largest size of keys and values in one transaction, octets. etcd accepts a request of 1.5 MiB by default.
+/// A single change leaves in any size.
 const MOST_OCTETS: usize = 1 << 20;
-/// How often a member that waits says so.
+/// Interval at which a standby writes its presence.
 const HELLO: Duration = Duration::from_secs(1);
 
-/// Action that the runner shall perform.
+/// Action that the runner must perform.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
-    /// Read all keys of the seat and watch them from that revision: [`Seat::handle_snapshot`], then
-    /// [`Seat::handle_events`]. The runner ends earlier watches.
+    /// Read all keys of the seat and watch them from that revision on. The runner calls
+    /// [`Seat::handle_snapshot`], then [`Seat::handle_events`], and ends earlier watches.
     Follow,
-    /// Send a transaction; [`Seat::handle_outcome`] tells what became of it.
+    /// Send a transaction; the runner calls [`Seat::handle_outcome`] with the result.
     Transact(RequestId, Transaction),
-    /// Say to the store how this member is: its key and this value, without comparison or answer.
+    /// Write this value to the member's own key, without comparison and without waiting for an answer.
     Hello(String),
-    /// Start the home agent with these records. [`Seat::handle_working`] tells when it works.
+    /// Start the home agent with these records; the runner calls [`Seat::handle_working`] when the home agent
+    /// works.
     Start(BTreeMap<String, String>),
-    /// Stop it: why.
+    /// Stop the home agent for this reason.
     Stop(String),
-    /// A commit of the home agent's is stored.
+    /// The store has accepted the commit with this number.
     Written(u64),
-    /// Something for the log.
+    /// Write this text to the log.
     Note(String),
 }
 
 /// Present role of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// It knows nothing yet, or has lost the store.
+    /// The member has no state of the store yet, or has lost the store.
     Blind,
-    /// It follows what another does, or waits for the seat.
+    /// The member is a standby.
     Waiting,
-    /// It has the seat.
+    /// The member leads.
     Owner,
-    /// It has given the seat up, and its home agent forwards until the next one works.
+    /// The member has given up the seat, and its home agent forwards until the next one works.
     Leaving,
 }
 
-/// A transaction under way.
+/// A transaction whose outcome is not known yet.
 #[derive(Debug)]
 struct Flight {
-    /// Of the last attempt.
+    /// Number of the last attempt.
     id: RequestId,
-    /// Of the first.
+    /// Number of the first attempt.
     first: RequestId,
     transaction: Transaction,
-    /// When it was sent first. A later attempt may find that the first has been made.
+    /// Time of the first attempt. A later attempt may find that the first has succeeded.
     sent: Time,
-    /// When it is sent again.
+    /// Time of the next attempt.
     again: Time,
-    /// The commit that is whole with it.
+    /// Number of the commit that this transaction completes.
     completes: Option<u64>,
 }
 
 /// Additional state of the leader.
 #[derive(Debug)]
 struct Hold {
-    /// Of [`Key::Owner`], as our last transaction left it.
+    /// Revision of [`Key::Owner`] after the member's last transaction.
     revision: Revision,
-    /// Of the last one that took the seat or changed records.
+    /// Revision of the last transaction that took the seat or changed records.
     written: Revision,
-    /// When the lease ends.
+    /// End of the lease.
     until: Time,
-    /// When the last transaction was sent.
+    /// Time of the last transaction.
     beaten: Time,
-    /// Commits that wait, with the records that change.
+    /// Waiting commits, each with the changed records.
     commits: VecDeque<(u64, Vec<Change>)>,
     working: bool,
-    /// Whether the seat is being given up, and to whom.
+    /// Whether the member gives up the seat, and to which member.
     leaving: Option<Option<String>>,
 }
 
-/// How the home agent of this member is.
+/// State of the home agent of this member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Agent {
     Stopped,
     Runs,
-    /// It forwards until then.
+    /// The home agent forwards until this time.
     Until(Time),
 }
 
-/// See the module.
+/// State of one member for one seat.
 #[derive(Debug)]
 pub struct Seat {
     config: SeatConfig,
@@ -134,39 +139,39 @@ pub struct Seat {
     count: u64,
     next_request: RequestId,
     records: BTreeMap<String, String>,
-    /// The store's revision up to which `records` and `owner` are known.
+    /// Revision of the store up to which `records` and `owner` are known.
     known: Option<Revision>,
-    /// The owner's key as it was last seen.
+    /// Revision and token of the owner's key, as last seen.
     owner: (Revision, Option<Token>),
-    /// When it was seen to change.
+    /// Time at which the owner's key last changed.
     heard: Time,
     others: Others,
     links: Links,
-    /// Link state that the member has announced last.
+    /// Link state that the member has last announced.
     cut_off: bool,
-    /// When it is said next how this member is.
+    /// Time of the next presence.
     hello: Time,
-    /// When it was said last.
+    /// Time of the last presence.
     greeted: Time,
     hold: Option<Hold>,
     flight: Option<Flight>,
     agent: Agent,
-    /// When this member may take the seat again.
+    /// Time from which this member may take the seat again.
     rested: Time,
-    /// When it may ask for it again.
+    /// Time from which this member may ask for the seat again.
     shy: Time,
-    /// How often its home agent has failed.
+    /// Failures of the home agent.
     failures: Retries,
-    /// Since when it works.
+    /// Time since which the home agent works.
     works: Option<Time>,
-    /// Whether it never will.
+    /// Whether this member ends and never leads again.
     retired: bool,
     outputs: VecDeque<Output>,
 }
 
 impl Seat {
-    /// A member that begins. `process` is a number that no other process ever had or will have, as of 64
-    /// random bits.
+    /// Creates the state of a member at its start. `process` is a number that no other process ever has, such
+    /// as 64 random bits.
     pub fn new(config: SeatConfig, process: u64, now: Time) -> Seat {
         Seat {
             config,
@@ -209,18 +214,18 @@ impl Seat {
         }
     }
 
-    /// Whether this member has the seat, and its lease lasts: no other has one then.
+    /// Returns whether this member leads and its lease lasts. No other member's lease lasts at the same time.
     pub fn holds(&self, now: Time) -> bool {
         self.hold.as_ref().is_some_and(|hold| now < hold.until)
     }
 
-    /// Returns the leader, as far as this member knows.
+    /// Returns the name of the leader, as far as this member knows.
     pub fn owner(&self) -> Option<&str> {
         let token = self.owner.1.as_ref()?;
         (!matches!(token.state, TokenState::Free(_))).then_some(token.member.as_str())
     }
 
-    /// Takes all that the store has.
+    /// Handles the whole content of the store for this seat.
     pub fn handle_snapshot(&mut self, now: Time, snapshot: Snapshot) {
         self.records.clear();
         self.others = Others::default();
@@ -229,11 +234,11 @@ impl Seat {
             match key {
                 Key::Owner => owner.1 = Token::of(&value),
                 Key::Record(key) => drop(self.records.insert(key, value)),
-                // Whether it is there still its next one tells.
+                // The next presence shows whether the member is still there.
                 Key::Member(_) => {}
             }
         }
-        // Without a leader all members begin now, the first of the list before the others.
+        // Without a leader, all members wait from now on, the first of the list for the shortest time.
         if owner.0 != self.owner.0 || owner.0 == 0 {
             self.heard = now;
         }
@@ -242,22 +247,22 @@ impl Seat {
         self.look(now);
     }
 
-    /// Takes what the store has changed in one revision, after all before it.
+    /// Handles the changes of one revision of the store; all earlier revisions have been handled.
     pub fn handle_events(&mut self, now: Time, revision: Revision, events: Vec<Event>) {
-        // Events from before a snapshot are late.
+        // Ignore events that are older than the snapshot.
         if self.known.is_none_or(|known| revision <= known) {
             return;
         }
         for event in events {
             match (event.key, event.value) {
-                // The answer to a transaction may have been faster.
+                // The answer to the member's own transaction may have arrived before this event.
                 (Key::Owner, _) if revision < self.owner.0 => {}
                 (Key::Owner, value) => {
                     self.owner =
                         (if value.is_some() { revision } else { 0 }, value.as_deref().and_then(Token::of));
                     self.heard = now;
-                    // The leader is no standby, so it is forgotten here. If it fails, its time of settling
-                    // begins anew.
+                    // The leader is not a standby, so remove it from the standbys. After a failure it must be
+                    // present again for the settling time.
                     if let Some(token) = &self.owner.1 {
                         self.others.forget(&token.member);
                     }
@@ -271,8 +276,8 @@ impl Seat {
                     if self.owner() != Some(&name) {
                         self.others.hear(now, name, cut_off);
                     } else if cut_off {
-                        // The leader is cut off and asks for a member that is not. A member that has just
-                        // written answers with its next entry.
+                        // The leader is cut off and asks for a connected member. A member that has just
+                        // written its presence answers with the next one.
                         self.hello = self.hello.min(now.max(self.greeted + self.config.beat));
                     }
                 }
@@ -283,20 +288,20 @@ impl Seat {
         self.look(now);
     }
 
-    /// Takes note that the store is no longer watched.
+    /// Handles the loss of the watch of the store.
     pub fn handle_lost(&mut self, _now: Time) {
         self.known = None;
         self.outputs.push_back(Output::Follow);
     }
 
-    /// Takes note of what became of a transaction.
+    /// Handles the outcome of a transaction.
     pub fn handle_outcome(&mut self, now: Time, id: RequestId, outcome: Outcome) {
         let Some(flight) = self.flight.take_if(|flight| (flight.first..=flight.id).contains(&id)) else {
             return;
         };
         match outcome {
             Outcome::Done(revision) => self.done(now, flight, revision),
-            // The token of an earlier attempt with an unknown result.
+            // The token is that of an earlier attempt whose outcome was unknown.
             Outcome::Refused(revision, Some(token)) if token == flight.transaction.token => {
                 self.done(now, flight, revision);
             }
@@ -306,18 +311,18 @@ impl Seat {
         self.look(now);
     }
 
-    /// Takes changes of the home agent's records, all of which are stored when [`Output::Written`] names this
-    /// number.
+    /// Handles changes of the home agent's records. The store has accepted all of them when
+    /// [`Output::Written`] names this number.
     pub fn commit(&mut self, now: Time, number: u64, changes: Vec<Change>) {
-        // A member that has lost the leadership or gives it up writes nothing more. Changes that wait for it
-        // are never stored.
+        // A member that has lost or gives up the leadership writes no more changes; the store never gets the
+        // waiting ones.
         if let Some(hold) = self.hold.as_mut().filter(|hold| hold.leaving.is_none()) {
             hold.commits.push_back((number, changes));
         }
         self.look(now);
     }
 
-    /// Takes note that the home agent works.
+    /// Handles the report that the home agent works.
     pub fn handle_working(&mut self, now: Time) {
         if let Some(hold) = &mut self.hold {
             hold.working = true;
@@ -327,8 +332,8 @@ impl Seat {
         self.look(now);
     }
 
-    /// Takes note whether this member is connected to its routers: at first it is thought to be.
-    /// Says whether that is news.
+    /// Handles the state of the links to the routers, which the member assumes to be connected at the start.
+    /// Returns whether the state has changed.
     pub fn handle_links(&mut self, now: Time, are_there: bool) -> bool {
         if !self.links.change(now, are_there, &self.config) {
             return false;
@@ -340,7 +345,8 @@ impl Seat {
         true
     }
 
-    /// Takes note that the home agent has ended by itself. The seat is given up, and not taken for a while.
+    /// Handles the end of the home agent by itself. The member gives up the seat and does not take it for a
+    /// while.
     pub fn handle_ended(&mut self, now: Time) {
         if self.agent == Agent::Stopped {
             return;
@@ -379,7 +385,7 @@ impl Seat {
         self.give_up(now, None);
     }
 
-    /// When [`Self::handle_timeout`] has something to do.
+    /// Returns the time at which the caller must call [`Self::handle_timeout`].
     pub fn next_timeout(&self) -> Time {
         let mut next = self.hello;
         let mut at = |time: Time| next = next.min(time);
@@ -404,14 +410,14 @@ impl Seat {
         next
     }
 
-    /// Lets time pass.
+    /// Serves the timers.
     pub fn handle_timeout(&mut self, now: Time) {
         self.look(now);
     }
 
     fn done(&mut self, now: Time, flight: Flight, revision: Revision) {
         let until = flight.sent + self.config.lease.saturating_sub(self.config.margin);
-        // The member may have seen later changes already.
+        // The member may already have seen later changes.
         if revision > self.owner.0 {
             self.owner = (revision, Some(flight.transaction.token.clone()));
             self.heard = now;
@@ -427,7 +433,7 @@ impl Seat {
             beaten: flight.sent,
             commits: VecDeque::new(),
             working: false,
-            // It was being taken when this member was told to end.
+            // If the member was told to end while it took the seat, give the seat up at once.
             leaving: self.retired.then_some(None),
         });
         hold.revision = revision;
@@ -438,13 +444,13 @@ impl Seat {
         self.outputs.extend(flight.completes.map(Output::Written));
     }
 
-    /// The chain has gone on without us.
+    /// Handles a refused transaction: the owner's key has changed without this member.
     fn refused(&mut self, now: Time, revision: Revision, token: Option<Token>) {
         if revision > self.owner.0 {
             self.owner = (revision, token);
             self.heard = now;
         }
-        // A store that refuses what it should not is not asked again at once.
+        // If a store refuses without reason, wait before the next attempt.
         self.rested = self.rested.max(now + self.config.beat);
         if self.hold.take().is_some() {
             let by = self.owner.1.as_ref().map_or("something else", |token| &token.member);
@@ -459,9 +465,9 @@ impl Seat {
         }
     }
 
-    /// When this member may take the seat.
+    /// Returns the time from which this member may take the seat.
     fn free_at(&self) -> Time {
-        // A member that is cut off lets all others try first.
+        // A member that is cut off waits until all others could have tried.
         let rank = self.config.rank_of(&self.config.member) + self.config.members.len() * self.grade();
         let courtesy = self.config.beat / 2 * u32::try_from(rank).unwrap_or(u32::MAX);
         let silence = self.heard + self.config.lease + courtesy;
@@ -471,16 +477,16 @@ impl Seat {
                 self.heard
             }
             (_, Some(Token { state: TokenState::Free(None), .. })) => self.heard + courtesy,
-            // Also of a token that a later version wrote: it may be a sign of life.
+            // An unknown token of a later version also counts as a sign of life.
             _ => silence,
         };
-        // It does not come at all while there is one that is not cut off, unless that one does not come,
-        // either.
+        // While a connected member is present, a member that is cut off waits for it, but at most for
+        // `patience`.
         let others = if self.cut_off { self.others.connected_until() } else { Time::ZERO };
         at.max(others.min(at + self.config.patience)).max(self.rested)
     }
 
-    /// How little use this member is for routers.
+    /// Returns a penalty by link state: 0 for connected, 1 for recently restored, 2 for lost links.
     fn grade(&self) -> usize {
         if !self.cut_off {
             0
@@ -491,7 +497,7 @@ impl Seat {
         }
     }
 
-    /// Does what there is to do: the one place where something is decided.
+    /// Makes all decisions and outputs the resulting actions.
     fn look(&mut self, now: Time) {
         self.look_at_agent(now);
         self.look_at_links(now);
@@ -512,7 +518,7 @@ impl Seat {
         }
     }
 
-    /// Says how this member is.
+    /// Outputs the presence of this member if it is due.
     fn look_at_links(&mut self, now: Time) {
         let cut_off = !self.links.are_sound(now);
         if std::mem::replace(&mut self.cut_off, cut_off) != cut_off && self.hold.is_none() {
@@ -524,7 +530,7 @@ impl Seat {
         self.hello = now + HELLO;
         let says = match &self.hold {
             None => self.known.is_some() && now >= self.rested.max(self.shy) && !self.retired,
-            // By this it asks the others.
+            // A leader asks the other members by its presence.
             Some(hold) => hold.leaving.is_none() && self.doubted().is_some_and(|end| now >= end),
         };
         if says {
@@ -533,7 +539,7 @@ impl Seat {
         }
     }
 
-    /// Since when it is beyond doubt that this member's links are lost.
+    /// Returns the time from which this member's links count as lost beyond doubt.
     fn doubted(&self) -> Option<Time> {
         self.links.lost().map(|lost| lost + self.config.doubt)
     }
@@ -541,7 +547,7 @@ impl Seat {
     /// Starts and stops the home agent.
     fn look_at_agent(&mut self, now: Time) {
         if self.hold.is_some() && matches!(self.agent, Agent::Until(_)) {
-            // The records of this home agent may be out of date.
+            // The home agent ran on without the seat, so its records may be out of date.
             self.stop("the seat has come back".into());
         }
         let writing = self.flight.as_ref().is_some_and(|flight| !flight.transaction.changes.is_empty());
@@ -606,7 +612,7 @@ impl Seat {
             self.transact(now, revision, state, piece, completes);
         } else if let Some(to) = &hold.leaving {
             let state = TokenState::Free(to.clone());
-            // Another may have it before we know that it could.
+            // Another member may take the seat before this member learns that the seat was free.
             hold.until = hold.until.min(now);
             self.transact(now, revision, state, Vec::new(), None);
         } else if now >= hold.beaten + self.config.beat {
@@ -635,7 +641,7 @@ impl Seat {
     }
 }
 
-/// How many of these go in one transaction: at least one, if there is one.
+/// Returns the number of changes that fit one transaction: at least one, if there is any.
 fn as_many_as_fit(changes: &[Change]) -> usize {
     let mut octets = 0;
     let fits = |(key, value): &&Change| {

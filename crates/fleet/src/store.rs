@@ -1,28 +1,28 @@
-//! Requests to the store, and its answers.
+//! Requests to the store, and answers of the store.
 //!
-//! All keys of a seat are below one prefix, which the runner knows. A transaction always has one comparison,
-//! of the key [`Key::Owner`]. The store must be able to compare and put several keys in one step.
+//! All keys of a seat are below one prefix, which the runner knows. A transaction always has one comparison:
+//! of the revision of [`Key::Owner`]. The store must be able to compare and put several keys in one step.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The store's count of its changes. A key's revision is that of the change that wrote it last; 0: there is
-/// no such key.
+/// Number of a change of the store. The revision of a key is that of the last change that wrote the key; 0 if
+/// the key does not exist.
 pub type Revision = u64;
 
-/// The number of a transaction, by which its outcome is told.
+/// Number of a transaction, which its outcome repeats.
 pub type RequestId = u64;
 
-/// A key, without the prefix of its seat.
+/// A key without the prefix of its seat.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
-    /// The leader: a [`Token`].
+    /// Key of the leader; its value is a [`Token`].
     Owner,
-    /// State of a standby: a [`Presence`], which the member writes each second. A leader writes it when it is
-    /// cut off, to ask the other members.
+    /// Key of a member; its value is a [`Presence`]. A standby writes it each second. A leader writes it if
+    /// it is cut off, to ask the other members.
     Member(String),
-    /// A record of the home agent, by the record's own key.
+    /// Key of a record of the home agent, by the record's own key.
     Record(String),
 }
 
@@ -37,7 +37,7 @@ impl fmt::Display for Key {
 }
 
 impl Key {
-    /// The key of this name; `None`: no version of ours writes such a one.
+    /// Returns the key with this name; `None` if no version of carnet writes such a key.
     pub fn of(name: &str) -> Option<Key> {
         match name.split_once('/') {
             None if name == "owner" => Some(Key::Owner),
@@ -48,14 +48,14 @@ impl Key {
     }
 }
 
-/// The value of [`Key::Owner`]. No two transactions ever write the same one.
+/// Value of [`Key::Owner`]. No two transactions ever write the same token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Token {
-    /// Member that wrote the token.
+    /// Name of the member that wrote the token.
     pub member: String,
-    /// Which process of that member: chosen at random when it starts.
+    /// Number of the member's process, chosen at random at its start.
     pub process: u64,
-    /// Which transaction of that process.
+    /// Number of the transaction in this process.
     pub count: u64,
     /// State of the leadership.
     pub state: TokenState,
@@ -65,43 +65,43 @@ pub struct Token {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TokenState {
-    /// It has the seat, and its home agent is starting.
+    /// The member leads, and its home agent is starting.
     Starting,
-    /// It has the seat, and its home agent works.
+    /// The member leads, and its home agent works.
     Working,
     /// The leader gives the leadership up: to a certain member, or to the first that takes it.
     Free(Option<String>),
 }
 
 impl Token {
-    /// As it is written.
+    /// Returns the token in its text form.
     pub fn to_text(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Reads one; `None`: it is not of ours.
+    /// Reads the text form of a token; `None` if the text is not a token of this version.
     pub fn of(text: &str) -> Option<Token> {
         serde_json::from_str(text).ok()
     }
 }
 
-/// The value of [`Key::Member`].
+/// Value of [`Key::Member`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Presence {
-    /// Which process of that member.
+    /// Number of the member's process.
     pub process: u64,
-    /// It does not reach its routers, or has not done so for long enough.
+    /// The member does not reach its routers, or not yet for long enough.
     #[serde(default)]
     pub cut_off: bool,
 }
 
 impl Presence {
-    /// As it is written.
+    /// Returns the presence in its text form.
     pub fn to_text(self) -> String {
         serde_json::to_string(&self).unwrap_or_default()
     }
 
-    /// Reads one. A member of another version may say something else, and is not thought to be cut off.
+    /// Reads the text form of a presence. A text of another version counts as not cut off.
     pub fn of(text: &str) -> Presence {
         serde_json::from_str(text).unwrap_or_default()
     }
@@ -110,45 +110,45 @@ impl Presence {
 /// Key of a record and its new value; `None` if the record is deleted.
 pub type Change = (String, Option<String>);
 
-/// A change that the store makes whole or not at all.
+/// A change that the store makes completely or not at all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transaction {
-    /// It is made only if [`Key::Owner`] has this revision.
+    /// Required revision of [`Key::Owner`]; otherwise the store refuses the transaction.
     pub expected: Revision,
-    /// The leader from then on.
+    /// New token in [`Key::Owner`].
     pub token: Token,
-    /// The records that change with it.
+    /// Changes of records.
     pub changes: Vec<Change>,
 }
 
 /// Result of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was made, with this revision.
+    /// The store has made the transaction with this revision.
     Done(Revision),
-    /// It was not, for the owner's key has another revision: what that key has now, `None` where it is not
-    /// ours.
+    /// The store refused the transaction, because [`Key::Owner`] has another revision. The outcome has this
+    /// revision and the token; `None` if the token is unknown.
     Refused(Revision, Option<Token>),
     /// The result is unknown: the store sent no answer, or an error.
     Unknown,
 }
 
-/// A change that the store has made.
+/// A change of the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     /// The changed key.
     pub key: Key,
-    /// Its value; `None`: it was removed.
+    /// New value of the key; `None` if the key was removed.
     pub value: Option<String>,
 }
 
 /// All keys of a seat at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Snapshot {
-    /// The store's revision then.
+    /// Revision of the store at this moment.
     pub revision: Revision,
-    /// The revision of [`Key::Owner`].
+    /// Revision of [`Key::Owner`].
     pub owner: Revision,
-    /// The keys and their values.
+    /// Keys and values.
     pub values: Vec<(Key, String)>,
 }

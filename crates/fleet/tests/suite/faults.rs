@@ -1,8 +1,9 @@
 //! Random schedules of faults. Members die and return, or are cut off from the store. The network loses and
-//! delays, home agents fail, seats are given up, links to routers are lost and return. The world checks after
-//! each step that no two members have the seat, and at each start that everything acknowledged is there.
+//! delays packets, home agents fail, members give up seats, links to routers are lost and return. The world
+//! checks after each step that no two members lead. At each start of a home agent it checks that all
+//! acknowledged records are present.
 //!
-//! `CARNET_SCHEDULES`, when this is compiled, says how many; `CARNET_SEED` runs one.
+//! `CARNET_SCHEDULES` sets the number of schedules at compile time; `CARNET_SEED` runs one schedule.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use carnet_fleet::SeatConfig;
 
 use crate::world::{NAMES, NOTICES, World};
 
-/// Longer than a schedule.
+/// A time longer than a schedule.
 const FOR_EVER: Duration = Duration::from_secs(1_000_000);
 
 fn config(config: &mut SeatConfig) {
@@ -19,8 +20,8 @@ fn config(config: &mut SeatConfig) {
     config.patience = Duration::from_secs(2);
 }
 
-/// Returns the time by which a member with links has the seat. Its own links have to last as long as they
-/// ever have to, and the leader's are in doubt.
+/// Returns the longest time until a member with links leads. It includes the longest pause after restored
+/// links, and the doubt about the leader's links.
 fn bound(world: &World) -> Duration {
     let mut config = SeatConfig::new("anna", Vec::new());
     (world.config)(&mut config);
@@ -32,7 +33,7 @@ fn bound(world: &World) -> Duration {
         + Duration::from_secs(20)
 }
 
-/// Takeovers, kills, cuts and losses of links of a schedule.
+/// Runs a schedule; returns its numbers of takeovers, kills, cuts and losses of links.
 fn schedule(seed: u64) -> [u64; 4] {
     let mut world = World::new(seed, config);
     let mut rng = Rng::new(seed ^ 0x5eed);
@@ -55,12 +56,12 @@ fn schedule(seed: u64) -> [u64; 4] {
             _ => (0..NAMES.len()).for_each(|member| world.unlink(member, long(&mut rng))),
         }
     }
-    // Some remain without links, or all of them; each combination comes.
+    // Some or all members stay without links; every combination occurs.
     let without = rng.below(1 << NAMES.len());
     for member in (0..NAMES.len()).filter(|member| without >> member & 1 == 1) {
         world.unlink(member, FOR_EVER);
     }
-    // When nothing goes wrong any more one works, and only one.
+    // Without further faults exactly one home agent works.
     (world.loss, world.far) = (0, Duration::from_millis(5));
     world.run(Duration::from_secs(20));
     let linked = |world: &World| matches!(world.working()[..], [one] if world.members[one].linked);
@@ -68,7 +69,7 @@ fn schedule(seed: u64) -> [u64; 4] {
         let most = bound(&world);
         let found = world.until(most, linked);
         assert!(found.is_some(), "seed {seed}: {:?} without links {without:b}", world.working());
-        // It keeps it, or gives it to one that has them, too.
+        // The leader keeps the seat, or gives it to another member with links.
         for _ in 0..5 {
             world.run(Duration::from_secs(1));
             let working = world.working();

@@ -1,5 +1,5 @@
-//! Members of a seat in virtual time, with a store that does what etcd promises and a network that keeps no
-//! promise.
+//! Members of a seat in virtual time, with a store that has the guarantees of etcd and a network without
+//! guarantees.
 
 mod faults;
 mod one_by_one;

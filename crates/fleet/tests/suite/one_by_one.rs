@@ -1,4 +1,4 @@
-//! One thing that happens, and what comes of it.
+//! Single events and their effect.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn quickly_settled(config: &mut SeatConfig) {
     config.settled = Duration::from_secs(5);
 }
 
-/// A world in which the first member has the seat and works.
+/// Returns a world in which the first member leads and its home agent works.
 fn settled(seed: u64) -> World {
     let mut world = World::new(seed, usual);
     world.until(MINUTE, |world| world.working() == [0]).expect("somebody has the seat");
@@ -78,12 +78,12 @@ fn a_seat_that_is_given_to_nobody_goes_to_the_next_and_one_given_to_the_dead_too
     world.until(MINUTE, |world| world.working() == [1]).expect("the next takes it");
     world.kill(2, MINUTE);
     world.give_up(1, Some("carla"));
-    // Its lease has to pass.
+    // The first member must wait for its own lease to expire.
     let taken = world.until(MINUTE, |world| world.working() == [0]).expect("the first takes it");
     assert!(taken > Duration::from_millis(400), "{taken:?}");
 }
 
-/// However long it takes to end, and whether it has the seat then, waits, or is just taking it.
+/// The home agent may take any time to end; the member may lead, be a standby, or just take the seat.
 #[test]
 fn a_member_that_is_told_to_end_never_takes_the_seat_again() {
     for seed in 0..200 {
@@ -108,7 +108,7 @@ fn without_the_store_the_home_agent_forwards_and_acknowledges_nothing() {
     let acknowledged = world.acknowledged.clone();
     world.run(Duration::from_millis(3800));
     assert_eq!((world.working(), &world.acknowledged), (vec![0], &acknowledged));
-    // The member that returns first may take the seat, because no member knows of the other.
+    // The member that returns first may take the seat, because no member knows another one yet.
     world.run(Duration::from_secs(2));
     assert_eq!(world.working().len(), 1);
     assert_ne!(world.acknowledged, acknowledged);
@@ -133,7 +133,7 @@ fn a_member_that_is_cut_off_is_followed_and_stops_when_it_learns_of_it() {
     world.cut(0, Duration::from_secs(3));
     let taken = world.until(MINUTE, |world| world.working().contains(&1)).expect("the second takes the seat");
     assert!(taken < Duration::from_secs(1), "{taken:?}");
-    // It forwards still, but acknowledges nothing: the world would see it.
+    // The first home agent still forwards, but acknowledges nothing; the world checks this.
     assert_eq!(world.working(), [0, 1]);
     world.until(Duration::from_secs(4), |world| world.working() == [1]).expect("the first stops");
 }
@@ -163,7 +163,7 @@ fn who_is_to_have_the_seat_gets_it_back_without_a_gap() {
     back.expect("it gets it back");
 }
 
-/// It only writes that it lives, which is not enough.
+/// The member writes its presence, but has no working home agent, so it does not get the seat.
 #[test]
 fn a_member_whose_home_agent_does_not_work_does_not_disturb_who_works() {
     for begins in [true, false] {
@@ -185,7 +185,7 @@ fn a_member_whose_home_agent_does_not_work_does_not_disturb_who_works() {
     }
 }
 
-/// etcd bounds the octets of a request, too: what it never takes would be in the way of everything behind it.
+/// etcd also limits the octets of a request: a request that is too large would block all later ones.
 #[test]
 fn a_commit_of_much_goes_in_pieces() {
     let mut world = settled(1);
@@ -197,12 +197,12 @@ fn a_commit_of_much_goes_in_pieces() {
     assert_eq!(world.working(), [0]);
 }
 
-/// Where all members reach the store.
+/// All members reach the store; the leader is cut off from its routers.
 #[test]
 fn an_owner_that_is_cut_off_from_its_routers_hands_the_seat_over_without_a_gap() {
     for seed in 0..50 {
         let mut world = settled(seed);
-        // The second of the list does not reach them, either.
+        // The second member of the list does not reach the routers either.
         world.unlink(1, MINUTE);
         world.run(Duration::from_secs(5));
         assert_eq!(world.working(), [0]);
@@ -227,8 +227,8 @@ fn a_gateway_that_is_down_for_all_moves_nothing() {
     }
 }
 
-/// A carrier is missed at once, a neighbour after up to five quarters of `reach_ms`; `doubt` is two of them
-/// (`carnet-fleet`).
+/// Members detect a lost carrier at once, and a lost neighbour after up to five quarters of `reach_ms`.
+/// `doubt` is twice `reach_ms` (`carnet-fleet`).
 #[test]
 fn a_gateway_that_others_miss_later_moves_nothing() {
     for seed in 0..40 {
@@ -257,13 +257,13 @@ fn of_members_that_are_all_cut_off_one_takes_the_seat() {
         world.kill(0, Duration::from_secs(40));
         let taken = world.until(MINUTE, |world| world.working() == [1]).expect("the second takes the seat");
         assert!(taken < Duration::from_secs(2), "{taken:?}, seed {seed}");
-        // The first is not better than it.
+        // The first member is not preferred, because it is cut off, too.
         world.run(2 * MINUTE);
         assert_eq!(world.working(), [1], "seed {seed}");
     }
 }
 
-/// Also not after the leader has died, or has given the seat up to the first member, or to this one.
+/// The rule also holds after the leader has died, or has given the seat to the first member or to this one.
 #[test]
 fn a_member_that_is_cut_off_leaves_the_seat_to_one_that_is_not() {
     let to_it = |world: &mut World| world.give_up(0, Some("bruno"));
@@ -284,7 +284,7 @@ fn a_member_that_is_cut_off_leaves_the_seat_to_one_that_is_not() {
     }
 }
 
-/// The third says that it is there, and does not come.
+/// The third member announces its presence and does not take the seat.
 #[test]
 fn a_member_that_is_cut_off_takes_the_seat_if_nobody_comes() {
     let mut world = settled(1);
@@ -297,8 +297,7 @@ fn a_member_that_is_cut_off_takes_the_seat_if_nobody_comes() {
     world.until(20 * MINUTE, |world| world.working() == [0]).expect("the first has it back");
 }
 
-/// An owner that is cut off, like all others, gives the seat to the first that is not any more, when that has
-/// lasted.
+/// All members are cut off. The leader gives the seat to the first member whose links return and last.
 #[test]
 fn whoever_is_connected_first_gets_the_seat() {
     let mut world = settled(1);
@@ -309,12 +308,12 @@ fn whoever_is_connected_first_gets_the_seat() {
     assert_eq!(world.working(), [0]);
     let given = world.until(MINUTE, |world| world.working() == [2]).expect("it is given it");
     assert!(given > Duration::from_secs(4), "its links have not lasted: {given:?}");
-    // The first gets it back as one that comes back does.
+    // The first member gets the seat back like any member that returns.
     let back = world.until(20 * MINUTE, |world| world.working() == [0]).expect("it gets it back");
     assert!(back > 9 * MINUTE, "{back:?}");
 }
 
-/// Each time that they last for less than it takes to settle it is longer until they count.
+/// Each time that links last shorter than the settling time, the pause before they count gets longer.
 #[test]
 fn links_that_come_and_go_do_not_make_the_seat_wander() {
     for period in [1, 20, 38] {
@@ -330,7 +329,7 @@ fn links_that_come_and_go_do_not_make_the_seat_wander() {
     }
 }
 
-/// Of two members one is connected at a time, and never for long.
+/// One of two members is connected at a time, and never for long.
 #[test]
 fn links_that_come_and_go_in_turn_do_not_make_the_seat_wander() {
     for period in [2, 8, 20] {

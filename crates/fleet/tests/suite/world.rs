@@ -1,5 +1,6 @@
-//! The world around members: a store with revisions, transactions and watches, and a network that delays,
-//! loses, and cuts off. Clocks have unlike speeds, and a home agent registers without pause.
+//! The environment of the members: a store with revisions, transactions and watches, and a network that
+//! delays and loses messages and cuts members off. The clocks run at different speeds, and each home agent
+//! registers routers without pause.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -9,33 +10,33 @@ use carnet_fleet::{
     Change, Event, Key, Outcome, Output, RequestId, Role, Seat, SeatConfig, Snapshot, Token, Transaction,
 };
 
-/// Everything that will happen, in order of its time.
+/// Future events, in the order of their times.
 #[derive(Debug)]
 enum Next {
-    /// A transaction comes to the store.
+    /// A transaction arrives at the store.
     Asked(usize, u64, RequestId, Transaction),
-    /// Its outcome comes back.
+    /// The outcome of a transaction arrives at the member.
     Told(usize, u64, RequestId, Outcome),
     Hello(usize, u64, String),
-    /// A member's request to follow comes to the store.
+    /// A member's request to follow arrives at the store.
     Follow(usize, u64),
     Snapshot(usize, u64, Snapshot),
     Events(usize, u64, u64, Vec<Event>),
     Lost(usize, u64),
     /// The home agent of a member works.
     Works(usize, u64),
-    /// It registers a router.
+    /// The home agent of a member registers a router.
     Registers(usize, u64),
-    /// It fails before it works.
+    /// The home agent of a member fails before it works.
     Fails(usize, u64),
-    /// One that was to be ready has ended.
+    /// A standby home agent has ended.
     Unready(usize),
     Timeout(usize, u64),
     Start(usize),
     Heal(usize),
-    /// The links of a member to its routers are lost, or there again.
+    /// The links of a member to its routers are lost or restored.
     Links(usize, bool),
-    /// It notices.
+    /// A member detects the change of its links.
     Notices(usize, bool),
 }
 
@@ -43,14 +44,14 @@ enum Next {
 pub struct Store {
     pub revision: u64,
     pub keys: BTreeMap<Key, (u64, String)>,
-    /// By member: which watch gets events.
+    /// By member: identifier of the watch that gets events.
     watches: BTreeMap<usize, u64>,
 }
 
 /// The home agent of a member.
 #[derive(Debug)]
 pub struct Agent {
-    /// Which one; numbers are not used again.
+    /// Number of the home agent; the world uses each number once.
     life: u64,
     pub records: BTreeMap<String, String>,
     pub works: bool,
@@ -63,16 +64,16 @@ pub struct Member {
     pub seat: Option<Seat>,
     pub agent: Option<Agent>,
     pub cut: bool,
-    /// It reaches its routers.
+    /// The member reaches its routers.
     pub linked: bool,
-    /// Until when it does not.
+    /// Time until which the member does not reach its routers.
     unlinked: Time,
-    /// Its home agent does not come to work.
+    /// The home agent of the member never starts to work.
     pub broken: bool,
-    /// Which life of the process; what was for an earlier one is lost.
+    /// Number of the process; messages for an earlier process are lost.
     life: u64,
     watch: u64,
-    /// Parts per million by which its clock is faster than the true one.
+    /// Speed of the member's clock above that of the true one, parts per million.
     drift: i64,
     timeout: u64,
 }
@@ -83,28 +84,28 @@ pub struct World {
     pub store: Store,
     pub members: Vec<Member>,
     pub config: fn(&mut SeatConfig),
-    /// Share of packets that get lost without any cut, of 1000.
+    /// Share of lost packets without any cut, per thousand.
     pub loss: u64,
-    /// The longest way to the store.
+    /// Longest delay between a member and the store.
     pub far: Duration,
     agenda: BTreeMap<(Time, u64), Next>,
     numbers: u64,
-    /// Acknowledged values, by record.
+    /// Acknowledged values by record.
     pub acknowledged: BTreeMap<String, u64>,
     value: u64,
-    /// When which member's home agent began to work, or stopped.
+    /// Times at which a member's home agent began or stopped working.
     pub history: Vec<(Time, usize, bool)>,
     pub takeovers: u64,
     pub cuts: u64,
     pub kills: u64,
     pub unlinks: u64,
-    /// Home agents have less to do.
+    /// Whether home agents register less often.
     pub calm: bool,
 }
 
 pub const NAMES: [&str; 3] = ["anna", "bruno", "carla"];
 const ROUTERS: u64 = 40;
-/// How long a member takes at most to notice that its links are lost, or there again.
+/// Longest time in which a member detects that its links are lost or restored.
 pub const NOTICES: Duration = Duration::from_millis(400);
 
 impl World {
@@ -155,7 +156,7 @@ impl World {
         self.agenda.insert((self.now + after, self.numbers), next);
     }
 
-    /// The time on a member's clock.
+    /// Returns the time on a member's clock.
     pub fn clock(&self, member: usize) -> Time {
         let true_time = i128::from(self.now.as_nanos());
         let wrong = true_time + true_time * i128::from(self.members[member].drift) / 1_000_000;
@@ -171,7 +172,7 @@ impl World {
         self.members[member].cut || self.rng.below(1000) < self.loss
     }
 
-    /// Lets this much time pass.
+    /// Advances the time by `span`.
     pub fn run(&mut self, span: Duration) {
         let end = self.now + span;
         while let Some(entry) = self.agenda.first_entry() {
@@ -187,7 +188,8 @@ impl World {
         self.now = end;
     }
 
-    /// Lets time pass until something is so; `None`: it is not within this span.
+    /// Advances the time until `so` is true; returns the elapsed time, or `None` if `so` stays false for
+    /// `most`.
     pub fn until(&mut self, most: Duration, so: impl Fn(&World) -> bool) -> Option<Duration> {
         let began = self.now;
         while self.now.saturating_since(began) < most {
@@ -199,7 +201,7 @@ impl World {
         None
     }
 
-    /// At most one member has the seat by its own clock.
+    /// Asserts that at most one member leads by its own clock.
     fn check(&self) {
         let holders: Vec<usize> = (0..self.members.len())
             .filter(|member| {
@@ -229,7 +231,7 @@ impl World {
                 self.members[member].cut = false;
                 let life = self.members[member].life;
                 let way = self.way();
-                // A watch that was cut off is noticed to be, and begun anew.
+                // The member notices that its watch was cut off, and follows anew.
                 self.at(way, Next::Lost(member, life));
             }
             Next::Links(member, are_there) => {
@@ -321,7 +323,7 @@ impl World {
         self.carry_out(member);
     }
 
-    /// The member's machine dies, its home agent with it.
+    /// Ends the member's machine together with its home agent.
     pub fn kill(&mut self, member: usize, back_after: Duration) {
         self.kills += 1;
         let works = self.members[member].agent.take().is_some_and(|agent| agent.works);
@@ -334,7 +336,7 @@ impl World {
         self.at(back_after, Next::Start(member));
     }
 
-    /// The member does not reach the store.
+    /// Cuts a member off from the store.
     pub fn cut(&mut self, member: usize, for_so_long: Duration) {
         if !std::mem::replace(&mut self.members[member].cut, true) {
             self.cuts += 1;
@@ -342,7 +344,7 @@ impl World {
         }
     }
 
-    /// The member does not reach its routers.
+    /// Cuts a member off from its routers.
     pub fn unlink(&mut self, member: usize, for_so_long: Duration) {
         self.unlinks += 1;
         self.members[member].unlinked = self.members[member].unlinked.max(self.now + for_so_long);
@@ -378,14 +380,14 @@ impl World {
         let octets = |event: &Event| event.value.as_ref().map_or(0, String::len);
         assert!(events.iter().map(octets).sum::<usize>() < 3 << 19, "etcd takes no more");
         for (member, watch) in self.store.watches.clone() {
-            // All of a watch come the same way, one after the other.
+            // All events of a watch take the same delay, so they arrive in order.
             let delay = Duration::from_micros(500);
             self.at(delay, Next::Events(member, watch, revision, events.clone()));
         }
         revision
     }
 
-    /// The home agent registers a router, and commits it.
+    /// The home agent registers a router and commits its record.
     fn register(&mut self, member: usize, life: u64) {
         let router = format!("2001:db8::{:x}", self.rng.below(ROUTERS));
         let many = self.rng.below(10) == 0;
@@ -398,7 +400,7 @@ impl World {
         self.value += 1;
         changes.insert(router, Some(self.value.to_string()));
         if many {
-            // More than there is room for in one transaction.
+            // The commit has more changes than one transaction holds.
             for other in 0..150 {
                 changes.insert(format!("2001:db8:1::{other:x}"), Some(self.value.to_string()));
             }
@@ -464,7 +466,7 @@ impl World {
         self.agenda.insert((true_now + left, self.numbers), Next::Timeout(member, number));
     }
 
-    /// Starts a home agent. Acknowledged values are there, or later ones.
+    /// Starts a home agent. Asserts that its records have all acknowledged values, or later ones.
     fn start_agent(&mut self, member: usize, records: BTreeMap<String, String>) {
         for (key, value) in &self.acknowledged {
             let found: Option<u64> = records.get(key).and_then(|found| found.parse().ok());
@@ -506,28 +508,28 @@ impl World {
         self.members[member].seat.as_ref().map(Seat::role)
     }
 
-    /// A member is told to end, and lives as long as its home agent takes to.
+    /// Tells a member to end; the member lives until its home agent has ended.
     pub fn retire(&mut self, member: usize) {
         self.with(member, |seat, now| seat.retire(now));
     }
 
-    /// From now on no home agent of this member gets ready.
+    /// Makes every later home agent of this member fail to get ready.
     pub fn spoil(&mut self, member: usize) {
         self.at(Duration::ZERO, Next::Unready(member));
     }
 
-    /// The home agent of a member has this to store.
+    /// Commits changes of a member's home agent.
     pub fn commit(&mut self, member: usize, changes: Vec<Change>) {
         self.with(member, |seat, now| seat.commit(now, u64::MAX, changes));
     }
 
-    /// Gives a seat up on purpose.
+    /// Makes a member give up the seat.
     pub fn give_up(&mut self, member: usize, to: Option<&str>) {
         let to = to.map(str::to_owned);
         self.with(member, |seat, now| seat.give_up(now, to));
     }
 
-    /// The home agent of a member fails.
+    /// Makes the home agent of a member fail.
     pub fn fail(&mut self, member: usize) {
         if self.members[member].agent.take().is_some_and(|agent| agent.works) {
             self.history.push((self.now, member, false));
