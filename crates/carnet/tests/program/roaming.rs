@@ -9,7 +9,7 @@
 //! radvd's advertisements cause stateless autoconfiguration, with duplicate address detection. The kernel
 //! keeps addresses and routes of a network that the router has left; the tests do not flush them.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fs;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -28,6 +28,8 @@ struct Roads {
     switch: Host,
     access: [Host; 2],
     advertisers: RefCell<Vec<(String, Child)>>,
+    /// How many radvd were started.
+    started: Cell<u32>,
 }
 
 fn prefix(number: u32) -> String {
@@ -57,7 +59,7 @@ impl Roads {
         switch.link("ph", &bed.agent, "home0");
         switch.ip("link set ph master home");
         bed.agent.ip("-6 addr add 2001:db8:1::ff/64 dev home0");
-        let roads = Roads { bed, switch, access, advertisers: RefCell::default() };
+        let roads = Roads { bed, switch, access, advertisers: RefCell::default(), started: Cell::new(0) };
         for host in roads.access.iter().chain([&roads.bed.agent]) {
             host.settle();
         }
@@ -92,8 +94,11 @@ impl Roads {
              AdvDefaultLifetime {lifetime}; prefix {prefix} {{ AdvOnLink on; AdvAutonomous on; }}; }};\n"
         );
         fs::write(path("conf"), config).expect("a config");
-        let words =
-            ["radvd", "-n", "-m", "stderr", "-C", &path("conf"), "-p", &path("pid")].map(str::to_owned);
+        // The killed radvd has a child, which keeps the PID file locked until it has noticed: each has its own.
+        let started = self.started.get() + 1;
+        self.started.set(started);
+        let pid = path(&format!("{started}.pid"));
+        let words = ["radvd", "-n", "-m", "stderr", "-C", &path("conf"), "-p", &pid].map(str::to_owned);
         let radvd = host.spawn(&words, |command| {
             command.stdout(Stdio::null()).stderr(Stdio::null());
         });
