@@ -1,7 +1,7 @@
 //! Time, timers, randomness and small types that all carnet crates use.
 //!
-//! Nothing here performs I/O or reads a clock: the caller passes the time in. The monotonic [`Time`] drives
-//! every timer; [`WallTime`] exists for the few fields on the wire that carry a date.
+//! No function of this crate performs I/O or reads a clock: the caller passes the time. The monotonic
+//! [`Time`] drives every timer; [`WallTime`] exists for the few fields on the wire that carry a date.
 #![forbid(unsafe_code)]
 
 mod endpoint;

@@ -23,8 +23,8 @@ pub struct SeatConfig {
     /// The time doubles each time that the home agent fails again soon. After lost links are back, the member
     /// counts as cut off for the same time.
     pub rest: Duration,
-    /// Time for which a leader that is cut off from its routers waits for other members to report the same.
-    /// The time must exceed the difference between two members' detection times.
+    /// Time for which a leader that is cut off from its routers waits for other members to report that they
+    /// are cut off, too. The time must exceed the difference between two members' detection times.
     pub doubt: Duration,
 }
 

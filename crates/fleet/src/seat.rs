@@ -5,9 +5,9 @@
 //! own last transaction made. Each transaction changes the key, so the transactions take effect one after the
 //! other and none twice. A member takes the leadership by such a transaction, too. From then on the store
 //! refuses every late transaction of the former leader. Each stored change precedes the change of leader, so
-//! the next leader has it. This order does not depend on clocks and networks. An acknowledgement to a mobile
-//! router waits for its transaction. So no acknowledged change is lost, and no two members acknowledge for
-//! one seat.
+//! the next leader has this change. This order does not depend on clocks and networks. An acknowledgement to
+//! a mobile router waits for its transaction. So no acknowledged change is lost, and no two members
+//! acknowledge for one seat.
 //!
 //! **One lease.** A leader without other changes writes its token each [`SeatConfig::beat`]. A member that
 //! has seen no change of the token for [`SeatConfig::lease`] takes the leadership; its transaction expects
@@ -17,8 +17,8 @@
 //! of the lease, before another member's lease can begin.
 //!
 //! Without the store no member acknowledges or takes over. The home agent continues to forward for
-//! [`SeatConfig::patience`] and then stops. It is more likely that the store elects a new leader than that an
-//! unseen member has taken over.
+//! [`SeatConfig::patience`] and then stops. An unreachable store usually elects a new leader of its own; an
+//! unseen takeover by another member is less likely.
 //!
 //! **Links.** A member that is cut off from its routers is useless as a leader, though it reaches the store.
 //! So a member announces that it is cut off ([`Presence`]), and takes the leadership only if no connected
@@ -27,10 +27,10 @@
 //! gateway is down for all members, the leader stays. These rules only choose a candidate; the chain decides
 //! who leads.
 //!
-//! When a leader gives up the leadership, it is free at once. It goes to the named member, or to the first
-//! member that takes it. The home agent of the former leader forwards until the next one works, but at most
-//! for [`SeatConfig::patience`]. Meanwhile it acknowledges no Binding Update, so mobile routers repeat their
-//! Binding Updates.
+//! When a leader gives up the leadership, the seat is free at once. The seat goes to the named member, or to
+//! the first member that takes it. The home agent of the former leader forwards until the next one works, but
+//! at most for [`SeatConfig::patience`]. Meanwhile this home agent acknowledges no Binding Update, so mobile
+//! routers repeat their Binding Updates.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -315,7 +315,7 @@ impl Seat {
     /// [`Output::Written`] names this number.
     pub fn commit(&mut self, now: Time, number: u64, changes: Vec<Change>) {
         // A member that has lost or gives up the leadership writes no more changes; the store never gets the
-        // waiting ones.
+        // waiting changes.
         if let Some(hold) = self.hold.as_mut().filter(|hold| hold.leaving.is_none()) {
             hold.commits.push_back((number, changes));
         }
@@ -467,7 +467,7 @@ impl Seat {
 
     /// Returns the time from which this member may take the seat.
     fn free_at(&self) -> Time {
-        // A member that is cut off waits until all others could have tried.
+        // A member that is cut off waits until all other members could have tried.
         let rank = self.config.rank_of(&self.config.member) + self.config.members.len() * self.grade();
         let courtesy = self.config.beat / 2 * u32::try_from(rank).unwrap_or(u32::MAX);
         let silence = self.heard + self.config.lease + courtesy;

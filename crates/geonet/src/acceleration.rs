@@ -2,10 +2,10 @@
 //!
 //! A fast path (programs in the kernel) sends, delivers and forwards GeoUnicast packets like those that the
 //! router has handled shortly before. So most packets of a flow never reach the router. The fast path makes
-//! no decisions: [`Accelerate`] says what it may do, and each such message replaces the one before. Every
-//! other packet takes the slow path. The fast path reports its work in a [`Report`] about ten times a second.
-//! From the report the router learns what it would learn from the packets: position vectors, sequence
-//! numbers, packet data rates, and the stations in use.
+//! no decisions: [`Accelerate`] defines its permissions, and each such message replaces the previous one of
+//! its kind. Every other packet takes the slow path. The fast path reports its work in a [`Report`] about ten
+//! times a second. From the report the router learns what it would learn from the packets: position vectors,
+//! sequence numbers, packet data rates, and the stations in use.
 //!
 //! Router and fast path draw sequence numbers (8.3) from one [`SequenceNumbers`]; the fast path provides a
 //! shared one.

@@ -4,7 +4,7 @@
 //! random part of `itsGnBeaconServiceMaxJitter`. With adaptive beacons, after Chen and Gerla, "TCP over
 //! Geo-routing for High Mobility", the interval is I = R / (k speed) between two bounds. A station then
 //! receives a passing neighbour k times. The interval grows if the beacons of all stations nearby would
-//! exceed a limit. A quarter of it is random.
+//! exceed a limit. A quarter of the interval is random.
 
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 //!
 //! Each location table entry has a list of `itsGnDPLLength` numbers; a new number overwrites the oldest.
 //! Single-hop packets carry no sequence number and are never duplicates, because the link layer removes
-//! duplicates of them.
+//! duplicate frames.
 
 /// Largest number of sequence numbers in an entry.
 pub const MAX_LENGTH: usize = 16;

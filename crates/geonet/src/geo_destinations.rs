@@ -164,7 +164,7 @@ impl GeoDestinations {
         let expires = lifetime.map(|lifetime| now + lifetime);
         let entry = Entry { destination, expires, asked: None, wait: follow(router) };
         self.entries.insert(name.to_owned(), entry);
-        // Check the station in the centre at once.
+        // Serve the timers at once, to check the station in the centre.
         self.due = Some(now);
         Ok(())
     }

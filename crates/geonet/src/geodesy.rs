@@ -329,7 +329,7 @@ mod tests {
         assert!(!is_inside(&area(Shape::Ellipse, 100, 100, 0), moved(centre(&circle), 45.0, 140.0)));
     }
 
-    /// An area with zero distances contains nothing, and the functions do not fail on it.
+    /// An area with zero distances contains no position, and the functions return valid numbers for it.
     #[test]
     fn an_area_without_extent_contains_nothing() {
         for (shape, a, b) in [(Shape::Circle, 0, 100), (Shape::Rectangle, 100, 0), (Shape::Ellipse, 0, 100)] {

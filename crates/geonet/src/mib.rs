@@ -167,8 +167,8 @@ pub struct Mib {
     /// Beacons over several hops.
     pub multi_hop_beacons: Option<MultiHopBeacons>,
     /// Whether any broadcast of an own packet counts as a beacon, and any packet directly from its source
-    /// makes the source a neighbour. In the standard only SHB does. Switch this on in all stations or in
-    /// none.
+    /// makes the source a neighbour. In the standard only SHB has both effects. Set the parameter in all
+    /// stations or in none.
     pub piggyback: bool,
     /// `itsGnDefaultHopLimit`.
     pub default_hop_limit: u8,

@@ -4,8 +4,8 @@
 //! extended some of these types, but kept their encoding. So carnet's messages are valid in both releases,
 //! and the parser skips the additions in messages of release 2. [`crate::release2`] has the full types.
 //!
-//! [`Default`] of a value is *unavailable* if the dictionary has this value. So the default of a container is
-//! what a station without data sends.
+//! [`Default`] of a value is *unavailable* if the dictionary has this value. So a station without data sends
+//! the default of a container.
 
 use carnet_base::WallTime;
 use carnet_geonet::geodesy::Position;

@@ -19,7 +19,7 @@ carnet_base::drop_reasons! {
         Expired = "expired",
         /// The reference time of the event is later than possible now.
         FromTheFuture = "from_the_future",
-        /// The message is older than the known state of the event, or the same.
+        /// The message is older than the known state of the event, or has the same reference time.
         Outdated = "outdated",
         /// The message ends an event that the station does not know.
         UnknownEvent = "unknown_event",

@@ -33,7 +33,7 @@ pub struct Parameters {
     pub ldm: ldm::Parameters,
     /// Parameters of the service announcement service.
     pub sa: sa::Parameters,
-    /// Whether applications get every CAM in full; the map has its important fields in any case.
+    /// Whether applications get every CAM in full; the map stores the important fields of a CAM in any case.
     pub deliver_cams: bool,
 }
 

@@ -16,8 +16,8 @@
 //! GeoNetworking.
 //!
 //! Left out: security, messages of collective perception and of vulnerable road users, and DCC beyond the
-//! interval that it permits. Without signatures any station can claim anything, so the bounds here only stop
-//! floods and absurd values.
+//! interval that it permits. Without signatures any station can send false data, so the bounds in this crate
+//! only stop floods and absurd values.
 #![forbid(unsafe_code)]
 
 pub mod asn1;

@@ -43,8 +43,8 @@ impl Envelopes {
         self.kept.get(identity).map(Vec::as_slice)
     }
 
-    /// Removes envelopes whose packets have expired. The order is that of arrival, so an expired envelope
-    /// stays until those before it have expired.
+    /// Removes envelopes whose packets have expired. The store has the order of arrival, so an expired
+    /// envelope stays until all earlier envelopes have expired.
     pub fn expire(&mut self, now: Time) {
         while self.order.front().is_some_and(|(until, _)| *until <= now) {
             self.forget_oldest();

@@ -201,8 +201,8 @@ impl PublicKey {
     }
 }
 
-/// A key with which others may encrypt (6.3.18); carnet does not encrypt. Only AES-128-CCM with a 256-bit
-/// curve.
+/// A key with which other stations may encrypt (6.3.18), on a 256-bit curve for AES-128-CCM; carnet does not
+/// encrypt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct EncryptionKey(pub PublicKey);
 

@@ -135,7 +135,7 @@ impl PsidSsp {
 /// Range of SSP that an authority may issue.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum SspRange {
-    /// One of these opaque SSP.
+    /// The listed opaque SSP.
     Opaque(Vec<Vec<u8>>),
     /// Any SSP.
     All,
@@ -240,9 +240,9 @@ impl PsidSspRange {
 /// Applications for which an authority may issue certificates.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum SubjectPermissions {
-    /// These applications.
+    /// The listed applications.
     Explicit(Vec<PsidSspRange>),
-    /// All permissions of its own issuer; for a root, any.
+    /// All permissions that the authority's own issuer has; for a root, any permission.
     All,
 }
 

@@ -1,10 +1,10 @@
 //! Change of pseudonym (TS 102 731, TR 103 415). Tickets have no name, but a ticket in long use identifies
 //! its vehicle.
 //!
-//! A change protects only if an observer cannot link the station before and after it. So a change comes after
-//! a random distance and time, and all addresses and numbers change at once. [`Pseudonym`] decides when,
-//! [`Identity`] is the result. The name of the ticket gives the MID of the GN address, which is the
-//! link-layer address. The facilities derive the station ID from it. The caller calls
+//! A change protects only if an observer cannot link the old and the new identity of the station. So a change
+//! comes after a random distance and time, and all addresses and numbers change at once. [`Pseudonym`]
+//! decides when, [`Identity`] is the result. The name of the ticket gives the MID of the GN address, which is
+//! the link-layer address. The facilities derive the station ID from it. The caller calls
 //! [`crate::Security::poll_identity`] at each position. If it returns a new identity, the caller sets the
 //! following between two messages:
 //!

@@ -46,7 +46,7 @@ use crate::ids::HashedId8;
 pub enum Rank {
     /// A message for the area in which this station is.
     AreaHere,
-    /// Another packet over several hops.
+    /// A packet over several hops that is not for this station's area.
     MultiHop,
     /// A single-hop message of a neighbour, such as a CAM.
     SingleHop,

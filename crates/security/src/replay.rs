@@ -1,9 +1,9 @@
 //! Replay detection: stores accepted messages so that the station does not accept them again.
 //!
-//! The hash of the signed octets identifies a message. The store keeps it as long as the message could pass
-//! as new. If the store is full, everything as old as the oldest forgotten hash counts as seen. So a replay
-//! never passes as new, but a late message may count as a replay. The store takes only messages with a valid
-//! signature, so a station without a ticket cannot fill it.
+//! The hash of the signed octets identifies a message. The store keeps this hash as long as the message could
+//! pass as new. If the store is full, it removes the oldest hash. From then on every message as old as the
+//! removed one counts as seen. So a replay never passes as new, but a late message may count as a replay. The
+//! store takes only messages with a valid signature, so a station without a ticket cannot fill it.
 //!
 //! Copies of a packet over several hops arrive from other forwarders for a while, and the router needs them.
 //! A later copy is a replay, because the router may have removed the packet from its duplicate detection.

@@ -56,8 +56,8 @@ pub fn sum(octets: &[u8]) -> u16 {
     u16::from_be(fold(low + high + (last & 0xffff_ffff) + (last >> 32)))
 }
 
-/// One's complement addition: `add(sum(a), sum(b))` is the sum of `a` and `b` when `a` has even length, and
-/// `add(x, !y)` takes `y` off `x`.
+/// One's complement addition: `add(sum(a), sum(b))` is the sum of `a` and `b` if `a` has an even length, and
+/// `add(x, !y)` subtracts `y` from `x`.
 pub fn add(a: u16, b: u16) -> u16 {
     fold(u64::from(a) + u64::from(b))
 }

@@ -73,7 +73,8 @@ pub struct Member {
     /// Number of the process; messages for an earlier process are lost.
     life: u64,
     watch: u64,
-    /// Speed of the member's clock above that of the true one, parts per million.
+    /// Deviation of the member's clock rate from the true rate, parts per million; positive if the clock is
+    /// fast.
     drift: i64,
     timeout: u64,
 }

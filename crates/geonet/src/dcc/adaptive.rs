@@ -8,8 +8,8 @@
 //! `alpha * delta = beta * (target - N * delta)`. Their sum is a little below the target
 //! ([`Parameters::share`]).
 //!
-//! The standard does not define the share at the start. Here a station begins in the middle between the least
-//! and the greatest share. The first mean is that of the first two readings.
+//! The standard does not define the share at the start. In this module a station begins in the middle between
+//! the least and the greatest share. The first mean is that of the first two readings.
 
 use std::time::Duration;
 

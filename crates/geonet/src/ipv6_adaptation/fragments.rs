@@ -1,9 +1,9 @@
 //! Fragmentation below IPv6, for hosts with an MTU of 1500 octets over a radio with a smaller one.
 //!
-//! By default the host gets Packet Too Big and sends smaller packets, as IPv6 prefers. That fails if a
+//! By default the host gets Packet Too Big and sends smaller packets, as IPv6 prefers. This method fails if a
 //! firewall drops Packet Too Big, or if the radio carries less than the 1280 octets that IPv6 requires. Then
-//! both ends may agree to fragment packets here. ETSI has no standard format for such fragments. This module
-//! uses the format of RFC 4944 5.3 as the payload of GUC packets:
+//! both stations may agree to fragment packets below IPv6. ETSI has no standard format for such fragments.
+//! This module uses the format of RFC 4944 5.3 as the payload of GUC packets:
 //!
 //! ```text
 //!   first:   1 1 0 0 0 | datagram_size (11) | datagram_tag (16) |                      IPv6 packet, from the start

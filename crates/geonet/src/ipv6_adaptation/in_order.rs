@@ -5,11 +5,11 @@
 //! path. TCP takes the reordering for loss. The sequence number of GeoNetworking shows that numbers are
 //! missing. A gap alone says little: one series of numbers serves all packets of the source, so the missing
 //! packets may be for other stations. One of three rules ([`Rule`]) decides whether the packets of a gap are
-//! expected. The path has become shorter, it has changed (TCP over Geo-routing for High Mobility: "a change
-//! of hop count tells a change of path"), or the gap itself is enough. With the first two rules no packet
-//! waits on a steady path. The module computes the hold time from the lateness of earlier packets: SRTT + 4
-//! VAR, as in TCP's timer, and at most the bound. The module delivers a packet at once if it arrives after
-//! the hold time.
+//! expected. The first rule requires a shorter path, the second a changed path (TCP over Geo-routing for High
+//! Mobility: "a change of hop count tells a change of path"). The third rule requires only the gap. With the
+//! first two rules no packet waits on a steady path. The module computes the hold time from the lateness of
+//! earlier packets: SRTT + 4 VAR, as in TCP's timer, and at most the bound. The module delivers a packet at
+//! once if it arrives after the hold time.
 //!
 //! Left out: broadcasts, which arrive over many paths at once and are not streams.
 

@@ -49,7 +49,7 @@
 //! radio, the module sets Congestion Experienced in host packets with ECT (RFC 3168 5, RFC 8311). The module
 //! never changes packets of other stations.
 //!
-//! Left out: compression, and interfaces that anything but Router Advertisements creates at run time.
+//! Left out: compression. At run time only Router Advertisements create interfaces.
 
 pub mod addresses;
 mod discovery;
@@ -141,7 +141,7 @@ pub struct Ipv6Config {
     /// Longest time for which a packet that has overtaken others waits for them, see [`in_order`]; zero for
     /// no wait.
     pub reorder_wait: Duration,
-    /// Rule that decides by the hops of a packet whether it has overtaken others.
+    /// Rule that decides by the hops of a packet whether the packet has overtaken others.
     pub reorder_rule: in_order::Rule,
     /// Kind of packets that wait in the reordering buffer.
     pub reorder_hold: Hold,
@@ -174,7 +174,7 @@ impl Ipv6Config {
 /// Kind of packets that wait after packets have overtaken others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Hold {
-    /// Packets that have overtaken others wait: [`in_order`].
+    /// Packets that have overtaken other packets wait: [`in_order`].
     #[default]
     Packets,
     /// Duplicate acknowledgements of the host's TCP wait: [`patience`].
@@ -478,7 +478,7 @@ impl Adaptation {
         self.groups.contains_key(&group)
     }
 
-    /// Returns whether a group has an area, its own or that of its prefix.
+    /// Returns whether a group has an area: one of its own, or the area of its prefix.
     pub fn is_mapped(&self, group: Ipv6Addr) -> bool {
         self.has_group(group) || self.area_of_group(group).is_some()
     }

@@ -1,4 +1,4 @@
-//! From the host to GeoNetworking.
+//! From the host to GeoNetworking: requests for the packets that the host sends on a virtual interface.
 
 use std::net::Ipv6Addr;
 

@@ -1,9 +1,9 @@
 //! Delay of duplicate acknowledgements of TCP: the packets that they report missing may only be late.
 //!
-//! This is the alternative to [`super::in_order`] for packets that overtake each other. The host gets the
-//! overtaking packet at once, and its acknowledgement waits here. This module implements the receiver of
-//! Chen, Gerla and Lee, "TCP over Geo-routing for High Mobility", section 5.2, for hosts that do not
-//! implement it. If a segment above a gap came over another number of hops than the last segment in order, it
+//! This module is the alternative to [`super::in_order`] for packets that overtake each other. The host gets
+//! the overtaking packet at once, and the host's acknowledgement waits. This module implements the receiver
+//! of Chen, Gerla and Lee, "TCP over Geo-routing for High Mobility", section 5.2, for hosts without this
+//! receiver. If a segment above a gap came over another number of hops than the last segment in order, it
 //! took another path ([`Rule`] decides). The duplicate ACK for this segment waits. If the gap closes, the
 //! host acknowledges more, and the module never sends the duplicates. Otherwise it sends them after SRTT + 4
 //! RTTVAR, at the latest after the bound. The receiver computes both values from echoed timestamps (RFC 7323

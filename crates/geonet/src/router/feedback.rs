@@ -6,9 +6,9 @@
 //! failure feedback"). The undelivered packet takes another next hop, a walk around the void, the buffer, or
 //! a broadcast. Each failure removes one neighbour, so the number of attempts is limited.
 //!
-//! The link returns the frame itself, so the router stores nothing for this. A link without feedback costs
-//! nothing. If only the acknowledgement was lost, two copies of the packet exist, and duplicate detection
-//! drops one.
+//! The link returns the frame itself, so the router stores no state for feedback. A link without feedback
+//! costs nothing. If only the acknowledgement was lost, two copies of the packet exist, and duplicate
+//! detection drops one.
 
 use carnet_base::Time;
 use carnet_wire::geonet::{ExtendedHeader, Packet};

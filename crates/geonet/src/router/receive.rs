@@ -73,8 +73,8 @@ impl Router {
         }
         let (packet, recovery) = self.read(frame.packet)?;
         let received = Received { packet, frame, recovery };
-        // Only one station may continue a walk: if every receiver of a broadcast did, the copies would
-        // multiply.
+        // Only one station may continue a walk: if every receiver of a broadcast continued it, the copies
+        // would multiply.
         if recovery.is_some() && !received.is_unicast() {
             return Err(GeonetDrop::BadRecoveryHeader);
         }

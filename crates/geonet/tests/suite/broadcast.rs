@@ -34,7 +34,8 @@ fn pon_tsb_bo_03_duplicates() {
     assert_eq!(iut.hear(&Station::d(), &with_hops(b.tsb(b"x"), 5)), Err(GeonetDrop::Duplicate));
     iut.nothing_sent();
     assert_eq!(iut.delivered.len(), 1);
-    // The same number of another source, and another number of the same source, are no duplicates.
+    // A packet with the same number from another source, or with another number from the same source, is no
+    // duplicate.
     let e = Station::e();
     iut.hear(&e, &e.tsb(b"x")).expect("another source");
     iut.hear(&b, &b.next().tsb(b"x")).expect("another number");

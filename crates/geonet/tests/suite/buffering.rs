@@ -45,8 +45,8 @@ fn pon_fpb_bv_02_forwarder_unicast() {
     iut.get(&Station::c(), &frame).expect("kept");
     iut.nothing_sent();
     iut.wait(Duration::from_secs(10));
-    // Only a packet of a station that is nearer to the destination releases it, or one of the destination
-    // itself.
+    // Only a packet from a station nearer to the destination, or from the destination itself, releases the
+    // waiting packet.
     iut.knows(&[Station::e()]);
     iut.nothing_sent();
     iut.knows(&[Station::a()]);

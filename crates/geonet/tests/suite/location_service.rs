@@ -233,8 +233,8 @@ fn searches_are_bounded() {
 }
 
 /// Over one to eight hops, a packet to an unknown station arrives within two round trips: request, reply and
-/// the packet are three one-way trips. Packets that wait with it arrive at the same time, later packets after
-/// one one-way trip.
+/// the packet are three one-way trips. Other waiting packets arrive at the same time, later packets after one
+/// one-way trip.
 #[test]
 fn the_first_packet_arrives_within_two_round_trips_and_later_ones_do_not_wait() {
     for hops in 1..=8usize {

@@ -67,7 +67,7 @@ fn grid(side: usize, spacing: f64) -> Vec<(f64, f64)> {
     (0..side * side).map(|node| ((node % side) as f64 * spacing, (node / side) as f64 * spacing)).collect()
 }
 
-/// In a grid of 49 stations a packet goes from one corner into an area at the opposite one. Every station
+/// In a grid of 49 stations a packet goes from one corner into an area at the opposite corner. Every station
 /// inside gets the packet once, under all algorithms.
 #[test]
 fn into_an_area() {

@@ -294,7 +294,7 @@ fn listeners_that_fall_silent_are_forgotten() {
     assert!(lan.takes(FAR));
     lan.wait_ms(1);
     assert!(!lan.takes(FAR));
-    // When the filter timer expires, requested sources stay and excluded sources go (7.5).
+    // When the filter timer expires, requested sources stay and the router removes excluded sources (7.5).
     lan.says(IS_EX, &[SOURCE]);
     lan.wait(Duration::from_secs(10));
     lan.says(IS_IN, &[FAR]);
@@ -351,7 +351,7 @@ fn the_router_with_the_lowest_address_asks() {
     assert_eq!(lan.proxy.memberships().next().expect("one").querier, Some(ip("fe80::4")));
     lan.says(TO_IN, &[]);
     assert!(lan.questions.is_empty(), "the other one asks");
-    // Its query lowers the timers of this router (7.6.1), unless S is set.
+    // The querier's query lowers the timers of this router (7.6.1), unless S is set.
     lan.hear(&query("fe80::4", GROUP, 3, 20, true)).expect("good");
     lan.wait_ms(3500);
     assert!(lan.takes(FAR));

@@ -187,7 +187,7 @@ fn pon_lot_bv_03_entries_from_extended_headers() {
         let table = iut.router.location_table();
         let (_, entry) = table.iter().next().expect("an entry");
         assert_eq!((*entry.position_vector(), entry.is_neighbour()), (b.pv, neighbour));
-        // PON_LOT_BV_05: a packet with an older position changes nothing.
+        // PON_LOT_BV_05: a packet with an older position does not change the location table.
         let old = b.next();
         let mut older = old;
         older.pv.timestamp = older.pv.timestamp.wrapping_sub(Duration::from_secs(1));

@@ -267,7 +267,7 @@ impl DenService {
             }),
             ..EventRequest::default()
         };
-        // Without room in the table the other station gets no answer. It does not depend on the answer.
+        // Without room in the table the other station gets no answer; its work does not depend on the answer.
         let _ = self.trigger(now, &request);
     }
 

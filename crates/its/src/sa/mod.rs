@@ -5,10 +5,10 @@
 //!   stations in range. The content count changes with the content, so that receivers need not compare known
 //!   content. The message contains its repeat rate.
 //! * *Learning*: the service stores advertisements by the GN address of the sender and the advertisement's
-//!   number. It does not use the station ID, because any station can write any number there. A new
-//!   advertisement replaces the one with the same key. The service removes an advertisement that does not
-//!   arrive for [`Parameters::missed`] of its intervals, at least [`SHORTEST_HOLD`]. Without an interval the
-//!   limit is [`Parameters::hold`]. The number of its services is limited to [`MOST_LEARNT`].
+//!   number. The service does not use the station ID, because any station can write any number into this
+//!   field. A new advertisement replaces the one with the same key. The service removes an advertisement that
+//!   does not arrive for [`Parameters::missed`] of its intervals, at least [`SHORTEST_HOLD`]. Without an
+//!   interval the limit is [`Parameters::hold`]. The number of its services is limited to [`MOST_LEARNT`].
 //! * *A full table* removes the advertisement that did not arrive for the longest time. For a station with
 //!   [`Parameters::of_one`] advertisements, the table removes one of this station. So a silent station cannot
 //!   lock out a sending one, and one station cannot lock out many.
@@ -301,7 +301,7 @@ impl SaService {
     }
 
     /// Removes the advertisements that did not arrive for the longest time until one with `services` services
-    /// fits. Returns false and removes nothing if it can never fit.
+    /// fits. Returns false and removes no advertisement if it can never fit.
     fn make_room(&mut self, source: GnAddress, services: usize) -> bool {
         let Parameters { advertisements, of_one, services: most, .. } = self.parameters;
         if advertisements == 0 || of_one == 0 || services > most {

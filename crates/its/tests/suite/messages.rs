@@ -328,7 +328,7 @@ fn the_default_validity_costs_nothing() {
     let mut denm = Denm::default();
     let without = encode(&denm).unwrap().len();
     denm.denm.management.validity_duration = ValidityDuration(601);
-    // Another validity takes seventeen bits.
+    // A validity other than the default takes seventeen bits.
     assert!(encode(&denm).unwrap().len() >= without + 2);
 }
 

@@ -4,7 +4,7 @@
 //! may trust the sender. So the parser must be small, bounded and easy to check. A general codec with the
 //! generated types of IEEE 1609.2 is several times too large for the program, and allocates for each list. It
 //! also cannot return the received octets of a part, over which signatures are computed. The tests compare
-//! this codec with general ones in both directions.
+//! this codec with general codecs in both directions.
 //!
 //! The parser trusts no length. It reads only octets that exist, and a list grows with the parsed elements,
 //! up to a bound. The parser rejects lengths, quantities and integers that could be shorter, and explicit

@@ -74,7 +74,7 @@ pub struct Counters {
     pub copies: u64,
     /// Unsigned packets that passed.
     pub plain: u64,
-    /// Signatures verified, those of certificates included.
+    /// Verified signatures of messages and certificates.
     pub verifications: u64,
     /// Own packets signed.
     pub signed: u64,

@@ -102,7 +102,7 @@ fn plain_packets_are_believed_where_unsigned_ones_are_and_only_there() {
         assert!(matches!(judge(&mut believing, captured), Ok(Handled::Plain)));
         assert_eq!(judge(&mut strict, captured).unwrap_err(), SecurityDrop::Unsecured);
     }
-    // Tshark counts the same numbers.
+    // Tshark counts the same numbers of packets by port.
     assert_eq!(count(&ports), (72, 18));
     assert_eq!((believing.counters().plain, believing.counters().drops().count()), (90, 0));
     assert_eq!(strict.counters().drops().collect::<Vec<_>>(), [("unsecured", 90)]);

@@ -70,7 +70,7 @@ fn ticket_given_while_the_clock_was_ahead_signs_when_it_is_right() {
     assert_eq!(car.security.own_tickets(at(0)).len(), 1);
     let mut other = receiver(&pki, at(0));
     assert!(is_believed(&mut other, at(10), &signed));
-    // By the clock that was ahead, the ticket has expired.
+    // At the date of the clock that was ahead, the ticket has expired.
     assert_eq!(car.security.secure(years(10), &plain), Err(SecurityDrop::NoTicket));
 }
 

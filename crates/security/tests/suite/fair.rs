@@ -103,7 +103,7 @@ fn classes_have_their_shares() {
 proptest! {
     /// For any arrivals the queue keeps its limit, and neither loses nor duplicates a message silently. A
     /// sender's messages leave by rank and then by age. The dropped message is the least important of the
-    /// sender with the most, in the class furthest above its share.
+    /// sender with the most messages, in the class furthest above its share.
     #[test]
     fn room_and_order(
         room in 1_usize..20,

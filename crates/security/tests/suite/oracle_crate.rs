@@ -9,7 +9,7 @@ use crate::support::{Pki, at};
 #[test]
 fn it_verifies_what_carnet_signs_on_every_curve() {
     // On brainpoolP384r1 the crate uses SHA-256 for the two hashes. A signature over 384 bits has SHA-384
-    // (IEEE 1609.2 5.3.1.2.2), as in that crate on NIST P-384.
+    // (IEEE 1609.2 5.3.1.2.2), as the crate uses on NIST P-384.
     for curve in [Curve::NistP256, Curve::BrainpoolP256r1, Curve::NistP384] {
         let mut pki = Pki::new(curve);
         let mut car = pki.car();

@@ -12,7 +12,7 @@ use carnet_wire::geonet::StationType;
 
 use crate::support::{COUNTRY, HOME, place};
 
-/// For any number of messages, the store accepts none as new twice.
+/// For any number of messages, the store accepts each message as new at most once.
 #[test]
 fn nothing_that_was_seen_is_new() {
     let mut seen = Seen::new(10);

@@ -94,7 +94,7 @@ pub struct ParseStationTypeError {
 /// Defines the station types, their values and their names from one list.
 macro_rules! station_types {
     ($($variant:ident = $value:literal, $name:literal, $meaning:literal;)*) => {
-        /// The station type in an address (clause 6.3 table 1; the numbers are those of TS 102 894-2).
+        /// The station type in an address (clause 6.3 table 1, with the numbers of TS 102 894-2).
         ///
         /// `Display` and `FromStr` use the names of the config file, such as `passenger_car`. `Display`
         /// prints a type without a name as its number.

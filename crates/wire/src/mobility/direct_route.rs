@@ -1,9 +1,9 @@
 //! The messages by which two mobile routers agree on a direct route, in the Experimental Mobility Header (RFC
 //! 5096, MH Type 11).
 //!
-//! Their purpose is that of RFC 6275 5.2 and 6.1.3 to 6.1.8, extended to prefixes as in RRNP (C. Ng and J.
-//! Hirano, draft-ng-nemo-rrnp). The format is carnet's own, because IANA has assigned no numbers for it. A
-//! magic number behind the header distinguishes these messages from other experiments:
+//! These messages have the purpose of those in RFC 6275 5.2 and 6.1.3 to 6.1.8. They extend it to prefixes as
+//! in RRNP (C. Ng and J. Hirano, draft-ng-nemo-rrnp). The format is carnet's own, because IANA has assigned
+//! no numbers for it. A magic number behind the header distinguishes these messages from other experiments:
 //!
 //! ```text
 //!   0               1               2               3

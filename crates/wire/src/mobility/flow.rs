@@ -142,7 +142,7 @@ impl<'a> SubOptions<'a> {
 /// Returns the octets of sub-options for a Flow Identification option. Omits the binding reference if `bids`
 /// is empty.
 ///
-/// With the longest selector, more than 96 BIDs make an option that no message can hold.
+/// If the selector has its greatest length, an option with more than 96 BIDs exceeds every message.
 pub fn sub_options(selector: Option<&TrafficSelector>, bids: &[u16]) -> Vec<u8> {
     let mut octets = Vec::with_capacity(96);
     if let Some(selector) = selector {

@@ -13,9 +13,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Types of mobility options (IANA "Mobility Options").
 pub mod option_type {
-    /// One octet of padding (RFC 6275 6.2.2).
+    /// Pad1: one octet of padding (RFC 6275 6.2.2).
     pub const PAD1: u8 = 0;
-    /// Two or more octets of padding (RFC 6275 6.2.3).
+    /// PadN: two or more octets of padding (RFC 6275 6.2.3).
     pub const PAD_N: u8 = 1;
     /// Binding Refresh Advice (RFC 6275 6.2.4).
     pub const BINDING_REFRESH_ADVICE: u8 = 2;
@@ -63,7 +63,7 @@ pub const MN_AAA: u8 = 2;
 /// Refresh time of the NAT Detection option: the mobile node need not send keepalives (RFC 5555 3.2.2).
 pub const NO_KEEPALIVE: u32 = u32::MAX;
 
-/// One mobility option.
+/// A parsed mobility option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MobilityOption<'a> {
     /// Refresh interval: the mobile node should renew its binding after this time, units of 4 seconds.
@@ -538,7 +538,7 @@ impl<'a> OptionsIter<'a> {
     }
 }
 
-/// One option in its octets.
+/// A mobility option before its content is parsed.
 pub(crate) struct RawOption<'a> {
     /// The Option Type.
     pub(crate) option_type: u8,

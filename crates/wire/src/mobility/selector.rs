@@ -107,8 +107,8 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Returns the same flow in the other direction. For a packet from the mobile node, match the selector
-    /// against the reversed flow, because selectors describe packets towards the mobile node.
+    /// Returns this flow with source and destination exchanged. For a packet from the mobile node, match the
+    /// selector against the reversed flow, because selectors describe packets towards the mobile node.
     pub fn reversed(self) -> Flow {
         Flow {
             source: self.destination,

@@ -2,9 +2,9 @@
 //! mobile routers above the sender and says whether a path out of the nested network exists. It lists
 //! prefixes of the visited link from which mobile routers below may form care-of addresses.
 //!
-//! The purpose is that of the Tree Information option (draft-thubert-tree-discovery), to which IANA assigned
-//! no number. This option has the experimental type 253 (RFC 4727 5.1). It begins with [`MAGIC`], because
-//! other experiments may use the type. Hosts skip it (RFC 4861 4.6).
+//! The option has the purpose of the Tree Information option (draft-thubert-tree-discovery), to which IANA
+//! assigned no number. This option has the experimental type 253 (RFC 4727 5.1). The option begins with
+//! [`MAGIC`], because other experiments may use the type. Hosts skip the option (RFC 4861 4.6).
 //!
 //! ```text
 //!  |  253  | length |          MAGIC (4)          | flags | prefixes |

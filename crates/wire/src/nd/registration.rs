@@ -85,8 +85,8 @@ pub fn is_later_transaction(new: u8, old: u8) -> bool {
     const WINDOW: i32 = 16;
     let (a, b) = (i32::from(new), i32::from(old));
     match (new > 127, old > 127) {
-        // One counter is in its start sequence (128 to 255), because its node restarted. It is the later one
-        // unless it is within 16 of the wrap into 0 to 127.
+        // One counter is in its start sequence (128 to 255), because its node restarted. Its number is the
+        // later one unless it is within 16 of the wrap into 0 to 127.
         (true, false) => 256 + b - a > WINDOW,
         (false, true) => 256 + a - b <= WINDOW,
         // Both counters are in the same sequence. In the circular sequence 0 to 127, a number is later if it

@@ -1,5 +1,5 @@
-//! The crate `geonetworking` 0.4.2 as independent check: it parses carnet's packets and emits the same
-//! octets.
+//! The crate `geonetworking` 0.4.2 as independent check: this crate parses carnet's packets and emits the
+//! same octets.
 //!
 //! The cases avoid faults of that crate. It reads the 15 bits of the speed as unsigned and panics on a
 //! negative speed. So the test compares only emitted octets for negative speeds. The crate rejects station

@@ -1,9 +1,9 @@
 //! Tshark as independent check: it reads carnet's packets as intended and reports none as malformed.
 //!
 //! The test writes a capture of Ethernet frames, lets tshark print the fields of all packets, and compares.
-//! tshark 4.0.17 has peculiarities. It calls the reserved bits of an address a country code. It reads the
-//! media-dependent octets as those of ITS-G5 (EN 302 636-4-2) and shows one bit of each channel load. It
-//! prints no second distance and angle of a circle.
+//! The test allows for peculiarities of tshark 4.0.17. Tshark calls the reserved bits of an address a country
+//! code. It reads the media-dependent octets as those of ITS-G5 (EN 302 636-4-2) and shows one bit of each
+//! channel load. It prints no second distance and angle of a circle.
 
 use crate::common::{hex, to_hex, tools};
 use crate::fixtures;
