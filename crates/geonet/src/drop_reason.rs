@@ -18,7 +18,7 @@ carnet_base::drop_reasons! {
         Secured = "secured",
         /// The payload length differs from the length of the octets behind the headers.
         PayloadLength = "payload_length",
-        /// RHL above MHL (10.3.5).
+        /// The remaining hop limit (RHL) exceeds the maximum hop limit (MHL) of the packet (10.3.5).
         HopLimitExceedsMaximum = "hop_limit_exceeds_maximum",
         /// A unicast frame for another station.
         NotAddressed = "not_addressed",

@@ -34,7 +34,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(300);
 pub enum Around {
     /// A fixed position.
     Place(Position),
-    /// This station.
+    /// The position of this station.
     Here,
     /// The station with this address; only the MID must be right.
     Station(GnAddress),

@@ -126,7 +126,7 @@ pub struct Delivery {
     pub next_header: CommonNextHeader,
     /// Position vector of the source (SO PV).
     pub source: LongPositionVector,
-    /// SN; `None` for SHB.
+    /// SN: sequence number; `None` for SHB.
     pub sequence: Option<u16>,
     /// Destination station of a GUC.
     pub destination: Option<GnAddress>,
@@ -134,9 +134,9 @@ pub struct Delivery {
     pub area: Option<GeoArea>,
     /// Traffic class of the packet.
     pub traffic_class: TrafficClass,
-    /// RHL as received.
+    /// RHL: the received remaining hop limit.
     pub remaining_hop_limit: u8,
-    /// MHL.
+    /// MHL: maximum hop limit of the packet.
     pub maximum_hop_limit: u8,
     /// Remaining lifetime of the packet.
     pub remaining_lifetime: Lifetime,
@@ -154,7 +154,7 @@ pub enum Event {
     /// Another station uses this station's address. The router has changed the address if it was configured
     /// automatically (10.2.1.5). The caller must set the link-layer address to the MID of the new address.
     AddressConflict {
-        /// The address in conflict.
+        /// Address that the other station uses, too.
         address: GnAddress,
         /// Address of this station after the event; unchanged if duplicate address detection is off.
         replacement: GnAddress,
@@ -166,7 +166,7 @@ pub enum Event {
     PacketDataRate {
         /// Source of the packet.
         source: GnAddress,
-        /// `itsGnMaxPacketDataRate`, octets per second.
+        /// Limit that the source exceeds (`itsGnMaxPacketDataRate`), octets per second.
         limit: u32,
     },
 }

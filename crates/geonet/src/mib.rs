@@ -127,11 +127,11 @@ pub struct MultiHopBeacons {
 /// The parameters of the router. [`Mib::default`] has the values of the standard.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mib {
-    /// `itsGnLocalAddrConfMethod`.
+    /// Method of address configuration (`itsGnLocalAddrConfMethod`).
     pub address_configuration: AddressConfiguration,
     /// `itsGnIsMobile`: the station may move.
     pub is_mobile: bool,
-    /// `itsGnMaxSduSize`, octets.
+    /// Largest payload, octets (`itsGnMaxSduSize`).
     pub max_sdu_size: usize,
     /// `itsGnLifetimeLocTE`: lifetime of a location table entry.
     pub lifetime_location_entry: Duration,
@@ -139,17 +139,18 @@ pub struct Mib {
     /// `lifetime_location_entry`, which is the standard's value. Not in the standard: a vehicle leaves the
     /// radio range long before its position becomes useless.
     pub lifetime_neighbour: Duration,
-    /// `itsGnLocationServiceMaxRetrans`.
+    /// Largest number of retransmissions of a Location Service request (`itsGnLocationServiceMaxRetrans`).
     pub location_service_max_retransmissions: u32,
-    /// `itsGnLocationServiceRetransmitTimer`.
+    /// Interval of Location Service requests (`itsGnLocationServiceRetransmitTimer`).
     pub location_service_retransmit_timer: Duration,
-    /// `itsGnLocationServicePacketBufferSize`, octets per sought station.
+    /// Size of the Location Service packet buffer, octets per sought station
+    /// (`itsGnLocationServicePacketBufferSize`).
     pub location_service_buffer_size: usize,
     /// Largest number of stations that the Location Service seeks at once; not in the standard.
     pub location_service_max_pending: usize,
-    /// `itsGnBeaconServiceRetransmitTimer`.
+    /// Fixed beacon interval (`itsGnBeaconServiceRetransmitTimer`).
     pub beacon_retransmit_timer: Duration,
-    /// `itsGnBeaconServiceMaxJitter`.
+    /// Largest random part of the beacon interval (`itsGnBeaconServiceMaxJitter`).
     pub beacon_max_jitter: Duration,
     /// Fixed or adaptive beacons.
     pub beacon_interval: BeaconInterval,
@@ -170,25 +171,26 @@ pub struct Mib {
     /// makes the source a neighbour. In the standard only SHB has both effects. Set the parameter in all
     /// stations or in none.
     pub piggyback: bool,
-    /// `itsGnDefaultHopLimit`.
+    /// Hop limit of packets whose request gives none (`itsGnDefaultHopLimit`).
     pub default_hop_limit: u8,
-    /// `itsGnDPLLength`, up to 16.
+    /// Length of the duplicate packet list, up to 16 (`itsGnDPLLength`).
     pub duplicate_packet_list_length: usize,
-    /// `itsGnMaxPacketLifetime`.
+    /// Longest lifetime of a packet (`itsGnMaxPacketLifetime`).
     pub max_packet_lifetime: Duration,
-    /// `itsGnDefaultPacketLifetime`.
+    /// Lifetime of packets whose request gives none (`itsGnDefaultPacketLifetime`).
     pub default_packet_lifetime: Duration,
-    /// `itsGnMaxPacketDataRate` in octets per second; with `None` the router forwards without limit.
+    /// Largest packet data rate of a source or sender, octets per second (`itsGnMaxPacketDataRate`). With
+    /// `None` the router forwards without limit.
     pub max_packet_data_rate: Option<u32>,
     /// `itsGnMaxPacketDataRateEmaBeta`, 0 to 1: weight of the previous average.
     pub packet_data_rate_beta: f32,
-    /// `itsGnMaxGeoAreaSize` in square metres.
+    /// Largest size of an area, square metres (`itsGnMaxGeoAreaSize`).
     pub max_area_size: f64,
-    /// `itsGnMinPacketRepetitionInterval`.
+    /// Shortest repetition interval (`itsGnMinPacketRepetitionInterval`).
     pub min_repetition_interval: Duration,
-    /// `itsGnNonAreaForwardingAlgorithm`.
+    /// Algorithm outside the destination area (`itsGnNonAreaForwardingAlgorithm`).
     pub non_area_forwarding: NonAreaForwarding,
-    /// `itsGnAreaForwardingAlgorithm`.
+    /// Algorithm inside the destination area (`itsGnAreaForwardingAlgorithm`).
     pub area_forwarding: AreaForwarding,
     /// Action of a station outside of the area if it does not know whether the sender is inside.
     pub unknown_sender: UnknownSender,
@@ -200,21 +202,21 @@ pub struct Mib {
     /// flow do not overtake each other. With zero the router always takes the best neighbour. Not in the
     /// standard.
     pub next_hop_hold: Duration,
-    /// `itsGnCbfMinTime`.
+    /// Shortest contention timer (`itsGnCbfMinTime`).
     pub cbf_min_time: Duration,
-    /// `itsGnCbfMaxTime`.
+    /// Longest contention timer (`itsGnCbfMaxTime`).
     pub cbf_max_time: Duration,
-    /// `itsGnDefaultMaxCommunicationRange`, metres.
+    /// Radio range, metres (`itsGnDefaultMaxCommunicationRange`).
     pub max_communication_range: f64,
-    /// `itsGnBroadcastCBFDefSectorAngle`, degrees.
+    /// Half angle of the contention sector, degrees (`itsGnBroadcastCBFDefSectorAngle`).
     pub sector_angle: f64,
     /// MAX_COUNTER of F.4: number of received copies that ends the contention.
     pub advanced_max_counter: u32,
-    /// `itsGnUcForwardingPacketBufferSize`, octets.
+    /// Size of the unicast forwarding buffer, octets (`itsGnUcForwardingPacketBufferSize`).
     pub unicast_buffer_size: usize,
-    /// `itsGnBcForwardingPacketBufferSize`, octets.
+    /// Size of the broadcast forwarding buffer, octets (`itsGnBcForwardingPacketBufferSize`).
     pub broadcast_buffer_size: usize,
-    /// `itsGnCbfPacketBufferSize`, octets.
+    /// Size of the contention buffer, octets (`itsGnCbfPacketBufferSize`).
     pub cbf_buffer_size: usize,
     /// Largest number of neighbours in the location table; not in the standard.
     pub max_neighbours: usize,

@@ -100,7 +100,7 @@ impl fmt::Debug for Shaper {
 /// Action on an own packet.
 #[derive(Debug)]
 pub enum Shaped {
-    /// Send the packet now.
+    /// The caller sends the packet now.
     Goes(Waiting),
     /// The packet waits. If it is the first one waiting, the time says when the shaper can send it.
     Waits(Option<Time>),

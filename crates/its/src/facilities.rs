@@ -55,7 +55,7 @@ pub struct Facilities {
     pub ca: CaService,
     /// The DEN basic service.
     pub den: DenService,
-    /// The map.
+    /// The Local Dynamic Map.
     pub ldm: LocalDynamicMap,
     /// The service announcement service.
     pub sa: SaService,

@@ -16,7 +16,7 @@ use crate::uper::{Uper, Writer};
 pub struct Now {
     /// Monotonic time.
     pub time: Time,
-    /// The date.
+    /// Date, in the timestamps of messages.
     pub date: TimestampIts,
 }
 
@@ -31,7 +31,7 @@ pub struct Transmission {
     pub maximum_lifetime: Duration,
     /// Maximum hop limit; the router's default if `None`.
     pub maximum_hop_limit: Option<u8>,
-    /// BTP-B header and message.
+    /// Octets of BTP-B header and message.
     pub payload: Vec<u8>,
 }
 

@@ -38,7 +38,7 @@ carnet_base::drop_reasons! {
         TooOld = "too_old",
         /// The generation time is in the future.
         FromTheFuture = "from_the_future",
-        /// expiryTime has passed.
+        /// The expiryTime of the message has passed.
         Expired = "expired",
         /// The station has accepted the same message before.
         Replayed = "replayed",

@@ -69,7 +69,7 @@ impl fmt::Display for Psid {
     }
 }
 
-/// Service specific permissions.
+/// Service specific permissions of an application.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Ssp {
     /// Octets with a meaning that the application defines.

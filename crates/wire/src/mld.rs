@@ -78,17 +78,17 @@ pub struct Query<'a> {
 /// Type of a multicast address record (RFC 3810 5.2.12).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordType {
-    /// MODE_IS_INCLUDE
+    /// MODE_IS_INCLUDE: the present filter includes only these sources.
     IsInclude,
-    /// MODE_IS_EXCLUDE
+    /// MODE_IS_EXCLUDE: the present filter excludes these sources.
     IsExclude,
-    /// CHANGE_TO_INCLUDE_MODE
+    /// CHANGE_TO_INCLUDE_MODE: the filter now includes only these sources.
     ToInclude,
-    /// CHANGE_TO_EXCLUDE_MODE
+    /// CHANGE_TO_EXCLUDE_MODE: the filter now excludes these sources.
     ToExclude,
-    /// ALLOW_NEW_SOURCES
+    /// ALLOW_NEW_SOURCES: the filter now allows these sources, too.
     Allow,
-    /// BLOCK_OLD_SOURCES
+    /// BLOCK_OLD_SOURCES: the filter no longer allows these sources.
     Block,
 }
 
@@ -222,7 +222,7 @@ pub struct QueryRepr<'a> {
     pub group: Option<Ipv6Addr>,
     /// S: routers that receive the query do not lower their timers.
     pub suppress: bool,
-    /// The Robustness Variable.
+    /// Robustness Variable, written as QRV.
     pub robustness: u8,
     /// Query Interval, seconds; the emitter rounds it down to a value that the code can express.
     pub query_interval: u32,

@@ -104,7 +104,7 @@ pub enum Algorithm {
     Adaptive(adaptive::Parameters),
 }
 
-/// Configuration of a gate.
+/// Configuration of a DCC gate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Config {
     /// Control algorithm.
@@ -140,7 +140,7 @@ pub fn air_time(octets: usize, data_rate: u8) -> Duration {
 /// A packet for the gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packet<T> {
-    /// Priority of the packet.
+    /// DCC profile, which is the priority of the packet.
     pub profile: Profile,
     /// Time for which the packet may wait.
     pub lifetime: Duration,
@@ -148,7 +148,7 @@ pub struct Packet<T> {
     pub octets: usize,
     /// The packet replaces waiting packets of its profile that also have this flag.
     pub replaces: bool,
-    /// The packet.
+    /// The packet itself, in the caller's form.
     pub content: T,
 }
 

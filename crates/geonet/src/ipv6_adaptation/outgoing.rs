@@ -24,7 +24,7 @@ pub struct HostFrame<'a> {
     pub destination: MacAddress,
     /// Source MAC address.
     pub source: MacAddress,
-    /// EtherType.
+    /// EtherType of the frame.
     pub ether_type: u16,
     /// Octets behind the EtherType, possibly with padding.
     pub payload: &'a [u8],

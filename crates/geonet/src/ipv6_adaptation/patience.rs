@@ -59,7 +59,7 @@ struct Segment {
     window: u16,
     /// Length of the payload, octets.
     length: u32,
-    /// TSval and TSecr.
+    /// Timestamp option of the segment: TSval and TSecr.
     stamps: Option<(u32, u32)>,
     /// The first SACK block lies below the acknowledgement number: it reports a duplicate segment (RFC 2883
     /// 4).
@@ -134,7 +134,7 @@ struct Flow<T> {
     lost: Option<u32>,
     /// TSval values of the host's segments, each with the time of its first use.
     stamps: VecDeque<(u32, Time)>,
-    /// SRTT and RTTVAR.
+    /// Smoothed round-trip time and its variation: SRTT and RTTVAR.
     round_trip: Option<(Duration, Duration)>,
 }
 

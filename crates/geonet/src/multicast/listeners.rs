@@ -27,11 +27,11 @@ pub const MAX_SOURCES: usize = 64;
 pub struct Timing {
     /// Robustness Variable (9.1), at least 1.
     pub robustness: u8,
-    /// Query Interval (9.2).
+    /// Query Interval: time between General Queries (9.2).
     pub query_interval: Duration,
-    /// Query Response Interval (9.3).
+    /// Query Response Interval: longest time for the answer to a General Query (9.3).
     pub query_response_interval: Duration,
-    /// Last Listener Query Interval (9.8).
+    /// Last Listener Query Interval: time between the queries before a membership ends (9.8).
     pub last_listener_query_interval: Duration,
 }
 

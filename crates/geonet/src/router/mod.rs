@@ -222,7 +222,7 @@ impl Router {
         }
     }
 
-    /// Returns the parameters.
+    /// Returns the parameters of the router.
     pub fn mib(&self) -> &Mib {
         &self.mib
     }

@@ -10,9 +10,9 @@ use crate::cdd::{HeadingValue, SpeedValue};
 /// The parameters of clause 6.1.3 and annex A, with their standard names and values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Parameters {
-    /// `T_GenCamMin`.
+    /// Shortest interval of CAMs (`T_GenCamMin`).
     pub minimum_interval: Duration,
-    /// `T_GenCamMax`.
+    /// Longest interval of CAMs (`T_GenCamMax`).
     pub maximum_interval: Duration,
     /// `N_GenCam`: number of CAMs without a change of movement after which the interval returns to the
     /// longest.

@@ -52,7 +52,7 @@ const LARGEST_RADIUS: u16 = 1_784;
 /// Radius of the destination area if the application gives none, metres.
 const DEFAULT_RADIUS: u16 = 1_000;
 
-/// Bounds and tolerances.
+/// Bounds and tolerances of the service.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Parameters {
     /// Largest number of the station's own events.
@@ -116,7 +116,7 @@ pub struct EventRequest {
 pub enum Event {
     /// A message about an event of another station: a new event, or a newer state of a known one.
     Received {
-        /// The message.
+        /// The received message.
         denm: Box<Denm>,
         /// Time at which the event ends.
         expires: Time,

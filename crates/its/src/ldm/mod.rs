@@ -36,7 +36,7 @@ use crate::cdd::{
 use crate::denm::Denm;
 use stations::Stations;
 
-/// Bounds and lifetimes.
+/// Bounds and lifetimes of the map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parameters {
     /// Largest number of stations.

@@ -48,7 +48,7 @@ pub const MOST_LEARNT: usize = 32;
 /// Least time for which the station stores an advertisement, even with a higher repeat rate.
 pub const SHORTEST_HOLD: Duration = Duration::from_secs(1);
 
-/// Bounds and intervals.
+/// Bounds and intervals of the service.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Parameters {
     /// Interval of the announcements.

@@ -15,9 +15,9 @@ macro_rules! integers {
         pub struct $name(pub $repr);
 
         impl $name {
-            /// The least value.
+            /// The least value of the type.
             pub const LEAST: $repr = $least;
-            /// The greatest value.
+            /// The greatest value of the type.
             pub const MOST: $repr = $most;
             $($(#[allow(missing_docs, reason = "named numbers of the standard")]
             pub const $constant: $name = $name($value);)*)?
@@ -58,7 +58,7 @@ macro_rules! integers {
     )*};
 }
 
-/// `ENUMERATED`.
+/// Defines `ENUMERATED` types.
 macro_rules! enumerated {
     ($($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident),* $(,)? })*) => {$(
         $(#[$meta])*

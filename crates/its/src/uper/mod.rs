@@ -40,7 +40,7 @@ pub enum Error {
     /// A number, a count or an index outside the range of its type.
     #[error("{what}: expected {least} to {most}, found {found}")]
     OutOfRange {
-        /// The type.
+        /// Name of the type.
         what: &'static str,
         /// Least value of the type.
         least: i64,
@@ -52,7 +52,7 @@ pub enum Error {
     /// A length in fragments.
     #[error("{what} at bit {bit}: expected a length below 16384, found a fragmented one")]
     Fragmented {
-        /// The type.
+        /// Name of the type.
         what: &'static str,
         /// Offset of the length in bits.
         bit: usize,
@@ -60,9 +60,9 @@ pub enum Error {
     /// A character outside the alphabet of the string.
     #[error("{what}: expected characters of its alphabet, found octet {found:#04x}")]
     Character {
-        /// The type.
+        /// Name of the type.
         what: &'static str,
-        /// The octet.
+        /// Octet of the character.
         found: u8,
     },
 }
@@ -140,7 +140,7 @@ impl Uper for i64 {
     }
 }
 
-/// `NULL`.
+/// The type `NULL`, which takes no bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Null;
 

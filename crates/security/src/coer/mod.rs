@@ -37,7 +37,7 @@ pub enum Error {
     /// A number, a count, a length or an index outside the range of the type or the profile.
     #[error("{what} at octet {at}: expected {least} to {most}, found {found}")]
     OutOfRange {
-        /// The type.
+        /// Name of the type.
         what: &'static str,
         /// Offset of the value.
         at: usize,
@@ -51,7 +51,7 @@ pub enum Error {
     /// An encoding that could be shorter, an explicit default value, or a bit that must be zero.
     #[error("{what} at octet {at}: expected its canonical encoding")]
     NotCanonical {
-        /// The type.
+        /// Name of the type.
         what: &'static str,
         /// Offset of the value.
         at: usize,
@@ -59,7 +59,7 @@ pub enum Error {
     /// A value that IEEE 1609.2 defines but the profile of TS 103 097 does not permit.
     #[error("{what} at octet {at}: expected {expected}")]
     Profile {
-        /// The type.
+        /// Name of the type.
         what: &'static str,
         /// Offset of the value.
         at: usize,

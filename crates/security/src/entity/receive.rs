@@ -25,7 +25,7 @@ use crate::time::Time64;
 pub struct Verified {
     /// Link-layer address of the station that sent this copy.
     pub source: MacAddress,
-    /// Link-layer destination.
+    /// Link-layer destination of the frame.
     pub destination: MacAddress,
     /// The packet without its envelope.
     pub packet: Vec<u8>,

@@ -10,7 +10,7 @@ use super::{
     ShortPositionVector,
 };
 
-/// Writes RHL.
+/// Writes RHL, the remaining hop limit.
 ///
 /// # Errors
 /// [`Error::Truncated`] if the packet is shorter than a Basic Header.
@@ -20,7 +20,7 @@ pub fn set_remaining_hop_limit(packet: &mut [u8], remaining_hop_limit: u8) -> Re
     Ok(())
 }
 
-/// Writes LT.
+/// Writes LT, the lifetime.
 ///
 /// # Errors
 /// [`Error::Truncated`] if the packet is shorter than a Basic Header.

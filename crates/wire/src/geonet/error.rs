@@ -43,13 +43,13 @@ pub enum Error {
     HeaderType {
         /// Header types that are valid in this place.
         expected: &'static str,
-        /// Received type.
+        /// Received header type.
         found: HeaderType,
     },
     /// The payload length does not fit the octets behind the headers.
     #[error("common header: payload length {announced}, but {available} octets follow the headers")]
     PayloadLength {
-        /// The PL field, octets.
+        /// Payload length by the PL field, octets.
         announced: usize,
         /// Octets behind the headers.
         available: usize,

@@ -8,12 +8,12 @@ use super::{Error, GeoArea, GnAddress, HeaderType, LongPositionVector, Shape, Sh
 pub enum ExtendedHeader {
     /// Beacon (clause 9.8.6), 24 octets.
     Beacon {
-        /// SO PV.
+        /// SO PV: position vector of the source.
         source: LongPositionVector,
     },
     /// SHB (clause 9.8.4), 28 octets.
     SingleHop {
-        /// SO PV.
+        /// SO PV: position vector of the source.
         source: LongPositionVector,
         /// Octets of the access layer (EN 302 636-4-2: channel load and power); zero on access layers other
         /// than ITS-G5.
@@ -21,50 +21,50 @@ pub enum ExtendedHeader {
     },
     /// TSB (clause 9.8.3), 28 octets.
     TopologicallyScoped {
-        /// SN.
+        /// SN: sequence number of the packet.
         sequence: u16,
-        /// SO PV.
+        /// SO PV: position vector of the source.
         source: LongPositionVector,
     },
     /// GUC (clause 9.8.2), 48 octets.
     GeoUnicast {
-        /// SN.
+        /// SN: sequence number of the packet.
         sequence: u16,
-        /// SO PV.
+        /// SO PV: position vector of the source.
         source: LongPositionVector,
-        /// DE PV.
+        /// DE PV: position vector of the destination.
         destination: ShortPositionVector,
     },
     /// GBC (clause 9.8.5), 44 octets.
     GeoBroadcast {
-        /// SN.
+        /// SN: sequence number of the packet.
         sequence: u16,
-        /// SO PV.
+        /// SO PV: position vector of the source.
         source: LongPositionVector,
         /// Destination area: all stations in the area are destinations.
         area: GeoArea,
     },
     /// GAC (clause 9.8.5), 44 octets.
     GeoAnycast {
-        /// SN.
+        /// SN: sequence number of the packet.
         sequence: u16,
-        /// SO PV.
+        /// SO PV: position vector of the source.
         source: LongPositionVector,
         /// Destination area: any station in it is the destination.
         area: GeoArea,
     },
     /// Location Service request (clause 9.8.7), 36 octets.
     LocationServiceRequest {
-        /// SN.
+        /// SN: sequence number of the packet.
         sequence: u16,
-        /// SO PV.
+        /// SO PV: position vector of the source.
         source: LongPositionVector,
         /// Address of the station whose position the requester seeks.
         request: GnAddress,
     },
     /// Location Service reply (clause 9.8.8), 48 octets.
     LocationServiceReply {
-        /// SN.
+        /// SN: sequence number of the packet.
         sequence: u16,
         /// SO PV: the position of the requested station.
         source: LongPositionVector,
@@ -160,7 +160,7 @@ impl ExtendedHeader {
         }
     }
 
-    /// SO PV; every type has this field.
+    /// SO PV: position vector of the source; every type has this field.
     pub const fn source(&self) -> &LongPositionVector {
         match self {
             ExtendedHeader::Beacon { source }
@@ -174,7 +174,7 @@ impl ExtendedHeader {
         }
     }
 
-    /// SN; `None` for beacons and SHB, which have no sequence number.
+    /// SN: sequence number; `None` for beacons and SHB, which have none.
     pub const fn sequence(&self) -> Option<u16> {
         match self {
             ExtendedHeader::Beacon { .. } | ExtendedHeader::SingleHop { .. } => None,
@@ -187,7 +187,7 @@ impl ExtendedHeader {
         }
     }
 
-    /// DE PV of a GUC or LS reply; `None` for other types.
+    /// DE PV: position vector of the destination of a GUC or LS reply; `None` for other types.
     pub const fn destination(&self) -> Option<&ShortPositionVector> {
         match self {
             ExtendedHeader::GeoUnicast { destination, .. }

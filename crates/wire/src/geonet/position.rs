@@ -6,7 +6,7 @@ use super::{GnAddress, Timestamp};
 /// A Long Position Vector (clause 9.5.2), 24 octets: the position of a packet's source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct LongPositionVector {
-    /// GN_ADDR of the station.
+    /// GeoNetworking address of the station (GN_ADDR).
     pub address: GnAddress,
     /// Time at which the station acquired the position.
     pub timestamp: Timestamp,
@@ -81,7 +81,7 @@ impl LongPositionVector {
 /// A Short Position Vector (clause 9.5.3), 20 octets: the position of a packet's destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct ShortPositionVector {
-    /// GN_ADDR of the station.
+    /// GeoNetworking address of the station (GN_ADDR).
     pub address: GnAddress,
     /// Time at which the station acquired the position.
     pub timestamp: Timestamp,

@@ -88,7 +88,7 @@ pub enum SelectorField {
     Known(TrafficSelector),
     /// A selector of an unknown format.
     Unknown {
-        /// The TS Format.
+        /// Value of the TS Format field.
         format: u8,
     },
 }

@@ -106,7 +106,7 @@ pub struct BindingRefreshRequest<'a> {
 pub struct BindingUpdate<'a> {
     /// Sequence number that orders the Binding Updates of a home address, modulo 2^16.
     pub sequence: u16,
-    /// Flags of the request.
+    /// Flags of the Binding Update.
     pub flags: BindingUpdateFlags,
     /// Requested lifetime, units of 4 seconds; 0 ends the binding.
     pub lifetime: u16,
@@ -141,9 +141,9 @@ pub struct BindingError {
 }
 
 impl BindingError {
-    /// Status: no binding for the address in the Home Address option.
+    /// Status: the node has no binding for the address in the Home Address option.
     pub const UNKNOWN_BINDING: u8 = 1;
-    /// Status: the MH Type is not known.
+    /// Status: the node does not know the MH Type.
     pub const UNKNOWN_MESSAGE_TYPE: u8 = 2;
 }
 

@@ -85,7 +85,7 @@ pub mod revocation_status {
     pub const PROXY_NOT_SUPPORTED: u8 = 135;
 }
 
-/// The B.R. Type values.
+/// Values of the B.R. Type field.
 const INDICATION: u8 = 1;
 const ACKNOWLEDGEMENT: u8 = 2;
 /// Offset of the options in the Mobility Header, octets.

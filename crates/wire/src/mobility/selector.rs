@@ -73,7 +73,7 @@ pub struct Ipv4Selector {
     pub destination_port: Option<Range<u16>>,
     /// The octet with the DS field in its upper six bits.
     pub differentiated_services: Option<Range<u8>>,
-    /// The protocol.
+    /// The protocol of the upper layer.
     pub protocol: Option<Range<u8>>,
 }
 
@@ -81,9 +81,9 @@ pub struct Ipv4Selector {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TrafficSelector {
-    /// Format 1.
+    /// An IPv4 binary traffic selector (format 1).
     Ipv4(Ipv4Selector),
-    /// Format 2.
+    /// An IPv6 binary traffic selector (format 2).
     Ipv6(Ipv6Selector),
 }
 

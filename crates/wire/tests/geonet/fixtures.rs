@@ -8,7 +8,7 @@
 
 use crate::common::hex;
 
-/// Beacon.
+/// Beacon, without payload.
 pub const BEACON: &str = "
     11001a0100100080000001009400020000000001010203041d164a00015ef3c084d20384";
 /// GUC with an IPv6 packet.
@@ -35,10 +35,10 @@ pub const SHB: &str = "
 /// TSB with BTP-A that has made two of its five hops.
 pub const TSB: &str = "
     11001a031051028000080500123400009400020000000001010203041d164a00015ef3c084d2038407d109c461626364";
-/// LS request.
+/// Location Service request.
 pub const LS_REQ: &str = "
     11001a0a0060008000000a00123400009400020000000001010203041d164a00015ef3c084d20384bc00020000000002";
-/// LS reply.
+/// Location Service reply.
 pub const LS_REP: &str = "
     11001a0a0061008000000a0012340000bc00020000000002000000011d17d0a001607a60800000009400020000000001
     000000021d164a00015ef3c0";
