@@ -1,4 +1,4 @@
-//! A home agent on its own: packets in, answers out, the clock in the test's hand.
+//! A home agent without a network: the test hands in packets, reads the answers and sets the clock.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -16,13 +16,14 @@ use crate::craft::*;
 
 /// The link-layer address of the home agent on its home link.
 pub const AGENT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
-/// More outputs than this for one input would be a flood. The end of a test of an address may accept sixteen
-/// registrations at once.
+/// Most outputs that one input may cause; more would be a flood. The end of duplicate address detection may
+/// accept sixteen registrations at once.
 const MAX_OUTPUTS: usize = 120;
-/// 2025-01-01.
+/// Time of day at the start of a test: 2025-01-01.
 pub const WALL_START: WallTime = WallTime::from_unix_nanos(1_735_689_600_000_000_000);
 
-/// A home agent for one router, [`HOME`] with [`PREFIX`], without authentication, on a virtual home link.
+/// Returns the config of a home agent for one router, [`HOME`] with [`PREFIX`], without authentication, on a
+/// virtual home link.
 pub fn config() -> HomeAgentConfig {
     HomeAgentConfig {
         others: OtherAgents::default(),
@@ -52,7 +53,7 @@ pub fn node(home_address: &str, prefixes: &[&str]) -> AuthorizedNode {
     }
 }
 
-/// One router with the key of [`association`].
+/// Returns the config of a home agent for one router with the key of [`association`].
 pub fn authenticated() -> HomeAgentConfig {
     let mut config = config();
     config.nodes[0].authentication = Authentication::SharedKey(association());
@@ -62,13 +63,13 @@ pub fn authenticated() -> HomeAgentConfig {
 pub struct Agent {
     pub machine: HomeAgent,
     pub now: Time,
-    /// What the last input was dropped for.
+    /// Reason for which the home agent dropped the last input.
     pub dropped: Option<MobilityDrop>,
-    /// What was said on the home link since the last look.
+    /// Messages that the home agent sent on the home link since the test last cleared this list.
     pub link: Vec<LinkMessage>,
-    /// What was sent inside IPv4 or UDP, from which end to which.
+    /// Packets that the home agent sent inside IPv4 or UDP: local end, remote end, packet.
     pub encapsulated: Vec<(Endpoint, Endpoint, Seen)>,
-    /// Inner packets of its own that went into a tunnel, between which ends.
+    /// Inner packets that the home agent itself sent into a tunnel: local end, remote end, octets.
     pub tunnelled: Vec<(Endpoint, Endpoint, Vec<u8>)>,
     pub events: Vec<Event>,
     pub forwarding_changes: usize,
@@ -90,7 +91,7 @@ impl Agent {
         }
     }
 
-    /// What the operator was told of.
+    /// Returns the warnings for the operator.
     pub fn warnings(&self) -> Vec<&str> {
         let warnings = self.events.iter().filter_map(|event| match event {
             Event::Warning { message } => Some(message.as_str()),
@@ -99,7 +100,7 @@ impl Agent {
         warnings.collect()
     }
 
-    /// One with a real home link that is up; what it says at the start is put aside.
+    /// A home agent on a real home link that is up. The messages of its start are cleared.
     pub fn on_home_link(mut config: HomeAgentConfig) -> Agent {
         config.home_link = Some("h0".into());
         let mut agent = Agent::new(config);
@@ -109,7 +110,7 @@ impl Agent {
         agent
     }
 
-    /// On a home link that has only just come up: its own address is not in use yet.
+    /// A home agent whose home link has only just come up, so that its own address is still tentative.
     pub fn on_fresh_home_link(mut config: HomeAgentConfig) -> Agent {
         config.home_link = Some("h0".into());
         let mut agent = Agent::new(config);
@@ -148,7 +149,7 @@ impl Agent {
         WALL_START + self.now.saturating_since(Time::ZERO)
     }
 
-    /// Hands in a packet as it came from the wire.
+    /// Hands in a packet as it came from the wire, and returns the answers.
     pub fn receive(&mut self, packet: &[u8]) -> Vec<Seen> {
         self.dropped = None;
         let header = Header::parse(packet).expect("an IPv6 header");
@@ -158,7 +159,7 @@ impl Agent {
         self.drain()
     }
 
-    /// Hands in a packet that came inside IPv4 or UDP; the answers that go back inside.
+    /// Hands in a packet that came inside IPv4 or UDP, and returns the answers that leave inside IPv4 or UDP.
     pub fn receive_inside(&mut self, local: &str, remote: &str, packet: &[u8]) -> Vec<Seen> {
         self.dropped = None;
         self.encapsulated.clear();
@@ -183,7 +184,7 @@ impl Agent {
         self.receive(&update.packet())
     }
 
-    /// Sends an update that draws exactly one answer, an acknowledgement.
+    /// Sends an update and returns the answer, which must be exactly one acknowledgement.
     #[track_caller]
     pub fn ask(&mut self, update: &Update) -> Seen {
         let mut answers = self.send(update);
@@ -193,7 +194,7 @@ impl Agent {
         answer
     }
 
-    /// Sends an update that is accepted.
+    /// Sends an update that the home agent must accept.
     #[track_caller]
     pub fn accept(&mut self, update: &Update) -> Seen {
         let answer = self.ask(update);
@@ -201,7 +202,7 @@ impl Agent {
         answer
     }
 
-    /// Sends an update that is refused with a status and changes nothing.
+    /// Sends an update that the home agent must refuse with `status`, without a change of its bindings.
     #[track_caller]
     pub fn refuse(&mut self, update: &Update, status: u8) -> Seen {
         let before = self.snapshot();
@@ -211,7 +212,7 @@ impl Agent {
         answer
     }
 
-    /// Sends something that is met with silence and changes nothing.
+    /// Sends a packet that the home agent must drop without an answer and without a change of its bindings.
     #[track_caller]
     pub fn ignore(&mut self, packet: &[u8]) -> MobilityDrop {
         let before = self.snapshot();
@@ -221,7 +222,7 @@ impl Agent {
         self.dropped.expect("a reason for the drop")
     }
 
-    /// All bindings in words, for comparison.
+    /// Returns all bindings as text, for comparison.
     pub fn snapshot(&self) -> String {
         format!("{:?}", self.machine.bindings())
     }
@@ -238,7 +239,7 @@ impl Agent {
         self.binding().and_then(|binding| binding.care_of_address.ipv6())
     }
 
-    /// Lets the clock run; answers that timers cause are returned.
+    /// Lets the clock run, and returns the answers that timers cause.
     pub fn wait(&mut self, seconds: f64) -> Vec<Seen> {
         let end = self.now + Duration::from_secs_f64(seconds);
         let mut answers = Vec::new();
@@ -273,7 +274,7 @@ impl Agent {
         packets
     }
 
-    /// A Neighbor Solicitation on the home link; the answers.
+    /// Sends a Neighbor Solicitation on the home link, and returns the answers.
     pub fn solicit(&mut self, target: &str, source: &str) -> Vec<nd::NeighborAdvertisement> {
         self.link.clear();
         let solicitation = nd::NeighborSolicitation {
@@ -284,7 +285,7 @@ impl Agent {
         self.advertisements()
     }
 
-    /// A Neighbor Advertisement by somebody else on the home link.
+    /// Sends a Neighbor Advertisement of another node on the home link.
     pub fn claim(&mut self, target: &str) -> Vec<Seen> {
         let advertisement = nd::NeighborAdvertisement {
             target: addr(target),
@@ -310,13 +311,13 @@ impl Agent {
         self.drain()
     }
 
-    /// The Neighbor Advertisements on the home link since the last look, each of them checked.
+    /// Takes and checks the Neighbor Advertisements that the home agent sent on the home link.
     pub fn advertisements(&mut self) -> Vec<nd::NeighborAdvertisement> {
         let advertisements = self.said(icmpv6::types::NEIGHBOR_ADVERTISEMENT);
         advertisements.iter().map(|m| nd::NeighborAdvertisement::parse(m).expect("advertisement")).collect()
     }
 
-    /// The targets of Neighbor Solicitations on the home link since the last look.
+    /// Takes the targets of the Neighbor Solicitations that the home agent sent on the home link.
     pub fn probes(&mut self) -> Vec<Ipv6Addr> {
         let solicitations = self.said(icmpv6::types::NEIGHBOR_SOLICITATION);
         solicitations

@@ -23,7 +23,7 @@ fn an_authentic_update_is_accepted_and_the_answer_signed() {
     assert_eq!(answer.options().spi, Some(300));
 }
 
-/// RFC 4285 5.1: the care-of address in the MAC is the one being registered.
+/// RFC 4285 5.1: the MAC covers the care-of address that the update registers.
 #[test]
 fn the_alternate_care_of_address_is_the_one_in_the_mac() {
     let mut agent = Agent::new(authenticated());
@@ -38,12 +38,14 @@ fn a_wrong_mac_is_answered_146() {
     agent.accept(&Update::explicit(1).signed());
     let answer = agent.refuse(&Update::explicit(2).from(OTHER_CARE_OF).signed_by(wrong_key()), 146);
     assert!(answer.is_signed(&association(), OTHER_CARE_OF, HOME));
-    // Its number was nobody's: the next good one is judged by the last good one.
+    // The forged update's number did not count: the home agent compares the next authentic number with the
+    // last authentic one.
     agent.accept(&Update::explicit(2).signed());
 }
 
-/// It says so to the address that is to be registered and to nobody else, once in 10 s for a node: the answer
-/// is signed, and nobody shall order signed messages to an address, or with a number, of their choice.
+/// The home agent sends status 146 only to the care-of address that the update would register, at most once
+/// in 10 s for a node. The answer is signed, so an attacker must not choose the address or number of signed
+/// messages.
 #[test]
 fn status_146_is_said_seldom_and_only_to_the_care_of_address() {
     let mut two = authenticated();
@@ -66,7 +68,8 @@ fn status_146_is_said_seldom_and_only_to_the_care_of_address() {
     agent.accept(&Update::explicit(101).signed());
 }
 
-/// Authentic updates that are refused, played again by somebody: three answers a second, not more.
+/// An attacker replays authentic updates that the home agent refuses: the home agent answers at most three a
+/// second.
 #[test]
 fn answers_to_refused_updates_are_few() {
     let mut agent = Agent::new(authenticated());
@@ -85,7 +88,8 @@ fn answers_to_refused_updates_are_few() {
     agent.accept(&Update::explicit(11).signed());
 }
 
-/// A good message in a packet from elsewhere: without an Alternate Care-of Address the MAC fails.
+/// An attacker sends an authentic message from another source: without an Alternate Care-of Address the MAC
+/// fails.
 #[test]
 fn a_message_moved_to_another_source_is_answered_146() {
     let mut agent = Agent::new(authenticated());
@@ -96,31 +100,31 @@ fn a_message_moved_to_another_source_is_answered_146() {
     assert!(agent.binding().is_none());
 }
 
-/// The same between the families: the MAC covers the address that a message names, so that is the one that
-/// counts. One that names an IPv6 care-of address does not bind the node to whoever plays it again inside
-/// UDP,
+/// An attacker replays an authentic message in the other address family. The MAC covers the address that the
+/// message names, so the home agent registers only that address. An update with an IPv6 care-of address,
+/// replayed inside UDP, does not bind the node to the attacker.
 #[test]
 fn a_message_moved_into_udp_binds_nobody() {
     let named = Update::explicit(1).alternate(CARE_OF).signed();
-    // RFC 4285 5.1 has the care-of address in the MAC also where no option names it.
+    // RFC 4285 5.1: the MAC covers the care-of address also if no option names it.
     let unnamed = Update::explicit(1).signed();
     let identified = Update::explicit(1).known_bid(1).signed();
     let ended = Update::explicit(1).lifetime(0).signed();
     for genuine in [&named, &unnamed, &identified, &ended] {
         let mut agent = Agent::new(authenticated());
-        // As it is, and with the source that it would have inside.
+        // The attacker sends the packet unchanged, and with the source that it would have inside UDP.
         for packet in [genuine.packet(), named.clone().inside().around(&mut named.header())] {
             let answers = agent.receive_inside("udp:10.0.0.1:4191", "udp:198.51.100.66:4191", &packet);
             assert_eq!(answers[0].status(), 174, "{genuine:?}");
             assert!(agent.binding().is_none());
         }
-        // The genuine one is not too late.
+        // The node's own update afterwards is still accepted.
         agent.accept(&named);
     }
 }
 
-/// Whoever sends a Binding Update on from another IPv4 address looks like a NAT (RFC 5555 4.2). Where the
-/// operator says that there is none, only the address that the message names counts.
+/// An attacker who forwards a Binding Update from another IPv4 address looks like a NAT (RFC 5555 4.2). If
+/// the operator says that there is no NAT, only the address that the message names counts.
 #[test]
 fn where_there_is_no_nat_the_care_of_address_is_the_one_that_is_named() {
     let here = || MobilityOption::Ipv4CareOfAddress("192.0.2.77".parse().expect("an IPv4 address"));
@@ -145,7 +149,7 @@ fn where_there_is_no_nat_the_care_of_address_is_the_one_that_is_named() {
             }
         }
     }
-    // One without address renews what is registered, from there.
+    // An update without an address renews the registered binding if it comes from the registered address.
     let mut config = authenticated();
     config.nodes[0].nat = false;
     let mut agent = Agent::new(config);
@@ -160,7 +164,8 @@ fn where_there_is_no_nat_the_care_of_address_is_the_one_that_is_named() {
     }
 }
 
-/// and one that names an IPv4 care-of address does not bind it to whoever plays it again outside of UDP.
+/// An update that names an IPv4 care-of address, replayed outside UDP, does not bind the node to the
+/// attacker.
 #[test]
 fn a_message_moved_out_of_udp_binds_nobody() {
     let mut agent = Agent::new(authenticated());
@@ -174,7 +179,7 @@ fn a_message_moved_out_of_udp_binds_nobody() {
     assert_eq!(answers[0].status(), 0);
 }
 
-/// RFC 4285 5: without the option, or with an SPI that is nobody's, "silently discard".
+/// RFC 4285 5: without the option, or with an unknown SPI, "silently discard".
 #[test]
 fn without_authentication_there_is_silence() {
     let mut agent = Agent::new(authenticated());
@@ -202,7 +207,7 @@ fn an_option_behind_the_authentication_is_met_with_silence() {
     agent.ignore(&packet);
 }
 
-/// RFC 4285 5.1.1: without a security association the option does no harm to those who need none.
+/// RFC 4285 5.1.1: the home agent ignores the option of a node that has no security association.
 #[test]
 fn a_node_without_a_key_may_send_the_option() {
     let mut agent = Agent::new(config());
@@ -224,7 +229,8 @@ fn refusals_are_signed() {
     }
 }
 
-/// RFC 6275 9.5.1 with RFC 4285 6: the number outlives the binding, or old messages could be played again.
+/// RFC 6275 9.5.1 with RFC 4285 6: the home agent remembers the number after the binding has ended, so that
+/// old messages cannot be replayed.
 #[test]
 fn the_sequence_number_is_remembered_beyond_the_binding() {
     let mut agent = Agent::new(authenticated());
@@ -272,7 +278,8 @@ fn a_good_timestamp_comes_back_as_it_was() {
     assert_eq!(agent.accept(&stamped(2, at)).options().timestamp, Some(at.to_ntp()));
 }
 
-/// RFC 4285 6: too far off is answered 144, high half from the home agent's clock, low half copied.
+/// RFC 4285 6: the home agent answers a timestamp outside the window with status 144. The answer's timestamp
+/// has the high half of the home agent's clock and the low half of the update's.
 #[test]
 fn a_timestamp_too_far_off_is_answered_144() {
     let mut agent = timed();
@@ -297,7 +304,7 @@ fn a_timestamp_that_is_not_later_than_the_last_is_answered_144() {
     agent.accept(&stamped(4, at + Duration::from_millis(1)));
 }
 
-/// RFC 4285 6: the timestamp outlives the binding.
+/// RFC 4285 6: the home agent remembers the timestamp after the binding has ended.
 #[test]
 fn the_timestamp_is_remembered_beyond_the_binding() {
     let mut agent = timed();
@@ -312,7 +319,7 @@ fn the_timestamp_is_remembered_beyond_the_binding() {
     agent.refuse(&recorded, 144);
 }
 
-/// RFC 4285 6: a missing timestamp where one is demanded is answered 145.
+/// RFC 4285 6: the home agent demands a timestamp, and answers an update without one with status 145.
 #[test]
 fn a_missing_timestamp_is_answered_145() {
     let mut agent = timed();
@@ -339,8 +346,8 @@ fn a_timestamp_that_nobody_asked_for_comes_back_as_well() {
     assert_eq!(agent.refuse(&elsewhere, 132).options().timestamp, Some(at.to_ntp()));
 }
 
-/// Nothing goes back, but whoever has set the router up finds his mistake in the log: once for each home
-/// address and cause, however often the router tries.
+/// The home agent sends no answer, but logs the operator's mistake: once for each home address and cause,
+/// however often the router tries.
 #[test]
 fn what_is_ignored_the_operator_is_told_of() {
     let mut agent = Agent::new(authenticated());
@@ -365,7 +372,7 @@ fn what_is_ignored_the_operator_is_told_of() {
     assert_eq!(agent.warnings().len(), 1, "later it is said again");
 }
 
-/// Who tries all home addresses fills neither the log nor the memory.
+/// A stranger who tries all home addresses fills neither the log nor the memory.
 #[test]
 fn a_stranger_does_not_fill_the_log() {
     let mut agent = Agent::new(authenticated());

@@ -1,5 +1,5 @@
-//! Home agent: the test of a new care-of address (RFC 6275 15.3 leaves it to the home agent what it
-//! believes).
+//! Home agent: the test of a new care-of address. RFC 6275 15.3 leaves it to the home agent which addresses
+//! it trusts.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn from(care_of_address: &str, sequence: u16) -> Update {
     Update { source: addr(care_of_address), ..Update::explicit(sequence) }
 }
 
-/// The Echo Requests that have been sent since the last look, and where to.
+/// Takes the Echo Requests that the home agent sent, each with its destination.
 fn probes(agent: &mut Agent) -> Vec<(String, Vec<u8>)> {
     let probes = std::mem::take(&mut agent.tunnelled);
     probes.into_iter().map(|(_, remote, packet)| (remote.to_string(), packet)).collect()
@@ -32,7 +32,7 @@ fn is_tested(agent: &Agent) -> bool {
     agent.binding().expect("a binding").care_of_tested
 }
 
-/// The node answers the last Echo Request.
+/// Answers the last Echo Request as the node.
 fn answer(agent: &mut Agent) -> bool {
     let (_, probe) = probes(agent).pop().expect("a probe");
     let is_answer = agent.machine.handle_care_of_answer(&icmpv6::echo_reply(&probe).expect("a reply"));
@@ -62,7 +62,7 @@ fn new_care_of_address_is_tested_by_echo_with_random_data_that_is_no_longer_than
     assert_eq!((header.source, header.destination), (addr(AGENT), addr(HOME)));
     assert_eq!((header.next_header, probe[HEADER_LEN]), (protocol::ICMPV6, 128));
     assert_eq!(probe.len(), 56);
-    // The shortest one that can be signed: no prefix, no option but the authenticator.
+    // The shortest update that can be signed: it has no prefix and no option but the authenticator.
     let shortest = Update::implicit(1).signed().packet().len();
     assert!(HEADER_LEN + probe.len() <= shortest, "{} > {shortest}", HEADER_LEN + probe.len());
     let reply = icmpv6::echo_reply(probe).expect("a reply");
@@ -81,7 +81,7 @@ fn new_care_of_address_is_tested_by_echo_with_random_data_that_is_no_longer_than
     assert!(is_tested(&agent));
     assert_eq!((agent.forwarding_changes, agent.persisted), (forwarding + 1, persisted + 1));
     assert_eq!(agent.machine.care_of_test_counters().passed, 1);
-    // Nothing more is asked, and a renewal needs no test.
+    // The home agent sends no further Echo Request, and a renewal needs no test.
     agent.wait(30.0);
     agent.accept(&from(CARE_OF, 2));
     assert!(is_tested(&agent) && probes(&mut agent).is_empty());
@@ -101,7 +101,7 @@ fn address_that_never_answers_gets_sixteen_small_probes_for_each_update_and_two_
     assert_eq!(sent.len(), 16);
     assert!(sent.iter().all(|(to, probe)| to == CARE_OF && probe.len() == 56));
     assert!(!is_tested(&agent));
-    // Updates without end: the node's limit holds.
+    // Moves without end cause no more Echo Requests than the node's limit.
     for second in 0..100_u16 {
         for number in 0..4 {
             agent.send(&from(CARE_OF, 2 + 4 * second + number));
@@ -110,7 +110,7 @@ fn address_that_never_answers_gets_sixteen_small_probes_for_each_update_and_two_
     }
     let sent = probes(&mut agent).len();
     assert!((200..=48 + 2 * 101).contains(&sent), "{sent} probes in 100 s");
-    // The binding ends, and so does the test.
+    // The test ends with its binding.
     agent.accept(&from(CARE_OF, 500).lifetime(0));
     agent.wait(3600.0);
     assert!(probes(&mut agent).len() <= 1 && agent.machine.poll_timeout().is_none());
@@ -143,7 +143,7 @@ fn address_that_was_left_lately_needs_no_test_and_one_that_never_passed_does() {
     agent.accept(&from(OTHER_CARE_OF, 4));
     assert!(!is_tested(&agent));
     assert!(answer(&mut agent));
-    // Sixteen more of its addresses, and it is forgotten.
+    // After sixteen further addresses of the node the home agent has forgotten this tested address.
     for number in 0..17 {
         agent.wait(1.0);
         agent.accept(&from(&format!("2001:db8:f3::{number:x}"), 5 + number));
@@ -155,7 +155,7 @@ fn address_that_was_left_lately_needs_no_test_and_one_that_never_passed_does() {
     assert!(!is_tested(&agent), "forgotten");
     assert!(answer(&mut agent));
     agent.accept(&from("2001:db8:f3::1", 32));
-    // An hour is not lately.
+    // A test of an hour ago no longer counts.
     for sequence in 33..45 {
         agent.wait(310.0);
         agent.accept(&from("2001:db8:f3::1", sequence).lifetime(150));
@@ -188,7 +188,7 @@ fn restart_keeps_what_is_tested_and_goes_on_with_what_is_not() {
     assert!(!is_tested(&next));
     next.wait(0.0);
     assert!(answer(&mut next) && is_tested(&next));
-    // Tested ones are written as earlier versions wrote all of them.
+    // Tested bindings are stored in the format of earlier versions.
     let tested = stored(&next);
     let text = serde_json::to_string(&tested).expect("a state");
     assert!(!text.contains("untested"), "{text}");
@@ -196,7 +196,7 @@ fn restart_keeps_what_is_tested_and_goes_on_with_what_is_not() {
     let mut next = restart(&next, serde_json::from_str(&text).expect("a state"), tested_config());
     next.wait(1.0);
     assert!(is_tested(&next) && probes(&mut next).is_empty());
-    // Where it is off, nothing is tested.
+    // With the test switched off in the config, the home agent tests nothing.
     let mut next = restart(&agent, untested, config());
     next.wait(1.0);
     assert!(is_tested(&next) && probes(&mut next).is_empty());
@@ -219,7 +219,7 @@ fn each_binding_identifier_and_each_port_behind_a_nat_has_a_test_of_its_own() {
     let to: Vec<&str> = sent.iter().map(|(to, _)| to.as_str()).collect();
     assert_eq!(to, [CARE_OF, OTHER_CARE_OF]);
     assert_ne!(sent[0].1[HEADER_LEN + 8..], sent[1].1[HEADER_LEN + 8..], "tokens differ");
-    // The answer may come back by either; the token says which has arrived.
+    // The answer may come back from either address; the token says which address is tested.
     assert!(agent.machine.handle_care_of_answer(&icmpv6::echo_reply(&sent[1].1).expect("a reply")));
     agent.drain();
     let tested: Vec<_> =

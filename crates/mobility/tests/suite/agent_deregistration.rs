@@ -23,13 +23,13 @@ fn gone(agent: &mut Agent, update: &Update) {
     assert!(agent.machine.bindings().iter().next().is_none());
 }
 
-/// TAHI DeReg_LT0_FOREIGN; RFC 6275 10.3.2: lifetime 0 from the care-of address.
+/// TAHI DeReg_LT0_FOREIGN; RFC 6275 10.3.2: de-registration with lifetime 0 from the care-of address.
 #[test]
 fn lifetime_zero_from_the_foreign_link() {
     gone(&mut bound(), &Update::implicit(11).lifetime(0).alternate(CARE_OF));
 }
 
-/// TAHI DeReg_LT0_HOME: lifetime 0 from the home address, without a Home Address option.
+/// TAHI DeReg_LT0_HOME: de-registration with lifetime 0 from the home address, without a Home Address option.
 #[test]
 fn lifetime_zero_from_the_home_link() {
     gone(&mut bound(), &Update::implicit(11).at_home().lifetime(0));
@@ -42,8 +42,8 @@ fn the_home_address_as_care_of_address() {
     gone(&mut bound(), &Update::implicit(11).alternate(HOME).lifetime(15));
 }
 
-/// No acknowledgement goes to the home agent itself, and no binding ends by a message that seems to come from
-/// there.
+/// The home agent sends no acknowledgement to itself, and ends no binding by a message whose source is its
+/// own address.
 #[test]
 fn the_home_agents_own_address_is_no_care_of_address() {
     let mut agent = bound();
@@ -64,7 +64,8 @@ fn the_r_flag_does_not_matter() {
     gone(&mut agent, &Update::implicit(11).lifetime(0));
 }
 
-/// Items 12 and 13; RFC 3963 6.7: prefix options "MUST" be ignored, all prefixes go, implicit ones too.
+/// Items 12 and 13; RFC 3963 6.7: the home agent "MUST" ignore prefix options in a de-registration. It
+/// removes all prefixes, implicit ones too.
 #[test]
 fn prefixes_in_it_are_ignored_and_all_are_removed() {
     gone(&mut bound(), &Update::implicit(11).lifetime(0).prefix(SECOND_PREFIX));
@@ -73,7 +74,7 @@ fn prefixes_in_it_are_ignored_and_all_are_removed() {
     gone(&mut agent, &Update::implicit(11).lifetime(0));
 }
 
-/// Item 37, TAHI DeReg_NotHA4ThisMN; RFC 6275 10.3.2: 133 without a binding.
+/// Item 37, TAHI DeReg_NotHA4ThisMN; RFC 6275 10.3.2: a de-registration without a binding is answered 133.
 #[test]
 fn without_a_binding_it_is_answered_133() {
     let mut agent = Agent::new(config());
@@ -83,14 +84,15 @@ fn without_a_binding_it_is_answered_133() {
     agent.refuse(&Update::implicit(12).lifetime(0), 133);
 }
 
-/// RFC 6275 9.5.1 applies: an old number does not de-register.
+/// RFC 6275 9.5.1 applies to de-registrations: an old number ends no binding.
 #[test]
 fn an_old_number_does_not_end_a_binding() {
     let mut agent = bound();
     assert_eq!(agent.refuse(&Update::implicit(10).lifetime(0), 135).sequence(), 10);
 }
 
-/// Item 38; RFC 6275 10.3.2: an update from before is answered 135 for `MAX_DELETE_BCE_TIMEOUT`.
+/// Item 38; RFC 6275 10.3.2: the home agent answers an update from before the de-registration with 135 for
+/// `MAX_DELETE_BCE_TIMEOUT`.
 #[test]
 fn a_late_update_does_not_bring_the_binding_back() {
     let mut agent = bound();
@@ -99,11 +101,12 @@ fn a_late_update_does_not_bring_the_binding_back() {
     let answer = agent.refuse(&Update::explicit(11), 135);
     assert_eq!(answer.sequence(), 12);
     assert_eq!(answer.destination, addr(CARE_OF));
-    // A new one is no late one.
+    // An update with a newer number is accepted.
     agent.accept(&Update::explicit(13));
 }
 
-/// RFC 6275 10.3.2, 9.5.1: after that time the entry is gone, and with it the memory (without a key).
+/// RFC 6275 10.3.2, 9.5.1: after that time the home agent deletes the entry and, without a key, forgets the
+/// number.
 #[test]
 fn the_entry_is_forgotten_after_ten_seconds() {
     let mut agent = bound();
@@ -113,7 +116,7 @@ fn the_entry_is_forgotten_after_ten_seconds() {
     agent.accept(&Update::explicit(3));
 }
 
-/// A new registration within those ten seconds is not cut short by them.
+/// A new registration within `MAX_DELETE_BCE_TIMEOUT` (10 s) keeps its full lifetime.
 #[test]
 fn a_registration_after_a_deregistration_lasts() {
     let mut agent = bound();
@@ -124,8 +127,8 @@ fn a_registration_after_a_deregistration_lasts() {
     assert!(agent.binding().is_some());
 }
 
-/// Of the care-of addresses, the last one is still heard for the moment that packets are on their way, and
-/// the one before it no longer.
+/// After a de-registration the home agent still accepts packets on their way from the last care-of address,
+/// but no longer from the address before it.
 #[test]
 fn nothing_is_left_of_the_grace_of_a_move() {
     let mut agent = bound();
@@ -142,7 +145,8 @@ fn nothing_is_left_of_the_grace_of_a_move() {
     agent.wait(60.0);
 }
 
-/// RFC 6275 9.5.4: A=0 or not, the home agent answers (10.3.2: "MUST return").
+/// RFC 6275 9.5.4: the home agent answers a de-registration with or without the A flag (10.3.2: "MUST
+/// return").
 #[test]
 fn it_is_acknowledged_without_the_a_flag() {
     let flags = BindingUpdateFlags { acknowledge: false, ..ROUTER };

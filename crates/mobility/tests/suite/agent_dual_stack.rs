@@ -12,12 +12,12 @@ use crate::agent::{Agent, WALL_START, authenticated, config, end};
 use crate::craft::*;
 use crate::several::*;
 
-/// The home agent's end: behind a static NAT, its private address.
+/// The home agent's end. It is a private address behind a static NAT.
 const HERE: &str = "udp:10.0.0.1:4191";
 const V4: &str = "192.0.2.77";
-/// Where the node is without a NAT,
+/// The node's end without a NAT.
 const DIRECT: &str = "udp:192.0.2.77:4191";
-/// and behind one, before and after it has forgotten.
+/// The node's end behind a NAT, before the NAT has lost its mapping. `REMAPPED` is the end afterwards.
 const MAPPED: &str = "udp:198.51.100.9:40123";
 const REMAPPED: &str = "udp:198.51.100.9:51000";
 
@@ -30,7 +30,7 @@ fn plain(sequence: u16) -> Update {
     Update::explicit(sequence).inside().with(ipv4_care_of(V4))
 }
 
-/// One with a Binding Identifier: no IPv4 Care-of Address option (RFC 5648 8.1).
+/// A registration with a Binding Identifier and no IPv4 Care-of Address option (RFC 5648 8.1).
 fn identified(sequence: u16) -> Update {
     Update::explicit(sequence).inside().bid(1, V4)
 }
@@ -58,8 +58,8 @@ fn strings(here: &str, there: &str) -> (String, String) {
     (here.into(), there.into())
 }
 
-/// Item 61; RFC 5555 4.2: the same address outside and in the option: no NAT, packets go in plain IPv4. The
-/// answer goes inside UDP all the same, to the home address, without routing header.
+/// Item 61; RFC 5555 4.2: the outer source equals the address in the option, so there is no NAT and packets
+/// go in plain IPv4. The answer goes inside UDP to the home address, without a routing header.
 #[test]
 fn without_a_nat_packets_go_in_plain_ipv4() {
     for update in [plain(1), identified(1)] {
@@ -73,8 +73,9 @@ fn without_a_nat_packets_go_in_plain_ipv4() {
     }
 }
 
-/// Item 60; RFC 5555 4.2: another address outside: a NAT, packets go in UDP to the address and port that we
-/// see, and the node is told, with a time after which it should say something.
+/// Item 60; RFC 5555 4.2: the outer source differs from the address in the option, so there is a NAT. Packets
+/// go in UDP to the outer address and port. The answer reports the NAT and the keepalive interval to the
+/// node.
 #[test]
 fn behind_a_nat_packets_go_in_udp_to_the_address_that_we_see() {
     for update in [plain(1), identified(1)] {
@@ -88,7 +89,7 @@ fn behind_a_nat_packets_go_in_udp_to_the_address_that_we_see() {
     }
 }
 
-/// RFC 5555 4.2: who does not say its address cannot be found to be without a NAT.
+/// RFC 5555 4.2: the home agent assumes a NAT if the node names no IPv4 address.
 #[test]
 fn without_an_address_to_compare_there_is_a_nat() {
     let mut agent = Agent::new(config());
@@ -97,7 +98,7 @@ fn without_an_address_to_compare_there_is_a_nat() {
     assert_eq!(ends(&agent), strings(HERE, DIRECT));
 }
 
-/// RFC 5555 3.1.3, 4.5: the F flag is granted; 3.2.2: "all 1s ... keepalives are not needed".
+/// RFC 5555 3.1.3, 4.5: the home agent grants the F flag; 3.2.2: "all 1s ... keepalives are not needed".
 #[test]
 fn udp_is_used_when_the_node_or_the_operator_wants_it() {
     let forced = BindingUpdateFlags { force_udp: true, ..ROUTER };
@@ -105,19 +106,19 @@ fn udp_is_used_when_the_node_or_the_operator_wants_it() {
     let answer = accept(&mut agent, DIRECT, &plain(1).flags(forced));
     assert_eq!(said(&answer).nat, Some((true, u32::MAX)));
     assert_eq!(ends(&agent), strings(HERE, DIRECT));
-    // Not wanted any more: plain IPv4.
+    // The next update asks for no UDP: the binding changes to plain IPv4.
     accept(&mut agent, DIRECT, &plain(2));
     assert_eq!(ends(&agent), strings("10.0.0.1", V4));
     assert!(agent.machine.bindings().accepts(addr(HOME), end(DIRECT)), "for a moment");
-    // By the operator, who lets only a UDP port through to the home agent.
+    // The operator forces UDP, because only a UDP port reaches the home agent.
     let mut agent = Agent::new(HomeAgentConfig { force_udp: true, ..config() });
     let answer = accept(&mut agent, DIRECT, &plain(1));
     assert_eq!(said(&answer).nat, Some((true, u32::MAX)));
     assert_eq!(ends(&agent), strings(HERE, DIRECT));
 }
 
-/// A NAT that has forgotten: the next Binding Update from the new address moves the binding; the old is heard
-/// for a moment.
+/// A NAT has lost its mapping. The next Binding Update from the new address moves the binding; the home agent
+/// accepts packets from the old address during the grace period.
 #[test]
 fn a_nat_that_forgets_moves_the_binding_with_the_next_update() {
     for update in [plain(2), identified(2), Update::explicit(2).inside().known_bid(1)] {
@@ -133,8 +134,8 @@ fn a_nat_that_forgets_moves_the_binding_with_the_next_update() {
     }
 }
 
-/// A packet from the new address moves nothing; the node is told over UDP that it is not known there, and
-/// registers.
+/// A packet from the new address moves no binding. The home agent sends a Binding Error over UDP to that
+/// address, and the node registers.
 #[test]
 fn a_data_packet_moves_nothing_and_draws_a_binding_error() {
     let mut agent = Agent::new(authenticated());
@@ -148,12 +149,12 @@ fn a_data_packet_moves_nothing_and_draws_a_binding_error() {
     assert_eq!(error.message, SeenMessage::BindingError { status: 1, home_address: addr(HOME) });
     assert_eq!((error.source, error.destination), (addr(AGENT), addr(HOME)));
     assert_eq!(agent.snapshot(), before);
-    // From the address that is registered nothing is wrong; of strangers nothing is said.
+    // Packets from the registered address, and packets with an unknown home address, draw no Binding Error.
     for (remote, inner) in [(MAPPED, HOME), (REMAPPED, "2001:db8:99::1")] {
         agent.machine.handle_unbound(now, end(HERE), end(remote), addr(inner));
         assert!(agent.drain().is_empty() && agent.encapsulated.is_empty());
     }
-    // Nor does a Binding Update that is not the node's move it, nor a recording of one that is.
+    // A forged Binding Update and a replayed one do not move the binding either.
     for (forged, remote) in [(identified(2), REMAPPED), (identified(1).signed(), REMAPPED)] {
         agent.receive_inside(HERE, remote, &forged.packet());
         assert_eq!(agent.snapshot(), before);
@@ -163,7 +164,8 @@ fn a_data_packet_moves_nothing_and_draws_a_binding_error() {
     assert_eq!(ends(&agent), strings(HERE, REMAPPED));
 }
 
-/// Design: the MAC covers the IPv4 care-of address that the node names, as IPv4-mapped; the answer's too.
+/// Design: the MAC covers the IPv4 care-of address that the node names, as an IPv4-mapped address, also in
+/// the answer.
 #[test]
 fn the_mac_covers_the_address_that_the_node_names() {
     let mapped = "::ffff:192.0.2.77";
@@ -172,11 +174,11 @@ fn the_mac_covers_the_address_that_the_node_names() {
         let answer = accept(&mut agent, MAPPED, &update.signed());
         assert!(answer.is_signed(&association(), mapped, HOME));
     }
-    // Without one, the IPv6 source, which is the home address.
+    // Without an IPv4 care-of address the MAC covers the IPv6 source, which is the home address.
     let mut agent = Agent::new(authenticated());
     let answer = accept(&mut agent, MAPPED, &Update::explicit(1).inside().signed());
     assert!(answer.is_signed(&association(), HOME, HOME));
-    // Status 146 is a signed message as well, and goes to nobody but the address that it is about.
+    // Status 146 is a signed message as well, and goes only to the address that the update would register.
     let wrong = carnet_mobility::SecurityAssociation { key: [9; 16].into(), ..association() };
     let mut agent = Agent::new(authenticated());
     assert!(agent.receive_inside(HERE, MAPPED, &identified(1).signed_by(wrong.clone()).packet()).is_empty());
@@ -184,7 +186,7 @@ fn the_mac_covers_the_address_that_the_node_names() {
     assert_eq!(ask(&mut agent, DIRECT, &identified(1).signed_by(wrong)).status(), 146);
 }
 
-/// RFC 5648 8.1: IPv4 and IPv6 bindings beside each other, each by its own way.
+/// RFC 5648 8.1: IPv4 and IPv6 bindings exist beside each other, each with its own path.
 #[test]
 fn ipv4_and_ipv6_beside_each_other() {
     let mut agent = Agent::new(config());
@@ -192,7 +194,8 @@ fn ipv4_and_ipv6_beside_each_other() {
     let answer = accept(&mut agent, MAPPED, &identified(2));
     assert_eq!(said(&answer).bids, [(1, 0)]);
     assert_eq!(bindings(&agent), expected(&[(1, MAPPED), (2, CARE_OF)]));
-    // By IPv6 the IPv4 one is renewed, not changed: whether there is a NAT shows only on its own way.
+    // A Binding Update over IPv6 renews the IPv4 binding and does not change its NAT state, which only an
+    // update over IPv4 shows.
     let answer = agent.accept(&Update::explicit(3).known_bid(1).known_bid(2));
     assert_eq!(said(&answer).nat, None);
     agent.accept(&Update::explicit(4).bid(1, V4).bid(2, CARE_OF));
@@ -200,19 +203,19 @@ fn ipv4_and_ipv6_beside_each_other() {
     agent.refuse(&Update::explicit(5).bid(3, V4), 174);
     let answer = agent.ask(&Update::explicit(5).bid(3, V4).known_bid(2));
     assert_eq!((answer.status(), said(&answer).bids), (4, vec![(3, 174), (2, 0)]));
-    // Registered without a NAT, a new address has to be shown by a Binding Update from there.
+    // The binding is registered without a NAT. A new IPv4 address needs a Binding Update from that address.
     accept(&mut agent, DIRECT, &Update::explicit(6).inside().bid(1, V4));
     agent.refuse(&Update::explicit(7).bid(1, "192.0.2.78"), 174);
     agent.accept(&Update::explicit(7).bid(1, V4));
     assert_eq!(bindings(&agent), expected(&[(1, V4), (2, CARE_OF)]));
-    // The IPv4 one ends by IPv6, and the other way round.
+    // An update over IPv6 ends the IPv4 binding, and an update over IPv4 ends the IPv6 binding.
     agent.accept(&Update::implicit(8).lifetime(0).known_bid(1));
     accept(&mut agent, MAPPED, &Update::implicit(9).inside().lifetime(0).known_bid(2));
     assert!(bindings(&agent).is_empty());
 }
 
 /// RFC 5648 8.1: "Bulk registration MUST NOT be used for the initial binding registration from an IPv4
-/// care-of address"; what can be told apart is taken, the rest refused.
+/// care-of address". The home agent accepts the bindings whose address is certain and refuses the rest.
 #[test]
 fn bulk_from_an_ipv4_network() {
     let mut agent = Agent::new(config());
@@ -225,8 +228,8 @@ fn bulk_from_an_ipv4_network() {
     assert_eq!(bindings(&agent), expected(&[(1, V4), (2, CARE_OF)]));
 }
 
-/// RFC 5555 4.4.2.1: a plain de-registration from the IPv4 network, for which the home address is the IPv6
-/// source: it is one by its lifetime only.
+/// RFC 5555 4.4.2.1: a plain de-registration from the IPv4 network. Its IPv6 source is the home address, as
+/// in a registration, so only the lifetime shows that it is a de-registration.
 #[test]
 fn registration_and_its_end_inside_ipv4() {
     let mut agent = Agent::new(config());
@@ -235,11 +238,11 @@ fn registration_and_its_end_inside_ipv4() {
     assert_eq!(answer.lifetime(), 0);
     assert!(agent.binding().is_none());
     assert!(agent.machine.bindings().accepts(addr(HOME), end(MAPPED)), "for a moment");
-    // RFC 6275 10.3.1 needs a Home Address option on the home link only.
+    // A registration needs a Home Address option (RFC 6275 10.3.1) unless it comes inside IPv4.
     agent.refuse(&Update::explicit(3).at_home().bid(1, CARE_OF), 128);
 }
 
-/// Care-of addresses that cannot be one (status 174).
+/// Status 174 for addresses that no node can have as care-of address.
 #[test]
 fn addresses_that_nobody_has() {
     for remote in [
@@ -256,7 +259,8 @@ fn addresses_that_nobody_has() {
     }
 }
 
-/// RFC 5555 4.5: a home agent that gives no IPv4 addresses says so; the registration goes on.
+/// RFC 5555 4.5: a home agent that assigns no IPv4 home addresses refuses the option and accepts the
+/// registration.
 #[test]
 fn ipv4_home_addresses_are_refused() {
     let home = |prefix_length, prefix, address: [u8; 4]| MobilityOption::Ipv4HomeAddress {
@@ -282,14 +286,16 @@ fn ipv4_home_addresses_are_refused() {
     let types: Vec<u8> = acknowledgement.options.iter().flatten().map(|o| o.option_type()).collect();
     let at = |kind| types.iter().position(|found| *found == kind);
     assert!(at(option_type::IPV4_ADDRESS_ACKNOWLEDGEMENT) < at(option_type::BINDING_IDENTIFIER), "{types:?}");
-    // Also by IPv6 (RFC 5555 4.4.2); not where the Binding Update is refused.
+    // The home agent answers the option also over IPv6 (RFC 5555 4.4.2), but not in the refusal of a Binding
+    // Update.
     let answer = agent.accept(&Update::explicit(2).with(home(32, false, [0, 0, 0, 0])));
     assert_eq!(said(&answer).ipv4.len(), 1);
     let answer = agent.refuse(&Update::explicit(2).with(home(32, false, [0, 0, 0, 0])), 135);
     assert!(said(&answer).ipv4.is_empty());
 }
 
-/// Whatever is said goes back the way it came: refusals, Binding Errors, Parameter Problems.
+/// Refusals, Binding Errors and Parameter Problems leave inside the encapsulation of the packet that caused
+/// them.
 #[test]
 fn every_answer_goes_back_the_way_it_came() {
     let mut agent = Agent::new(config());
@@ -304,7 +310,8 @@ fn every_answer_goes_back_the_way_it_came() {
     assert_eq!(ends(&agent), strings(HERE, MAPPED));
 }
 
-/// On a home link the answer waits for the test of the address, and goes back the way that the update came.
+/// On a home link the answer waits for duplicate address detection, and then leaves inside the encapsulation
+/// of the update.
 #[test]
 fn the_answer_after_the_test_of_the_address() {
     let mut agent = Agent::on_home_link(config());
@@ -315,7 +322,7 @@ fn the_answer_after_the_test_of_the_address() {
     assert_eq!(said(&answer).nat, Some((false, 25)));
 }
 
-/// Ends of every kind survive a restart.
+/// Plain IPv4, UDP and IPv6 ends survive a restart.
 #[test]
 fn ends_of_every_kind_survive_a_restart() {
     let mut agent = Agent::new(config());
@@ -333,7 +340,8 @@ fn ends_of_every_kind_survive_a_restart() {
         next.drain();
         next
     };
-    // With another address, or none, nobody is reached in IPv4 until it registers.
+    // If the home agent's IPv4 address has changed or is missing, it drops the IPv4 bindings until their
+    // nodes register again.
     for other in [None, Some([10, 0, 0, 2])] {
         assert_eq!(bindings(&restart(other)), expected(&[(2, CARE_OF)]));
     }
@@ -345,7 +353,7 @@ fn ends_of_every_kind_survive_a_restart() {
     assert!(wall > WALL_START);
 }
 
-/// What comes inside UDP, cut and changed at random, binds nothing that was not signed.
+/// Of updates inside UDP that are cut and changed at random, the home agent binds only what was signed.
 #[test]
 fn mutated_updates_inside_udp_bind_nothing_but_what_was_signed() {
     let mut rng = Rng::new(11);

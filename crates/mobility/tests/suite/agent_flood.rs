@@ -1,6 +1,6 @@
-//! A flood of forged Binding Updates: those who have the key go on registering, few forgeries are answered,
-//! and nothing is kept of them. How the real program fares at what rates is another matter; here time stands
-//! where the test puts it.
+//! A flood of forged Binding Updates: nodes with the key go on registering, the home agent answers few
+//! forgeries and keeps no state of them. Rates of the real program are measured elsewhere; here the test sets
+//! the clock.
 
 use carnet_base::Rng;
 use carnet_mobility::{Authentication, SecurityAssociation};
@@ -34,7 +34,7 @@ fn a_flood_of_forged_updates_keeps_no_node_from_registering() {
     let mut answers = 0;
     for round in 0..ROUNDS {
         for _ in 0..FORGERIES {
-            // Nodes that there are, some that there are not, and home addresses of another network.
+            // Home addresses of configured nodes, of unknown nodes, and of another network.
             let whose = match rng.below(4) {
                 0 => home(u64::from(NODES) + rng.below(1000)),
                 1 => format!("2001:db8:77::{:x}", 1 + rng.below(1000)),
@@ -45,7 +45,7 @@ fn a_flood_of_forged_updates_keeps_no_node_from_registering() {
             let forged = if rng.chance(0.8) { forged.signed_by(wrong.clone()) } else { forged };
             answers += agent.receive(&forged.packet()).len();
         }
-        // In their midst one who has the key, with the next of its numbers.
+        // During the flood a configured node registers with its key and its next number.
         let (whose, sequence) = (home(u64::from(round % NODES)), 1 + round / NODES);
         agent.accept(&Update::node(sequence).of(&whose).signed());
         agent.wait(SECONDS);
@@ -53,7 +53,8 @@ fn a_flood_of_forged_updates_keeps_no_node_from_registering() {
     }
     assert_eq!(agent.machine.bindings().iter().count(), usize::from(NODES));
     assert_eq!(agent.machine.stored(agent.now, agent.wall()).len(), usize::from(NODES));
-    // Status 146: one in ten seconds for a node. Status 132: 20 at once and 20 a second for all.
+    // Most answers: status 146, one in 10 s for each node; status 132, a burst of 20 and then 20 a second in
+    // total.
     let seconds = f64::from(ROUNDS) * SECONDS;
     let most = f64::from(NODES) * (1.0 + seconds / 10.0) + 20.0 + 20.0 * seconds;
     let sent = u64::from(ROUNDS) * FORGERIES;

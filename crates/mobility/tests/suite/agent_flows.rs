@@ -10,7 +10,7 @@ use crate::agent_multiple::two;
 use crate::craft::*;
 use crate::several::*;
 
-/// FID, priority, BIDs of each flow, in order.
+/// Returns FID, priority and BIDs of each flow, in the order of the list.
 fn flows(agent: &Agent) -> Vec<(u16, u16, Vec<u16>)> {
     let flows = agent.machine.flows(addr(HOME));
     flows.iter().map(|flow| (flow.fid, flow.priority, flow.bids.iter().map(|b| b.0).collect())).collect()
@@ -20,7 +20,8 @@ fn refresh(sequence: u16) -> Update {
     Update::explicit(sequence).known_bid(1).known_bid(2)
 }
 
-/// Two bindings and flow 4: UDP to 5000 goes to binding 2; the next sequence number is 4.
+/// A home agent with two bindings and flow 4, which sends UDP to port 5000 by binding 2. The next sequence
+/// number is 4.
 fn with_flow() -> Agent {
     let mut agent = two();
     let answer = agent.accept(&refresh(3).flow(4, 10, 5000, &[2]));
@@ -48,16 +49,16 @@ fn a_new_flow() {
     assert_eq!(agent.machine.flows(addr(HOME))[1].action, FlowAction::Duplicate);
 }
 
-/// 5.3.2.2: priority, selector, bindings are replaced as far as they are named.
+/// 5.3.2.2: an update replaces priority, selector and bindings of a flow as far as it names them.
 #[test]
 fn a_known_flow_is_changed() {
     let mut agent = with_flow();
-    // The priority alone.
+    // Changes the priority alone.
     let answer = agent.accept(&refresh(4).flow_with(4, 20, Vec::new()));
     assert_eq!(said(&answer).flows, [(4, 0)]);
     assert_eq!(flows(&agent), [(4, 20, vec![2])]);
     assert_eq!(agent.machine.flows(addr(HOME))[0].selector, udp_to(5000));
-    // The selector alone, then the binding alone.
+    // Changes the selector alone, then the bindings alone.
     agent.accept(&refresh(5).flow_with(4, 20, sub_options(Some(&udp_to(5001)), &[])));
     assert_eq!(agent.machine.flows(addr(HOME))[0].selector, udp_to(5001));
     assert_eq!(flows(&agent), [(4, 20, vec![2])]);
@@ -66,7 +67,8 @@ fn a_known_flow_is_changed() {
     assert_eq!(agent.machine.flows(addr(HOME))[0].selector, udp_to(5001));
 }
 
-/// 4.2: a priority is one flow's; 5.3.2: the options count together, "in any order".
+/// 4.2: two flows never have one priority; 5.3.2: the home agent applies the options of a message together,
+/// "in any order", so two flows can exchange their priorities.
 #[test]
 fn flows_change_places() {
     let mut agent = with_flow();
@@ -75,21 +77,22 @@ fn flows_change_places() {
     let answer = agent.accept(&refresh(5).flow_with(4, 20, Vec::new()).flow_with(5, 10, Vec::new()));
     assert_eq!(said(&answer).flows, [(4, 0), (5, 0)]);
     assert_eq!(flows(&agent), [(5, 10, vec![1]), (4, 20, vec![2])]);
-    // Where one of the two cannot, the other cannot either.
+    // If the change of one of the two flows is refused, the change of the other is refused too.
     let wrong = sub_options(None, &[9]);
     let answer = agent.accept(&refresh(6).flow_with(4, 10, Vec::new()).flow_with(5, 20, wrong));
     assert_eq!(said(&answer).flows, [(4, 130), (5, 131)]);
     assert_eq!(flows(&agent), [(5, 10, vec![1]), (4, 20, vec![2])]);
-    // A place that somebody leaves is free, in whichever order it is said.
+    // A priority that one option frees can be taken by another option, in any order of the options.
     let answer = agent.accept(&refresh(7).flow(6, 10, 7000, &[1]).flow_with(5, 5, Vec::new()).summary(&[4]));
     assert_eq!(said(&answer).flows, [(6, 0), (5, 0)]);
-    // Of two that want the same the first has it.
+    // Of two flows that ask for one priority, the first gets it.
     let both = refresh(8).flow_with(4, 30, Vec::new()).flow_with(5, 30, Vec::new()).summary(&[6]);
     assert_eq!(said(&agent.accept(&both)).flows, [(4, 0), (5, 130)]);
     assert_eq!(flows(&agent), [(5, 5, vec![1]), (6, 10, vec![1]), (4, 30, vec![2])]);
 }
 
-/// Item 58; 5.3.4: a flow that is not named any more is removed; 5.3.3: one that is summed up stays.
+/// Item 58; 5.3.4: a flow that the update does not name is removed; 5.3.3: a flow that the summary names
+/// stays.
 #[test]
 fn what_is_not_named_is_removed() {
     let mut agent = with_flow();
@@ -102,7 +105,7 @@ fn what_is_not_named_is_removed() {
     assert_eq!(flows(&agent), []);
 }
 
-/// 5.3.3: 132 for a flow in the summary that is not there.
+/// 5.3.3: status 132 for an unknown flow in the summary.
 #[test]
 fn an_unknown_flow_in_the_summary_is_132() {
     let mut agent = with_flow();
@@ -111,7 +114,7 @@ fn an_unknown_flow_in_the_summary_is_132() {
     assert_eq!(flows(&agent), [(4, 10, vec![2])]);
 }
 
-/// Item 57; 5.3.2.1: 131 for a binding that is not there, which leaves the flow as it was.
+/// Item 57; 5.3.2.1: status 131 for an unknown BID, and the flow stays unchanged.
 #[test]
 fn an_unknown_bid_is_131() {
     let mut agent = with_flow();
@@ -121,7 +124,7 @@ fn an_unknown_bid_is_131() {
     assert_eq!(agent.machine.flows(addr(HOME))[0].selector, udp_to(5000));
 }
 
-/// Item 57; 5.3.2.1, 4.2: 130 for an option that says too little, or what it must not.
+/// Item 57; 5.3.2.1, 4.2: status 130 for an option that lacks a required value or has a forbidden one.
 #[test]
 fn a_malformed_flow_is_130() {
     let selector = || sub_options(Some(&udp_to(6000)), &[]);
@@ -153,8 +156,8 @@ fn one_fid_twice_refuses_all() {
     assert_eq!(flows(&agent), []);
 }
 
-/// Item 57; 5.3.2.1: 133 for a format that is not supported: an unknown one, and IPv4, which no tunnel
-/// carries.
+/// Item 57; 5.3.2.1: status 133 for an unsupported selector format: an unknown format, or IPv4, because
+/// tunnels carry only IPv6.
 #[test]
 fn another_selector_format_is_133() {
     let mut agent = two();
@@ -165,14 +168,15 @@ fn another_selector_format_is_133() {
     assert_eq!(flows(&agent), []);
 }
 
-/// 4.3: a flow outlives its bindings and is at work again when they are.
+/// 4.3: a flow stays while its bindings are gone, and works again when the bindings are back.
 #[test]
 fn a_flow_without_bindings_waits() {
     let mut agent = with_flow();
     agent.accept(&Update::implicit(4).lifetime(0).known_bid(2).summary(&[4]));
     assert_eq!(flows(&agent), [(4, 10, vec![2])]);
     assert!(agent.machine.bindings().get(addr(HOME), Some(2)).is_none());
-    // Changing it without a binding that there is needs one (5.3.2.2 keeps what is not named).
+    // The flow's only BID is gone. A change of the flow needs a BID that exists (5.3.2.2 keeps values that
+    // the update does not name).
     agent.accept(&Update::explicit(5).bid(2, THIRD_CARE_OF).flow_with(4, 11, Vec::new()));
     assert_eq!(flows(&agent), [(4, 11, vec![2])]);
     // 5.3.3: "a specific binding deregistration ... SHOULD include flow summary mobility options".
@@ -180,7 +184,7 @@ fn a_flow_without_bindings_waits() {
     assert_eq!(flows(&agent), []);
 }
 
-/// 5.3.3: without bindings there are no flows, however the last one went.
+/// 5.3.3: the flows end with the last binding, whatever ended it.
 #[test]
 fn flows_end_with_the_last_binding() {
     let mut agent = with_flow();
@@ -189,7 +193,7 @@ fn flows_end_with_the_last_binding() {
     let mut agent = with_flow();
     agent.wait(61.0);
     assert_eq!(flows(&agent), []);
-    // A plain binding has no identifier to refer to.
+    // A plain binding has no BID to which a flow could refer.
     let mut agent = with_flow();
     let answer = agent.accept(&Update::explicit(4).flow(4, 10, 5000, &[2]));
     assert_eq!(said(&answer).flows, [(4, 131)]);
@@ -199,7 +203,8 @@ fn flows_end_with_the_last_binding() {
     assert_eq!(flows(&agent), [(4, 10, vec![2])]);
 }
 
-/// The action of a flow is taken and echoed; without one it stays what it was.
+/// The home agent accepts and echoes the action of a flow. Without an action option the action stays
+/// unchanged.
 #[test]
 fn actions_are_taken_and_echoed() {
     let mut agent = two();
@@ -210,20 +215,20 @@ fn actions_are_taken_and_echoed() {
     let flow = |agent: &Agent| agent.machine.flows(addr(HOME))[0].clone();
     assert_eq!(flow(&agent).action, FlowAction::Balance);
     assert_eq!(flow(&agent).bids, [(2, 20), (1, 50)], "in the order of preference, with their weights");
-    // Changed otherwise, it keeps action and weights.
+    // A change of other values keeps action and weights.
     let answer = agent.accept(&refresh(4).flow_with(4, 11, sub_options(None, &[1, 2])));
     assert_eq!(said(&answer).actions, []);
     assert_eq!((flow(&agent).action, flow(&agent).bids), (FlowAction::Balance, vec![(1, 50), (2, 20)]));
-    // For a flow that only stays, too; weights not said are 1.
+    // An action option may belong to a flow that the summary names. A weight that the option lacks is 1.
     let failover = FlowActionOption { fid: 4, action: FlowAction::Failover, weights: vec![] };
     let answer = agent.accept(&refresh(5).summary(&[4]).action(&failover));
     assert_eq!(said(&answer).actions, std::slice::from_ref(&failover));
     assert_eq!((flow(&agent).action, flow(&agent).bids), (FlowAction::Failover, vec![(1, 1), (2, 1)]));
-    // For a flow that is refused or not there it is not taken.
+    // The home agent ignores the action of a flow that it refuses or does not know.
     let other = FlowActionOption { fid: 5, ..failover.clone() };
     let update = refresh(6).flow(4, 10, 5000, &[9]).action(&failover).action(&other);
     assert_eq!(said(&agent.accept(&update)).actions, []);
-    // What makes no sense is not echoed either: an action of 9, a weight of 0.
+    // The home agent does not echo an invalid option either: action 9, weight 0.
     for data in [&[0, 4, 9, 0][..], &[0, 4, 2, 0, 0, 1, 0, 0]] {
         let update = refresh(agent.machine.bindings().sequence(addr(HOME)).expect("bound") + 1);
         let answer = agent.accept(&update.summary(&[4]).with(FlowActionOption::option(data.to_vec().leak())));
@@ -231,7 +236,7 @@ fn actions_are_taken_and_echoed() {
     }
 }
 
-/// The list is bounded: 129 for what is beyond. The answer fits a packet, whole and signed.
+/// Status 129 for flows beyond the limit. The signed answer with all options fits a packet.
 #[test]
 fn no_more_flows_than_there_is_room_for() {
     let mut agent = Agent::new(authenticated());
@@ -254,7 +259,8 @@ fn no_more_flows_than_there_is_room_for() {
         }
         let answer = agent.accept(&update.signed());
         assert!(answer.is_signed(&association(), CARE_OF, HOME));
-        // The sub-options of all ten would be 800 octets: the last ones are answered without.
+        // The sub-options of all ten flows would be 800 octets, so the answer leaves out those of the last
+        // flows.
         assert!(answer.mobility_header.len() < 780, "{}", answer.mobility_header.len());
         for (fid, status) in said(&answer).flows {
             assert_eq!(status, if usize::from(fid) > MAX_FLOWS { 129 } else { 0 }, "flow {fid}");
@@ -262,7 +268,7 @@ fn no_more_flows_than_there_is_room_for() {
         assert_eq!(said(&answer).flows.len(), 10);
     }
     assert_eq!(agent.machine.flows(addr(HOME)).len(), MAX_FLOWS);
-    // As much as one message holds of what is not there.
+    // A summary with as many unknown flows as one message holds.
     let all: Vec<u16> = (1000..1127).collect();
     let answer = agent.accept(&Update::explicit(sequence + 1).known_bid(1).summary(&all).signed());
     assert!(answer.is_signed(&association(), CARE_OF, HOME));

@@ -16,7 +16,7 @@ fn request(source: &str, sequence: u32) -> Vec<u8> {
     Update { home_address: None, ..from }.around(&mut Builder::heartbeat_request(sequence).finish())
 }
 
-/// Sequence number and restart counter of a response.
+/// Returns sequence number and restart counter of a response.
 fn response(seen: &Seen) -> (u32, u32) {
     let header = MobilityHeader::parse(&seen.mobility_header).expect("a Mobility Header");
     let Ok(Message::Heartbeat(heartbeat)) = header.message() else { panic!("{seen:?}") };
@@ -26,7 +26,8 @@ fn response(seen: &Seen) -> (u32, u32) {
     (heartbeat.sequence, counter)
 }
 
-/// RFC 5847 3, 3.2: a request over a registered path is answered, with the number and the restart counter.
+/// RFC 5847 3, 3.2: the home agent answers a request over a registered path with the request's number and its
+/// own restart counter.
 #[test]
 fn a_bound_node_is_answered_over_each_path() {
     let mut agent = two();
@@ -41,7 +42,7 @@ fn a_bound_node_is_answered_over_each_path() {
     }
 }
 
-/// Inside UDP the answer goes back the way that the request came.
+/// A request inside UDP is answered inside UDP, to the same end.
 #[test]
 fn inside_udp() {
     let mut agent = Agent::new(config());
@@ -49,16 +50,18 @@ fn inside_udp() {
     let answers = agent.receive_inside(HERE, THERE, &request(HOME, 9));
     assert_eq!(response(&answers[0]), (9, 0));
     assert_eq!(answers[0].destination, addr(HOME));
-    // From another port there is no binding: the NAT has forgotten, and the node is told to register.
+    // A request from another port matches no binding, because the NAT has lost its mapping. A Binding Error
+    // makes the node register.
     let other = "udp:198.51.100.9:40124";
     let answers = agent.receive_inside(HERE, other, &request(HOME, 10));
     assert_eq!(agent.dropped, Some(MobilityDrop::WrongParty));
     assert_eq!(answers[0].message, SeenMessage::BindingError { status: 1, home_address: addr(HOME) });
-    // Of an address that nobody has, nothing is said.
+    // The home agent sends no Binding Error to an unknown home address.
     assert!(agent.receive_inside(HERE, other, &request("2001:db8:99::1", 11)).is_empty());
 }
 
-/// Nobody else can have packets sent: no binding, one given up, another's address, a response.
+/// The home agent sends no response without a current binding: not before a registration, not to a former
+/// care-of address, not to another node's address, and not to a response.
 #[test]
 fn nobody_else_is_answered() {
     let mut agent = two();
@@ -73,8 +76,8 @@ fn nobody_else_is_answered() {
     assert_eq!(agent.ignore(&packet), MobilityDrop::Unexpected);
 }
 
-/// Several paths with some requests a second each are answered, also when somebody sends a thousand a second
-/// in the node's name; a flood without bounds is not.
+/// The home agent answers several paths with a few requests a second each, also during an attack of a
+/// thousand requests a second in the node's name. It limits its answers to an unbounded flood.
 #[test]
 fn a_flood_is_not_answered() {
     let mut agent = two();
@@ -96,7 +99,7 @@ fn a_flood_is_not_answered() {
     assert_eq!(agent.dropped, Some(MobilityDrop::RateLimited));
 }
 
-/// A heartbeat that is too short is malformed like any other message.
+/// A heartbeat that is too short is malformed.
 #[test]
 fn a_short_heartbeat_is_malformed() {
     let mut agent = two();

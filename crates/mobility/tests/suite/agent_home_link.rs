@@ -23,8 +23,8 @@ fn duplicate_address_detection_comes_before_the_first_acknowledgement() {
     assert!(agent.binding().is_some());
 }
 
-/// RFC 6275 10.3.1: nor is it left out because the link, and with it the home agent's own address there, is
-/// new.
+/// RFC 6275 10.3.1: the home agent tests the address also on a new link, on which its own address is still
+/// tentative.
 #[test]
 fn the_test_does_not_wait_for_an_address_of_our_own() {
     let mut agent = Agent::on_fresh_home_link(config());
@@ -35,8 +35,8 @@ fn the_test_does_not_wait_for_an_address_of_our_own() {
     assert!(agent.binding().is_some());
 }
 
-/// RFC 6275 10.4.1: whoever asks meanwhile gets an answer, and the link is told, from the home agent's own
-/// address.
+/// RFC 6275 10.4.1: while its link-local address is tentative, the home agent answers solicitations and
+/// advertises from its own global address.
 #[test]
 fn addresses_are_defended_before_the_links_own_address_can_be_used() {
     let mut agent = Agent::on_fresh_home_link(config());
@@ -44,7 +44,7 @@ fn addresses_are_defended_before_the_links_own_address_can_be_used() {
     agent.wait(1.5);
     let told = agent.advertisements();
     assert_eq!(told.iter().filter(|a| a.target == addr(HOME) && a.override_ && !a.solicited).count(), 1);
-    // Who says so when somebody asks.
+    // Returns the source of the answer to a solicitation.
     let source = |agent: &mut Agent, target: &str| {
         agent.link.clear();
         let solicitation = carnet_wire::nd::NeighborSolicitation {
@@ -65,7 +65,7 @@ fn addresses_are_defended_before_the_links_own_address_can_be_used() {
     assert_eq!(source(&mut agent, HOME), addr("fe80::1"));
 }
 
-/// Item 39: none on a virtual home link.
+/// Item 39: a virtual home link needs no duplicate address detection.
 #[test]
 fn a_virtual_home_link_needs_no_test() {
     let mut agent = Agent::new(config());
@@ -98,12 +98,12 @@ fn a_conflict_is_answered_134() {
     assert!(agent.wait(10.0).is_empty());
     assert!(agent.binding().is_none());
     assert!(agent.solicit(HOME, "fe80::9").is_empty());
-    // The other node may go; then it works.
+    // The other node may leave the link; then the registration succeeds.
     agent.send(&Update::explicit(2));
     assert_eq!(agent.wait(1.1)[0].status(), 0);
 }
 
-/// RFC 4862 5.4.3: another node that tests the same address is a conflict as well.
+/// RFC 4862 5.4.3: another node's duplicate address detection for this address is a conflict as well.
 #[test]
 fn somebody_elses_probe_is_a_conflict() {
     let mut agent = Agent::on_home_link(config());
@@ -111,7 +111,7 @@ fn somebody_elses_probe_is_a_conflict() {
     let probe = carnet_wire::nd::NeighborSolicitation { target: addr(HOME), source_link_address: None };
     let answers = agent.hear("::", "ff02::1:ff00:1234", probe.emit());
     assert_eq!(answers[0].status(), 134);
-    // A node that only looks for the address is none.
+    // A solicitation by a node that resolves the address is no conflict.
     agent.send(&Update::explicit(2));
     let look = carnet_wire::nd::NeighborSolicitation {
         target: addr(HOME),
@@ -121,7 +121,8 @@ fn somebody_elses_probe_is_a_conflict() {
     assert_eq!(agent.wait(1.1)[0].status(), 0);
 }
 
-/// Items 39 and 40; RFC 6275 10.3.1: with L the link-local address is tested too, and may fail too.
+/// Items 39 and 40; RFC 6275 10.3.1: with the L flag the home agent tests the link-local address too, and a
+/// conflict there refuses the registration.
 #[test]
 fn the_l_flag_tests_the_link_local_address_as_well() {
     let mut agent = Agent::on_home_link(config());
@@ -131,7 +132,8 @@ fn the_l_flag_tests_the_link_local_address_as_well() {
     assert!(agent.binding().is_none());
 }
 
-/// Retransmissions during the test: one probe, one answer, to the last of them (RFC 6275 11.8).
+/// Retransmissions during the test: the home agent sends one probe and one answer, to the last transmission
+/// (RFC 6275 11.8).
 #[test]
 fn updates_during_the_test_are_answered_once() {
     let mut agent = Agent::on_home_link(config());
@@ -139,14 +141,14 @@ fn updates_during_the_test_are_answered_once() {
     agent.wait(0.5);
     assert!(agent.send(&Update::explicit(2)).is_empty());
     assert_eq!(agent.probes().len(), 1);
-    // An old one meanwhile is still old.
+    // An update with an old number is refused also during the test.
     assert_eq!(agent.ask(&Update::explicit(2)).status(), 135);
     let answers = agent.wait(0.6);
     assert_eq!(answers.len(), 1);
     assert_eq!((answers[0].status(), answers[0].sequence()), (0, 2));
 }
 
-/// RFC 6275 10.3.2: who de-registers while its first registration is being tested does not get bound.
+/// RFC 6275 10.3.2: a node that de-registers during the test of its first registration gets no binding.
 #[test]
 fn a_deregistration_during_the_test_ends_it() {
     let mut agent = Agent::on_home_link(config());
@@ -159,7 +161,8 @@ fn a_deregistration_during_the_test_ends_it() {
     assert!(agent.advertisements().is_empty());
 }
 
-/// TAHI BU_NA; RFC 6275 10.4.1, RFC 3963 6.2 (item 15): the advertisement that draws packets here.
+/// TAHI BU_NA; RFC 6275 10.4.1, RFC 3963 6.2 (item 15): the advertisement that directs the home link's
+/// packets to the home agent.
 #[test]
 fn the_home_address_is_advertised() {
     for (update, router) in [(Update::explicit(1), true), (Update::node(1), false)] {
@@ -209,15 +212,16 @@ fn solicitations_for_a_bound_home_address_are_answered() {
     let said = agent.solicit(HOME, "::");
     assert_eq!(said.len(), 1);
     assert!(!said[0].solicited);
-    // Without L the link-local address is nobody's.
+    // Without the L flag the home agent does not answer for the link-local address.
     assert!(agent.solicit(HOME_LINK_LOCAL, "fe80::9").is_empty());
-    // Nor is any other.
+    // The home agent does not answer for an address that no node has registered.
     assert!(agent.solicit("2001:db8:1::5678", "fe80::9").is_empty());
-    // RFC 4291 2.7: a group asks nothing; the answer would go to all of it.
+    // RFC 4291 2.7: a multicast address is never a source; an answer would go to the whole group.
     assert!(agent.solicit(HOME, "ff02::1").is_empty());
 }
 
-/// TAHI HA_4_4_1; RFC 6275 10.3.2: silence after the de-registration, also of the advertisements.
+/// TAHI HA_4_4_1; RFC 6275 10.3.2: after the de-registration the home agent neither advertises nor answers
+/// for the address.
 #[test]
 fn after_a_deregistration_there_is_silence() {
     let mut agent = Agent::on_home_link(config());
@@ -230,7 +234,7 @@ fn after_a_deregistration_there_is_silence() {
     assert!(agent.advertisements().is_empty());
 }
 
-/// RFC 6275 10.4.1: silence after the lifetime, too.
+/// RFC 6275 10.4.1: after the lifetime the home agent no longer answers for the address.
 #[test]
 fn after_the_lifetime_there_is_silence() {
     let mut agent = Agent::on_home_link(config());
@@ -244,7 +248,7 @@ fn after_the_lifetime_there_is_silence() {
     assert!(agent.advertisements().is_empty());
 }
 
-/// The home agent's own address is always here.
+/// The home agent always answers for its own address.
 #[test]
 fn the_home_agents_own_address_is_answered_for() {
     let mut agent = Agent::on_home_link(config());
@@ -253,7 +257,7 @@ fn the_home_agents_own_address_is_answered_for() {
     assert!(said[0].router && said[0].solicited);
 }
 
-/// RFC 4861 7.1.1, 7.1.2: what did not come from the link is not believed.
+/// RFC 4861 7.1.1, 7.1.2: the home agent drops Neighbor Discovery messages that come from beyond the link.
 #[test]
 fn neighbor_discovery_from_afar_is_not_believed() {
     let mut agent = Agent::on_home_link(config());
@@ -277,7 +281,7 @@ fn neighbor_discovery_from_afar_is_not_believed() {
     assert!(agent.drain().is_empty() && agent.link.is_empty());
 }
 
-/// A home link that comes back is told again who is away.
+/// When the home link comes back, the home agent advertises all registered home addresses again.
 #[test]
 fn a_home_link_that_comes_back_hears_the_advertisements_again() {
     let mut agent = Agent::on_home_link(config());
@@ -291,7 +295,7 @@ fn a_home_link_that_comes_back_hears_the_advertisements_again() {
     assert!(targets.contains(&addr(HOME)) && targets.contains(&addr(AGENT)));
 }
 
-/// Two nodes under test at once are told apart.
+/// A conflict of one of two addresses under test does not refuse the other.
 #[test]
 fn a_conflict_concerns_its_own_address_only() {
     let other = "2001:db8:1::5678";

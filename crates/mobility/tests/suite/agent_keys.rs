@@ -1,5 +1,5 @@
-//! Home agent: the key of a node is changed while it is registered (RFC 4285 5.1: the SPI says which
-//! association it is).
+//! Home agent: the operator changes the key of a registered node (RFC 4285 5.1: the SPI names the security
+//! association).
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::agent::{Agent, authenticated, node};
 use crate::craft::*;
 use crate::pair::{Pair, Setup};
 
-/// What comes after [`association`], which has SPI 300.
+/// Security association with SPI 301. It replaces [`association`], which has SPI 300.
 fn new_key() -> SecurityAssociation {
     SecurityAssociation { spi: 301, key: [7; 16].into(), ..association() }
 }
@@ -22,7 +22,7 @@ fn keys(associations: &[SecurityAssociation]) -> Authentication {
     Authentication::SharedKeys(Box::new(SharedKeys { associations: associations.to_vec(), per_agent: false }))
 }
 
-/// The config of a home agent whose node has this.
+/// Returns the config of a home agent whose node has this authentication.
 fn with(authentication: Authentication) -> HomeAgentConfig {
     let mut config = authenticated();
     config.nodes[0].authentication = authentication;
@@ -37,7 +37,7 @@ fn new_alone() -> HomeAgentConfig {
     with(Authentication::SharedKey(new_key()))
 }
 
-/// Has the home agent read its config again, as a station does it.
+/// Reloads the config, as a station does.
 fn reload(agent: &mut Agent, config: HomeAgentConfig) {
     let stored = agent.machine.stored(agent.now, agent.wall());
     let old = std::mem::replace(&mut agent.machine, HomeAgent::new(config));
@@ -53,7 +53,8 @@ fn the_answer_is_signed_with_the_key_of_the_question() {
     for (sequence, key) in (1..).zip([association(), new_key(), association()]) {
         let answer = agent.accept(&Update::explicit(sequence).signed_by(key.clone()));
         assert!(answer.is_signed(&key, CARE_OF, HOME), "{key:?}");
-        // A refusal as well: a number that is old, a MAC that is wrong.
+        // The home agent signs refusals with the update's key as well: status 135 for an old number, 146 for
+        // a wrong MAC.
         let answer = agent.refuse(&Update::explicit(sequence).signed_by(key.clone()), 135);
         assert!(answer.is_signed(&key, CARE_OF, HOME), "{key:?}");
         let wrong = SecurityAssociation { key: [9; 16].into(), ..key.clone() };
@@ -67,7 +68,7 @@ fn the_answer_is_signed_with_the_key_of_the_question() {
     assert!(agent.warnings()[0].contains("SPI is 302, expected 301 or 300"), "{:?}", agent.warnings());
 }
 
-/// The key of one SPI with the number of the other is neither.
+/// A MAC by the key of one SPI under another SPI is wrong.
 #[test]
 fn a_key_under_another_spi_is_wrong() {
     let mut agent = Agent::new(both());
@@ -81,7 +82,7 @@ fn a_key_under_another_spi_is_wrong() {
     );
 }
 
-/// Whatever the key, a number counts once.
+/// The home agent accepts each number once, under whichever key.
 #[test]
 fn a_recording_under_the_old_key_is_old_under_every_key() {
     let mut agent = Agent::new(with(Authentication::SharedKey(association())));
@@ -114,7 +115,8 @@ fn a_timestamp_under_the_old_key_is_old_under_every_key() {
     agent.refuse(&recorded, 144);
 }
 
-/// A node that was not served for a while, or that nothing but its word stood for, has its old key again.
+/// A node that was out of the config, or that needed no key meanwhile, has its old key again: replayed
+/// updates stay old.
 #[test]
 fn a_recording_is_old_when_its_node_comes_back() {
     let mut without = authenticated();
@@ -129,7 +131,7 @@ fn a_recording_is_old_when_its_node_comes_back() {
         vec![by_word.clone()],
         vec![with(Authentication::Ipsec)],
         vec![without.clone(), by_word.clone(), without.clone()],
-        // Several keys, of which none was seen used since.
+        // The home agent accepts several keys, but has seen no update under them since.
         vec![without.clone(), both(), without.clone()],
         vec![by_word.clone(), both(), by_word.clone()],
         vec![both(), by_word.clone(), both(), without.clone()],
@@ -153,7 +155,8 @@ fn a_recording_is_old_when_its_node_comes_back() {
                 if matches!(config.nodes[0].authentication, Authentication::None)
                     && agent.machine.node(addr(HOME)).is_some()
                 {
-                    // Its numbers begin anew, and those of its bindings count until they end.
+                    // Without a key the node's numbers begin anew, but the numbers of its bindings count
+                    // until the bindings end.
                     agent.accept(&Update::explicit(3));
                     reload(&mut agent, config.clone());
                     agent.refuse(&Update::explicit(3), 135);
@@ -178,7 +181,8 @@ fn a_recording_is_old_when_its_node_comes_back() {
     }
 }
 
-/// What a router goes on to sign while its home agent does not look is old as well, as long as it is bound.
+/// Updates that the router signed while the home agent demanded no key are old as well, as long as the
+/// binding lasts.
 #[test]
 fn a_number_that_was_taken_without_a_key_is_old_under_the_key() {
     let mut agent = Agent::new(authenticated());
@@ -193,8 +197,8 @@ fn a_number_that_was_taken_without_a_key_is_old_under_the_key() {
     agent.accept(&Update::explicit(21).signed());
 }
 
-/// Anybody can send the home agent a number while it asks for no key: what was signed before is old all the
-/// same when it does.
+/// While the home agent demands no key, an attacker can send any number. When it demands the key again, the
+/// updates signed before are still old.
 #[test]
 fn a_number_far_ahead_that_was_taken_without_a_key_makes_no_recording_new() {
     for (ahead, last) in [(32_767, 1000), (4097, 1000), (4096, 5096)] {
@@ -211,7 +215,8 @@ fn a_number_far_ahead_that_was_taken_without_a_key_makes_no_recording_new() {
     }
 }
 
-/// Earlier versions did not write by which key.
+/// Earlier versions stored no SPI. The home agent assigns such a record to the node's key if that is
+/// possible.
 #[test]
 fn a_record_without_spi_is_of_signed_messages_where_it_can_be() {
     let mut agent = Agent::new(authenticated());
@@ -229,15 +234,15 @@ fn a_record_without_spi_is_of_signed_messages_where_it_can_be() {
     assert_eq!(next.refuse(&recorded, 135).sequence(), 11);
 }
 
-/// Three steps, under each of which the router renews its binding: nothing ends, nothing is unanswered,
-/// nothing is forwarded otherwise.
+/// The key changes in three steps, and the router renews its binding after each: no binding ends, every
+/// update is answered, and forwarding does not change.
 #[test]
 fn a_key_is_changed_in_three_steps_and_nothing_ends() {
     let mut agent = Agent::new(with(Authentication::SharedKey(association())));
     agent.accept(&Update::explicit(1).signed());
     let steps = [
         (both(), association()),
-        (both(), new_key()), // the mobile router has been given it
+        (both(), new_key()), // the operator has given the new key to the mobile router
         (new_alone(), new_key()),
     ];
     for (sequence, (config, key)) in (2..).zip(steps) {
@@ -251,8 +256,7 @@ fn a_key_is_changed_in_three_steps_and_nothing_ends() {
     assert_eq!(agent.ignore(&Update::explicit(9).signed().packet()), MobilityDrop::UnknownSpi);
 }
 
-/// From the moment on that the config is without it, a key verifies nothing, also where its SPI has another
-/// key now.
+/// From the reload that drops a key, the key verifies no update, also if its SPI has another key now.
 #[test]
 fn a_key_that_was_dropped_verifies_nothing() {
     let mut agent = Agent::new(both());
@@ -265,8 +269,8 @@ fn a_key_that_was_dropped_verifies_nothing() {
     agent.accept(&Update::explicit(2).signed_by(same_spi));
 }
 
-/// What the home agent says unasked the node has to be able to read: so it is signed with the key that the
-/// node used last, which survives a reload of the config, and a restart.
+/// The home agent signs unsolicited messages with the key that the node used last, so that the node can
+/// verify them. It remembers this key over a reload and a restart.
 #[test]
 fn what_is_said_unasked_is_signed_with_the_key_that_the_node_used_last() {
     let signed_with = |agent: &mut Agent, order: &str| {
@@ -293,21 +297,21 @@ fn what_is_said_unasked_is_signed_with_the_key_that_the_node_used_last() {
             config.others = OtherAgents { peers: vec![peer], ..OtherAgents::default() };
             config
         };
-        // Before anything was heard under the new key,
+        // Before the node has used the new key, the old key signs.
         let old = with_peer(with(Authentication::SharedKey(association())));
         let mut agent = Agent::new(old);
         agent.accept(&Update::explicit(1).signed());
         reload(&mut agent, with_peer(both()));
         assert_eq!(signed_with(&mut agent, order), 300, "{order}");
-        // afterwards,
+        // After the node has used the new key, the new key signs.
         let mut agent = Agent::new(with_peer(both()));
         agent.accept(&Update::explicit(1).signed());
         agent.accept(&Update::explicit(2).signed_by(new_key()));
-        // also when somebody plays what was recorded before,
+        // A replay of an update under the old key changes nothing.
         agent.refuse(&Update::explicit(1).signed(), 135);
         reload(&mut agent, with_peer(both()));
         assert_eq!(signed_with(&mut agent, order), 301, "{order}");
-        // and when the key that was used last is gone.
+        // The key that the node used last has left the config: the remaining key signs.
         let mut agent = Agent::new(with_peer(both()));
         agent.accept(&Update::explicit(1).signed());
         reload(&mut agent, with_peer(new_alone()));
@@ -315,7 +319,8 @@ fn what_is_said_unasked_is_signed_with_the_key_that_the_node_used_last() {
     }
 }
 
-/// Both ends, over a road: the router is given the new key while it is registered, and again the old one.
+/// Router and home agent over a simulated network: the operator gives the router the new key while it is
+/// registered, and then the old one again.
 #[test]
 fn a_router_that_is_given_a_new_key_stays_registered() {
     let mut setup = Setup::authenticated();

@@ -1,4 +1,4 @@
-//! Home agent: messages that are wrong, unknown or nobody's (RFC 6275 9.2, 9.3.3).
+//! Home agent: messages that are wrong, unknown or not for a home agent (RFC 6275 9.2, 9.3.3).
 
 use carnet_base::Time;
 use carnet_mobility::MobilityDrop;
@@ -26,7 +26,8 @@ fn a_wrong_checksum_is_met_with_silence() {
     assert_eq!(agent.ignore(&packet), MobilityDrop::BadChecksum);
 }
 
-/// RFC 6275 9.2: the checksum comes first, whatever else is wrong.
+/// RFC 6275 9.2: the home agent checks the checksum first, and drops a wrong one without an answer whatever
+/// else is wrong.
 #[test]
 fn a_wrong_checksum_silences_every_other_complaint() {
     for at in [0, 1, 2] {
@@ -37,7 +38,7 @@ fn a_wrong_checksum_silences_every_other_complaint() {
     }
 }
 
-/// RFC 6275 6.1.1: the pseudo-header has the home address, not the care-of address.
+/// RFC 6275 6.1.1: the checksum's pseudo-header has the home address, not the care-of address.
 #[test]
 fn a_checksum_over_the_care_of_address_is_wrong() {
     let mut agent = Agent::new(config());
@@ -73,7 +74,7 @@ fn a_binding_error_without_home_address() {
     assert_eq!(answers[0].message, SeenMessage::BindingError { status: 2, home_address: addr("::") });
 }
 
-/// Known messages that a home agent does not expect are no unknown types.
+/// Known message types that a home agent does not expect draw no Binding Error.
 #[test]
 fn messages_of_other_roles_are_met_with_silence() {
     let mut agent = Agent::new(config());
@@ -111,7 +112,7 @@ fn a_header_too_short_is_answered_with_a_parameter_problem() {
     assert_eq!(agent.dropped, Some(MobilityDrop::Malformed));
 }
 
-/// RFC 6275 9.2: a header that is shorter on the wire than it says has no checksum to verify.
+/// RFC 6275 9.2: a header that is shorter on the wire than its length field has no checksum to verify.
 #[test]
 fn a_header_cut_short_is_met_with_silence() {
     let mut agent = Agent::new(config());
@@ -119,7 +120,7 @@ fn a_header_cut_short_is_met_with_silence() {
     assert_eq!(agent.ignore(&packet), MobilityDrop::Malformed);
 }
 
-/// Item 32; RFC 6275 6.2.1: an option that is not known "MUST be ignored".
+/// Item 32; RFC 6275 6.2.1: a receiver "MUST" ignore an unknown option.
 #[test]
 fn unknown_options_are_skipped() {
     let mut agent = Agent::new(config());
@@ -128,7 +129,7 @@ fn unknown_options_are_skipped() {
     assert_eq!(*agent.binding().expect("bound").prefixes, [net(PREFIX)]);
 }
 
-/// Item 33: an option that runs past the end costs the message, nothing else.
+/// Item 33: the home agent drops a message with an option that runs past the end.
 #[test]
 fn an_option_past_the_end_is_met_with_silence() {
     let mut agent = Agent::new(config());
@@ -140,7 +141,7 @@ fn an_option_past_the_end_is_met_with_silence() {
     assert_eq!(agent.ignore(&packet), MobilityDrop::Malformed);
 }
 
-/// A known option of a wrong length costs the message.
+/// The home agent drops a message with a known option of a wrong length.
 #[test]
 fn a_known_option_of_a_wrong_length_is_met_with_silence() {
     let mut agent = Agent::new(config());
@@ -148,7 +149,7 @@ fn a_known_option_of_a_wrong_length_is_met_with_silence() {
     assert_eq!(agent.ignore(&Update::explicit(1).with(short).packet()), MobilityDrop::Malformed);
 }
 
-/// Strangers get a few answers a second, not one for each packet: the home agent is no reflector.
+/// Strangers get a few answers a second, not one for each packet, so the home agent is no reflector.
 #[test]
 fn answers_to_strangers_are_limited() {
     let mut agent = Agent::new(config());
@@ -161,8 +162,8 @@ fn answers_to_strangers_are_limited() {
     assert!(answers < 100, "{answers} answers at one instant");
 }
 
-/// What anybody can cause takes nothing of what tells nodes of lost bindings, and has the figures of the
-/// page: 20 at once, 20 a second.
+/// Answers to unknown message types have an allowance of their own: a burst of 20, then 20 a second, as
+/// documented. Strangers who use it up take nothing from the Binding Errors that report lost bindings.
 #[test]
 fn answers_to_unknown_message_types_have_the_allowance_of_strangers() {
     let mut agent = Agent::new(config());
@@ -177,7 +178,7 @@ fn answers_to_unknown_message_types_have_the_allowance_of_strangers() {
     assert_eq!(answered(&mut agent), 20);
 }
 
-/// Design, "a home agent that lost its bindings": a Binding Error for its own nodes, and for nobody else.
+/// Design, "a home agent that lost its bindings": the home agent sends a Binding Error to its own nodes only.
 #[test]
 fn a_home_address_option_without_binding_draws_a_binding_error() {
     let mut agent = Agent::new(config());
@@ -201,7 +202,7 @@ fn a_home_address_option_without_binding_draws_a_binding_error() {
     assert_eq!(agent.machine.misses_binding(end(OTHER_CARE_OF), addr(HOME)), Some(addr(HOME)));
 }
 
-/// RFC 6275 9.3.1: a binding to another care-of address is none for this sender.
+/// RFC 6275 9.3.1: a binding to another care-of address does not count for this sender.
 #[test]
 fn a_home_address_option_from_another_care_of_address_draws_a_binding_error() {
     let mut agent = Agent::new(config());

@@ -1,5 +1,4 @@
-//! Home agent: several care-of addresses, what is registered and what is answered (RFC 5648 6.2, RFC 6089
-//! 4.1).
+//! Home agent: registration of several care-of addresses, and the answers (RFC 5648 6.2, RFC 6089 4.1).
 
 use carnet_mobility::home_agent::{HomeAgentConfig, MAX_BINDINGS, MultipleCareOfAddresses};
 use carnet_wire::mobility::MobilityOption;
@@ -8,7 +7,8 @@ use crate::agent::{Agent, authenticated, config, node};
 use crate::craft::*;
 use crate::several::*;
 
-/// Two bindings, 1 at [`CARE_OF`] and 2 at [`OTHER_CARE_OF`]; the next sequence number is 3.
+/// A home agent with two bindings: BID 1 at [`CARE_OF`] and BID 2 at [`OTHER_CARE_OF`]. The next sequence
+/// number is 3.
 pub fn two() -> Agent {
     let mut agent = Agent::new(config());
     agent.accept(&Update::explicit(1).overwriting().bid(1, CARE_OF));
@@ -16,7 +16,7 @@ pub fn two() -> Agent {
     agent
 }
 
-/// Item 46; RFC 5648 6.2: without the O flag a binding is added. Item 53: the option is echoed.
+/// Item 46; RFC 5648 6.2: an update without the O flag adds a binding. Item 53: the answer echoes the option.
 #[test]
 fn bindings_are_added_one_by_one() {
     let mut agent = Agent::new(config());
@@ -30,7 +30,7 @@ fn bindings_are_added_one_by_one() {
     assert!(prefixes, "each binding forwards the prefixes of the node");
 }
 
-/// RFC 5648 5.3: several at once.
+/// RFC 5648 5.3: one update registers several bindings.
 #[test]
 fn bulk_registration() {
     let mut agent = Agent::new(config());
@@ -41,7 +41,7 @@ fn bulk_registration() {
     assert_eq!(bindings(&agent), expected(&[(1, CARE_OF), (2, OTHER_CARE_OF), (3, THIRD_CARE_OF)]));
 }
 
-/// RFC 6089 4.1, 5.1.1: the least BID-PRI is the best; one without comes after all that have one.
+/// RFC 6089 4.1, 5.1.1: the binding with the least BID-PRI is the best; a binding without BID-PRI comes last.
 #[test]
 fn bindings_are_ordered_by_priority() {
     let mut agent = Agent::new(config());
@@ -64,8 +64,8 @@ fn bindings_are_ordered_by_priority() {
     assert_eq!(agent.care_of(), Some(addr(THIRD_CARE_OF)));
 }
 
-/// Item 46; RFC 5648 6.2: "the same BID but different care-of address": it moves, and the old one is still
-/// heard.
+/// Item 46; RFC 5648 6.2: "the same BID but different care-of address" moves the binding. The home agent
+/// still accepts packets from the old address.
 #[test]
 fn a_known_bid_with_another_address_moves() {
     let mut agent = two();
@@ -78,13 +78,13 @@ fn a_known_bid_with_another_address_moves() {
     assert!(accepts(&agent, OTHER_CARE_OF) && accepts(&agent, THIRD_CARE_OF));
 }
 
-/// Item 47; RFC 5648 4.2: with the O flag the bindings named are all that there are.
+/// Item 47; RFC 5648 4.2: an update with the O flag removes all bindings that it does not name.
 #[test]
 fn the_o_flag_replaces_all() {
     let mut agent = two();
     agent.accept(&Update::explicit(3).from(THIRD_CARE_OF).overwriting().bid(3, THIRD_CARE_OF));
     assert_eq!(bindings(&agent), expected(&[(3, THIRD_CARE_OF)]));
-    // What was on its way over the others is let in.
+    // The home agent still accepts packets that are on their way from the removed bindings.
     assert_eq!(agent.machine.bindings().former(addr(HOME)).len(), 2);
     agent.wait(5.1);
     assert!(agent.machine.bindings().former(addr(HOME)).is_empty());
@@ -103,7 +103,7 @@ fn a_plain_update_replaces_all() {
     assert!(agent.machine.poll_timeout().is_none(), "nothing is left of the timers");
 }
 
-/// Item 49; RFC 5648 6.2: 165 while there is a plain binding, unless it is to be replaced.
+/// Item 49; RFC 5648 6.2: status 165 while a plain binding exists, unless the O flag replaces it.
 #[test]
 fn beside_a_plain_binding_it_is_165() {
     let mut agent = Agent::new(config());
@@ -115,7 +115,7 @@ fn beside_a_plain_binding_it_is_165() {
     assert!(agent.machine.bindings().former(addr(HOME)).is_empty(), "the same path");
 }
 
-/// Item 50; RFC 5648 6.2: a length that is none of 4, 8 and 20 refuses the message.
+/// Item 50; RFC 5648 6.2: an option length other than 4, 8 and 20 refuses the message.
 #[test]
 fn an_option_of_a_wrong_length_is_164() {
     let mut agent = two();
@@ -129,7 +129,8 @@ fn an_option_of_a_wrong_length_is_164() {
     }
 }
 
-/// Item 50; RFC 5648 6.2: 164 for the option whose address is not unicast and routable, and for BID 0 (4.3).
+/// Item 50; RFC 5648 6.2: status 164 for an option whose address is not unicast and routable, and for BID 0
+/// (4.3).
 #[test]
 fn an_address_that_cannot_be_one_is_164() {
     let mut agent = two();
@@ -140,24 +141,24 @@ fn an_address_that_cannot_be_one_is_164() {
         agent.wait(1.0);
     }
     agent.refuse(&Update::explicit(3).bid(0, CARE_OF), 164);
-    // Of several, only that one is refused; the number counts, so that the next one is 4.
+    // Of several options only the invalid one is refused. The number counts, so the next number is 4.
     let answer = agent.ask(&Update::explicit(3).bid(1, THIRD_CARE_OF).bid(3, "ff02::1").bid(0, CARE_OF));
     assert_eq!(answer.status(), 4);
     assert_eq!(said(&answer).bids, [(1, 0), (3, 164), (0, 164)]);
-    // One identifier twice: the first is meant.
+    // Of two options with one BID, the first counts.
     let answer = agent.ask(&Update::explicit(4).bid(1, CARE_OF).bid(1, THIRD_CARE_OF));
     assert_eq!((answer.status(), said(&answer).bids), (4, vec![(1, 0), (1, 164)]));
     assert_eq!(bindings(&agent), expected(&[(1, CARE_OF), (2, OTHER_CARE_OF)]));
 }
 
-/// Item 51; RFC 5648 6.2: without an address the BID has to be known.
+/// Item 51; RFC 5648 6.2: an option without an address needs a known BID.
 #[test]
 fn an_unknown_bid_without_address_is_167_in_its_option() {
     let mut agent = two();
     let answer = agent.refuse(&Update::explicit(3).known_bid(7), 4);
     assert_eq!(said(&answer).bids, [(7, 167)]);
     agent.wait(1.0);
-    // Refreshing both of them by their identifiers alone.
+    // An update refreshes both bindings by their BIDs alone.
     agent.wait(30.0);
     let answer = agent.accept(&Update::explicit(3).known_bid(1).known_bid(2));
     assert_eq!(said(&answer).bids, [(1, 0), (2, 0)]);
@@ -165,7 +166,7 @@ fn an_unknown_bid_without_address_is_167_in_its_option() {
     assert_eq!(bindings(&agent), expected(&[(1, CARE_OF), (2, OTHER_CARE_OF)]));
 }
 
-/// Item 52; RFC 5648 6.2: in a bulk registration the good ones are registered, and the message has status 4.
+/// Item 52; RFC 5648 6.2: a bulk registration registers the valid options, and the answer has status 4.
 #[test]
 fn one_bad_of_several_is_4() {
     let mut agent = two();
@@ -175,13 +176,13 @@ fn one_bad_of_several_is_4() {
     assert_eq!(said(&answer).bids, [(1, 0), (3, 174), (4, 174), (9, 167)]);
     assert_eq!(answer.lifetime(), 15);
     assert_eq!(bindings(&agent), expected(&[(1, THIRD_CARE_OF), (2, OTHER_CARE_OF)]));
-    // None good: nothing changes, the number is not taken.
+    // Without a valid option nothing changes, and the number does not count.
     let answer = agent.refuse(&Update::explicit(4).bid(1, HOME).bid(2, AGENT), 4);
     assert_eq!(said(&answer).bids, [(1, 174), (2, 174)]);
     agent.accept(&Update::explicit(4).bid(1, CARE_OF));
 }
 
-/// RFC 5648 4.4, 5.6: a binding to the home link beside others is not supported: 169.
+/// RFC 5648 4.4, 5.6: the home agent does not support a home link binding beside others: status 169.
 #[test]
 fn the_h_flag_of_the_option_is_169() {
     let mut agent = two();
@@ -197,7 +198,7 @@ fn the_h_flag_of_the_option_is_169() {
     assert_eq!((answer.status(), said(&answer).bids), (4, vec![(1, 0), (3, 169)]));
 }
 
-/// RFC 5648 4.4: 166 and 168 by the operator's choice.
+/// RFC 5648 4.4: the operator's config causes status 166 or 168.
 #[test]
 fn what_the_operator_prohibits_is_166_or_168() {
     let with =
@@ -213,7 +214,7 @@ fn what_the_operator_prohibits_is_166_or_168() {
     assert_eq!(bindings(&agent).len(), 2);
 }
 
-/// The cache is bounded: 130 for what is beyond, and room again after one has gone.
+/// The cache is bounded: status 130 for bindings beyond the limit, and room again after a binding has ended.
 #[test]
 fn no_more_bindings_than_there_is_room_for() {
     let mut agent = Agent::new(config());
@@ -221,13 +222,13 @@ fn no_more_bindings_than_there_is_room_for() {
     for bid in 1..=MAX_BINDINGS as u16 {
         agent.accept(&Update::explicit(bid).bid(bid, &address(bid)));
     }
-    agent.wait(2.0); // Its share of Binding Updates is whole again.
+    agent.wait(2.0); // The node's allowance of Binding Updates is full again.
     agent.refuse(&Update::explicit(100).bid(100, &address(100)), 130);
     agent.accept(&Update::explicit(100).bid(1, &address(101)));
     agent.accept(&Update::implicit(101).lifetime(0).known_bid(1));
     agent.accept(&Update::explicit(102).bid(100, &address(100)));
     assert_eq!(bindings(&agent).len(), MAX_BINDINGS);
-    // Replacing all of them by as many others needs no more room.
+    // Replacing all bindings by as many others needs no more room.
     let mut bulk = Update::explicit(103).overwriting();
     for bid in 200..=200 + MAX_BINDINGS as u16 {
         bulk = bulk.bid(bid, &address(bid));
@@ -237,7 +238,7 @@ fn no_more_bindings_than_there_is_room_for() {
     let refused: Vec<_> = said(&answer).bids.into_iter().filter(|(_, status)| *status != 0).collect();
     assert_eq!(refused, [(200 + MAX_BINDINGS as u16, 130)]);
     assert_eq!(bindings(&agent).len(), MAX_BINDINGS);
-    // More options than any message needs are malformed.
+    // A message with more options than any valid one is malformed.
     let mut many = Update::explicit(104);
     for bid in 1..40 {
         many = many.known_bid(bid);
@@ -245,13 +246,13 @@ fn no_more_bindings_than_there_is_room_for() {
     agent.refuse(&many, 164);
 }
 
-/// Moving about does not fill the memory either.
+/// Former care-of addresses are bounded too, so moves do not fill the memory.
 #[test]
 fn what_was_given_up_is_bounded() {
     let mut agent = Agent::new(config());
     for sequence in 1..200_u16 {
         agent.accept(&Update::explicit(sequence).bid(1, &format!("2001:db8:f1::{sequence:x}")));
-        agent.wait(0.125); // No more of them is a node's share.
+        agent.wait(0.125); // The node's allowance permits no higher rate.
     }
     agent.accept(&Update::explicit(200).bid(1, "2001:db8:f1::c8"));
     assert!(agent.machine.bindings().former(addr(HOME)).len() <= 2 * MAX_BINDINGS);
@@ -261,7 +262,7 @@ fn what_was_given_up_is_bounded() {
     assert!(agent.machine.bindings().former(addr(HOME)).is_empty());
 }
 
-/// Item 55; RFC 5648 4.1: the number is shared.
+/// Item 55; RFC 5648 4.1: all bindings of a node share one sequence number.
 #[test]
 fn the_sequence_number_is_shared_by_all_bindings() {
     let mut agent = two();
@@ -274,7 +275,8 @@ fn the_sequence_number_is_shared_by_all_bindings() {
     assert!(agent.machine.bindings().of(addr(HOME)).all(|binding| binding.sequence == 3));
 }
 
-/// RFC 3963 6.2: each Binding Update names the prefixes of the node, and R does not change while it is bound.
+/// RFC 3963 6.2: each Binding Update names all prefixes of the node, and the R flag does not change while the
+/// node is bound.
 #[test]
 fn prefixes_and_r_are_those_of_the_node() {
     let two_prefixes = HomeAgentConfig { nodes: vec![node(HOME, &[PREFIX, SECOND_PREFIX])], ..config() };
@@ -286,8 +288,7 @@ fn prefixes_and_r_are_those_of_the_node() {
     agent.refuse(&Update::implicit(3).prefix("2001:db8:99::/64").bid(2, OTHER_CARE_OF), 142);
 }
 
-/// Design: the MAC covers the first care-of address that a Binding Identifier option names, not where it came
-/// from.
+/// Design: the MAC covers the first care-of address that a Binding Identifier option names, not the source.
 #[test]
 fn the_mac_covers_the_address_that_the_option_names() {
     let mut agent = Agent::new(authenticated());
@@ -295,10 +296,10 @@ fn the_mac_covers_the_address_that_the_option_names() {
     let answer = agent.accept(&update.clone().signed());
     assert!(answer.is_signed(&association(), CARE_OF, HOME));
     assert_eq!(answer.destination, addr(THIRD_CARE_OF));
-    // Without an address in any option, the source.
+    // Without an address in any option the MAC covers the source.
     let answer = agent.accept(&Update::explicit(2).from(OTHER_CARE_OF).known_bid(1).known_bid(2).signed());
     assert!(answer.is_signed(&association(), OTHER_CARE_OF, HOME));
-    // An option that a stranger put in or changed is noticed.
+    // The MAC detects an option that an attacker has added or changed.
     let mut forged = update.clone().bid(3, THIRD_CARE_OF).signed();
     forged.sequence = 3;
     let mut octets = forged.header();
@@ -309,8 +310,8 @@ fn the_mac_covers_the_address_that_the_option_names() {
     assert_eq!(bindings(&agent).len(), 2);
 }
 
-/// Status 174 in every option: a care-of address in one's own prefix, and rings through others (RFC 6275
-/// 6.1.8).
+/// Status 174 in an option: a care-of address in the node's own prefix, or a ring through other nodes (RFC
+/// 6275 6.1.8).
 #[test]
 fn rings_are_found_through_every_binding() {
     let second = "2001:db8:1::5678";
@@ -320,16 +321,17 @@ fn rings_are_found_through_every_binding() {
         ..config()
     });
     agent.refuse(&Update::explicit(1).bid(1, "2001:db8:a::77"), 174);
-    // The second node is in the network of the first by its second binding only.
+    // Only the second binding of the second node lies in the first node's network.
     let behind = Update::implicit(1).of(second).bid(1, OTHER_CARE_OF).bid(2, "2001:db8:a::10");
     agent.accept(&behind);
-    // The third behind the second.
+    // The third node is in the network of the second.
     agent.accept(&Update::implicit(1).of(third).bid(1, CARE_OF).bid(2, "2001:db8:b::10"));
-    // The first behind the third would close the ring; beside a good binding only that one is refused.
+    // A care-of address of the first node behind the third would close the ring. Beside a valid binding only
+    // that binding is refused.
     let answer = agent.ask(&Update::explicit(1).bid(1, "2001:db8:c::10").bid(2, THIRD_CARE_OF));
     assert_eq!((answer.status(), said(&answer).bids), (4, vec![(1, 174), (2, 0)]));
     agent.refuse(&Update::explicit(2).bid(1, "2001:db8:b::10"), 174);
-    // The second comes out of the first's network: now it is no ring.
+    // The second node leaves the first node's network, so the ring is open.
     agent.accept(&Update::implicit(2).of(second).lifetime(0).known_bid(2));
     agent.accept(&Update::explicit(2).bid(1, "2001:db8:c::10"));
 }

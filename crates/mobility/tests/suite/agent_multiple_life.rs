@@ -12,7 +12,8 @@ use crate::agent_multiple::two;
 use crate::craft::*;
 use crate::several::*;
 
-/// Item 54; RFC 5648 5.4, 6.2: one is de-registered, the others stay; 133 for one that is not there.
+/// Item 54; RFC 5648 5.4, 6.2: an update de-registers one binding, and the others stay; status 133 for an
+/// unknown BID.
 #[test]
 fn one_of_several_is_deregistered() {
     let mut agent = two();
@@ -35,7 +36,7 @@ fn the_o_flag_does_not_matter_at_the_end() {
     assert_eq!(bindings(&agent), expected(&[(2, OTHER_CARE_OF)]));
 }
 
-/// Item 48; RFC 5648 5.4, 6.2: without identifiers all end, from wherever.
+/// Item 48; RFC 5648 5.4, 6.2: a de-registration without BIDs ends all bindings, from any source.
 #[test]
 fn a_plain_deregistration_ends_all() {
     for update in [Update::implicit(3).lifetime(0), Update::implicit(3).at_home().lifetime(15)] {
@@ -43,14 +44,14 @@ fn a_plain_deregistration_ends_all() {
         agent.accept(&update);
         assert!(bindings(&agent).is_empty());
         assert_eq!(agent.machine.bindings().former(addr(HOME)).len(), 2);
-        // RFC 6275 10.3.2: a late one meets the number.
+        // RFC 6275 10.3.2: a late update has an old number.
         agent.refuse(&Update::explicit(2).bid(1, CARE_OF), 135);
         agent.wait(10.1);
         agent.accept(&Update::explicit(1).bid(1, CARE_OF));
     }
 }
 
-/// Each binding has its own lifetime; the number is forgotten with the last.
+/// Each binding has its own lifetime. The home agent forgets the number when the last binding ends.
 #[test]
 fn bindings_end_one_by_one() {
     let mut agent = two();
@@ -66,15 +67,15 @@ fn bindings_end_one_by_one() {
     agent.accept(&Update::explicit(1).bid(1, CARE_OF));
 }
 
-/// RFC 6275 10.3.1: one duplicate address detection for the home address, whatever is registered meanwhile;
-/// each update is answered then.
+/// RFC 6275 10.3.1: the home agent runs one duplicate address detection for the home address, and then
+/// answers each update that has arrived meanwhile.
 #[test]
 fn the_home_address_is_tested_once_for_all_bindings() {
     let mut agent = Agent::on_home_link(config());
     assert!(agent.send(&Update::explicit(1).overwriting().bid(1, CARE_OF)).is_empty());
     assert_eq!(agent.probes(), [addr(HOME)]);
     assert!(agent.send(&Update::explicit(2).from(OTHER_CARE_OF).bid(2, OTHER_CARE_OF)).is_empty());
-    // A retransmission of the first takes its place.
+    // A retransmission of the first update takes its place.
     assert!(agent.send(&Update::explicit(3).bid(1, CARE_OF)).is_empty());
     assert!(agent.probes().is_empty());
     assert!(bindings(&agent).is_empty());
@@ -86,12 +87,12 @@ fn the_home_address_is_tested_once_for_all_bindings() {
     // A further binding needs no test.
     agent.accept(&Update::explicit(4).bid(3, THIRD_CARE_OF));
     assert!(agent.probes().is_empty());
-    // Announced once, for one address.
+    // The home agent advertises only the home address, one series of at most three advertisements.
     let announced = agent.advertisements();
     assert!(announced.iter().all(|a| a.target == addr(HOME)) && announced.len() <= 3, "{announced:?}");
 }
 
-/// RFC 6275 10.3.1: the address is somebody else's: 134 to each update that waits, and nothing is bound.
+/// RFC 6275 10.3.1: another node has the address: every waiting update gets status 134, and nothing is bound.
 #[test]
 fn a_conflict_refuses_all_that_wait() {
     let mut agent = Agent::on_home_link(config());
@@ -105,7 +106,8 @@ fn a_conflict_refuses_all_that_wait() {
     assert!(agent.machine.poll_timeout().is_none());
 }
 
-/// What waits is bounded, however many sets of bindings are asked for within the second.
+/// The number of waiting updates is bounded, however many sets of bindings the node asks for within the
+/// second.
 #[test]
 fn no_more_waits_for_the_test_than_there_is_room_for() {
     let mut agent = Agent::on_home_link(config());
@@ -120,7 +122,7 @@ fn no_more_waits_for_the_test_than_there_is_room_for() {
     assert!(bindings(&agent).len() <= MAX_BINDINGS);
 }
 
-/// What waits can end before it has begun.
+/// A de-registration can end a registration that still waits for duplicate address detection.
 #[test]
 fn what_is_tested_can_be_deregistered() {
     let mut agent = Agent::on_home_link(config());
@@ -137,7 +139,7 @@ fn what_is_tested_can_be_deregistered() {
     assert!(bindings(&agent).is_empty());
 }
 
-/// The home address is defended until the last binding is gone.
+/// The home agent defends the home address until the last binding has ended.
 #[test]
 fn the_home_address_is_defended_while_any_binding_lasts() {
     let mut agent = Agent::on_home_link(config());
@@ -158,7 +160,8 @@ fn restart(agent: &Agent, pause: f64, config: HomeAgentConfig, stored: Vec<Store
     next
 }
 
-/// All bindings, flows and paths that were left come back; what is stored twice is the same.
+/// A restart restores all bindings, flows and former care-of addresses. Restoring one state twice gives the
+/// same bindings.
 #[test]
 fn several_bindings_survive_a_restart() {
     let mut agent = Agent::new(authenticated());
@@ -178,7 +181,8 @@ fn several_bindings_survive_a_restart() {
     assert!(next.machine.flows(addr(HOME)).is_empty());
 }
 
-/// Whatever a file says, there are no more bindings than anybody may have, nor any that is not acceptable.
+/// The home agent restores no more bindings than the limit, and no invalid ones, whatever the state file
+/// holds.
 #[test]
 fn what_a_file_says_is_not_believed() {
     let mut agent = two();
@@ -198,13 +202,13 @@ fn what_a_file_says_is_not_believed() {
     agent.accept(&Update::explicit(3).bid(1, CARE_OF));
 }
 
-/// Any order of updates, ends and time, against a model of what RFC 5648 says; and a restart now and then.
+/// Compares random orders of updates, ends, time and restarts with a model of RFC 5648.
 #[test]
 fn any_order_of_updates_gives_what_the_rfc_says() {
     for seed in 0..60 {
         let mut rng = Rng::new(seed);
         let mut agent = Agent::new(config());
-        // Identifier (none for plain) to address and end of life.
+        // Key: BID (`None` for the plain binding). Value: care-of address and end of life.
         let mut model: BTreeMap<Option<u16>, (Endpoint, f64)> = BTreeMap::new();
         let mut clock = 0.0;
         for sequence in 1..150_u16 {

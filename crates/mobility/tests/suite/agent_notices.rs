@@ -1,5 +1,5 @@
-//! What the home agent says unasked: Binding Refresh Request, Home Agent Switch and Binding Revocation; and
-//! what the home link hears of it when the node goes to another home agent there.
+//! Messages that the home agent sends unsolicited: Binding Refresh Request, Home Agent Switch and Binding
+//! Revocation. The last tests check the home link while a node changes to another home agent there.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -31,7 +31,7 @@ fn with_peer(mut config: HomeAgentConfig) -> HomeAgentConfig {
     config
 }
 
-/// The packets of Mobility Headers that a home agent has to send now, unread.
+/// Takes the packets with a Mobility Header that the home agent sends now, unparsed.
 fn sent(machine: &mut HomeAgent) -> Vec<Vec<u8>> {
     std::iter::from_fn(|| machine.poll_output())
         .filter_map(|output| match output {
@@ -41,7 +41,7 @@ fn sent(machine: &mut HomeAgent) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// The Mobility Header of a packet that goes to the care-of address by a type 2 routing header.
+/// Returns the Mobility Header of a packet to the care-of address with a type 2 routing header.
 fn header_of(packet: &[u8]) -> &[u8] {
     let header = Header::parse(packet).expect("a packet");
     let extensions = Extensions::parse(packet).expect("extension headers");
@@ -59,7 +59,7 @@ fn timestamp(options: carnet_wire::mobility::Options<'_>) -> Option<u64> {
     })
 }
 
-/// Serves timers for so long; what was sent then.
+/// Lets `seconds` pass, and returns the packets that the home agent sent meanwhile.
 fn wait(agent: &mut Agent, seconds: f64) -> Vec<Vec<u8>> {
     let end = agent.now + Duration::from_secs_f64(seconds);
     let mut packets = Vec::new();
@@ -72,7 +72,7 @@ fn wait(agent: &mut Agent, seconds: f64) -> Vec<Vec<u8>> {
     packets
 }
 
-/// RFC 6275 9.5.5.
+/// RFC 6275 9.5.5: the home agent sends one Binding Refresh Request before a binding ends.
 #[test]
 fn a_binding_that_is_not_renewed_is_asked_for_once_before_it_ends() {
     let mut agent = Agent::new(config());
@@ -82,14 +82,15 @@ fn a_binding_that_is_not_renewed_is_asked_for_once_before_it_ends() {
     assert_eq!(packets.len(), 1);
     let header = MobilityHeader::parse(header_of(&packets[0])).expect("a header");
     assert!(matches!(header.message(), Ok(Message::BindingRefreshRequest(_))));
-    // One that is renewed is not asked for.
+    // A renewed binding draws no Binding Refresh Request.
     agent.accept(&Update::explicit(2).lifetime(15));
     wait(&mut agent, 40.0);
     agent.accept(&Update::explicit(3).lifetime(15));
     assert!(wait(&mut agent, 40.0).is_empty());
 }
 
-/// RFC 5142 5, with RFC 4285 in the place of IPsec.
+/// RFC 5142 5, with RFC 4285 instead of IPsec: the home agent signs and repeats the Home Agent Switch until
+/// the node de-registers.
 #[test]
 fn a_switch_is_signed_repeated_and_answered_by_leaving() {
     let mut agent = Agent::new(with_peer(authenticated()));
@@ -113,14 +114,14 @@ fn a_switch_is_signed_repeated_and_answered_by_leaving() {
         assert!(time > last, "each is newer than all before");
         last = time;
     }
-    // While it runs the binding is renewed until the end of the drain, and nobody else comes.
+    // During the drain a renewal lasts until its end at most, and the home agent refuses new nodes.
     let renewed = agent.ask(&Update::explicit(2).lifetime(100).signed());
     assert_eq!(renewed.status(), 0);
     assert!((16..=28).contains(&(u32::from(renewed.lifetime()) * 4)), "{renewed:?}");
     let gone = agent.ask(&Update::explicit(3).lifetime(0).signed());
     assert_eq!(gone.status(), 0);
     assert_eq!(agent.machine.relay(addr(HOME)).expect("a relay").to, addr(OTHER));
-    // RFC 5142 5.3: "status value 129".
+    // RFC 5142 5.3: after it has left, the node gets "status value 129".
     let back = agent.ask(&Update::explicit(4).signed());
     assert_eq!(back.status(), 129);
     wait(&mut agent, 1.0);
@@ -129,7 +130,7 @@ fn a_switch_is_signed_repeated_and_answered_by_leaving() {
     assert!(agent.machine.relay(addr(HOME)).is_none());
 }
 
-/// RFC 5905 6: on 2036-02-07 at 06:28:16 the seconds begin anew.
+/// RFC 5905 6: on 2036-02-07 at 06:28:16 the NTP seconds begin anew; later messages are still newer.
 #[test]
 fn what_is_said_after_2036_is_newer_than_before() {
     let mut agent = Agent::new(with_peer(authenticated()));
@@ -154,7 +155,7 @@ fn what_is_said_after_2036_is_newer_than_before() {
     assert!(last.is_some_and(|last| last >> 32 < 10), "{last:x?}");
 }
 
-/// RFC 5142 7: no more at a time than leave.
+/// RFC 5142 7: the home agent asks only a few nodes at a time, and further ones as nodes leave.
 #[test]
 fn many_nodes_are_asked_a_few_at_a_time() {
     let homes: Vec<String> = (0..100).map(|n| format!("2001:db8:1::1:{n:x}")).collect();
@@ -169,7 +170,7 @@ fn many_nodes_are_asked_a_few_at_a_time() {
     let first = sent(&mut agent.machine).len();
     assert!((1..=16).contains(&first), "{first}");
     let destination = |packet: &[u8]| Header::parse(packet).expect("a packet").destination;
-    // Whoever leaves makes room for the next.
+    // Each node that leaves makes room for the next.
     let mut asked: Vec<Ipv6Addr> = Vec::new();
     for (n, home) in homes.iter().enumerate().take(40) {
         agent.accept(&Update::node(2).of(home).from(&format!("2001:db8:f1::1:{n:x}")).lifetime(0));
@@ -180,7 +181,8 @@ fn many_nodes_are_asked_a_few_at_a_time() {
     assert_eq!((status.nodes, status.left.len()), (100, 60));
 }
 
-/// Nobody says where a node has gone: it is taken to be where it was asked to go.
+/// No message reports to which home agent a node has gone. The home agent assumes that the node followed the
+/// last switch.
 #[test]
 fn another_home_agent_is_named_when_the_one_before_has_had_its_time_and_relays_end() {
     let mut with_two = with_peer(authenticated());
@@ -200,13 +202,13 @@ fn another_home_agent_is_named_when_the_one_before_has_had_its_time_and_relays_e
     };
     let named: Vec<Vec<Ipv6Addr>> = packets.iter().map(named).collect();
     let (two, three) = (vec![addr(OTHER)], vec![addr(third)]);
-    // At 0, 5, 15, 35 and 55 s.
+    // The home agent sends a switch at 0, 5, 15, 35 and 55 s.
     assert_eq!(named, [two.clone(), two.clone(), two, three.clone(), three]);
     agent.ask(&Update::explicit(2).lifetime(0).signed());
     assert_eq!(agent.machine.relay(addr(HOME)).expect("a relay").to, addr(third));
     let day = 24.0 * 3600.0;
     wait(&mut agent, day - 10.0);
-    // A restart, or a reload, makes it no longer.
+    // Neither a restart nor a reload prolongs the relay.
     let stored = agent.machine.stored(agent.now, agent.wall());
     let mut anew = Agent::new(agent.machine.config().clone());
     anew.now = agent.now;
@@ -221,7 +223,7 @@ fn another_home_agent_is_named_when_the_one_before_has_had_its_time_and_relays_e
     }
 }
 
-/// Those that do not answer take nobody's turn.
+/// Nodes that do not answer do not delay the switches of other nodes.
 #[test]
 fn whoever_is_silent_keeps_nobody_from_being_asked() {
     let homes: Vec<String> = (0..40).map(|n| format!("2001:db8:1::1:{n:x}")).collect();
@@ -238,7 +240,7 @@ fn whoever_is_silent_keeps_nobody_from_being_asked() {
     let asked: std::collections::BTreeSet<Ipv6Addr> =
         packets.iter().map(|packet| Header::parse(packet).expect("a packet").destination).collect();
     assert_eq!(asked.len(), 40, "16 in five seconds");
-    // After that it is the turn of those that have not answered.
+    // Afterwards the home agent repeats the switch to the nodes that have not answered.
     let again = wait(&mut agent, 5.0).len();
     assert!((8..=16).contains(&again), "{again}");
 }
@@ -252,7 +254,7 @@ fn acknowledgement(sequence: u16, status: u8) -> Vec<u8> {
     header
 }
 
-/// RFC 5846 6.2.2, 6.3 and 7.
+/// RFC 5846 6.2.2, 6.3 and 7: only the acknowledgement with the right number and MAC ends a revocation.
 #[test]
 fn a_revocation_ends_with_its_acknowledgement_and_no_other() {
     let mut agent = Agent::new(authenticated());
@@ -274,7 +276,7 @@ fn a_revocation_ends_with_its_acknowledgement_and_no_other() {
     let last = forged.len() - 3;
     forged[last] ^= 1;
     assert_eq!(agent.ignore(&around(&mut forged)), MobilityDrop::AuthenticationFailed);
-    // Whoever is being revoked does not register again meanwhile.
+    // The node cannot register again while the home agent revokes its binding.
     assert_eq!(agent.ask(&Update::explicit(2).signed()).status(), 129);
     assert!(agent.binding().is_some());
     let mut right = acknowledgement(indication.sequence, revocation_status::SUCCESS);
@@ -284,7 +286,8 @@ fn a_revocation_ends_with_its_acknowledgement_and_no_other() {
     assert!(wait(&mut agent, 20.0).is_empty());
 }
 
-/// RFC 5846 6.3: without an answer "the initiator SHOULD clean up".
+/// RFC 5846 6.3: without an answer the home agent repeats the revocation, and then "the initiator SHOULD
+/// clean up".
 #[test]
 fn a_revocation_without_an_answer_is_repeated_and_then_done() {
     let mut agent = Agent::new(config());
@@ -300,14 +303,14 @@ fn a_revocation_without_an_answer_is_repeated_and_then_done() {
     assert!(agent.binding().is_none());
 }
 
-/// The indication of a revocation that the home agent of this pair would send now.
+/// Returns the packet of a Binding Revocation Indication that the home agent of this pair would send now.
 fn indication(pair: &mut Pair) -> Vec<u8> {
     let (now, wall) = (pair.now, pair.wall());
     pair.agent.handle_revocation(now, wall, addr(HOME), &[]).expect("bound");
     sent(&mut pair.agent).pop().expect("an indication")
 }
 
-/// A pair whose router is registered and has been for this long.
+/// A pair whose router has been registered for `seconds`.
 fn registered_for(seconds: f64) -> Pair {
     let mut pair = Pair::new(Setup::authenticated());
     pair.attach_both();
@@ -327,14 +330,14 @@ fn router_refuses_revocation_that_an_attacker_has_withheld() {
         let mut pair = registered_for(seconds);
         assert_eq!(pair.router_receives(0, &withheld), Err(MobilityDrop::Timestamp), "after {seconds} s");
         assert!(pair.is_registered(0), "after {seconds} s");
-        // The home agent's own word still counts.
+        // The router still accepts an indication that the home agent sends now.
         let present = indication(&mut pair);
         assert_eq!(pair.router_receives(0, &present), Ok(()), "after {seconds} s");
         assert!(!pair.is_registered(0));
     }
 }
 
-/// The acknowledgement of a removal bears no time of the home agent.
+/// The acknowledgement of a de-registration carries no timestamp of the home agent.
 #[test]
 fn router_refuses_withheld_revocation_after_the_removal_of_another_binding() {
     let indication = |road: &mut Road| {
@@ -354,7 +357,8 @@ fn router_refuses_withheld_revocation_after_the_removal_of_another_binding() {
     assert_eq!(road.bound_bids(), [1, 2]);
 }
 
-/// RFC 4285 6 has no other way out of a clock that was ahead than one that is near again.
+/// The home agent's clock was ahead and is right again. RFC 4285 6 offers no recovery but a clock that is
+/// close again, so the router accepts its timestamps.
 #[test]
 fn router_follows_revocation_after_the_clock_of_the_home_agent_was_ahead() {
     let mut pair = registered_for(10.0);
@@ -376,7 +380,7 @@ fn router_follows_revocation_after_the_clock_of_the_home_agent_was_ahead() {
     assert!(!pair.is_registered(0));
 }
 
-/// Whoever revokes one thing and then another means both.
+/// A second revocation covers the bindings of the first as well.
 #[test]
 fn a_second_revocation_takes_the_first_along() {
     for (first, second) in [(&[][..], &[2][..]), (&[1], &[2]), (&[1], &[]), (&[2, 1], &[1])] {
@@ -391,7 +395,7 @@ fn a_second_revocation_takes_the_first_along() {
     }
 }
 
-/// A Router Advertisement of the other home agent on the home link.
+/// Sends a Router Advertisement of another home agent on the home link.
 fn other_agent(agent: &mut Agent) {
     let message = router_advertisement(&RouterAdvertisementRepr {
         home_agent: true,
@@ -428,8 +432,8 @@ fn claim_of_other(agent: &mut Agent) {
     agent.hear("fe80::2", "ff02::1", advertisement.emit());
 }
 
-/// Duplicate address detection is about strangers: the home agent that the node comes from answers for the
-/// home address until the node has left it.
+/// Duplicate address detection protects against other nodes only: the former home agent answers for the home
+/// address until the node has left it.
 #[test]
 fn a_node_may_come_from_another_home_agent_of_the_home_link() {
     let mut agent = Agent::on_home_link(config());
@@ -439,18 +443,18 @@ fn a_node_may_come_from_another_home_agent_of_the_home_link() {
     let answers = agent.wait(1.1);
     assert_eq!(answers.len(), 1);
     assert_eq!(answers[0].status(), 0);
-    // And it may go there when it is asked to: nobody is told of a conflict.
+    // The node may go to that home agent when a Home Agent Switch asks it: no conflict is reported.
     let wall = agent.wall();
     agent.machine.handle_drain(agent.now, wall, &[], Duration::from_secs(60)).expect("there is another");
     sent(&mut agent.machine);
     claim_of_other(&mut agent);
     assert!(agent.warnings().is_empty(), "{:?}", agent.warnings());
-    // A stranger is another matter.
+    // An advertisement of another node is a conflict.
     agent.claim(HOME);
     assert_eq!(agent.warnings().len(), 1);
 }
 
-/// Whoever sends Router Advertisements with the H bit takes no addresses over unnoticed.
+/// A node that sends Router Advertisements with the H bit and claims a defended address causes a warning.
 #[test]
 fn one_that_calls_itself_a_home_agent_is_told_of_when_it_claims_what_is_defended_here() {
     let mut agent = Agent::on_home_link(config());
@@ -462,7 +466,7 @@ fn one_that_calls_itself_a_home_agent_is_told_of_when_it_claims_what_is_defended
     assert_eq!(agent.warnings().len(), 1, "{:?}", agent.warnings());
 }
 
-/// RFC 4861 7.2.7: others may have the anycast address as well.
+/// RFC 4861 7.2.7: other home agents may have the anycast address as well.
 #[test]
 fn the_anycast_address_is_answered_for_without_override() {
     let mut config = config();
@@ -474,12 +478,12 @@ fn the_anycast_address_is_answered_for_without_override() {
     assert!(!answers[0].override_ && answers[0].solicited);
     let answers = agent.solicit(AGENT, "fe80::9");
     assert!(answers[0].override_);
-    // That another has it is no conflict.
+    // An advertisement of another home agent for the anycast address is no conflict.
     agent.claim(anycast);
     assert!(agent.warnings().is_empty());
 }
 
-/// RFC 5555: where the packet itself bears the home address, that is what the MAC covers.
+/// RFC 5555: the packet itself has the home address as destination, so the MAC covers the home address.
 #[test]
 fn a_node_behind_ipv4_is_told_inside_ipv4() {
     let mut agent = Agent::new(with_peer(authenticated()));
@@ -503,7 +507,7 @@ fn a_node_behind_ipv4_is_told_inside_ipv4() {
     assert!(!outputs.iter().any(|output| matches!(output, Output::Event(Event::Warning { .. }))));
 }
 
-/// RFC 6275 10.6.3: each node is answered now and then, whatever others ask.
+/// RFC 6275 10.6.3: each node gets answers to Mobile Prefix Solicitations, however many another node sends.
 #[test]
 fn one_node_that_asks_for_prefixes_again_and_again_is_not_at_the_cost_of_another() {
     let second = "2001:db8:1::5678";

@@ -17,7 +17,7 @@ fn two_prefixes() -> Agent {
     Agent::new(config)
 }
 
-/// Item 1; RFC 3963 6.2, 6.6: status 0 with R, and the prefix is forwarded.
+/// Item 1; RFC 3963 6.2, 6.6: the home agent answers with status 0 and the R flag, and forwards the prefix.
 #[test]
 fn an_authorised_prefix_is_forwarded() {
     let mut agent = Agent::new(config());
@@ -27,13 +27,13 @@ fn an_authorised_prefix_is_forwarded() {
     assert!(agent.forwarding_changes > 0);
 }
 
-/// Item 2, design decision 6; RFC 3963 6.2: R without H is answered 140.
+/// Item 2, design decision 6; RFC 3963 6.2: an update with R and without H is answered 140.
 #[test]
 fn r_without_h_is_answered_140() {
     let mut agent = Agent::new(config());
     let flags = BindingUpdateFlags { home_registration: false, ..ROUTER };
     agent.refuse(&Update::explicit(1).flags(flags), 140);
-    // L or K beside it changes nothing (a known fault of another home agent).
+    // The L or K flag beside R does not change the status (a known bug of another home agent).
     let flags = BindingUpdateFlags { link_local: true, key_management: true, ..flags };
     agent.refuse(&Update::explicit(2).flags(flags), 140);
 }
@@ -49,7 +49,7 @@ fn a_home_agent_for_hosts_answers_140() {
     assert!(!agent.accept(&Update::node(3)).mobile_router());
 }
 
-/// Item 4; RFC 3963 6.2: "MUST discard the Binding Update", 142, what was registered stays.
+/// Item 4; RFC 3963 6.2: "MUST discard the Binding Update": status 142, and the registered binding stays.
 #[test]
 fn a_foreign_prefix_is_answered_142_and_the_binding_stays() {
     let mut agent = Agent::new(config());
@@ -73,7 +73,7 @@ fn one_bad_prefix_of_two_spoils_both() {
     }
 }
 
-/// RFC 3963 6.2, 6.6: prefixes that cannot be any: 141, all or nothing.
+/// RFC 3963 6.2, 6.6: status 141 for invalid prefixes. One invalid prefix refuses the whole update.
 #[test]
 fn prefixes_that_are_none_are_answered_141() {
     let mut agent = Agent::new(config());
@@ -84,7 +84,7 @@ fn prefixes_that_are_none_are_answered_141() {
         agent.refuse(&Update::implicit(1).with(option), 141);
         agent.refuse(&Update::explicit(1).with(option), 141);
     }
-    // A length that no prefix has.
+    // A prefix length above 128.
     let mut octets = [0; 18];
     octets[1] = 200;
     octets[2..4].copy_from_slice(&[0x20, 0x01]);
@@ -92,7 +92,7 @@ fn prefixes_that_are_none_are_answered_141() {
     agent.refuse(&Update::implicit(1).with(option), 141);
 }
 
-/// A list without end is refused, and costs nothing.
+/// A list with too many prefixes is refused and takes no memory.
 #[test]
 fn too_many_prefixes_are_answered_141() {
     let mut agent = Agent::new(config());
@@ -100,7 +100,7 @@ fn too_many_prefixes_are_answered_141() {
     agent.refuse(&update, 141);
 }
 
-/// Item 6; RFC 3963 5.2, 6.2: implicit mode forwards what the table has.
+/// Item 6; RFC 3963 5.2, 6.2: in implicit mode the home agent forwards the prefixes of the prefix table.
 #[test]
 fn implicit_mode_forwards_the_configured_prefixes() {
     let mut agent = two_prefixes();
@@ -108,7 +108,7 @@ fn implicit_mode_forwards_the_configured_prefixes() {
     assert_eq!(forwarded(&agent), [net(PREFIX), net(SECOND_PREFIX)]);
 }
 
-/// Item 7; RFC 3963 6.2, 6.6: 143 when the table has nothing for this home address.
+/// Item 7; RFC 3963 6.2, 6.6: status 143 if the prefix table has no entry for this home address.
 #[test]
 fn implicit_mode_without_a_table_entry_is_answered_143() {
     let mut two = config();
@@ -116,7 +116,7 @@ fn implicit_mode_without_a_table_entry_is_answered_143() {
     Agent::new(two).refuse(&Update::implicit(1), 143);
 }
 
-/// Item 8; RFC 3963 4.1: without R nothing but the home address is forwarded.
+/// Item 8; RFC 3963 4.1: without the R flag the home agent forwards only the home address.
 #[test]
 fn without_r_no_prefix_is_forwarded() {
     let mut agent = Agent::new(config());
@@ -125,7 +125,7 @@ fn without_r_no_prefix_is_forwarded() {
     assert_eq!(forwarded(&agent), []);
 }
 
-/// Item 9; RFC 3963 6.2: a changed R flag is answered 139, either way.
+/// Item 9; RFC 3963 6.2: an update that sets or clears the R flag of a binding is answered 139.
 #[test]
 fn a_changed_r_flag_is_answered_139() {
     let mut agent = Agent::new(config());
@@ -138,7 +138,7 @@ fn a_changed_r_flag_is_answered_139() {
     assert_eq!(forwarded(&agent), []);
 }
 
-/// Item 11; RFC 3963 6.2: prefixes that are not named any more are not forwarded any more.
+/// Item 11; RFC 3963 6.2: the home agent stops forwarding a prefix that the refresh does not name.
 #[test]
 fn a_prefix_left_out_of_a_refresh_is_disabled() {
     let mut agent = two_prefixes();
@@ -150,7 +150,7 @@ fn a_prefix_left_out_of_a_refresh_is_disabled() {
     assert!(agent.forwarding_changes > changes);
 }
 
-/// The same prefix twice is one prefix.
+/// A prefix that the update names twice counts once.
 #[test]
 fn repeated_prefixes_count_once() {
     let mut agent = Agent::new(config());
@@ -158,7 +158,7 @@ fn repeated_prefixes_count_once() {
     assert_eq!(forwarded(&agent), [net(PREFIX)]);
 }
 
-/// RFC 3963 6.1.2: a part of an own prefix is one's own, what contains it is not.
+/// RFC 3963 6.1.2: a router may register a part of its prefix, but not a prefix that contains it.
 #[test]
 fn a_part_of_an_own_prefix_may_be_registered_but_not_the_whole_around_it() {
     let mut agent = Agent::new(config());
@@ -168,7 +168,7 @@ fn a_part_of_an_own_prefix_may_be_registered_but_not_the_whole_around_it() {
     agent.refuse(&Update::implicit(2).prefix("2001:db8::/32"), 142);
 }
 
-/// Item 14; RFC 3963 6.2: a home address out of the router's own prefix is one that is served.
+/// Item 14; RFC 3963 6.2: the home agent serves a home address out of the router's own prefix.
 #[test]
 fn a_home_address_out_of_the_mobile_network_prefix_is_accepted() {
     let home = "2001:db8:a::1";
@@ -179,7 +179,7 @@ fn a_home_address_out_of_the_mobile_network_prefix_is_accepted() {
     assert!(agent.binding_of(home).is_some());
 }
 
-/// Item 20; RFC 3963 6.1.2: a prefix of another router is refused and stays where it is.
+/// Item 20; RFC 3963 6.1.2: the home agent refuses a prefix of another router, which keeps it.
 #[test]
 fn a_prefix_of_another_router_stays_with_it() {
     let other = "2001:db8:1::5678";
@@ -214,7 +214,7 @@ fn third(sequence: u16, care_of: &str) -> Update {
     Update::implicit(sequence).of(THIRD_HOME).alternate(care_of)
 }
 
-/// The home agent's address and home addresses are nobody's care-of address: 174.
+/// The home agent's address and home addresses are not valid as care-of address: status 174.
 #[test]
 fn addresses_of_the_home_link_s_owners_are_no_care_of_addresses() {
     let mut agent = three();
@@ -223,7 +223,7 @@ fn addresses_of_the_home_link_s_owners_are_no_care_of_addresses() {
     }
     agent.accept(&Update::explicit(1));
     agent.refuse(&Update::explicit(2).alternate(SECOND_HOME), 174);
-    // The own home address ends the binding (RFC 6275 9.5.1).
+    // The node's own home address as care-of address ends the binding (RFC 6275 9.5.1).
     agent.accept(&Update::explicit(2).alternate(HOME));
     assert!(agent.binding().is_none());
 }
@@ -236,29 +236,31 @@ fn a_care_of_address_in_the_own_prefix_is_refused() {
     agent.refuse(&Update::implicit(1).from("2001:db8:a::5"), 174);
 }
 
-/// Routers behind each other are served, a ring of them is not.
+/// The home agent serves routers behind each other, but refuses a ring of them.
 #[test]
 fn nested_routers_are_served_but_no_ring_of_them() {
     let mut agent = three();
     agent.accept(&Update::explicit(1));
     agent.accept(&second(1, "2001:db8:a::2"));
     agent.accept(&third(1, "2001:db8:b::3"));
-    // The first may not move behind the third or the second, which hang on it.
+    // The first router may not move behind the third or the second, which are behind the first.
     agent.refuse(&Update::explicit(2).alternate("2001:db8:c::1"), 174);
     agent.refuse(&Update::explicit(2).alternate("2001:db8:b::1"), 174);
     assert_eq!(agent.care_of(), Some(addr(CARE_OF)));
-    // Once the second is elsewhere, the ring is open: the first may follow it, but not the other way round.
+    // The second router moves elsewhere, so the first may follow it. Then the second may not move behind the
+    // first.
     agent.accept(&second(2, OTHER_CARE_OF));
     agent.accept(&Update::explicit(2).alternate("2001:db8:c::1"));
     agent.refuse(&second(3, "2001:db8:a::2"), 174);
-    // Behind one that is not bound nothing hangs yet; the one that comes second is refused.
+    // A router may register behind an unregistered one; when that one registers behind the first, it is
+    // refused.
     let mut agent = three();
     agent.accept(&Update::explicit(1).alternate("2001:db8:b::1"));
     agent.refuse(&second(1, "2001:db8:a::2"), 174);
     agent.accept(&second(1, OTHER_CARE_OF));
 }
 
-/// The same while both addresses are still being tested on the home link.
+/// The home agent also refuses a ring while it still tests both home addresses on the home link.
 #[test]
 fn no_ring_closes_while_addresses_are_tested() {
     let mut two = config();

@@ -1,4 +1,4 @@
-//! Home agent: registrations as RFC 6275 9.5 and 10.3.1 want them.
+//! Home agent: registrations by RFC 6275 9.5 and 10.3.1.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn a_binding_update_is_acknowledged_with_and_without_the_a_flag() {
     }
 }
 
-/// Item 23; RFC 6275 9.5.4: a type 2 routing header when there was a Home Address option.
+/// Item 23; RFC 6275 9.5.4: the answer to an update with a Home Address option has a type 2 routing header.
 #[test]
 fn the_acknowledgement_bears_the_home_address_in_a_routing_header() {
     let mut agent = Agent::new(config());
@@ -43,7 +43,8 @@ fn an_acknowledgement_to_the_home_address_has_no_routing_header() {
     assert_eq!(answer.routing_home_address, None);
 }
 
-/// Items 24 and 26; RFC 6275 9.5.1, 9.5.4: the option's address is registered, the source is answered.
+/// Items 24 and 26; RFC 6275 9.5.1, 9.5.4: the home agent registers the option's address and answers to the
+/// source.
 #[test]
 fn the_alternate_care_of_address_is_registered_and_the_source_answered() {
     let mut agent = Agent::new(config());
@@ -52,7 +53,7 @@ fn the_alternate_care_of_address_is_registered_and_the_source_answered() {
     assert_eq!(agent.care_of(), Some(addr(OTHER_CARE_OF)));
 }
 
-/// Item 27; RFC 6275 6.1.7 and 9.5.1: a care-of address has to be unicast and routable.
+/// Item 27; RFC 6275 6.1.7 and 9.5.1: a care-of address must be unicast and routable.
 #[test]
 fn care_of_addresses_that_are_none_are_met_with_silence() {
     let mut agent = Agent::new(config());
@@ -75,7 +76,8 @@ fn home_addresses_that_are_none_are_met_with_silence() {
     }
 }
 
-/// Item 25; RFC 6275 9.5.1 and 10.3.1: the number is copied; with 135 comes the last one accepted.
+/// Item 25; RFC 6275 9.5.1 and 10.3.1: the answer copies the number; an answer with status 135 has the last
+/// accepted number.
 #[test]
 fn sequence_numbers_are_copied_and_old_ones_refused_with_the_last() {
     let mut agent = Agent::new(config());
@@ -109,7 +111,8 @@ fn the_number_of_a_refused_update_is_not_remembered() {
     agent.accept(&Update::explicit(11));
 }
 
-/// Item 34, TAHI HA_2_1_3; RFC 6275 10.3.1: not more than asked for, not more than the policy.
+/// Item 34, TAHI HA_2_1_3; RFC 6275 10.3.1: the granted lifetime is at most the requested one and at most the
+/// operator's limit.
 #[test]
 fn lifetimes_are_what_was_asked_for_up_to_the_limit() {
     let mut agent = Agent::new(config());
@@ -135,7 +138,7 @@ fn a_binding_ends_with_its_lifetime() {
     assert_eq!(agent.forwarding_changes, changes + 1);
 }
 
-/// A refresh counts from when it came; the earlier end is forgotten.
+/// The lifetime of a refresh counts from its arrival, and the earlier end is void.
 #[test]
 fn a_refresh_prolongs_the_binding() {
     let mut agent = Agent::new(config());
@@ -148,7 +151,7 @@ fn a_refresh_prolongs_the_binding() {
     assert!(agent.binding().is_none());
 }
 
-/// What a forwarding computation sees of a binding.
+/// Returns as text the parts of a binding that forwarding uses.
 fn forwarding(agent: &Agent) -> String {
     let binding = agent.binding().expect("bound");
     format!(
@@ -162,7 +165,7 @@ fn forwarding(agent: &Agent) -> String {
     )
 }
 
-/// RFC 6275 10.3.1 and the first promise of the design: a refresh is no change.
+/// RFC 6275 10.3.1 and the first promise of the design: a refresh changes nothing that forwarding uses.
 #[test]
 fn a_refresh_with_the_same_care_of_address_changes_nothing_that_forwarding_sees() {
     let mut agent = Agent::new(config());
@@ -175,8 +178,7 @@ fn a_refresh_with_the_same_care_of_address_changes_nothing_that_forwarding_sees(
     }
 }
 
-/// A refresh within the grace of the last move keeps the old care-of address for as long as it would have
-/// been kept, and no longer.
+/// A refresh within the grace period of a move does not change how long the old care-of address is accepted.
 #[test]
 fn the_old_care_of_address_is_kept_for_the_grace_period() {
     let mut agent = Agent::new(config());
@@ -195,7 +197,7 @@ fn the_old_care_of_address_is_kept_for_the_grace_period() {
     assert_eq!(previous(&agent), None);
 }
 
-/// Item 36; RFC 6275 9.5.1: a binding that is a home registration and an update without H: 139.
+/// Item 36; RFC 6275 9.5.1: an update without H for a home registration is answered 139.
 #[test]
 fn an_update_without_h_for_a_home_registration_is_answered_139() {
     let mut agent = Agent::new(config());
@@ -213,7 +215,7 @@ fn a_home_registration_with_nonce_indices_is_met_with_silence() {
     assert_eq!(agent.ignore(&Update::explicit(1).with(nonces).packet()), MobilityDrop::NonceIndices);
 }
 
-/// TAHI HA_2_2_1, 2_2_2; RFC 6275 10.3.1: 132 with and without A; RFC 3963 6.2 (item 14).
+/// TAHI HA_2_2_1, 2_2_2; RFC 6275 10.3.1: status 132 with and without the A flag; RFC 3963 6.2 (item 14).
 #[test]
 fn a_home_address_outside_every_served_prefix_is_answered_132() {
     let mut agent = Agent::new(config());
@@ -223,7 +225,8 @@ fn a_home_address_outside_every_served_prefix_is_answered_132() {
     }
 }
 
-/// TAHI HA_2_2_3, item 43; RFC 6275 10.3.1: nobody's home address is met with silence.
+/// TAHI HA_2_2_3, item 43; RFC 6275 10.3.1: the home agent drops an update for a home address that no node
+/// has.
 #[test]
 fn a_home_address_that_nobody_was_given_is_met_with_silence() {
     let mut agent = Agent::new(config());
@@ -247,13 +250,14 @@ fn reserved_bits_are_ignored() {
     let update = Update::explicit(1);
     let mut header = update.header();
     header[3] = 0xff; // reserved octet of the Mobility Header
-    header[9] |= 0x3f; // flags that no document has named
+    header[9] |= 0x3f; // flags that no standard defines
     let answers = agent.receive(&update.around(&mut header));
     assert_eq!(answers[0].status(), 0);
     assert!(agent.binding().is_some());
 }
 
-/// TAHI HA_2_1_10, 2_1_11; RFC 6275 10.3.1: K only with dynamically keyed IPsec, which is not here.
+/// TAHI HA_2_1_10, 2_1_11; RFC 6275 10.3.1: K requires dynamically keyed IPsec, which carnet does not
+/// support.
 #[test]
 fn the_k_flag_is_always_answered_with_zero() {
     let mut agent = Agent::new(config());
@@ -264,7 +268,8 @@ fn the_k_flag_is_always_answered_with_zero() {
     }
 }
 
-/// Item 42; RFC 6275 10.3.1, 10.3.2: the advice is omitted with stored bindings, and in de-registrations.
+/// Item 42; RFC 6275 10.3.1, 10.3.2: the home agent sends no Binding Refresh Advice, since it stores its
+/// bindings, and none in answers to de-registrations.
 #[test]
 fn no_refresh_advice_is_given() {
     let mut agent = Agent::new(config());
@@ -272,7 +277,7 @@ fn no_refresh_advice_is_given() {
     assert_eq!(agent.accept(&Update::explicit(2).lifetime(0)).options().refresh_advice, None);
 }
 
-/// Several nodes do not disturb each other.
+/// The bindings of several nodes are independent.
 #[test]
 fn bindings_are_kept_apart_by_home_address() {
     let mut two = config();
@@ -285,8 +290,8 @@ fn bindings_are_kept_apart_by_home_address() {
     assert!(agent.binding_of("2001:db8:1::5678").is_none());
 }
 
-/// What renews a binding as it is changes nothing of where packets go, and nobody has to look whether it
-/// does; all else does.
+/// An update that renews a binding unchanged reports no change of forwarding, so the station does not
+/// recompute it. Every other update reports one.
 #[test]
 fn a_renewal_says_nothing_of_forwarding() {
     let two_prefixes = HomeAgentConfig { nodes: vec![node(HOME, &[PREFIX, SECOND_PREFIX])], ..config() };

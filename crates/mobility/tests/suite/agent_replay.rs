@@ -1,4 +1,5 @@
-//! Home agent: a key has 2^15 sequence numbers (RFC 6275 15.3); then timestamps are demanded, or another key.
+//! Home agent: a key has 2^15 sequence numbers (RFC 6275 15.3). After that the home agent demands timestamps
+//! or another key.
 
 use std::time::Duration;
 
@@ -41,7 +42,7 @@ fn stamped(agent: &Agent, sequence: u16) -> Update {
     Update::explicit(sequence).with(option).signed()
 }
 
-/// RFC 6275 9.5.1 and 15.3: 32,767 ahead is newer, and then the key has no number left.
+/// RFC 6275 9.5.1 and 15.3: a number 32,767 ahead is newer, and then the key has no number left.
 #[test]
 fn a_key_without_sequence_numbers_left_needs_timestamps() {
     let mut agent = Agent::new(authenticated());
@@ -55,14 +56,14 @@ fn a_key_without_sequence_numbers_left_needs_timestamps() {
     let timely = stamped(&agent, 32_779);
     agent.accept(&timely);
     agent.wait(1.0);
-    // From now on the recording is newer by its number.
+    // The recorded update now has a newer number.
     agent.refuse(&recorded, 145);
     agent.refuse(&timely, 144);
     let next = stamped(&agent, 10);
     agent.accept(&next);
     agent.wait(1.0);
     agent.refuse(&Update::explicit(32_000).signed(), 145);
-    // A restart forgets none of it.
+    // A restart preserves the demand for timestamps.
     reload(&mut agent, authenticated());
     agent.wait(1.0);
     agent.refuse(&recorded, 145);
@@ -70,7 +71,7 @@ fn a_key_without_sequence_numbers_left_needs_timestamps() {
     agent.refuse(&timely, 144);
 }
 
-/// The log tells an old number from a wrong MAC, and speaks of keys for nothing else.
+/// The log distinguishes an old number from a wrong MAC, and mentions keys only for a wrong MAC.
 #[test]
 fn a_refusal_says_whether_the_number_is_old_or_the_mac_is_wrong() {
     let reasons = |agent: &mut Agent| {
@@ -121,7 +122,8 @@ fn the_operator_is_warned_of_a_key_that_has_few_sequence_numbers_left() {
     assert!(waiting(&agent).is_empty() && agent.warnings().is_empty(), "it sends timestamps");
 }
 
-/// The numbers are the node's: those that the new key uses bring recordings under the old one nearer.
+/// All keys share the node's numbers: numbers under the new key bring recordings under the old key closer to
+/// being newer.
 #[test]
 fn the_numbers_of_one_key_count_for_the_others() {
     let mut agent = Agent::new(with(&[new_key(), association()]));
@@ -131,14 +133,15 @@ fn the_numbers_of_one_key_count_for_the_others() {
     agent.accept(&Update::explicit(60_000).signed_by(new_key()));
     agent.wait(1.0);
     agent.refuse(&recorded, 145);
-    // The other order in the config, another restart: each key keeps its own.
+    // Another order of the keys in the config, then a restart: each key keeps its own count.
     reload(&mut agent, with(&[association(), new_key()]));
     agent.accept(&Update::explicit(60_001).signed_by(new_key()));
     agent.refuse(&recorded, 145);
     agent.refuse(&Update::explicit(60_002).signed(), 145);
 }
 
-/// A new key begins anew, under its own SPI or that of the old one; an old one that comes back does not.
+/// A new key has all numbers, under a new SPI or the old one. An old key that comes back has only those that
+/// it had left.
 #[test]
 fn a_new_key_has_all_sequence_numbers() {
     for new_key in [new_key(), SecurityAssociation { spi: 300, ..new_key() }] {
@@ -160,7 +163,7 @@ fn a_new_key_has_all_sequence_numbers() {
     }
 }
 
-/// State that an earlier version has written is read; it says nothing of numbers, so that they count from now
+/// The home agent reads the state of an earlier version, which has no counts of numbers. It counts from then
 /// on.
 #[test]
 fn state_without_counts_is_read() {
@@ -182,15 +185,15 @@ fn state_without_counts_is_read() {
     next.refuse(&Update::explicit(32_776).signed(), 145);
 }
 
-/// A clock that was ahead for a while, or that is not set after a start: timestamps go on from the last one,
-/// so that the node is neither refused until the clock has caught up nor believed twice.
+/// The clock was ahead for a while, or is not set after a start. Timestamps continue from the last one: the
+/// home agent neither refuses the node until the clock has caught up nor accepts an update twice.
 #[test]
 fn a_clock_that_is_behind_the_last_timestamp_refuses_nobody_for_long() {
     let mut agent = Agent::new(authenticated());
     agent.accept(&Update::explicit(1).signed());
     agent.accept(&Update::explicit(32_768).signed());
     let ahead = MobilityOption::MessageIdentifier((agent.wall() + Duration::from_secs(86_400)).to_ntp());
-    // The clock is a day ahead, and is put right.
+    // The clock is a day ahead, and is corrected later.
     let (now, wall) = (agent.now, agent.wall() + Duration::from_secs(86_400));
     let recorded = Update::explicit(32_769).with(ahead).signed();
     receive_at(&mut agent, &recorded, wall);
@@ -216,8 +219,8 @@ fn receive_at(agent: &mut Agent, update: &Update, wall: WallTime) {
     agent.drain();
 }
 
-/// Both ends, over a road: the router takes up timestamps when it is told to, also one whose clock is wrong,
-/// and stays registered.
+/// Router and home agent over a simulated network: the router uses timestamps on demand, also if its clock is
+/// wrong, and stays registered.
 #[test]
 fn a_router_takes_up_timestamps_when_its_key_has_no_numbers_left() {
     for clock_ahead in [0, 100_000] {
@@ -226,7 +229,7 @@ fn a_router_takes_up_timestamps_when_its_key_has_no_numbers_left() {
         pair.attach_both();
         pair.register();
         pair.run(100.0);
-        // What 17 days come to.
+        // Numbers that a router uses in 17 days.
         for key in &mut pair.agent_stored[0].keys {
             key.numbers = 32_766;
         }
@@ -237,15 +240,15 @@ fn a_router_takes_up_timestamps_when_its_key_has_no_numbers_left() {
             assert!(pair.is_registered(0), "clock {clock_ahead}");
         }
         assert!(pair.last_update().options().timestamp.is_some());
-        // A restart without state asks once more, and goes on.
+        // A restart without state draws one more demand, and then the router is registered.
         pair.restart_router(0, false);
         pair.register();
         assert!(pair.last_update().options().timestamp.is_some());
     }
 }
 
-/// Two starts without stored state are as many numbers apart as minutes: a fleet's key does not wear out by
-/// restarts.
+/// Without stored state a router starts with a number from the minutes of its clock. So restarts do not use
+/// up a fleet's key.
 #[test]
 fn a_router_without_state_starts_with_the_minutes_of_its_clock() {
     let mut pair = Pair::new(Setup::authenticated());

@@ -8,7 +8,8 @@ use carnet_mobility::home_agent::{HomeAgentConfig, StoredBinding};
 use crate::agent::{Agent, authenticated, config, node};
 use crate::craft::*;
 
-/// Stores, waits while nothing runs, and starts anew; the monotonic clock begins elsewhere.
+/// Stores the state, waits `pause` seconds while nothing runs, and starts a new home agent with another
+/// origin of the monotonic clock.
 fn restart(agent: &Agent, pause: f64, config: HomeAgentConfig) -> Agent {
     let stored = agent.machine.stored(agent.now, agent.wall());
     let mut next = Agent::new(config);
@@ -37,8 +38,7 @@ fn a_binding_comes_back_with_what_is_left_of_its_lifetime() {
     assert!(next.binding().is_none());
 }
 
-/// Since when a node is where it is, is kept through refreshes, begins with a move, and goes on over a
-/// restart.
+/// The time since a node's last move survives refreshes and restarts, and begins anew with a move.
 #[test]
 fn how_long_a_node_has_been_where_it_is_is_known_after_a_restart() {
     let stay = |agent: &Agent| {
@@ -54,7 +54,7 @@ fn how_long_a_node_has_been_where_it_is_is_known_after_a_restart() {
     agent.wait(7.0);
     assert_eq!(stay(&agent), Some(7.0));
 
-    // The monotonic clock begins anew with the machine, and the time while nothing ran counts.
+    // The monotonic clock begins anew with the machine. The pause while the home agent did not run counts.
     let stored = agent.machine.stored(agent.now, agent.wall());
     let after = |wall: WallTime, stored: Vec<StoredBinding>| {
         let mut next = Agent::new(config());
@@ -70,7 +70,8 @@ fn how_long_a_node_has_been_where_it_is_is_known_after_a_restart() {
     next.accept(&Update::explicit(4).from(OTHER_CARE_OF));
     assert_eq!(stay(&next), Some(30.0));
 
-    // A clock that was set back says nothing, nor does a file of an earlier version; the next move does.
+    // With a clock that was set back, or a file of an earlier version, the time of the last move is unknown
+    // until the next move.
     let set_back = after(WallTime::from_unix_nanos(1), stored.clone());
     assert_eq!(stay(&set_back), None);
     let mut earlier = stored;
@@ -85,7 +86,8 @@ fn how_long_a_node_has_been_where_it_is_is_known_after_a_restart() {
     assert_eq!(stay(&next), Some(1.0));
 }
 
-/// Packets from the old care-of address are welcome for the rest of the grace, also after a reload.
+/// The home agent accepts packets from the old care-of address for the rest of the grace period, also after a
+/// reload.
 #[test]
 fn the_old_care_of_address_is_kept_for_the_rest_of_its_grace() {
     let mut agent = Agent::new(config());
@@ -157,7 +159,7 @@ fn a_shorter_limit_shortens_what_comes_back() {
     assert!(next.binding().is_none());
 }
 
-/// RFC 6275 9.5.1: with a key the sequence number survives, binding or not.
+/// RFC 6275 9.5.1: the sequence number of a node with a key survives a restart, with or without a binding.
 #[test]
 fn the_sequence_number_of_a_node_with_a_key_survives() {
     let mut agent = Agent::new(authenticated());
@@ -169,7 +171,8 @@ fn the_sequence_number_of_a_node_with_a_key_survives() {
     next.accept(&Update::explicit(9).signed());
 }
 
-/// The home link hears of restored bindings again, without a test of the address.
+/// After a restart the home agent advertises restored bindings on the home link again, without duplicate
+/// address detection.
 #[test]
 fn restored_bindings_are_advertised_on_the_home_link() {
     let mut agent = Agent::on_home_link(config());
@@ -186,11 +189,11 @@ fn restored_bindings_are_advertised_on_the_home_link() {
     next.home_link(true);
     assert!(next.probes().is_empty());
     assert!(next.advertisements().iter().any(|a| a.target == addr(HOME)));
-    // A refresh needs no test either.
+    // A refresh needs no duplicate address detection either.
     next.accept(&Update::explicit(2));
 }
 
-/// An accepted update, and the end of a binding, ask for the state to be written before the answer leaves.
+/// An accepted update and the end of a binding make the home agent store its state before the answer leaves.
 #[test]
 fn changes_ask_to_be_stored() {
     let mut agent = Agent::new(config());

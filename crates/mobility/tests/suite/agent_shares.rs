@@ -1,5 +1,5 @@
-//! Home agent: nobody has more of it than a share, neither strangers before their messages are verified nor
-//! nodes whose messages are authentic.
+//! Home agent: allowances. Neither unverified strangers nor nodes with authentic messages get more than their
+//! share.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ fn care_of(number: u32) -> String {
     format!("2001:db8:{:x}::10", 0x2000 + number)
 }
 
-/// Of a greedy node, which is the first, and honest ones.
+/// A home agent for one greedy node (the first) and honest ones.
 fn agent() -> Agent {
     let mut config = config();
     config.nodes = (0..=HONEST).map(|number| node(&home(number), &[])).collect();
@@ -30,8 +30,8 @@ fn agent() -> Agent {
     Agent::new(config)
 }
 
-/// A node that somebody has taken over sends as many authentic Binding Updates as it can, from ever other
-/// care-of addresses.
+/// An attacker has taken over a node and sends as many authentic Binding Updates as possible, each from
+/// another care-of address.
 #[test]
 fn a_greedy_node_has_its_share_and_all_others_register() {
     let mut agent = agent();
@@ -47,7 +47,7 @@ fn a_greedy_node_has_its_share_and_all_others_register() {
                 Some(reason) => assert_eq!(reason, MobilityDrop::Share),
             }
         }
-        // In four seconds each of the others registers, and renews three times.
+        // Within four seconds each honest node registers and renews three times.
         let honest = 1 + number % HONEST;
         let sequence = sequences.entry(honest).and_modify(|it| *it += 1).or_insert(1);
         agent.accept(&Update::node(*sequence).of(&home(honest)).from(&care_of(honest)).signed());
@@ -55,7 +55,7 @@ fn a_greedy_node_has_its_share_and_all_others_register() {
     }
     assert!((40..=16 + 8 * 4 + 1).contains(&greedy), "{greedy} of 20,000 in four seconds");
     assert_eq!(agent.persisted, greedy + 4 * HONEST as usize, "and each is written once");
-    // What counted last holds, and what was dropped has cost the node no number.
+    // The last accepted update holds. The dropped updates have not used up numbers of the node.
     assert_eq!(agent.binding_of(&home(0)).expect("bound").care_of_address.ipv6(), Some(addr(&last)));
     agent.wait(1.0);
     let sequence = sequences[&0];
@@ -63,8 +63,8 @@ fn a_greedy_node_has_its_share_and_all_others_register() {
     assert_eq!(agent.binding_of(&home(0)).expect("bound").care_of_address.ipv6(), Some(addr(CARE_OF)));
 }
 
-/// Its share is enough for sixteen care-of addresses that register each by itself, and for a handover four
-/// times a second.
+/// A node's allowance suffices for sixteen care-of addresses that register separately, and for four handovers
+/// a second.
 #[test]
 fn a_node_that_moves_has_enough() {
     let mut agent = agent();
@@ -78,7 +78,7 @@ fn a_node_that_moves_has_enough() {
     }
 }
 
-/// The same in one message each (RFC 5648): it is the message that counts.
+/// A bulk registration (RFC 5648) has the same allowance: each message counts once.
 #[test]
 fn bulk_registrations_have_the_same_share() {
     let mut agent = Agent::new(authenticated());
@@ -101,7 +101,7 @@ fn bulk_registrations_have_the_same_share() {
     assert_eq!(agent.machine.bindings().of(addr(HOME)).count(), 8);
 }
 
-/// Forgeries use up nothing of what a node may send.
+/// Forgeries take nothing from the node's allowance.
 #[test]
 fn forged_updates_cost_their_node_nothing_of_its_share() {
     let mut agent = agent();
@@ -116,8 +116,8 @@ fn forged_updates_cost_their_node_nothing_of_its_share() {
     }
 }
 
-/// One source sends more than is comfortable: it is limited, before anything of it is verified, and nobody
-/// else is. Who is where he is bound is not, whatever others send in his name.
+/// A source that floods is limited before its messages are verified; other sources are not. Messages from a
+/// node's bound care-of address are never limited by what others send in its name.
 #[test]
 fn a_source_that_floods_is_limited_before_its_messages_are_verified() {
     const FLOODER: &str = "2001:db8:bad::1";
@@ -126,7 +126,7 @@ fn a_source_that_floods_is_limited_before_its_messages_are_verified() {
     let wrong = SecurityAssociation { key: [9; 16].into(), ..association() };
     let forged = Update::node(7).of(&home(1)).from(FLOODER).signed_by(wrong.clone()).packet();
     let genuine = Update::node(1).of(&home(2)).from(FLOODER).signed();
-    // 20,000 are comfortable, and a source may have 100,000 more at once.
+    // The home agent verifies 20,000 a second from one source, and a burst of 100,000 more.
     let mut verified = 0;
     for _ in 0..130_000 {
         agent.receive(&forged);
@@ -139,7 +139,8 @@ fn a_source_that_floods_is_limited_before_its_messages_are_verified() {
         MobilityDrop::Flood,
         "nor that of its neighbour"
     );
-    // Others register, and the one in whose name it was sent renews, also if the flood has his address.
+    // Other nodes register. The node in whose name the flood was sent renews, also if the flood has its
+    // address as source.
     agent.accept(&Update::node(1).of(&home(3)).from(&care_of(3)).signed());
     let in_his_name = Update::node(7).of(&home(1)).from(&care_of(1)).signed_by(wrong).packet();
     for _ in 0..110_000 {
@@ -147,12 +148,12 @@ fn a_source_that_floods_is_limited_before_its_messages_are_verified() {
         assert_ne!(agent.dropped, Some(MobilityDrop::Flood));
     }
     agent.accept(&Update::node(2).of(&home(1)).from(&care_of(1)).signed());
-    // Its share comes back by itself.
+    // The source's allowance refills with time.
     agent.wait(0.01);
     agent.accept(&genuine);
 }
 
-/// Authentic ones that are refused cost as much to look into.
+/// Authentic updates that are refused cost as much verification, so they count too.
 #[test]
 fn refused_updates_of_a_node_are_within_its_share() {
     let mut agent = Agent::new(authenticated());
@@ -175,7 +176,7 @@ fn refused_updates_of_a_node_are_within_its_share() {
     }
     assert!((16..=16 + 2 * 8 + 1).contains(&refused), "{refused} of 20,000 in two seconds");
     assert!(answers > 0);
-    // What somebody has recorded of it, played from elsewhere, takes nothing.
+    // Recorded updates of the node, replayed from elsewhere, take nothing from its allowance.
     agent.wait(10.0);
     let recorded = Update { source: addr("2001:db8:bad::1"), ..foreign.alternate(CARE_OF).signed() };
     for _ in 0..100 {
@@ -185,7 +186,8 @@ fn refused_updates_of_a_node_are_within_its_share() {
     agent.accept(&Update::explicit(3).signed());
 }
 
-/// A node that has lost its number is told so, whoever plays its messages from where he is.
+/// A node that has lost its number gets status 135, also while an attacker replays its messages from its
+/// address.
 #[test]
 fn a_recording_does_not_use_up_what_its_node_is_told() {
     let mut agent = Agent::new(authenticated());
@@ -207,8 +209,8 @@ fn a_recording_does_not_use_up_what_its_node_is_told() {
     assert!((100..=400).contains(&elsewhere), "{elsewhere} in 100 seconds");
 }
 
-/// What is old is refused whoever has signed it. When that has been said often enough nothing is calculated
-/// for it; and a router that goes on from its last number is heard all the while.
+/// An old number is refused whoever signed it. Beyond its allowance of answers the home agent verifies no MAC
+/// of such updates. A router that continues from its last number is served all the while.
 #[test]
 fn recordings_that_are_not_answered_are_not_verified() {
     let mut agent = Agent::new(authenticated());
@@ -229,7 +231,7 @@ fn recordings_that_are_not_answered_are_not_verified() {
     assert_eq!(agent.dropped, Some(MobilityDrop::AuthenticationFailed), "there is an answer left");
 }
 
-/// Nothing is calculated for what answers no question.
+/// The home agent verifies no MAC of an acknowledgement without an outstanding revocation.
 #[test]
 fn an_acknowledgement_of_no_revocation_is_not_verified() {
     let mut agent = Agent::new(authenticated());

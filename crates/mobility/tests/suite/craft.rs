@@ -1,7 +1,7 @@
 //! Binding Updates made by hand, and answers read back.
 //!
-//! Everything on this page is as plain as the wire: a test that looks at a [`Seen`] sees what a stranger's
-//! parser would see, checksum verified.
+//! Everything in this file is as plain as the wire: a [`Seen`] shows what an independent parser sees, with
+//! the checksum verified.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -38,7 +38,7 @@ pub fn hex(text: &str) -> Vec<u8> {
         .collect()
 }
 
-/// SPI 300, key 00..0f.
+/// Security association with SPI 300 and key 00..0f.
 pub fn association() -> SecurityAssociation {
     SecurityAssociation {
         spi: 300,
@@ -59,10 +59,10 @@ pub const NO_FLAGS: BindingUpdateFlags = BindingUpdateFlags {
     tlv: false,
     overwrite: false,
 };
-/// What a mobile router sets.
+/// Flags that a mobile router sets.
 pub const ROUTER: BindingUpdateFlags =
     BindingUpdateFlags { acknowledge: true, home_registration: true, mobile_router: true, ..NO_FLAGS };
-/// What a mobile node sets.
+/// Flags that a mobile node sets.
 pub const NODE: BindingUpdateFlags =
     BindingUpdateFlags { acknowledge: true, home_registration: true, ..NO_FLAGS };
 
@@ -73,14 +73,14 @@ pub struct Update {
     pub home_address: Option<Ipv6Addr>,
     pub flags: BindingUpdateFlags,
     pub sequence: u16,
-    /// Units of 4 seconds.
+    /// Lifetime in units of 4 seconds.
     pub lifetime: u16,
     pub options: Vec<MobilityOption<'static>>,
     pub association: Option<SecurityAssociation>,
 }
 
 impl Update {
-    /// A mobile router's, from [`CARE_OF`], for 60 seconds, without prefixes (implicit mode).
+    /// An update of a mobile router from [`CARE_OF`], for 60 seconds, without prefixes (implicit mode).
     pub fn implicit(sequence: u16) -> Update {
         Update {
             source: addr(CARE_OF),
@@ -93,12 +93,12 @@ impl Update {
         }
     }
 
-    /// The same with [`PREFIX`] (explicit mode).
+    /// An update of a mobile router from [`CARE_OF`], for 60 seconds, with [`PREFIX`] (explicit mode).
     pub fn explicit(sequence: u16) -> Update {
         Update::implicit(sequence).prefix(PREFIX)
     }
 
-    /// A plain mobile node's (RFC 6275, no R flag).
+    /// An update of a mobile node (RFC 6275, no R flag).
     pub fn node(sequence: u16) -> Update {
         Update { flags: NODE, ..Update::implicit(sequence) }
     }
@@ -119,7 +119,7 @@ impl Update {
         Update { home_address: Some(addr(home_address)), ..self }
     }
 
-    /// From the home link, without a Home Address option.
+    /// Sends the update from the home link, without a Home Address option.
     pub fn at_home(self) -> Update {
         Update { source: addr(HOME), home_address: None, ..self }
     }
@@ -163,11 +163,11 @@ impl Update {
                 }
             })
         };
-        // Binding Identifier, Alternate Care-of Address, IPv4 Care-of Address.
+        // Option types: Binding Identifier, Alternate Care-of Address, IPv4 Care-of Address.
         [35, 3, 32].into_iter().find_map(named).unwrap_or(self.source)
     }
 
-    /// The Mobility Header, checksum still zero.
+    /// Returns the Mobility Header with checksum zero.
     pub fn header(&self) -> Vec<u8> {
         let mut builder = Builder::binding_update(self.sequence, self.flags, self.lifetime);
         for option in &self.options {
@@ -188,7 +188,7 @@ impl Update {
         self.around(&mut self.header())
     }
 
-    /// The packet around another Mobility Header, with a right checksum.
+    /// Builds the update's packet around another Mobility Header, with a right checksum.
     pub fn around(&self, mobility_header: &mut [u8]) -> Vec<u8> {
         ControlPacket {
             source: self.source,
@@ -270,7 +270,7 @@ impl SeenOptions {
 }
 
 impl Seen {
-    /// Reads a packet; panics when it is not one that may be on the wire.
+    /// Reads a packet; panics if the packet is not valid on the wire.
     pub fn read(packet: &[u8]) -> Seen {
         let header = Header::parse(packet).expect("an IPv6 header");
         assert_eq!(packet.len(), 40 + usize::from(header.payload_length), "payload length");
@@ -371,7 +371,7 @@ impl Seen {
         matches!(self.message, SeenMessage::Update { .. })
     }
 
-    /// Whether the message bears a right MAC of this association.
+    /// Whether the message has a right MAC of this association.
     pub fn is_signed(&self, association: &SecurityAssociation, care_of: &str, home: &str) -> bool {
         authentication_field(&self.mobility_header).expect("options").is_some()
             && association.verify(&self.mobility_header, addr(care_of), addr(home)).is_ok()
@@ -393,7 +393,7 @@ pub struct Acknowledgement {
 }
 
 impl Acknowledgement {
-    /// What a right home agent would answer to an update, without authentication.
+    /// The answer of a correct home agent to an update, without authentication.
     pub fn to(update: &Seen, status: u8) -> Acknowledgement {
         Acknowledgement {
             source: update.destination,

@@ -1,10 +1,9 @@
-//! A thousand bad days: random schedules of loss, delay, flapping uplinks and restarts.
+//! Random schedules of loss, delay, flapping uplinks and restarts.
 //!
-//! While they last, [`Pair::check`] and its companions watch the invariants after every input; when they are
-//! over, everything has to be registered again within 70 s, and when there is traffic it has to be carried
-//! within 5 s (the acknowledgement of what carries it may be a retransmission later). A failure names its
-//! seed: `CARNET_SEED=n cargo test -p carnet-mobility faults` runs that day alone, `CARNET_DAYS=n` so many of
-//! each kind.
+//! While a schedule lasts, [`Pair::check`] and its companions check the invariants after every input.
+//! Afterwards everything must be registered within 70 s, and traffic must be carried within 5 s (the
+//! acknowledgement that it needs may follow a retransmission). A failure names its seed: `CARNET_SEED=n cargo
+//! test -p carnet-mobility faults` runs that schedule alone, `CARNET_DAYS=n` runs n schedules of each kind.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -58,7 +57,7 @@ fn disturb(pair: &mut Pair, rng: &mut Rng) {
             pair.routers[router].interfaces.remove(uplink);
             pair.router_does(router, |machine, now, wall| machine.handle_interface_gone(now, wall, uplink));
         }
-        // There is room for one of them at home.
+        // The home link has room for one router only.
         11 if pair.agent_config.home_link.is_some() => pair.attach(0, "wifi", AT_HOME),
         12 => pair.restart_agent(rng.chance(0.5)),
         13 if rng.chance(0.3) => pair.reconfigure_router(router),
@@ -70,7 +69,7 @@ fn disturb(pair: &mut Pair, rng: &mut Rng) {
                 .expect("handover");
         }
         16 => {
-            // A stranger without the key, for those who have one.
+            // A stranger without the key sends an update, if the node has a key.
             for index in 0..2 {
                 let node = &pair.agent_config.nodes[index];
                 if let Some(association) = node.authentication.association() {
@@ -83,7 +82,7 @@ fn disturb(pair: &mut Pair, rng: &mut Rng) {
                     pair.inject(forged.packet());
                 }
             }
-            // A router that asks for what is another's, key or not.
+            // A router asks for another router's prefix, with or without a key.
             let node = &pair.agent_config.nodes[router];
             let prefix = if router == 0 { SECOND_PREFIX } else { PREFIX };
             let last = pair.agent.bindings().sequence(node.home_address).unwrap_or(0);
@@ -103,7 +102,7 @@ fn disturb(pair: &mut Pair, rng: &mut Rng) {
     }
 }
 
-/// One day with this seed; `traffic` tells whether packets flow all the time.
+/// Runs the schedule of this seed; `traffic` says whether packets flow all the time.
 fn day(seed: u64, traffic: bool) {
     let mut rng = Rng::new(seed);
     let mut pair = Pair::new(setup(&mut rng));
@@ -153,7 +152,7 @@ fn day(seed: u64, traffic: bool) {
         }
         pair.run(0.1);
     }
-    // And it stays so.
+    // The state stays good.
     pair.run(10.0);
     pair.forget();
     pair.run(120.0);
@@ -161,7 +160,7 @@ fn day(seed: u64, traffic: bool) {
     assert!(pair.sent.len() < 40, "{} packets in two quiet minutes", pair.sent.len());
 }
 
-/// Days of each kind; `CARNET_DAYS` says otherwise.
+/// Schedules of each kind; `CARNET_DAYS` overrides the number.
 const DAYS: u64 = match option_env!("CARNET_DAYS") {
     Some(text) => match u64::from_str_radix(text, 10) {
         Ok(number) => number,

@@ -1,4 +1,4 @@
-//! Home networks of which mobile networks are a part (RFC 4887): extended (5) and aggregated (6).
+//! Home networks that contain the mobile networks (RFC 4887): extended (5) and aggregated (6).
 
 use carnet_base::LinkMessage;
 use carnet_mobility::home_agent::HomeAgentConfig;
@@ -9,7 +9,7 @@ use crate::agent::{Agent, config, node};
 use crate::craft::*;
 use crate::pair::{AT_HOME, Pair, Setup};
 
-/// The aggregate, and the prefixes of two vehicles in it.
+/// The home network. The prefixes of two vehicles are parts of it.
 const AGGREGATE: &str = "2001:db8:1::/48";
 const ABOARD: &str = "2001:db8:1:a::/64";
 const OTHERS: &str = "2001:db8:1:b::/64";
@@ -30,8 +30,8 @@ fn router() -> Setup {
 }
 
 /// RFC 4887 6.4.1: "the Home Agent must intercept all the packets for ALL the Mobile Network Nodes on the
-/// registered prefixes", and a visitor gets no address out of them; of what is not registered it says
-/// nothing.
+/// registered prefixes", and a visitor gets no address out of them. The home agent does not answer for
+/// unregistered prefixes.
 #[test]
 fn the_home_agent_answers_for_the_mobile_networks_that_are_away() {
     let mut agent = agent();
@@ -54,7 +54,8 @@ fn the_home_agent_answers_for_the_mobile_networks_that_are_away() {
     assert!(agent.solicit(HOST_ABOARD, "fe80::9").is_empty());
 }
 
-/// In an extended home network the mobile networks are no neighbours of the home link's.
+/// In an extended home network the mobile networks are outside the home link's prefix, so the home agent does
+/// not answer for them.
 #[test]
 fn beside_the_home_prefix_nothing_is_answered() {
     let mut agent = Agent::on_home_link(config());
@@ -74,8 +75,7 @@ fn a_home_address_beside_the_home_link_is_not_tested_there() {
     assert_eq!((answer.status(), agent.probes().len()), (0, 0));
 }
 
-/// RFC 4887 6.2: as a guest in another vehicle, whose prefix is a part of the home prefix, a router is not at
-/// home.
+/// RFC 4887 6.2: a router in another vehicle, whose prefix is a part of the home prefix, is not at home.
 #[test]
 fn a_guest_in_another_mobile_network_is_away() {
     let guest = "2001:db8:1:b::10";
@@ -86,13 +86,12 @@ fn a_guest_in_another_mobile_network_is_away() {
     pair.hear_router("wifi", "fe80::1", &[OTHERS]);
     pair.run(5.0);
     assert_eq!(pair.machine().state(), State::Registered);
-    // Nor does the aggregate over the air of another link make an address at home of it: the vehicle's prefix
-    // does not hold the home agent.
+    // An advertisement of the aggregate on another link does not make it the home link: the vehicle's prefix
+    // does not contain the home agent.
     assert_eq!(pair.bound(), Some(addr(guest)));
 }
 
-/// Home is where the home agent is: on a link whose prefix is a part of the home prefix with its address in
-/// it.
+/// A link is the home link if its prefix is a part of the home prefix and contains the home agent's address.
 #[test]
 fn the_part_with_the_home_agent_is_home() {
     let mut pair = Pair::new(router().with_home_link());
@@ -112,7 +111,7 @@ fn solicitation(target: &str, source: &str) -> LinkMessage {
     LinkMessage { interface, source, destination, hop_limit: 255, peer: mac, message }
 }
 
-/// What the router says when a neighbour asks for an address.
+/// Returns the router's answers to a neighbour's solicitation for an address.
 fn asked(pair: &mut Pair, target: &str, source: &str) -> Vec<nd::NeighborAdvertisement> {
     pair.link.clear();
     let message = solicitation(target, source);
@@ -131,8 +130,8 @@ fn asked(pair: &mut Pair, target: &str, source: &str) -> Vec<nd::NeighborAdverti
         .collect()
 }
 
-/// RFC 4887 6.2.1: at home the router performs "ND proxying for all addresses in its MNPs", for these alone
-/// and there alone.
+/// RFC 4887 6.2.1: at home the router performs "ND proxying for all addresses in its MNPs", only for these
+/// addresses and only at home.
 #[test]
 fn at_home_the_router_answers_for_the_hosts_on_board() {
     let mut pair = Pair::new(router().with_home_link());

@@ -1,7 +1,7 @@
-//! Mutated packets: a hundred thousand of them against each side.
+//! Mutated packets: a hundred thousand against each side.
 //!
-//! Whatever comes in, nobody panics, nobody is bound who has not shown the key, the answers to one packet are
-//! few (the fixtures count them) and what is kept does not grow.
+//! For every packet: neither side panics, the home agent binds no node without the key, the answers to one
+//! packet are few (the fixtures count them), and the memory stays bounded.
 
 use carnet_base::Rng;
 use carnet_wire::extension::Extensions;
@@ -13,7 +13,7 @@ use crate::craft::*;
 use crate::pair::{Conditions, Pair, Setup};
 use crate::several::*;
 
-/// So many; `CARNET_ROUNDS` says otherwise.
+/// Number of mutated packets; `CARNET_ROUNDS` overrides it.
 const ROUNDS: usize = match option_env!("CARNET_ROUNDS") {
     Some(text) => match usize::from_str_radix(text, 10) {
         Ok(number) => number,
@@ -22,13 +22,13 @@ const ROUNDS: usize = match option_env!("CARNET_ROUNDS") {
     None => 100_000,
 };
 
-/// Changes some octets; in half of all cases the Mobility Header gets a right checksum again, so that the
-/// change is looked at and not only the checksum.
+/// Changes some octets. In half of all cases the Mobility Header gets a right checksum again, so that the
+/// receiver examines the change itself.
 pub fn mutate(rng: &mut Rng, golden: &[u8]) -> Vec<u8> {
     let mut packet = golden.to_vec();
     for _ in 0..1 + rng.below(4) {
         let at = rng.below(packet.len() as u64) as usize;
-        // Mostly behind the IPv6 header.
+        // Changes octets mostly behind the IPv6 header.
         let at = if at < 40 && rng.chance(0.8) { 40 + at % (packet.len() - 40).max(1) } else { at };
         match rng.below(6) {
             0 => packet[at] ^= 1 << rng.below(8),
@@ -62,7 +62,7 @@ pub fn mutate(rng: &mut Rng, golden: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// Whether a receiver's parser lets it through at all.
+/// Whether a receiver's parser accepts the packet.
 pub fn passes(packet: &[u8]) -> bool {
     Header::parse(packet).is_ok()
         && Extensions::parse(packet).is_ok_and(|extensions| {
@@ -78,7 +78,7 @@ fn updates() -> Vec<Vec<u8>> {
         Update::explicit(10).prefix(SECOND_PREFIX).signed().packet(),
         Update::node(10).with(MobilityOption::MessageIdentifier(1 << 40)).signed().packet(),
         Update::implicit(10).at_home().lifetime(0).signed().packet(),
-        // Golden packet of the notes: the same key, another prefix, sequence 0x8100 over.
+        // Golden packet of the notes: this key, another prefix, sequence number 0x8100.
         hex("60000000004c3c40 20010db800f100000000000000000010 20010db8000100000000000000000001
              870201020000c910 20010db8000100000000000000001234
              3b0605000f810003c400003c061200402001 0db80002000000000000000000000911 010000012c99119f05ec6a
@@ -86,7 +86,7 @@ fn updates() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Nobody knows the key here but the home agent: not one binding may come of it.
+/// Only the home agent has this key: the mutated packets must cause no binding.
 #[test]
 fn mutated_updates_with_another_key_bind_nothing() {
     let mut rng = Rng::new(1);
@@ -117,7 +117,7 @@ fn mutated_updates_with_another_key_bind_nothing() {
     assert!(agent.machine.poll_timeout().is_none());
 }
 
-/// With the right key, the only bindings are those that the goldens ask for.
+/// With the right key, only the bindings of the golden packets exist.
 #[test]
 fn mutated_updates_bind_nothing_but_what_was_signed() {
     let mut rng = Rng::new(2);
@@ -141,8 +141,7 @@ fn mutated_updates_bind_nothing_but_what_was_signed() {
     }
 }
 
-/// The same with several care-of addresses and flows: whatever is changed, each binding is one that was
-/// signed.
+/// Several care-of addresses and flows: every binding that exists was signed.
 #[test]
 fn mutated_updates_of_several_bindings_bind_nothing_but_what_was_signed() {
     let mut rng = Rng::new(12);
@@ -180,7 +179,7 @@ fn mutated_updates_of_several_bindings_bind_nothing_but_what_was_signed() {
     assert_eq!(most, 2, "some of the mutations changed nothing that is covered");
 }
 
-/// Nobody knows a key here, so that anything may come: the bounds hold, and all of it ends.
+/// Without a key any binding may exist, but the limits hold and all bindings end.
 #[test]
 fn mutated_updates_of_several_bindings_stay_within_bounds() {
     let mut rng = Rng::new(13);
@@ -216,7 +215,7 @@ fn mutated_updates_of_several_bindings_stay_within_bounds() {
     assert!(agent.machine.poll_timeout().is_none());
 }
 
-/// Without authentication anybody may bind, but only what is configured; also with a home link.
+/// Without authentication any sender may bind, but only what is configured; also on a home link.
 #[test]
 fn mutated_updates_without_authentication_stay_within_the_configuration() {
     let mut rng = Rng::new(3);
@@ -245,7 +244,7 @@ fn mutated_updates_without_authentication_stay_within_the_configuration() {
     }
 }
 
-/// The mobile router: no acknowledgement that is not the home agent's registers or ends anything.
+/// The mobile router: only acknowledgements of the home agent register or end anything.
 #[test]
 fn mutated_acknowledgements_register_nothing() {
     let mut rng = Rng::new(4);
@@ -293,8 +292,8 @@ fn mutated_acknowledgements_register_nothing() {
     assert_eq!(pair.machine().uplinks().len(), 2);
 }
 
-/// The mobile router without a key: whatever is said, it sends no storm and no data from nowhere (the pair
-/// watches both), and the operator's word brings it back.
+/// The mobile router without a key: it sends no storm and no data from an address that it lacks (the pair
+/// checks both). The operator's command brings it back.
 #[test]
 fn mutated_acknowledgements_without_authentication_do_no_lasting_harm() {
     let mut rng = Rng::new(5);

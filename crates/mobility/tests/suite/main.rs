@@ -1,7 +1,7 @@
 //! Home agent and mobile router against the standards, and against each other, in virtual time.
 //!
-//! `craft` builds Binding Updates by hand and reads answers, `agent` is a home agent on its own, `pair` puts
-//! a home agent and mobile routers on a simulated network. Every test says which clause it is about.
+//! `craft` builds Binding Updates by hand and reads answers, `agent` is a home agent without a network,
+//! `pair` puts a home agent and mobile routers on a simulated network. Every test names its clause.
 
 mod agent;
 mod craft;

@@ -1,5 +1,5 @@
-//! Straight ways to the mobile networks of vehicles near: announcing, proof, meeting and parting, in virtual
-//! time.
+//! Direct routes to the mobile networks of nearby vehicles: announcements, proofs, begin and end of contacts,
+//! in virtual time.
 
 mod hostile;
 
@@ -21,7 +21,7 @@ const A: Mac = [2, 0, 0, 0, 0, 0xa];
 const B: Mac = [2, 0, 0, 0, 0, 0xb];
 const C: Mac = [2, 0, 0, 0, 0, 0xc];
 
-/// An address of nobody here.
+/// An address of a node outside the world.
 const ELSEWHERE: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, 1);
 
 fn prefix(text: &str) -> Ipv6Net {
@@ -51,7 +51,7 @@ fn config(mac: Mac) -> MnppConfig {
     }
 }
 
-/// What one station sees of the others.
+/// What one station sees of each other station.
 #[derive(Debug, Clone, Default)]
 struct View(BTreeMap<Mac, Sight>);
 
@@ -69,16 +69,17 @@ impl Surroundings for View {
     }
 }
 
-/// Vehicles, the air between them, and home agents that deliver to who has registered a prefix.
+/// Vehicles, the radio channel between them, and home agents that deliver to the vehicle that has registered
+/// a prefix.
 struct World {
     now: Time,
     machines: BTreeMap<Mac, Mnpp>,
     views: BTreeMap<Mac, View>,
-    /// Who hears whom: from, to.
+    /// Pairs of sender and receiver that are in range.
     air: BTreeSet<(Mac, Mac)>,
     registered: BTreeMap<Ipv6Net, Mac>,
     tunnels: bool,
-    /// The routes at the last word that they have changed.
+    /// The routes of each station at its last report of a change.
     told: BTreeMap<Mac, BTreeMap<Ipv6Net, Ipv6Addr>>,
     log: Vec<(Time, Mac, Output)>,
 }
@@ -199,7 +200,7 @@ impl World {
         self.now = end;
     }
 
-    /// Two stations come into range.
+    /// Brings two stations into range.
     fn meet(&mut self, a: Mac, b: Mac) {
         for (from, to) in [(a, b), (b, a)] {
             self.air.insert((from, to));
@@ -271,7 +272,7 @@ fn two_that_meet_are_proven_and_reached_within_the_delay_of_an_announcement() {
     world.sleep(ms(150));
     assert_eq!(world.routes(A), [(own(B), link_local(B))]);
     assert_eq!(world.routes(B), [(own(A), link_local(A))]);
-    // The home agents were asked once by each.
+    // Each router asked the home agents once.
     assert_eq!(world.machines[&A].counters().tests, 1);
     assert_eq!(world.machines[&B].counters().tests_answered, 1);
 }
@@ -288,14 +289,14 @@ fn nobody_near_nothing_is_said_and_a_crowd_is_told_once_a_second() {
         world.sleep(ms(10));
     }
     assert!((1..=3).contains(&world.announced(A)), "{}", world.announced(A));
-    // Then every 7.5 to 10 s, and probes of ways that nobody uses once a second.
+    // Announcements follow every 7.5 to 10 s, and probes of unused routes once a second.
     let (before, probes) = (world.announced(A), world.machines[&A].counters().probes);
     world.sleep(Duration::from_secs(100));
     assert!((10..=15).contains(&(world.announced(A) - before)), "{}", world.announced(A) - before);
     let probes = world.machines[&A].counters().probes - probes;
     assert!((80..=110).contains(&probes), "{probes}");
     assert_eq!(world.routes(A).len(), 1);
-    // The proof, which is good for ten minutes, is renewed in time.
+    // A proof lasts ten minutes and is renewed in time.
     world.sleep(Duration::from_secs(1000));
     assert_eq!(world.routes(A).len(), 1);
     assert_eq!(world.machines[&A].counters().parted, 0);
@@ -307,16 +308,16 @@ fn a_prefix_of_another_is_not_to_be_had() {
     let mut world = World::new([A, B, C].map(|mac| (mac, config(mac))));
     world.meet(A, C);
     world.sleep(ms(200));
-    // C says that B's network is its own.
+    // C announces B's network.
     claim(&mut world, C, "2001:db8:b::/64", 60);
     world.sleep(Duration::from_secs(20));
     assert_eq!(world.routes(A), [(own(C), link_local(C))]);
     assert!(world.reason(A).contains(&"not authorized by its home agent"));
-    // B, which was asked, knows now that somebody does.
+    // B, which was asked, now knows of the false announcement.
     assert!(world.dropped(B, MnppDrop::OwnPrefix) > 0);
     let warned = |(_, mac, output): &(Time, Mac, Output)| *mac == B && matches!(output, Output::Event(_));
     assert_eq!(world.log.iter().filter(|entry| warned(entry)).count(), 1);
-    // A made-up answer does not help: the cookie went to B.
+    // A forged answer does not count: the cookie went to B.
     let forged = PrefixTest {
         kind: PrefixTestKind::Test,
         cookie: 1,
@@ -329,7 +330,7 @@ fn a_prefix_of_another_is_not_to_be_had() {
     let result = world.machine(A).handle_straight(now, C, link_local(C), &forged, &view);
     assert_eq!(result, Err(MnppDrop::Unasked));
     assert_eq!(world.routes(A).len(), 1);
-    // B itself comes: it is believed at once, and C's word is worth no more than before.
+    // B comes into range: A accepts its route at once, and C's announcement still does not count.
     world.meet(A, B);
     world.sleep(Duration::from_secs(2));
     assert_eq!(world.routes(A), [(own(B), link_local(B)), (own(C), link_local(C))]);
@@ -376,9 +377,9 @@ fn tables_are_bounded() {
     }
     let ways = world.machines[&A].ways();
     assert_eq!(ways.len(), carnet_mobility::mnpp::MAX_PEERS * carnet_mobility::mnpp::MAX_CLAIMS);
-    // Nobody of them is in sight: the home agents are not asked.
+    // No tested prefix belongs to a station in range: the router does not ask the home agents.
     assert_eq!(world.machines[&A].counters().tests, 0);
-    // Nor does the router wake up for them more often than it looks at where they are.
+    // The router does not wake up for stations out of range more often than it checks positions.
     world.sleep(ms(1));
     let due = world.machines[&A].poll_timeout().expect("looks again");
     assert!(due >= world.now + ms(400), "{due}");
@@ -406,11 +407,11 @@ fn a_flood_of_questions_is_not_a_flood_of_answers() {
         assert!(world.machine(B).handle_init(now, ELSEWHERE, &test, &view));
     }
     assert!(world.machines[&B].counters().tests_answered - answered <= 32);
-    // Nor is a stranger answered who is not here.
+    // A router does not answer an asker that is out of range.
     let stranger = PrefixTest { asker: C, ..test };
     assert!(world.machine(B).handle_init(now, ELSEWHERE, &stranger, &view));
     assert_eq!(world.dropped(B, MnppDrop::Unreachable), 1);
-    // What is no prefix of ours is none of our business.
+    // A question about another prefix is left to the mobile network.
     let other = PrefixTest { prefix: own(C).network(), ..test };
     assert!(!world.machine(B).handle_init(now, ELSEWHERE, &other, &view));
 }
@@ -424,12 +425,12 @@ fn a_way_in_one_direction_only_is_none() {
         world.sleep(ms(10));
         assert_eq!((world.routes(A), world.routes(B)), (vec![], vec![]));
     }
-    // A hears B, whose prefix is proven. B has not heard A announce anything.
+    // A hears B, whose prefix is proven. B has heard no announcement of A.
     assert_eq!((world.reason(A), world.reason(B)), (vec!["does not answer"], vec![]));
     world.meet(A, B);
     world.sleep(Duration::from_secs(40));
     assert_eq!(world.routes(A).len(), 1);
-    // What B hears no longer ends the way, though B is heard.
+    // B no longer hears A: the route ends though A hears B.
     world.air.remove(&(A, B));
     for _ in 0..100 {
         world.see(A, B, |sight| sight.heard += ms(30));
@@ -446,7 +447,7 @@ fn parting_that_positions_tell_is_done_before() {
     world.see(A, B, |sight| sight.leaves = true);
     world.sleep(ms(260));
     assert_eq!((world.routes(A), world.reason(A)), (vec![], vec!["about to leave"]));
-    // Not back before it is well inside again.
+    // The route comes back only when the station is well within range again.
     world.see(A, B, |sight| (sight.leaves, sight.stays) = (false, false));
     world.sleep(Duration::from_secs(5));
     assert_eq!((world.routes(A), world.reason(A)), (vec![], vec!["at the edge"]));
@@ -455,7 +456,7 @@ fn parting_that_positions_tell_is_done_before() {
     assert_eq!(world.routes(A).len(), 1);
 }
 
-/// Silence without warning, where packets go: the way is left within the time that the module promises.
+/// Sudden silence while packets flow: the router drops the route within the time that the module documents.
 #[test]
 fn parting_without_warning() {
     for offset in 0..25 {
@@ -478,10 +479,10 @@ fn parting_without_warning() {
         assert_eq!(world.reason(A), ["does not answer"]);
         let withdrawn = world.log.iter().any(|(_, mac, output)| *mac == A && *output == Output::Withdrawn(B));
         assert!(withdrawn);
-        // What the host still sends there goes elsewhere.
+        // The station diverts packets that the host still sends to B.
         assert!(world.machines[&A].diverts(B, "2001:db8:b::5".parse().expect("an address")));
         assert!(!world.machines[&A].diverts(B, "2001:db8:c::5".parse().expect("an address")));
-        // It is tried again, less and less often.
+        // The router probes B again, at growing intervals.
         let before = world.machines[&A].counters().probes;
         world.sleep(Duration::from_secs(15));
         let probes = world.machines[&A].counters().probes - before;
@@ -502,7 +503,7 @@ fn the_link_says_that_a_frame_did_not_arrive() {
     assert_eq!(world.routes(A), []);
     world.machine(A).handle_unreachable(now, C);
     world.settle();
-    // It was a passing fault.
+    // The fault was temporary: the route is back.
     world.sleep(ms(1600));
     assert_eq!(world.routes(A).len(), 1);
 }
@@ -516,7 +517,7 @@ fn a_farewell_and_an_end_of_announcements_end_the_way() {
     world.machine(B).handle_shutdown(now);
     world.settle();
     assert_eq!(world.routes(A), []);
-    // Refused prefixes are taken back as well, and announced again when they are good.
+    // The router withdraws refused prefixes, and announces them again when they are valid.
     let mut world = World::pair();
     world.meet(A, B);
     world.sleep(Duration::from_secs(2));
@@ -540,7 +541,7 @@ fn those_who_have_met_before_need_no_home_agent() {
     world.tunnels = true;
     world.sleep(Duration::from_secs(9));
     assert_eq!(world.routes(A).len(), 1);
-    // Apart for a minute, and no uplink when they meet again.
+    // The stations are apart for a minute, and meet again without an uplink.
     world.air.clear();
     world.views.values_mut().for_each(|view| view.0.clear());
     world.sleep(Duration::from_secs(60));
@@ -562,8 +563,8 @@ fn with_nobody_to_vouch_anybody_is_believed_if_the_operator_says_so() {
     assert_eq!(world.machines[&A].counters().tests, 0);
 }
 
-/// Whatever is claimed, answered and lost: packets go straight to nobody but the owner of a prefix, and
-/// nobody wakes up more often than it has reason to.
+/// Random claims, answers and losses: packets go directly only to the owner of a prefix, and no router wakes
+/// up without reason.
 #[test]
 fn at_random_nobody_gets_what_is_not_its_own() {
     for seed in 0..30 {
@@ -618,7 +619,7 @@ fn another_address_of_ones_own_starts_anew() {
     assert_eq!(outputs, [Output::Routes, Output::Withdrawn(B)]);
 }
 
-/// Beyond one hop positions say nothing, and probes everything: two that hear each other through a third.
+/// Beyond one hop only probes count, positions do not: two stations hear each other through a third.
 #[test]
 fn over_two_hops_probes_tell() {
     let two = |mac| (mac, MnppConfig { hops: 2, ..config(mac) });
@@ -630,13 +631,13 @@ fn over_two_hops_probes_tell() {
     };
     world.meet(A, B);
     world.meet(B, C);
-    // B repeats what they say.
+    // B forwards their frames.
     world.meet(A, C);
     far(&mut world);
     world.sleep(Duration::from_secs(3));
     assert_eq!(world.routes(A), [(own(B), link_local(B)), (own(C), link_local(C))]);
     assert_eq!(world.routes(C).len(), 2);
-    // B no longer repeats anything.
+    // B no longer forwards any frames.
     world.air.remove(&(A, C));
     world.air.remove(&(C, A));
     let cut = world.now;
@@ -648,12 +649,12 @@ fn over_two_hops_probes_tell() {
     }
     assert_eq!(world.routes(A), [(own(B), link_local(B))]);
     assert_eq!(world.reason(A), ["reached straight", "does not answer"]);
-    // And does so again.
+    // B forwards frames again.
     world.meet(A, C);
     far(&mut world);
     world.sleep(Duration::from_secs(5));
     assert_eq!(world.routes(A).len(), 2);
-    // Where one hop is all that is wanted, those beyond it are not met.
+    // With a limit of one hop, a router ignores stations beyond it.
     let mut world = World::pair();
     world.meet(A, B);
     for (who, whom) in [(A, B), (B, A)] {
@@ -664,15 +665,15 @@ fn over_two_hops_probes_tell() {
     assert_eq!((world.routes(A), world.reason(A)), (vec![], vec!["not authorized by its home agent"]));
 }
 
-/// A router with two prefixes whose second one is proven only when it is met already, and lost while it
-/// stays.
+/// A router with two prefixes: the second is proven only after the contact began, and lost while the contact
+/// lasts.
 #[test]
 fn routes_follow_the_proofs_of_a_station_that_is_met() {
     let second = prefix("2001:db8:b2::/64");
     let mut both = config(B);
     both.prefixes.push(second);
     let mut world = World::new([(A, config(A)), (B, both)]);
-    // Nobody answers for it at first.
+    // At first no router answers for the second prefix.
     world.registered.remove(&second);
     world.meet(A, B);
     world.sleep(Duration::from_secs(2));
@@ -681,7 +682,7 @@ fn routes_follow_the_proofs_of_a_station_that_is_met() {
     world.sleep(Duration::from_secs(20));
     assert_eq!(world.routes(A), [(own(B), link_local(B)), (second, link_local(B))]);
     assert_eq!(world.told[&A].len(), 2);
-    // It goes to somebody else.
+    // The second prefix moves to another router.
     world.registered.remove(&second);
     world.sleep(Duration::from_secs(620));
     assert_eq!(world.routes(A), [(own(B), link_local(B))]);

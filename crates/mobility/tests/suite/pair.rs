@@ -1,9 +1,9 @@
 //! One home agent and some mobile routers on a simulated network, in virtual time.
 //!
-//! The clock jumps to whatever is due next: a packet that arrives or a timer. The network between the two
-//! carries octets; it loses, duplicates and delays by a seeded generator, and differing delays reorder. A
-//! packet leaves only from an address that an interface has at that moment, and arrives only at one. The home
-//! link is shared: what one says there the others hear, scripted neighbours among them.
+//! The clock jumps to the next event: a packet that arrives or a timer. The network between the two carries
+//! octets; it loses, duplicates and delays by a seeded generator, and differing delays reorder. A packet
+//! leaves only from an address that an interface has at that moment, and arrives only at such an address. The
+//! home link is shared: all its nodes, scripted neighbours among them, receive what one of them sends.
 //!
 //! After every input the outputs are drained to the end (the drain rule) and the invariants of
 //! [`Pair::check`] hold.
@@ -23,9 +23,9 @@ use crate::agent;
 use crate::craft::*;
 pub use crate::setup::*;
 
-/// More outputs than this for one input would be a flood.
+/// Most outputs that one input may cause; more would be a flood.
 const MAX_OUTPUTS: usize = 32;
-/// More inputs than this at one instant would be a loop.
+/// Most inputs at one instant; more would be a loop.
 const MAX_INPUTS_PER_INSTANT: usize = 500;
 
 pub struct Pair {
@@ -35,11 +35,11 @@ pub struct Pair {
     pub agent: HomeAgent,
     pub agent_config: HomeAgentConfig,
     pub agent_stored: Vec<StoredBinding>,
-    /// While true, packets to the home agent are lost: it is being restarted.
+    /// While true, packets to the home agent are lost, because it is being restarted.
     pub agent_down: bool,
     pub routers: Vec<Router>,
     pub conditions: Conditions,
-    /// Packets from and to these addresses are lost.
+    /// Addresses from and to which packets are lost.
     pub dead: Vec<Ipv6Addr>,
     pub rng: Rng,
     flying: BTreeMap<(Time, u64), Flight>,
@@ -52,7 +52,7 @@ pub struct Pair {
     pub drops: Vec<(Time, MobilityDrop)>,
     /// Addresses that a scripted neighbour on the home link has.
     pub neighbours: Vec<Ipv6Addr>,
-    /// (home address, care-of address) that a router has asked for itself.
+    /// Home address and care-of address of every registration that a router has sent for itself.
     asked_for: BTreeSet<(Ipv6Addr, Ipv6Addr)>,
 }
 
@@ -113,24 +113,24 @@ impl Pair {
         }
     }
 
-    /// The true time of day.
+    /// Returns the true time of day.
     pub fn wall(&self) -> WallTime {
         self.wall_start + self.now.saturating_since(Time::ZERO)
     }
 
-    /// The time of day as a router believes it.
+    /// Returns the time of day by a router's clock.
     pub fn wall_of(&self, router: usize) -> WallTime {
         self.wall() + self.routers[router].clock_ahead
     }
 
-    // Uplinks.
+    // Uplinks
 
-    /// An uplink comes up, or gets another address, with a default router.
+    /// Brings an uplink up, or gives it another address, with a default router.
     pub fn attach(&mut self, router: usize, name: &str, care_of: &str) {
         self.set_interface(router, name, true, &["fe80::2", care_of], &["fe80::ff"]);
     }
 
-    /// An uplink loses its carrier; the kernel keeps the addresses for a while.
+    /// Takes an uplink's carrier away; the kernel keeps the addresses for a while.
     pub fn detach(&mut self, router: usize, name: &str) {
         let Some(interface) = self.routers[router].interfaces.get_mut(name) else { return };
         interface.running = false;
@@ -151,7 +151,7 @@ impl Pair {
         self.tell_interface(router, name, running, addresses(of), routers);
     }
 
-    /// An uplink that runs has these addresses and default routes.
+    /// Gives these addresses and default routes to an uplink that is up.
     pub fn tell(&mut self, router: usize, name: &str, addresses: Vec<Address>, routers: Vec<Ipv6Router>) {
         self.tell_interface(router, name, true, addresses, routers);
     }
@@ -177,29 +177,29 @@ impl Pair {
         self.router_does(router, |machine, now, wall| machine.handle_interface(now, wall, &interface));
     }
 
-    /// Router 0 hears a Router Advertisement.
+    /// Hands a Router Advertisement to router 0.
     pub fn hear_router(&mut self, interface: &str, source: &str, prefixes: &[&str]) {
         let message = router_advertisement(interface, source, prefixes);
         self.router_does(0, |machine, now, wall| machine.handle_link_message(now, wall, &message))
             .expect("a right advertisement");
     }
 
-    /// Both uplinks of router 0 at [`CARE_OF`] and [`OTHER_CARE_OF`].
+    /// Attaches both uplinks of router 0, at [`CARE_OF`] and [`OTHER_CARE_OF`].
     pub fn attach_both(&mut self) {
         self.attach(0, "wifi", CARE_OF);
         self.attach(0, "cell", OTHER_CARE_OF);
     }
 
-    // Running.
+    // Time
 
-    /// When something is due next.
+    /// Returns the time of the next event.
     pub fn next_wake_up(&self) -> Option<Time> {
         let timers = self.routers.iter().filter_map(|router| router.machine.poll_timeout());
         let arrival = self.flying.keys().next().map(|(at, _)| *at);
         timers.chain(self.agent.poll_timeout()).chain(arrival).min()
     }
 
-    /// Handles what is due next if it is not after `end`; false when there is nothing.
+    /// Handles the next event if it is not after `end`; returns false if there is none.
     pub fn step(&mut self, end: Time) -> bool {
         let Some(at) = self.next_wake_up().filter(|at| *at <= end) else { return false };
         self.advance(at);
@@ -220,7 +220,7 @@ impl Pair {
         true
     }
 
-    /// Lets the clock run on to `at`, at which nothing has happened yet.
+    /// Sets the clock to `at`, before the events of that time.
     pub fn advance(&mut self, at: Time) {
         if at > self.now {
             self.now = at;
@@ -237,7 +237,7 @@ impl Pair {
         self.run_until(self.now + Duration::from_secs_f64(seconds));
     }
 
-    /// Runs until `done`; panics when that takes longer than `seconds`. Returns how long it took.
+    /// Runs while `pending` holds; panics after `seconds`. Returns how long it took.
     #[track_caller]
     pub fn run_while(&mut self, seconds: f64, what: &str, pending: impl Fn(&Pair) -> bool) -> Duration {
         let start = self.now;
@@ -253,7 +253,7 @@ impl Pair {
         self.run_while(70.0, "registration", |pair| !pair.is_registered(0))
     }
 
-    // Looking.
+    // Queries
 
     pub fn machine(&self) -> &MobileRouter {
         &self.routers[0].machine
@@ -263,7 +263,7 @@ impl Pair {
         self.machine().path().and_then(Endpoint::ipv6)
     }
 
-    /// The care-of address that the home agent has for router 0.
+    /// Returns the care-of address that the home agent has registered for router 0.
     pub fn bound(&self) -> Option<Ipv6Addr> {
         self.agent.bindings().valid(addr(HOME)).and_then(|binding| binding.care_of_address.ipv6())
     }
@@ -282,7 +282,7 @@ impl Pair {
         }
     }
 
-    /// Whether a router's traffic goes where the home agent expects it and comes back.
+    /// Whether a router's traffic takes the path that the home agent expects, in both directions.
     pub fn is_carried(&self, router: usize) -> bool {
         let router = &self.routers[router];
         let binding = self.agent.bindings().valid(router.config.home_address);
@@ -290,7 +290,7 @@ impl Pair {
         router.machine.path().is_some() && bound == router.machine.path()
     }
 
-    /// The Binding Updates of router 0, with the time of each.
+    /// Returns the Binding Updates of router 0, with the time of each.
     pub fn updates(&self) -> Vec<(Time, Seen)> {
         self.sent
             .iter()
@@ -312,7 +312,7 @@ impl Pair {
         self.forwarding_changes = 0;
     }
 
-    // Doing.
+    // Actions
 
     pub fn router_does<R>(
         &mut self,
@@ -398,7 +398,7 @@ impl Pair {
         }
     }
 
-    /// Notes a Binding Update; RFC 6275 11.8 and the source address are checked at once.
+    /// Records a Binding Update, and checks RFC 6275 11.8 and the source address.
     fn note_update(&mut self, index: usize, seen: &Seen) {
         let now = self.now;
         let router = &mut self.routers[index];
@@ -430,7 +430,7 @@ impl Pair {
         }
     }
 
-    /// Puts a packet on the wire that a stranger or a test has made.
+    /// Sends a packet that a stranger or the test has made.
     pub fn inject(&mut self, packet: Vec<u8>) {
         self.fly(Duration::ZERO, Flight::Packet(packet));
     }
@@ -484,7 +484,7 @@ impl Pair {
         result
     }
 
-    /// Answers the last update of router 0 by hand.
+    /// Answers the last update of router 0 in the home agent's place.
     pub fn answer(&mut self, status: u8) -> Result<(), MobilityDrop> {
         let answer = Acknowledgement::to(&self.last_update(), status);
         self.router_receives(0, &answer.packet())
@@ -506,7 +506,7 @@ impl Pair {
         }
     }
 
-    /// A scripted neighbour on the home link defends an address.
+    /// Sends an advertisement of a scripted neighbour on the home link, which defends an address.
     pub fn neighbour_advertises(&mut self, target: Ipv6Addr) {
         let advertisement = nd::NeighborAdvertisement {
             target,
@@ -528,9 +528,9 @@ impl Pair {
         self.fly(Duration::from_millis(1), Flight::Link(Some(usize::MAX), message));
     }
 
-    // Restarts.
+    // Restarts
 
-    /// The home agent starts anew, with what it had stored or without.
+    /// Restarts the home agent, with its stored state or without.
     pub fn restart_agent(&mut self, with_state: bool) {
         self.agent = HomeAgent::new(self.agent_config.clone());
         let (now, wall) = (self.now, self.wall());
@@ -543,7 +543,7 @@ impl Pair {
         self.agent_home_link();
     }
 
-    /// A router starts anew, with its stored sequence number or without.
+    /// Restarts a router, with its stored sequence number or without.
     pub fn restart_router(&mut self, index: usize, with_state: bool) {
         let router = &mut self.routers[index];
         router.machine = MobileRouter::new(router.config.clone(), &mut self.rng);
@@ -557,7 +557,7 @@ impl Pair {
         }
     }
 
-    /// A router takes on its configuration anew, while it runs.
+    /// Reloads a router's configuration while it runs.
     pub fn reconfigure_router(&mut self, index: usize) {
         let config = self.routers[index].config.clone();
         let old =
@@ -569,10 +569,10 @@ impl Pair {
         }
     }
 
-    // Traffic.
+    // Traffic
 
-    /// One packet of the mobile network, in the manner of a station: demand when there is no path; the router
-    /// hears an error when the home agent cannot place what comes out of the tunnel.
+    /// Sends one packet of the mobile network, as a station does. Without a path the packet is demand. The
+    /// router gets an ICMPv6 error if the home agent cannot forward the decapsulated packet.
     pub fn traffic(&mut self, index: usize) {
         match self.routers[index].machine.path().and_then(Endpoint::ipv6) {
             None => self.router_does(index, |machine, now, wall| machine.handle_demand(now, wall)),
@@ -594,9 +594,9 @@ impl Pair {
         }
     }
 
-    // Invariants.
+    // Invariants
 
-    /// What must hold after every input, whatever happens.
+    /// Checks the invariants, which hold after every input.
     pub fn check(&self) {
         for binding in self.agent.bindings().iter() {
             let home = binding.home_address;

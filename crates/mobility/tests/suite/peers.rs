@@ -34,7 +34,7 @@ fn agent() -> Agent {
     Agent::new(umip)
 }
 
-/// What UMIP needs of an answer: the routing header, R, the sequence number echoed.
+/// Checks what UMIP needs of an answer: the routing header, the R flag, the echoed sequence number.
 fn check(answer: &Seen, sequence: u16, lifetime: u16) {
     assert_eq!((answer.status(), answer.sequence(), answer.lifetime()), (0, sequence, lifetime));
     assert!(answer.mobile_router());
@@ -51,7 +51,7 @@ fn explicit_registration_and_deregistration_of_umip() {
     let binding = agent.binding_of(UMIP_HOME).expect("bound");
     assert_eq!(binding.care_of_address, addr(UMIP_CARE_OF));
     assert_eq!(*binding.prefixes, [net(UMIP_PREFIX)]);
-    // The recording has one more refresh in between: the number is 15719.
+    // The recording has one more refresh before this update, so the number is 15719.
     let answers = agent.receive(&hex(DEREGISTRATION));
     check(&answers[0], 15_719, 0);
     assert!(agent.binding_of(UMIP_HOME).is_none());
@@ -65,7 +65,8 @@ fn implicit_registration_of_umip() {
     assert_eq!(*agent.binding_of(UMIP_HOME).expect("bound").prefixes, [net(UMIP_PREFIX)]);
 }
 
-/// A UMIP that was restarted begins at a random number: without a key it is only late for ten seconds.
+/// A restarted UMIP begins at a random number: without a key the home agent accepts any number after the
+/// binding has ended.
 #[test]
 fn a_restarted_umip_gets_back_in() {
     let mut agent = agent();

@@ -1,9 +1,9 @@
-//! A recorded Binding Update is never good again (RFC 6275 15.3), whatever restarts, losses and clocks come
-//! between.
+//! The home agent never accepts a recorded Binding Update again (RFC 6275 15.3), whatever restarts, losses
+//! and clock changes occur.
 //!
-//! A mobile router and its home agent, both real, in virtual time. Somebody on the path records every Binding
-//! Update and plays all of them again after each step, to the home agent and to one that has just started
-//! with its stored state.
+//! A real mobile router and a real home agent, in virtual time. An attacker on the path records every Binding
+//! Update. After each step it replays all of them, to the home agent and to one that has just started with
+//! the stored state.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -25,31 +25,31 @@ use crate::setup::{addresses, router_config};
 
 const MINUTE: u64 = 60;
 const DAY: u64 = 24 * 60 * MINUTE;
-/// Recordings that are played at once.
+/// Most recordings that the attacker replays at once.
 const MAX_PLAYED: usize = 40;
 
-/// What happens next.
+/// One step of a schedule.
 #[derive(Debug, Clone)]
 enum Step {
     /// Time passes, and packets arrive.
     Run { seconds: u64 },
-    /// Time passes; Binding Updates are lost, or their answers.
+    /// Time passes; the network loses Binding Updates, or their answers.
     Lose { seconds: u64, updates: bool },
-    /// The router is switched off for so long, and starts with the last state that it stored, or the one
-    /// before, or none.
+    /// The router is off for `off` seconds. It starts with its last stored state, with the state before, or
+    /// without state.
     RestartRouter { off: u64, with_state: bool, stale: bool },
-    /// The home agent starts with its stored state.
+    /// The home agent restarts with its stored state.
     RestartAgent,
-    /// The router's clock is wrong by this, in seconds.
+    /// The router's clock is ahead by this many seconds.
     RouterClock { ahead: i64 },
-    /// The home agent's clock, too.
+    /// The home agent's clock is ahead by this many seconds.
     AgentClock { ahead: i64 },
     /// The router signs with one of the two keys that the home agent accepts.
     Key { second: bool },
-    /// The home agent's config is without the node for a while, or has other keys first.
+    /// The home agent's config lacks the node for a while, or first has other keys.
     Reload { meanwhile: u8 },
-    /// Somebody on the path plays recorded Binding Updates to the home agent before each one of the router,
-    /// or recorded answers to the router, both with the addresses of the true ones.
+    /// Before each Binding Update of the router, an attacker on the path replays recorded updates to the home
+    /// agent, or recorded answers to the router. Both have the addresses of the genuine messages.
     Attack { seconds: u64, updates: bool, answers: bool },
 }
 
@@ -96,7 +96,8 @@ struct World {
     router_config: MobileRouterConfig,
     router_ahead: i64,
     stored: VecDeque<StoredSequence>,
-    /// Every Binding Update that the router has sent, and those of them that were accepted.
+    /// Every Binding Update that the router has sent. `accepted` has the indices of those that the home agent
+    /// accepted.
     recorded: Vec<Vec<u8>>,
     accepted: BTreeSet<usize>,
     /// Every answer that the home agent has sent.
@@ -154,7 +155,7 @@ impl World {
         self.exchange();
     }
 
-    /// Carries packets between the two until there are none.
+    /// Carries packets between the two until no packet is left.
     fn exchange(&mut self) {
         let mut answers = VecDeque::new();
         loop {
@@ -199,8 +200,8 @@ impl World {
         }
     }
 
-    /// What was recorded last, and first, comes to the home agent once more; what was accepted is not
-    /// accepted again.
+    /// Replays the first and the last recordings to the home agent, which must not accept an accepted update
+    /// again.
     fn play_updates(&mut self) {
         let wall = self.wall(self.agent_ahead);
         let half = MAX_PLAYED / 2;
@@ -208,7 +209,7 @@ impl World {
             (0..self.recorded.len()).filter(|it| *it < half || it + half >= self.recorded.len()).collect();
         for number in numbers {
             let (accepted, _) = receive(&mut self.agent, self.now, wall, &self.recorded[number]);
-            // One that was lost is new, and is accepted once.
+            // An update that was lost is new, and the home agent may accept it once.
             assert!(!accepted || self.accepted.insert(number), "Binding Update {number} is accepted again");
         }
     }
@@ -228,7 +229,7 @@ impl World {
         self.now = end;
     }
 
-    /// The home agent starts anew, or reads another config, with what it has stored.
+    /// Restarts the home agent with its stored state, under this config.
     fn restart_agent(&mut self, config: HomeAgentConfig) {
         self.agent = self.fresh_agent(config);
     }
@@ -236,7 +237,7 @@ impl World {
     fn fresh_agent(&self, config: HomeAgentConfig) -> HomeAgent {
         let wall = self.wall(self.agent_ahead);
         let stored = self.agent.stored(self.now, wall);
-        // As it is on the disk.
+        // Encodes the state as on the disk.
         let text = serde_json::to_string(&stored).expect("a state");
         let mut agent = HomeAgent::new(config);
         agent.restore(self.now, wall, serde_json::from_str(&text).expect("a state"));
@@ -295,8 +296,8 @@ impl World {
         }
     }
 
-    /// Plays all that was accepted again, to home agents that have not refused anything yet, and some of it
-    /// to this one.
+    /// Replays all accepted updates to home agents that have refused nothing yet, and some of them to this
+    /// home agent.
     fn play(&mut self) -> Result<(), TestCaseError> {
         let wall = self.wall(self.agent_ahead);
         for &number in &self.accepted {
@@ -327,7 +328,8 @@ fn is_binding_update(packet: &[u8]) -> bool {
     is_update
 }
 
-/// Gives a packet to a home agent: whether it accepts the Binding Update, and what it answers.
+/// Gives a packet to a home agent. Returns whether the home agent accepts the Binding Update, and its
+/// answers.
 fn receive(agent: &mut HomeAgent, now: Time, wall: WallTime, packet: &[u8]) -> (bool, Vec<Vec<u8>>) {
     with_message(packet, |message| {
         let _ = agent.handle_message(now, wall, message);
@@ -359,7 +361,7 @@ proptest! {
             world.take(step);
             world.play()?;
         }
-        // And the router is served: whatever the home agent has demanded meanwhile, the router gives it.
+        // The router is served in the end: it does whatever the home agent has demanded meanwhile.
         world.run(300);
         prop_assert!(world.agent.bindings().is_bound(addr(HOME)), "the router is not registered");
         world.play()?;

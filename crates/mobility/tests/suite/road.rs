@@ -1,13 +1,12 @@
-//! A mobile router with several uplinks on the road, and its home agent, in virtual time: IPv6 and IPv4,
-//! networks that lose, delay and swallow, NATs that forget.
+//! A mobile router with several uplinks on the road, and its home agent, in virtual time. The networks carry
+//! IPv6 and IPv4, lose, delay and drop packets, and have NATs that lose their mappings.
 //!
-//! Each uplink stands in a network of its own. What the router sends leaves by the uplink that has the source
-//! address; what the home agent sends arrives by the network that it is addressed to. A packet inside IPv4
-//! passes the network's NAT, if there is one, both ways.
+//! Each uplink is in a network of its own. A packet of the router leaves by the uplink that has the source
+//! address; a packet of the home agent arrives by the network of its destination. A packet inside IPv4 passes
+//! the network's NAT, if there is one, in both directions.
 //!
-//! Besides the messages the harness looks at what matters to those on board: whether a packet of theirs would
-//! get to the home agent now ([`Road::is_upstream`]), and one for them to the router
-//! ([`Road::is_downstream`]).
+//! Besides the messages the harness checks the traffic of the mobile network: whether a packet from it would
+//! reach the home agent now ([`Road::is_upstream`]), and a packet to it the router ([`Road::is_downstream`]).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4};
@@ -31,18 +30,19 @@ use crate::setup::{addresses, router_config};
 /// The home agent's IPv4 address.
 pub const AGENT_IPV4: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 
-/// What an uplink is attached to.
+/// Access network of an uplink.
 #[derive(Debug, Clone)]
 pub struct Network {
     pub delay: (Duration, Duration),
     pub loss: f64,
-    /// Swallows IPv6, IPv4, or protocol 41 only.
+    /// Whether the network drops all IPv6 packets. The next two fields are the same for IPv4 and for protocol
+    /// 41.
     pub ipv6_dead: bool,
     pub ipv4_dead: bool,
     pub protocol41_dead: bool,
-    /// Swallows IPv6 on its way to the router.
+    /// Whether the network drops IPv6 packets to the router.
     pub ipv6_deaf: bool,
-    /// Packets to the home agent wait behind a load.
+    /// Queue that packets to the home agent pass, behind the load of others.
     pub queue: Option<Queue>,
     pub nat: Option<Nat>,
 }
@@ -62,12 +62,12 @@ impl Network {
     }
 }
 
-/// A queue with a load of others, dropped at its tail.
+/// A drop-tail queue that the traffic of others loads.
 #[derive(Debug, Clone)]
 pub struct Queue {
-    /// Of the capacity.
+    /// Load of others as a share of the capacity.
     pub load: f64,
-    /// What waits at most, as the time that it takes to leave.
+    /// Length of the queue in seconds of sending time.
     pub limit: f64,
     waits: f64,
     looked_at: Time,
@@ -78,7 +78,7 @@ impl Queue {
         Queue { load, limit, waits: 0.0, looked_at: now }
     }
 
-    /// How long a packet waits that comes now, and how likely it is dropped.
+    /// Returns how long a packet that arrives now waits, and how likely it is dropped.
     fn wait(&mut self, now: Time) -> (Duration, f64) {
         let span = now.saturating_since(self.looked_at).as_secs_f64();
         self.looked_at = now;
@@ -92,7 +92,7 @@ impl Queue {
 #[derive(Debug, Clone)]
 pub struct Nat {
     pub address: Ipv4Addr,
-    /// Inside address and port, outside port, and when it was used last.
+    /// Inside address and port, outside port, and time of the last use.
     pub mappings: Vec<(SocketAddrV4, u16, Time)>,
     pub timeout: Duration,
     next_port: u16,
@@ -122,9 +122,9 @@ impl Nat {
 }
 
 enum Flight {
-    /// To the home agent, with the ends as it sees them.
+    /// A packet to the home agent, with the ends as the home agent sees them.
     Up(Option<(Endpoint, Endpoint)>, Vec<u8>),
-    /// To the router over an uplink, with the ends as the router sees them.
+    /// A packet to the router over an uplink, with the ends as the router sees them.
     Down(String, Option<(Endpoint, Endpoint)>, Vec<u8>),
 }
 
@@ -133,10 +133,10 @@ enum Flight {
 pub struct SentUpdate {
     pub at: Time,
     pub uplink: String,
-    /// Inside IPv4 from this end.
+    /// The router's end if the update left inside IPv4 or UDP.
     pub inside: Option<Endpoint>,
     pub seen: Seen,
-    /// Identifier, BID-PRI, care-of address.
+    /// BID, BID-PRI and care-of address of each Binding Identifier option.
     pub identifiers: Vec<(u16, u8, Option<IpAddr>)>,
     pub flows: Vec<u16>,
     pub summary: Vec<u16>,
@@ -163,7 +163,7 @@ pub struct Road {
     pub agent: HomeAgent,
     pub agent_config: HomeAgentConfig,
     pub agent_down: bool,
-    /// Nobody says that a heartbeat comes from elsewhere than was registered.
+    /// Whether Binding Errors about heartbeats from unregistered addresses are lost.
     pub no_errors: bool,
     pub router: MobileRouter,
     pub config: MobileRouterConfig,
@@ -174,27 +174,27 @@ pub struct Road {
     flights: u64,
     pub updates: Vec<SentUpdate>,
     pub heartbeats: Vec<SentHeartbeat>,
-    /// Heartbeat responses: by which uplink, and their number.
+    /// Heartbeat responses that arrived: uplink and number.
     pub responses: Vec<(String, u32)>,
     pub events: Vec<(Time, Event)>,
     pub agent_events: Vec<Event>,
     pub drops: Vec<MobilityDrop>,
-    /// Requests of the URL that tells of captive portals: when, over which uplink, and from which addresses.
+    /// Requests of the captive portal URL: time, uplink, and source addresses.
     pub probes: Vec<(Time, String, Vec<IpAddr>)>,
-    /// Router Solicitations: when, and over which uplink.
+    /// Router Solicitations: time and uplink.
     pub solicitations: Vec<(Time, String)>,
-    /// Tunnelled packets by uplink, which the station counts.
+    /// Counts of tunnelled packets of each uplink, as the station keeps them.
     pub traffic: BTreeMap<usize, PathTraffic>,
     sent_at: VecDeque<Time>,
     inputs: (Time, usize),
 }
 
-/// An uplink with an identifier.
+/// Returns the config of an uplink with an identifier.
 pub fn uplink(interface: &str, priority: u32, bid: u16) -> UplinkConfig {
     UplinkConfig { interface: interface.into(), priority, bid: Some(bid), ..UplinkConfig::default() }
 }
 
-/// `wifi` (1), `cell` (2) and `sat` (3), with heartbeats and a key.
+/// A router with the uplinks `wifi` (BID 1), `cell` (2) and `sat` (3), with heartbeats and a key.
 pub fn config() -> MobileRouterConfig {
     MobileRouterConfig {
         home_agent_ipv4: Some(AGENT_IPV4),
@@ -248,17 +248,17 @@ impl Road {
         MobileRouterConfig { authentication: Authentication::None, ..config() }
     }
 
-    /// A home agent that asks for no key.
+    /// A home agent that demands no key.
     pub fn plain_agent() -> HomeAgentConfig {
         agent::config()
     }
 
-    /// A packet reaches the home agent by IPv6, from nowhere in particular.
+    /// Hands a packet over IPv6 to the home agent.
     pub fn agent_receives(&mut self, packet: &[u8]) {
         self.arrive(Flight::Up(None, packet.to_vec()));
     }
 
-    /// All three uplinks up on IPv6, and everything registered.
+    /// A road whose three uplinks are up on IPv6 and registered.
     pub fn registered() -> Road {
         let mut road = Road::new(config());
         road.attach_all();
@@ -274,7 +274,7 @@ impl Road {
         self.attach("sat", Some("2001:db8:f3::10"), None);
     }
 
-    /// An uplink is up with these addresses.
+    /// Brings an uplink up with these addresses.
     pub fn attach(&mut self, name: &str, ipv6: Option<&str>, ipv4: Option<Ipv4Addr>) {
         let link_local = ["fe80::2"];
         let interface = Interface {
@@ -304,7 +304,7 @@ impl Road {
         self.networks.get_mut(name).expect("a network")
     }
 
-    /// From now on a path leads nowhere, and nothing says so.
+    /// Makes an uplink's path drop everything without an error, or carry packets again.
     pub fn black_hole(&mut self, name: &str, dead: bool) {
         let network = self.network(name);
         network.ipv6_dead = dead;
@@ -315,7 +315,7 @@ impl Road {
         agent::WALL_START + self.now.saturating_since(Time::ZERO)
     }
 
-    // Running.
+    // Time
 
     pub fn step(&mut self, end: Time) -> bool {
         let arrival = self.flying.keys().next().map(|(at, _)| *at);
@@ -347,7 +347,7 @@ impl Road {
         self.now = end;
     }
 
-    /// Runs until `done`; panics when that takes longer. Returns how long it took.
+    /// Runs while `pending` holds; panics after `seconds`. Returns how long it took.
     #[track_caller]
     pub fn run_while(&mut self, seconds: f64, what: &str, pending: impl Fn(&Road) -> bool) -> Duration {
         let start = self.now;
@@ -425,7 +425,7 @@ impl Road {
         }
     }
 
-    /// The uplink that a socket is bound to: the port tells it where several have the address.
+    /// Returns the uplink that a socket is bound to. The port decides if several uplinks have the address.
     fn uplink_at(&self, socket: SocketAddrV4) -> Option<String> {
         let bound = self.router.uplinks().iter().find(|uplink| {
             let interface = self.interfaces.get(&uplink.config.interface);
@@ -441,7 +441,7 @@ impl Road {
         let has = |interface: &&Interface| {
             interface.running
                 && match address {
-                    // The home address is on the interface on the home link.
+                    // The home address belongs to the interface that is on the home link.
                     IpAddr::V6(address) if address == self.config.home_address => {
                         interface.addresses.iter().any(|a| self.config.home_prefix.contains(&a.address))
                     }
@@ -452,7 +452,7 @@ impl Road {
         self.interfaces.values().find(has).map(|interface| interface.name.clone())
     }
 
-    /// The uplink that an IPv4 or UDP end leads to, and the router's end.
+    /// Returns the uplink that an IPv4 or UDP end leads to, and the router's end.
     fn way_down(&self, remote: Endpoint) -> Option<(String, Endpoint)> {
         for (name, network) in &self.networks {
             if let Some(nat) = &network.nat
@@ -460,7 +460,7 @@ impl Road {
                 && *socket.ip() == nat.address
             {
                 let inside = nat.back(self.now, socket.port())?;
-                // Behind it the interface may have another address by now.
+                // The interface behind the NAT may have another address by now.
                 return (self.uplink_at(inside).as_ref() == Some(name))
                     .then(|| (name.clone(), Endpoint::Udp(inside)));
             }
@@ -491,8 +491,8 @@ impl Road {
         }
     }
 
-    /// Whether something from the router's end gets through now: after how long, and how the home agent sees
-    /// it.
+    /// Whether a packet from the router's end passes now. Returns its delay, and its ends as the home agent
+    /// sees them.
     #[allow(clippy::type_complexity, reason = "a pair of ends, twice optional")]
     fn passes(
         &mut self,
@@ -576,7 +576,7 @@ impl Road {
         }
     }
 
-    /// RFC 6275 11.7.1 is checked at once.
+    /// Records a message of the router, and checks RFC 6275 11.7.1.
     fn note(&mut self, uplink: &str, ends: Option<(Endpoint, Endpoint)>, packet: &[u8]) {
         let seen = Seen::read(packet);
         let header = Header::parse(packet).expect("an IPv6 header");
@@ -635,7 +635,7 @@ impl Road {
         self.solicitations.clear();
     }
 
-    // Looking.
+    // Queries
 
     pub fn bound_bids(&self) -> Vec<u16> {
         let mut bids: Vec<u16> =
@@ -644,17 +644,17 @@ impl Road {
         bids
     }
 
-    /// The home agent's identifiers, the best first.
+    /// Returns the BIDs that the home agent has registered, the best first.
     pub fn preferred_bids(&self) -> Vec<u16> {
         self.agent.bindings().of(self.config.home_address).filter_map(|binding| binding.bid).collect()
     }
 
-    /// Where the home agent has the router, the best first.
+    /// Returns the care-of addresses that the home agent has registered, the best first.
     pub fn bound(&self) -> Vec<Endpoint> {
         self.agent.bindings().of(self.config.home_address).map(|binding| binding.care_of_address).collect()
     }
 
-    /// The uplinks that may carry traffic, the best first.
+    /// Returns the uplinks that may carry traffic, the best first.
     pub fn transmits(&self) -> Vec<&str> {
         self.router
             .paths()
@@ -664,7 +664,7 @@ impl Road {
             .collect()
     }
 
-    /// Whether a packet from on board gets to the home agent, and is taken there.
+    /// Whether the home agent receives and accepts a packet from the mobile network.
     pub fn is_upstream(&self) -> bool {
         let paths = self.router.paths();
         let Some(path) = paths.first().filter(|path| path.transmit) else { return false };
@@ -690,7 +690,7 @@ impl Road {
             && seen.is_some_and(|seen| self.agent.bindings().accepts(self.config.home_address, seen))
     }
 
-    /// Whether a packet for those on board gets to the router, and is taken there.
+    /// Whether the router receives and accepts a packet to the mobile network.
     pub fn is_downstream(&self) -> bool {
         let Some(best) = self.agent.bindings().of(self.config.home_address).next() else { return false };
         let (uplink, local) = match best.care_of_address {
@@ -715,20 +715,20 @@ impl Road {
         self.is_upstream() && self.is_downstream()
     }
 
-    /// The last Binding Update.
+    /// Returns the last Binding Update.
     #[track_caller]
     pub fn last(&self) -> &SentUpdate {
         self.updates.last().expect("a Binding Update")
     }
 
-    /// The home agent starts anew and remembers nothing.
+    /// Restarts the home agent without its state.
     pub fn restart_agent(&mut self) {
         let counter = self.agent.restart_counter();
         self.agent = HomeAgent::new(self.agent_config.clone());
         self.agent.set_restart_counter(counter + 1);
     }
 
-    // Invariants.
+    // Invariants
 
     fn check(&self) {
         let paths = self.router.paths();

@@ -1,4 +1,4 @@
-//! What packets that arrive, or do not, say of a path beside heartbeats.
+//! Path failure detection by packets that arrive or are missing, besides heartbeats.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -13,8 +13,8 @@ fn moves(road: &Road) -> usize {
     road.events.iter().filter(|(_, event)| matches!(event, Event::Handover { .. })).count()
 }
 
-/// A flow for `seconds`, with a step each 5 ms: of each, so many packets are sent and so many arrive over an
-/// uplink where it leads anywhere. Returns how long the flow stood still at most.
+/// Runs a flow for `seconds`. In each step of 5 ms it sends `sent` packets, and receives `received` packets
+/// if the path works. Returns the longest interruption of the flow.
 fn flow(road: &mut Road, seconds: f64, sent: u64, received: u64) -> Duration {
     let end = road.now + Duration::from_secs_f64(seconds);
     let (mut stands_since, mut longest) = (road.now, Duration::ZERO);
@@ -23,7 +23,7 @@ fn flow(road: &mut Road, seconds: f64, sent: u64, received: u64) -> Duration {
         if let Some(index) = name.and_then(|name| road.router.uplink_called(&name).ok()) {
             let carried = road.is_carried();
             let traffic = road.traffic.entry(index).or_default();
-            // TCP stops soon when nothing comes back.
+            // TCP stops soon after packets cease to arrive.
             if carried {
                 *traffic = PathTraffic { sent: traffic.sent + sent, received: traffic.received + received };
                 stands_since = road.now;
@@ -37,8 +37,8 @@ fn flow(road: &mut Road, seconds: f64, sent: u64, received: u64) -> Duration {
     longest
 }
 
-/// A flow that goes both ways, and a black hole: decided by what is missing, before TCP sends again for the
-/// second time.
+/// A flow in both directions and a path that drops everything: the router detects the failure by the missing
+/// packets, before the second retransmission of TCP.
 #[test]
 fn black_hole_under_traffic_is_noticed_by_what_does_not_arrive() {
     for start in 0..20 {
@@ -53,7 +53,8 @@ fn black_hole_under_traffic_is_noticed_by_what_does_not_arrive() {
     }
 }
 
-/// The same behind a queue of 100 ms, which heartbeats wait in.
+/// A path that drops everything behind a queue of 100 ms, in which heartbeats wait: the router detects the
+/// failure by the missing packets.
 #[test]
 fn black_hole_behind_a_queue_is_noticed_by_what_does_not_arrive() {
     for start in 0..20 {
@@ -69,7 +70,7 @@ fn black_hole_behind_a_queue_is_noticed_by_what_does_not_arrive() {
     }
 }
 
-/// Flows that end, that pause, and that go one way only are no sign of a failure.
+/// Flows that end, that pause, or that have one direction only are no sign of a failure.
 #[test]
 fn flows_that_stop_move_nothing() {
     let mut road = Road::registered();
@@ -85,7 +86,8 @@ fn flows_that_stop_move_nothing() {
     assert_eq!(moves(&road), 0);
 }
 
-/// Twice as much as an uplink can carry, behind a queue of three seconds, for a minute: it is full, not dead.
+/// Twice the capacity of an uplink, behind a queue of three seconds, for a minute: the uplink is full, and
+/// has not failed.
 #[test]
 fn full_uplink_keeps_its_traffic() {
     for seed in 1..=10 {
@@ -98,7 +100,8 @@ fn full_uplink_keeps_its_traffic() {
             road.network("wifi").queue = Some(Queue::new(now, 2.0, 3.0));
             let mut full = 0;
             for second in 0..60 {
-                // Without replies nothing but heartbeats arrives; with them, one each 50 ms behind the queue.
+                // Without replies only heartbeats arrive; with replies, one packet each 50 ms arrives behind
+                // the queue.
                 for _ in 0..20 {
                     let traffic = road.traffic.entry(0).or_default();
                     traffic.sent += 50;
@@ -120,7 +123,7 @@ fn full_uplink_keeps_its_traffic() {
     }
 }
 
-/// A full uplink that dies is left all the same.
+/// The router leaves a full uplink that fails.
 #[test]
 fn full_uplink_that_dies_is_left() {
     let mut road = Road::registered();
@@ -133,7 +136,8 @@ fn full_uplink_that_dies_is_left() {
     assert!(took <= Duration::from_millis(6500), "{took:?}");
 }
 
-/// Heartbeats tell that an uplink is full, and that it is not any more: without them nobody knows.
+/// Only heartbeats show that an uplink is full, and that it no longer is. After a reload without heartbeats
+/// the uplink does not count as full.
 #[test]
 fn uplink_is_not_full_for_ever_after_a_reload_without_heartbeats() {
     let mut road = Road::registered();
@@ -152,7 +156,7 @@ fn uplink_is_not_full_for_ever_after_a_reload_without_heartbeats() {
     assert!(!road.router.is_full(0));
 }
 
-/// Packets arrive over an uplink by which nothing leaves any more.
+/// Packets arrive over an uplink that sends none.
 #[test]
 fn uplink_by_which_nothing_leaves_is_left_although_packets_arrive() {
     let mut road = Road::registered();
@@ -165,7 +169,8 @@ fn uplink_by_which_nothing_leaves_is_left_although_packets_arrive() {
     assert_eq!(road.transmits()[0], "cell");
 }
 
-/// A load for ten minutes: the least round trip of the last minutes is a long one as well.
+/// A load for ten minutes: the least round trip of the last minutes is long as well, and the uplink still
+/// counts as full.
 #[test]
 fn uplink_that_is_full_for_long_stays_full() {
     for replies in [0, 1] {
@@ -187,7 +192,8 @@ fn uplink_that_is_full_for_long_stays_full() {
     }
 }
 
-/// Where no packets go, round trips are long for another reason: the least one of late counts in the end.
+/// An uplink without traffic has long round trips for another reason than a queue: the least recent round
+/// trip becomes the new base.
 #[test]
 fn path_that_has_become_longer_is_not_full_for_ever() {
     let mut road = Road::registered();
@@ -199,8 +205,8 @@ fn path_that_has_become_longer_is_not_full_for_ever() {
     assert!(!road.router.is_full(0));
 }
 
-/// From a full uplink a Binding Update takes seconds: the others' are sent before it, so that they do not
-/// overtake it (RFC 6275 9.5.1).
+/// A Binding Update over a full uplink takes seconds: the router sends those of other uplinks before it, so
+/// that they do not overtake it (RFC 6275 9.5.1).
 #[test]
 fn updates_behind_a_full_queue_are_not_overtaken() {
     for seed in 1..=15 {
@@ -223,8 +229,8 @@ fn updates_behind_a_full_queue_are_not_overtaken() {
     }
 }
 
-/// Over IPv4 each Binding Update has to leave by its own uplink, and the queue of a full one drops half of
-/// them: the lifetime must not end before one of them and its acknowledgement have passed.
+/// Over IPv4 each Binding Update must leave by its own uplink, and the queue of a full uplink drops half of
+/// them. The lifetime must last until one update and its acknowledgement have passed.
 #[test]
 fn full_ipv4_uplink_keeps_its_traffic() {
     let mut plain = config();

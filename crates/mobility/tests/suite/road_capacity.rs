@@ -1,4 +1,4 @@
-//! What uplinks can carry is measured by what their counters show while round trips are long.
+//! The router measures the capacity of uplinks by their counters while round trips are long.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use carnet_mobility::mobile_router::{MobileRouterConfig, Octets, Policy};
 use crate::craft::*;
 use crate::road::*;
 
-/// Milliseconds, one way, of a path that is empty.
+/// One-way delay of an empty path, in milliseconds.
 const EMPTY: u64 = 15;
 
 fn balanced() -> MobileRouterConfig {
@@ -21,7 +21,7 @@ fn balanced() -> MobileRouterConfig {
     MobileRouterConfig { policies: vec![policy], ..config() }
 }
 
-/// A road, and what the counters of its uplinks show.
+/// A road, with the counters of its uplinks.
 struct Loaded {
     road: Road,
     octets: [Octets; 2],
@@ -36,7 +36,8 @@ impl Loaded {
         loaded
     }
 
-    /// So many seconds in which each uplink receives and sends so many kbit/s, and has this delay one way.
+    /// Runs for `seconds`. `loads` has for each uplink: kbit/s received, kbit/s sent, and one-way delay in
+    /// ms.
     fn run(&mut self, seconds: f64, loads: [(u64, u64, u64); 2]) {
         const STEP: f64 = 0.75;
         for _ in 0..(seconds / STEP) as usize {
@@ -44,7 +45,7 @@ impl Loaded {
                 ["wifi", "cell"].into_iter().zip(loads).zip(&mut self.octets)
             {
                 self.road.network(name).delay = (Duration::from_millis(delay), Duration::from_millis(delay));
-                // 125 octets each kilobit.
+                // A kilobit has 125 octets.
                 let of = |rate: u64| (rate as f64 * 125.0 * STEP) as u64;
                 octets.received += of(received);
                 octets.total += of(received) + of(sent);
@@ -61,7 +62,7 @@ impl Loaded {
         [uplinks.next().flatten(), uplinks.next().flatten()]
     }
 
-    /// Share of the first uplink, at both ends.
+    /// Returns the share of the first uplink, at the router and at the home agent.
     fn shares(&self) -> [f64; 2] {
         let flows = [self.road.router.flows(), self.road.agent.flows(addr(HOME))];
         flows.map(|flows| {
@@ -81,7 +82,7 @@ fn full_uplinks_are_measured_and_both_ends_share_by_that() {
     let mut loaded = Loaded::new(balanced());
     assert_eq!((loaded.capacities(), loaded.shares()), ([None; 2], [0.5; 2]));
     loaded.road.forget();
-    // Downloads, with the acknowledgements of TCP the other way.
+    // Downloads, with the acknowledgements of TCP in the other direction.
     loaded.run(6.0, [(50_000, 900, 60), (20_000, 400, 80)]);
     let capacities = loaded.capacities();
     assert!(near(capacities[0], 50_000) && near(capacities[1], 20_000), "{capacities:?}");
@@ -90,7 +91,7 @@ fn full_uplinks_are_measured_and_both_ends_share_by_that() {
     }
     let told = loaded.road.updates.len();
     assert!((1..=3).contains(&told), "{told} Binding Updates");
-    // The same going on changes nothing, nor does quiet.
+    // Neither a continued load nor its end changes the measured capacity.
     let shares = loaded.shares();
     loaded.road.forget();
     loaded.run(20.0, [(51_000, 900, 60), (19_500, 400, 80)]);
@@ -105,28 +106,29 @@ fn full_uplinks_are_measured_and_both_ends_share_by_that() {
 fn what_becomes_less_or_more_is_followed() {
     let mut loaded = Loaded::new(balanced());
     loaded.run(6.0, [(40_000, 0, 60), (20_000, 0, 80)]);
-    // The radio of the first gets worse, but is as full.
+    // The radio link of the first uplink gets slower, and is still full.
     loaded.run(20.0, [(10_000, 0, 90), (20_000, 0, 80)]);
     assert!(near(loaded.capacities()[0], 10_000), "{:?}", loaded.capacities());
     assert!(loaded.shares()[1] < 0.45, "{:?}", loaded.shares());
-    // What is received faster is a fact, whether or not anything waits.
+    // A higher receive rate raises the capacity, whether or not packets wait.
     loaded.run(3.0, [(45_000, 0, EMPTY), (5000, 0, EMPTY)]);
     assert!(near(loaded.capacities()[0], 45_000), "{:?}", loaded.capacities());
     assert!(near(loaded.capacities()[1], 20_000), "{:?}", loaded.capacities());
 }
 
-/// Long round trips alone say nothing, nor does traffic alone; what is sent may wait in a modem.
+/// Neither long round trips alone nor traffic alone measure a capacity; packets that the router sends may
+/// wait in a modem.
 #[test]
 fn what_is_no_measure() {
     let mut loaded = Loaded::new(balanced());
     loaded.run(6.0, [(200, 300, 90), (400, 100, 70)]);
     loaded.run(6.0, [(30_000, 8000, EMPTY), (9000, 30_000, EMPTY + 2)]);
     assert_eq!(loaded.capacities(), [None; 2]);
-    // One long sample is none.
+    // A single long round trip is no measurement.
     loaded.run(0.75, [(30_000, 8000, 60), (9000, 30_000, 60)]);
     loaded.run(3.0, [(30_000, 8000, EMPTY), (9000, 30_000, EMPTY)]);
     assert_eq!(loaded.capacities(), [None; 2]);
-    // Uploads count as well.
+    // Uploads are measured as well.
     loaded.run(6.0, [(500, 8000, 60), (300, 3000, 60)]);
     let capacities = loaded.capacities();
     assert!(near(capacities[0], 8000) && near(capacities[1], 3000), "{capacities:?}");
@@ -143,12 +145,12 @@ fn the_configured_capacity_is_the_first_word_and_the_most() {
     loaded.run(6.0, [(60_000, 0, 60), (5000, 0, 60)]);
     assert_eq!(loaded.capacities()[0], Some(30_000));
     assert!(near(loaded.capacities()[1], 5000), "{:?}", loaded.capacities());
-    // Another network.
+    // The uplink changes to another network.
     loaded.road.attach("cell", Some("2001:db8:f2::77"), None);
     assert_eq!(loaded.capacities()[1], Some(20_000));
 }
 
-/// A restarted interface counts anew; a sleep is no sample.
+/// The counters of a restarted interface begin at 0; the time of a suspended machine is no sample.
 #[test]
 fn counters_that_begin_anew_are_no_traffic() {
     let mut loaded = Loaded::new(balanced());

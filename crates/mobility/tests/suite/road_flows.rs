@@ -1,4 +1,4 @@
-//! Policies: the mobile router's side of RFC 6089, and the flow action beside it.
+//! Policies: the mobile router's side of RFC 6089, with the flow action option.
 
 use carnet_mobility::Event;
 use carnet_mobility::flow::{FlowAction, Ipv6Selector, Range, TrafficSelector};
@@ -37,27 +37,28 @@ fn started(policies: Vec<Policy>) -> Road {
     road
 }
 
-/// What the home agent has of the flows: identifier, action, BIDs.
+/// Returns the flows at the home agent: FID, action, BIDs.
 fn at_agent(road: &Road) -> Vec<(u16, FlowAction, Vec<u16>)> {
     let flows = road.agent.flows(addr(HOME)).iter();
     flows.map(|f| (f.fid, f.action, f.bids.iter().map(|(bid, _)| *bid).collect())).collect()
 }
 
-/// And what the router does itself.
+/// Returns the flows at the router: FID, action, BIDs.
 fn at_router(road: &Road) -> Vec<(u16, FlowAction, Vec<u16>)> {
     let flows = road.router.flows().iter();
     flows.map(|f| (f.fid, f.action, f.bids.iter().map(|(bid, _)| *bid).collect())).collect()
 }
 
-/// What people see of the first policy: its name, the operator's uplink, the uplinks that its packets take.
+/// Returns the status of the first policy: its name, the operator's uplink, the uplinks that its packets
+/// take, the home agent's agreement.
 fn shown(road: &Road) -> (&str, Option<&str>, Vec<&str>, Agreement) {
     let status = road.router.policy_status().into_iter().next().expect("a policy");
     let chosen = status.chosen.and_then(|chosen| chosen.first()).map(String::as_str);
     (status.name, chosen, status.takes, status.agreement)
 }
 
-/// 5.2.2.1: a flow per selector, in the Binding Update that registers its uplinks (5.3.1: identifiers come
-/// first).
+/// 5.2.2.1: the router describes a flow for each selector, in the Binding Update that registers its uplinks
+/// (5.3.1: identifiers come first).
 #[test]
 fn policies_are_flow_bindings() {
     let road = started(vec![policy("video", FlowAction::Failover, &["cell", "sat"])]);
@@ -68,7 +69,7 @@ fn policies_are_flow_bindings() {
     assert_eq!(road.updates.len(), 1, "and that is all");
 }
 
-/// 5.2.3: what stays is named in every Binding Update, or it would be removed (5.2.4).
+/// 5.2.3: every Binding Update names the flows that stay, or the home agent would remove them (5.2.4).
 #[test]
 fn every_binding_update_names_the_flows() {
     let mut road = started(vec![policy("video", FlowAction::Duplicate, &["wifi", "cell"])]);
@@ -83,7 +84,8 @@ fn every_binding_update_names_the_flows() {
     assert_eq!(at_agent(&road)[0], (1, FlowAction::Duplicate, vec![1, 2]));
 }
 
-/// 4.3: a flow whose uplink is gone is obeyed with what is left, and whole again when that is back.
+/// 4.3: a flow that has lost one of its uplinks uses the remaining ones, and all of them when the uplink is
+/// back.
 #[test]
 fn flows_follow_their_uplinks() {
     let mut road = started(vec![policy("video", FlowAction::Duplicate, &["wifi", "cell"])]);
@@ -95,7 +97,7 @@ fn flows_follow_their_uplinks() {
     road.run(3.0);
     assert_eq!(at_router(&road)[0].2, [1, 2]);
     assert_eq!(at_agent(&road)[0].2, [1, 2]);
-    // All of its uplinks gone: it goes the way of the rest.
+    // All uplinks of the flow are gone: its packets take the path of other traffic.
     road.detach("cell");
     road.detach("wifi");
     assert!(road.router.flows().is_empty());
@@ -103,8 +105,8 @@ fn flows_follow_their_uplinks() {
     assert!(road.is_carried());
 }
 
-/// An uplink of a policy that comes up later is added to its flows (5.2.2.2), when it is registered and not
-/// before (131).
+/// The router adds an uplink of a policy that comes up later to the flows (5.2.2.2), but only after its
+/// registration (131 otherwise).
 #[test]
 fn an_uplink_that_comes_later_joins_its_flows() {
     let mut road = Road::new(with(vec![policy("video", FlowAction::Balance, &["wifi", "cell"])]));
@@ -119,7 +121,7 @@ fn an_uplink_that_comes_later_joins_its_flows() {
     assert!(!road.events.iter().any(|(_, event)| matches!(event, Event::Warning { .. })));
 }
 
-/// One class is moved to another uplink and back, and nothing else moves.
+/// A policy moves to another uplink and back, and no other policy moves.
 #[test]
 fn a_policy_is_moved_by_itself() {
     let mut road = started(vec![
@@ -149,15 +151,15 @@ fn a_policy_is_moved_by_itself() {
     road.run(1.0);
     assert_eq!(at_agent(&road), before);
     assert_eq!(shown(&road), ("udp", None, vec!["wifi"], Agreement::Agreed));
-    // What there is not.
+    // Unknown uplinks and policies are errors.
     assert!(to(&mut road, Some(&["eth9".to_string()])).is_err());
     let unknown =
         road.router_does(|router, now, wall| router.handle_policy_uplinks(now, wall, "nosuch", None));
     assert!(unknown.expect_err("unknown").contains("udp"));
 }
 
-/// The answer to the last description is lost: what the home agent has is not taken for what the answers to
-/// the earlier ones said.
+/// The answer to the last description is lost: the router does not take the answers to earlier descriptions
+/// for it.
 #[test]
 fn a_lost_answer_leaves_no_doubt() {
     let mut road = started(vec![policy("udp", FlowAction::Failover, &["wifi", "cell"])]);
@@ -168,7 +170,7 @@ fn a_lost_answer_leaves_no_doubt() {
         road.router_does(|router, now, wall| router.handle_policy_uplinks(now, wall, "udp", uplinks))
             .expect("an uplink");
     };
-    // Three Binding Updates, of which the home agent takes all, and the last answer is lost.
+    // The router sends three Binding Updates. The home agent accepts all, and the last answer is lost.
     to(&mut road, Some(&sat));
     road.run(0.05);
     to(&mut road, None);
@@ -189,7 +191,7 @@ fn a_lost_answer_leaves_no_doubt() {
     assert_eq!(at_agent(&road), before);
 }
 
-/// A poor uplink has no share of a balanced class and comes last in one that fails over.
+/// An uplink with a poor signal has no share in a balanced policy, and comes last in a failover policy.
 #[test]
 fn a_poor_uplink_is_avoided_by_policies() {
     for (action, expected) in [(FlowAction::Balance, vec![2]), (FlowAction::Failover, vec![2, 1])] {
@@ -207,7 +209,7 @@ fn a_poor_uplink_is_avoided_by_policies() {
     }
 }
 
-/// Weights follow the measured capacity; small changes are not worth a Binding Update.
+/// Weights follow the measured capacity; small changes cause no Binding Update.
 #[test]
 fn weights_follow_the_capacity() {
     let mut config = with(vec![policy("video", FlowAction::Balance, &["wifi", "cell"])]);
@@ -233,7 +235,8 @@ fn weights_follow_the_capacity() {
     assert_eq!(road.agent.flows(addr(HOME))[0].bids, [(1, 100), (2, 200)]);
 }
 
-/// Answers an update by hand: all identifiers accepted, flows with `status`, actions echoed or not.
+/// Answers an update in the home agent's place: it accepts all identifiers, gives `status` to the flows, and
+/// echoes the actions or not.
 fn answer(road: &mut Road, status: Option<u8>) {
     let update = road.last().clone();
     let mut answer = Acknowledgement::to(&update.seen, 0);
@@ -259,7 +262,7 @@ fn by_hand(action: FlowAction) -> Road {
     road
 }
 
-/// 5.2.6: no flow in the answer: the home agent knows none, and is not bothered any more.
+/// 5.2.6: the answer names no flow, so the home agent knows no flow bindings. The router sends it no more.
 #[test]
 fn an_agent_without_flow_bindings() {
     let mut road = by_hand(FlowAction::Duplicate);
@@ -276,7 +279,8 @@ fn an_agent_without_flow_bindings() {
     );
 }
 
-/// An agent that does not know the flow action would copy: each flow has one binding there, the best.
+/// A home agent that does not know the flow action would copy packets, so the router gives each flow only its
+/// best binding there.
 #[test]
 fn an_agent_that_can_only_copy() {
     for action in [FlowAction::Duplicate, FlowAction::Balance, FlowAction::Failover] {
@@ -294,7 +298,7 @@ fn an_agent_that_can_only_copy() {
     }
 }
 
-/// A refusal is told, and the class goes on by failover on our side.
+/// The status shows a refusal, and the router handles the policy by failover.
 #[test]
 fn a_refused_flow() {
     for status in [flow_status::PROHIBITED, flow_status::SELECTOR_NOT_SUPPORTED, flow_status::BID_NOT_FOUND] {
@@ -309,14 +313,14 @@ fn a_refused_flow() {
         let count = road.updates.len();
         road.run(0.2);
         assert_eq!(road.updates.len(), count, "not again as long as nothing changes");
-        // With other bindings it is another question.
+        // The router describes the flow again when its bindings have changed.
         road.detach("wifi");
         road.run(0.05);
         assert!(road.updates.iter().skip(count).any(|update| !update.flows.is_empty()));
     }
 }
 
-/// 5.3.3: the home agent has forgotten a flow that was only named (132): it is described again.
+/// 5.3.3: the home agent has lost a flow that the summary names (132): the router describes it again.
 #[test]
 fn a_forgotten_flow_is_described_again() {
     let mut road = started(vec![policy("video", FlowAction::Balance, &["wifi", "cell"])]);
@@ -327,7 +331,7 @@ fn a_forgotten_flow_is_described_again() {
     assert_eq!(at_router(&road)[0], (1, FlowAction::Balance, vec![1, 2]));
 }
 
-/// More flows than fit into one Binding Update.
+/// The flows do not fit into one Binding Update.
 #[test]
 fn many_flows_take_several_binding_updates() {
     let policies = (0..16)

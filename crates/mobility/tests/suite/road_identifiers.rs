@@ -10,8 +10,8 @@ use carnet_mobility::{Authentication, Event};
 use crate::craft::*;
 use crate::road::*;
 
-/// 5.9: the first Binding Update has the O flag; 5.3: it registers all uplinks; 4.3 and RFC 6089 4.1: with
-/// care-of address and BID-PRI, 5.2: without Alternate Care-of Address.
+/// RFC 5648 5.9: the first Binding Update has the O flag; 5.3: it registers all uplinks; 4.3 and RFC 6089
+/// 4.1: each with care-of address and BID-PRI; 5.2: it has no Alternate Care-of Address.
 #[test]
 fn all_uplinks_are_registered_by_one_binding_update() {
     let mut road = Road::new(config());
@@ -29,7 +29,7 @@ fn all_uplinks_are_registered_by_one_binding_update() {
     assert!(road.is_carried());
 }
 
-/// 5.2: what comes later is added without the O flag, and nothing else is touched.
+/// 5.2: the router adds a later uplink without the O flag, and the other bindings stay.
 #[test]
 fn an_uplink_that_comes_up_later_is_added() {
     let mut road = Road::new(config());
@@ -55,7 +55,7 @@ fn the_sequence_number_is_shared() {
     assert!(numbers.windows(2).all(|pair| pair[1] == pair[0].wrapping_add(1)), "{numbers:?}");
 }
 
-/// 5.3: what is due together is renewed together, and the path does not change.
+/// 5.3: one update renews the bindings that are due together, and the path does not change.
 #[test]
 fn bindings_are_renewed_together() {
     let mut road = Road::registered();
@@ -68,8 +68,8 @@ fn bindings_are_renewed_together() {
     assert!(!road.events.iter().any(|(_, event)| matches!(event, Event::Handover { .. })));
 }
 
-/// 5.4: a binding whose uplink is gone is de-registered over another, at once; until then, and from then on,
-/// traffic has a path.
+/// 5.4: the router at once de-registers the binding of a lost uplink over another uplink. Traffic has a path
+/// before and afterwards.
 #[test]
 fn a_lost_uplink_is_deregistered_over_another() {
     let mut road = Road::registered();
@@ -85,7 +85,7 @@ fn a_lost_uplink_is_deregistered_over_another() {
     assert_eq!(road.bound_bids(), [2, 3]);
     assert!(road.is_carried());
     road.forget();
-    // And back: make before break.
+    // The uplink comes back: make before break.
     road.attach("wifi", Some("2001:db8:f1::10"), None);
     road.run_while(3.0, "wifi carries traffic again", |road| road.transmits()[0] != "wifi");
     assert_eq!(road.bound_bids(), [1, 2, 3]);
@@ -93,7 +93,7 @@ fn a_lost_uplink_is_deregistered_over_another() {
     assert_eq!(road.preferred_bids(), [1, 2, 3]);
 }
 
-/// All uplinks but one go and come, one after the other: there is a path all the time.
+/// All uplinks but one go and come back, one after the other: traffic always has a path.
 #[test]
 fn the_last_uplink_carries_everything() {
     let mut road = Road::registered();
@@ -126,7 +126,7 @@ fn a_new_care_of_address_takes_the_place_of_the_old() {
     assert!(road.is_carried());
 }
 
-/// It changes to one that leads nowhere: the home agent hears of it over another.
+/// The new care-of address leads nowhere: the router reports the loss of the old one over another uplink.
 #[test]
 fn a_new_care_of_address_that_leads_nowhere() {
     let mut road = Road::registered();
@@ -137,7 +137,8 @@ fn a_new_care_of_address_that_leads_nowhere() {
     assert_eq!(road.bound_bids(), [2, 3]);
 }
 
-/// It answers, but only after the removal has left: what is registered in the end is right.
+/// The new care-of address works, but the answer comes after the router has removed the binding: in the end
+/// the right care-of address is registered.
 #[test]
 fn a_new_care_of_address_that_answers_late() {
     let mut road = Road::registered();
@@ -149,8 +150,8 @@ fn a_new_care_of_address_that_answers_late() {
     assert_eq!(road.transmits()[0], "wifi");
 }
 
-/// An uplink goes before the answer to its registration has come: the home agent, which has accepted it,
-/// hears of it over another, at once or as soon as there is one.
+/// An uplink goes before the answer to its registration, which the home agent has accepted. The router
+/// de-registers it over another uplink, at once or as soon as it has one.
 #[test]
 fn an_uplink_that_goes_before_the_answer() {
     for alone in [false, true] {
@@ -173,7 +174,7 @@ fn an_uplink_that_goes_before_the_answer() {
     }
 }
 
-/// The operator's choice is a matter of priorities: nothing is lost, nothing de-registered.
+/// A handover by the operator changes only priorities: the router loses no packets and de-registers nothing.
 #[test]
 fn a_handover_is_a_change_of_priority() {
     let mut road = Road::registered();
@@ -187,7 +188,8 @@ fn a_handover_is_a_change_of_priority() {
     assert_eq!(road.preferred_bids(), [1, 2, 3]);
 }
 
-/// 5.7: no Binding Identifier option in the acknowledgement: plain registrations from then on.
+/// 5.7: the acknowledgement has no Binding Identifier option: the router sends plain registrations from then
+/// on.
 #[test]
 fn an_agent_without_identifiers_gets_plain_registrations() {
     let mut road = Road::new(Road::unsigned());
@@ -206,7 +208,7 @@ fn an_agent_without_identifiers_gets_plain_registrations() {
     assert!(!road.updates.is_empty());
     assert!(road.updates.iter().all(|update| update.identifiers.is_empty() && !update.overwrite));
     assert!(road.is_carried());
-    // One uplink at a time then.
+    // The router registers one uplink at a time.
     road.detach("wifi");
     road.run(1.0);
     assert_eq!(road.transmits(), ["cell"]);
@@ -228,7 +230,7 @@ fn status_166_ends_in_plain_registrations() {
     assert!(road.is_carried());
 }
 
-/// 5.7 on 168: one binding for each Binding Update, and all of them all the same.
+/// 5.7 on 168: the router registers each binding by a Binding Update of its own.
 #[test]
 fn status_168_ends_bulk_registration() {
     let mut agent = agent_config();
@@ -246,11 +248,11 @@ fn status_168_ends_bulk_registration() {
     assert_eq!(road.bound_bids(), [1, 2, 3]);
 }
 
-/// 5.7 on 165: "MUST set 'O' flag". A plain binding of before is replaced.
+/// 5.7 on 165: "MUST set 'O' flag". The router replaces a former plain binding.
 #[test]
 fn status_165_is_answered_by_the_o_flag() {
     let mut road = Road::registered();
-    // Behind the router's back the home agent has got a plain binding.
+    // The home agent gets a plain binding without the router's knowledge.
     road.agent = carnet_mobility::HomeAgent::new(road.agent_config.clone());
     let sequence = road.router.stored().sequence.expect("a number");
     let update = Update::explicit(sequence).alternate(CARE_OF).signed().packet();
@@ -261,12 +263,12 @@ fn status_165_is_answered_by_the_o_flag() {
     assert!(road.updates.iter().any(|update| update.overwrite));
 }
 
-/// 6.2: status 4 and a status of its own for one binding: the others are registered, that one is tried again
-/// later.
+/// 6.2: status 4, and an own status for one binding: the others are registered, and the router retries the
+/// refused one later.
 #[test]
 fn one_of_several_refused() {
     let mut config = Road::unsigned();
-    // Heartbeats would find out that there is no home agent.
+    // Short heartbeat intervals would detect that the home agent is gone.
     config.liveness = Some(Liveness { busy: Duration::from_secs(300), idle: Duration::from_secs(300) });
     let mut road = Road::with(config, Road::plain_agent(), 1);
     road.agent_down = true;
@@ -286,7 +288,7 @@ fn one_of_several_refused() {
     assert!(again.at >= carnet_base::Time::from_secs(132), "not before 32 s: {}", again.at);
 }
 
-/// RFC 6275 11.7.3: the next number after the one that the home agent names, at once.
+/// RFC 6275 11.7.3: the router at once sends the number after the one that the home agent names.
 #[test]
 fn status_135_is_corrected_at_once() {
     let mut road = Road::new(config());
@@ -305,7 +307,7 @@ fn status_135_is_corrected_at_once() {
     assert!(road.is_carried());
 }
 
-/// RFC 3963 5.4: what is refused for what we are ends the service, and is asked again after ten minutes.
+/// RFC 3963 5.4: a refusal of the router itself ends the service. The router asks again after ten minutes.
 #[test]
 fn a_refusal_of_the_router_stops_the_service() {
     let mut agent = agent_config();
@@ -323,7 +325,7 @@ fn a_refusal_of_the_router_stops_the_service() {
     assert!(road.is_carried());
 }
 
-/// The same Binding Update is accepted after all: the router asks at once.
+/// An acceptance arrives for the Binding Update that was refused before: the router asks again at once.
 #[test]
 fn one_whose_bindings_are_accepted_after_they_were_refused_asks_at_once() {
     let mut agent = Road::plain_agent();
@@ -344,7 +346,8 @@ fn one_whose_bindings_are_accepted_after_they_were_refused_asks_at_once() {
     assert!(road.is_carried());
 }
 
-/// 5.5.1: on the home link all bindings are de-registered (RFC 6275 11.5.5), and registered again on leaving.
+/// 5.5.1: on the home link the router de-registers all bindings (RFC 6275 11.5.5), and registers them again
+/// when it leaves.
 #[test]
 fn returning_home_ends_all_bindings() {
     let mut road = Road::registered();
@@ -363,7 +366,7 @@ fn returning_home_ends_all_bindings() {
     assert!(road.is_carried());
 }
 
-/// At a stop one plain de-registration ends all (5.4).
+/// At a shutdown one plain de-registration ends all bindings (5.4).
 #[test]
 fn shutdown_deregisters_everything() {
     let mut road = Road::registered();
@@ -375,19 +378,19 @@ fn shutdown_deregisters_everything() {
     assert!(road.router.is_quiescent());
 }
 
-/// A home agent that has lost its bindings says so at the next heartbeat at the latest.
+/// A home agent that has lost its bindings reports that at the next heartbeat at the latest.
 #[test]
 fn a_home_agent_that_forgot_is_told_at_once() {
     let mut road = Road::registered();
     road.restart_agent();
     assert!(!road.is_carried());
     road.run_while(2.0, "carried", |road| !road.is_carried());
-    // Three Binding Updates a second, of which some take back what was silent.
+    // Three Binding Updates a second, some of which restore failed uplinks.
     road.run(2.5);
     assert_eq!(road.bound_bids(), [1, 2, 3]);
 }
 
-/// A reload keeps what is registered, and forgets an uplink that is no longer configured.
+/// A reload keeps the registered bindings, and drops an uplink that is no longer configured.
 #[test]
 fn a_new_configuration_takes_over() {
     let mut road = Road::registered();
@@ -408,7 +411,7 @@ fn a_new_configuration_takes_over() {
     assert!(road.is_carried());
 }
 
-/// Uplinks without identifier: one plain binding while the best uplink has none.
+/// Some uplinks have no identifier: the router registers one plain binding while such an uplink is the best.
 #[test]
 fn identifiers_and_the_plain_binding_take_turns() {
     let mut config = config();
@@ -433,7 +436,7 @@ fn identifiers_and_the_plain_binding_take_turns() {
     assert!(road.is_carried());
 }
 
-/// Without a key, too.
+/// Identifiers also work without a key.
 #[test]
 fn identifiers_without_authentication() {
     let mut road = Road::with(Road::unsigned(), Road::plain_agent(), 3);

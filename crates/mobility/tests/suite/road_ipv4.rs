@@ -35,8 +35,8 @@ fn text(endpoint: Endpoint) -> String {
     endpoint.to_string()
 }
 
-/// 4.2, 4.4.2: the Binding Update leaves in UDP, bears the home address and the IPv4 Care-of Address option;
-/// behind a NAT data goes in UDP too.
+/// RFC 5555 4.2, 4.4.2: the Binding Update leaves in UDP, with the home address and the IPv4 Care-of Address
+/// option; behind a NAT data goes in UDP too.
 #[test]
 fn an_ipv4_uplink_behind_a_nat_suffices() {
     for config in [config(), plain()] {
@@ -58,7 +58,8 @@ fn an_ipv4_uplink_behind_a_nat_suffices() {
     }
 }
 
-/// 4.2: without a NAT data goes in plain IPv4, unless UDP is asked for; Binding Updates go in UDP either way.
+/// 4.2: without a NAT data goes in plain IPv4, unless the router asks for UDP; Binding Updates always go in
+/// UDP.
 #[test]
 fn without_a_nat_data_goes_in_plain_ipv4() {
     for (force_udp, config) in [(false, config()), (true, config()), (false, plain()), (true, plain())] {
@@ -75,7 +76,7 @@ fn without_a_nat_data_goes_in_plain_ipv4() {
     }
 }
 
-/// 4.4.1: where protocol 41 is swallowed, UDP is asked for, and soon.
+/// 4.4.1: the router soon asks for UDP in a network that drops protocol 41.
 #[test]
 fn a_network_that_swallows_protocol_41_gets_udp() {
     let mut road = Road::new(config());
@@ -87,7 +88,7 @@ fn a_network_that_swallows_protocol_41_gets_udp() {
     assert!(road.is_carried());
 }
 
-/// RFC 8305: IPv6 first; where it works IPv4 is not even tried.
+/// RFC 8305: the router prefers IPv6, and does not try IPv4 if IPv6 works.
 #[test]
 fn ipv6_is_preferred_where_both_work() {
     for config in [config(), plain()] {
@@ -99,7 +100,7 @@ fn ipv6_is_preferred_where_both_work() {
     }
 }
 
-/// RFC 8305 5: where IPv6 leads nowhere, IPv4 follows 250 ms behind, and stays.
+/// RFC 8305 5: if IPv6 leads nowhere, the router tries IPv4 after 250 ms, and stays with it.
 #[test]
 fn ipv4_follows_a_quarter_of_a_second_behind() {
     for config in [config(), plain()] {
@@ -126,7 +127,7 @@ fn ipv4_follows_a_quarter_of_a_second_behind() {
     }
 }
 
-/// RFC 8305 5: a slow IPv6 that answers first wins all the same, and IPv4 is not kept.
+/// RFC 8305 5: a slow IPv6 that answers first wins, and the router drops IPv4.
 #[test]
 fn the_first_acknowledged_wins() {
     for config in [config(), plain()] {
@@ -142,7 +143,7 @@ fn the_first_acknowledged_wins() {
     }
 }
 
-/// The winner goes silent: the other family takes over, without another uplink.
+/// The chosen address family fails: the other one takes over, without another uplink.
 #[test]
 fn the_other_family_takes_over() {
     let mut road = Road::new(config());
@@ -153,14 +154,14 @@ fn the_other_family_takes_over() {
     assert!(road.bound()[0].ipv4().is_some());
     road.run(30.0);
     assert!(road.is_carried());
-    // A new network: IPv6 has its chance again.
+    // In a new network the router prefers IPv6 again.
     road.network("wifi").ipv6_dead = false;
     road.attach("wifi", Some("2001:db8:f9::10"), Some(PUBLIC));
     road.run(1.0);
     assert_eq!(road.bound(), [care_of("2001:db8:f9::10")]);
 }
 
-/// IPv4 comes later than IPv6 or earlier, as DHCP and Router Advertisements please.
+/// IPv4 comes up before or after IPv6, depending on DHCP and Router Advertisements.
 #[test]
 fn the_families_may_come_one_after_the_other() {
     for config in [config(), plain()] {
@@ -174,14 +175,14 @@ fn the_families_may_come_one_after_the_other() {
             assert!(road.is_upstream(), "make before break");
         }
         assert_eq!(road.bound(), [care_of("2001:db8:f1::10")]);
-        // And IPv6 goes: IPv4 takes over.
+        // IPv6 goes: IPv4 takes over.
         road.attach("wifi", None, Some(PUBLIC));
         road.run_while(1.0, "carried", |road| !road.is_carried());
         assert!(road.bound()[0].ipv4().is_some());
     }
 }
 
-/// Three uplinks of three kinds.
+/// Three uplinks: IPv4 only, IPv6 only, and both.
 #[test]
 fn uplinks_of_all_kinds_at_once() {
     let mut road = Road::new(config());
@@ -198,12 +199,13 @@ fn uplinks_of_all_kinds_at_once() {
         road.run(0.1);
         assert!(road.is_carried());
     }
-    // An IPv6 uplink is de-registered over an IPv4 one and the other way round.
+    // The router de-registers an IPv6 uplink over an IPv4 uplink, and an IPv4 uplink over an IPv6 uplink.
     assert_eq!(road.bound_bids(), [3]);
 }
 
-/// Two modems of one make, each a NAT that gives the router the same address: told apart by their ports (RFC
-/// 5555 4.1 takes any), in whatever order they come and go, registered at once or one at a time.
+/// Two modems of one make, each a NAT that gives the router the same address. The router distinguishes them
+/// by its ports (RFC 5555 4.1 permits any port), in whatever order they come and go, with bulk registration
+/// or without.
 #[test]
 fn two_nats_that_hand_out_the_same_address() {
     for identified in [true, false] {
@@ -227,7 +229,7 @@ fn two_nats_that_hand_out_the_same_address() {
                 ends.dedup();
                 assert_eq!(ends.len(), 2, "{ends:?}");
             }
-            // The better one goes and comes back; after that the other one does.
+            // The better modem goes and comes back, and then the other modem.
             for (uplink, other) in [("wifi", "cell"), ("cell", "wifi")] {
                 road.detach(uplink);
                 road.run(2.0);
@@ -242,7 +244,7 @@ fn two_nats_that_hand_out_the_same_address() {
     }
 }
 
-/// A NAT that forgets its mapping, without heartbeats for anything else: survived within one keepalive, and
+/// A NAT loses its mapping, and only keepalives are sent: the interruption lasts one keepalive interval, and
 /// the interval adapts.
 #[test]
 fn a_nat_that_forgets_is_survived_within_a_keepalive() {
@@ -284,7 +286,8 @@ fn a_nat_that_forgets_is_survived_within_a_keepalive() {
     }
 }
 
-/// A NAT that is restarted and gives us another port, while heartbeats run: out for less than a second.
+/// A restarted NAT gives the router another port while heartbeats run: the interruption lasts less than a
+/// second.
 #[test]
 fn a_nat_that_rebinds_is_survived_within_a_second() {
     for (config, no_errors) in [(config(), false), (plain(), false), (config(), true), (plain(), true)] {
@@ -299,7 +302,7 @@ fn a_nat_that_rebinds_is_survived_within_a_second() {
     }
 }
 
-/// Carrier-grade: the mappings are short-lived and the idle uplink is kept all the same.
+/// A carrier-grade NAT has short-lived mappings; the router keeps the idle uplink registered.
 #[test]
 fn a_carrier_grade_nat_on_the_second_uplink() {
     let mut road = Road::new(config());
@@ -313,7 +316,7 @@ fn a_carrier_grade_nat_on_the_second_uplink() {
     assert!(road.is_carried());
 }
 
-/// What comes inside IPv4 from anybody but the home agent is not believed.
+/// The router drops packets inside IPv4 that do not come from the home agent.
 #[test]
 fn only_the_home_agent_is_heard_inside_ipv4() {
     let mut road = behind_nat(config(), 120);
@@ -327,7 +330,7 @@ fn only_the_home_agent_is_heard_inside_ipv4() {
     }
 }
 
-/// The keepalives of an uplink on which nothing else is sent are the only thing that is sent there.
+/// On an uplink without traffic the router sends nothing but keepalives.
 #[test]
 fn keepalives_are_few() {
     let config = MobileRouterConfig {
@@ -344,7 +347,7 @@ fn keepalives_are_few() {
     assert!((6..=16).contains(&count), "{count} in ten minutes");
 }
 
-/// Longest time in `seconds` in which a packet did not get through, and all of it.
+/// Returns the longest interruption within `seconds`, and the sum of all interruptions.
 fn cut_off(road: &mut Road, seconds: u64) -> (Duration, Duration) {
     let end = road.now + Duration::from_secs(seconds);
     let (mut longest, mut all, mut since) = (Duration::ZERO, Duration::ZERO, None);
@@ -366,8 +369,8 @@ fn cut_off(road: &mut Road, seconds: u64) -> (Duration, Duration) {
     }
 }
 
-/// 4.4.1: after an outage of IPv6 the uplink goes back to it within a minute, and nothing is lost then, nor
-/// by the attempts before.
+/// 4.4.1: after an outage of IPv6 the uplink returns to IPv6 within a minute. Neither the return nor the
+/// attempts before it lose packets.
 #[test]
 fn uplink_goes_back_to_ipv6_after_an_outage_without_loss() {
     for config in [config(), plain()] {
@@ -389,7 +392,8 @@ fn uplink_goes_back_to_ipv6_after_an_outage_without_loss() {
     }
 }
 
-/// The same with a second uplink, whose Binding Updates must not speak for an address that nobody has tried.
+/// A second uplink exists: its Binding Updates must not register an address of the first that the router has
+/// not tried.
 #[test]
 fn uplink_that_tries_ipv6_speaks_for_itself() {
     let mut road = Road::new(config());
@@ -407,8 +411,8 @@ fn uplink_that_tries_ipv6_speaks_for_itself() {
     assert!(matches!(bound[..], [Endpoint::Ipv4(_), Endpoint::Ipv6(_)]), "{bound:?}");
 }
 
-/// A network over which Binding Updates leave and nothing comes back by IPv6: attempts, each of which costs a
-/// moment, become rare.
+/// A network that delivers Binding Updates over IPv6 but no answers: attempts, each of which costs a moment,
+/// become rare.
 #[test]
 fn ipv6_that_works_one_way_only_is_tried_less_and_less_often() {
     let mut road = Road::new(config());

@@ -1,4 +1,4 @@
-//! Uplinks that are up and lead nowhere, come back, and come back again: heartbeats (RFC 5847).
+//! Uplinks that are up but lead nowhere, and come back, once or repeatedly: heartbeats (RFC 5847).
 
 use std::time::Duration;
 
@@ -13,8 +13,9 @@ fn handovers(road: &Road) -> usize {
     road.events.iter().filter(|(_, event)| matches!(event, Event::Handover { .. })).count()
 }
 
-/// A path that turns into a black hole is noticed within 0.6 s, both ways; the home agent hears of it over
-/// another. That leaves TCP its second retransmission, 0.6 s and more after the first loss.
+/// The router detects a path that drops everything within 0.6 s, in both directions, and reports it over
+/// another uplink. This leaves TCP its second retransmission, which follows 0.6 s or more after the first
+/// loss.
 #[test]
 fn a_black_hole_is_noticed_soon() {
     for start in 0..20 {
@@ -30,7 +31,7 @@ fn a_black_hole_is_noticed_soon() {
     }
 }
 
-/// The second best is looked after as well, though less often.
+/// The router also checks the second-best uplink, though less often.
 #[test]
 fn a_standby_uplink_that_dies_is_not_relied_upon() {
     let mut road = Road::registered();
@@ -43,7 +44,7 @@ fn a_standby_uplink_that_dies_is_not_relied_upon() {
     assert!(road.is_carried());
 }
 
-/// It comes back by itself, and is trusted after a few answers.
+/// A failed path that works again is used again after a few answers.
 #[test]
 fn a_path_that_comes_back_is_used_again() {
     let mut road = Road::registered();
@@ -56,8 +57,7 @@ fn a_path_that_comes_back_is_used_again() {
     assert_eq!(handovers(&road), 2, "there and back");
 }
 
-/// All die one after the other, silently and not: in the dark there is nothing to be done, and nothing is
-/// done in a loop.
+/// All uplinks fail one after the other, with and without loss of carrier: the router waits, without a loop.
 #[test]
 fn in_the_dark_the_router_waits() {
     for pause in [0.3, 1.1, 1.8, 5.4] {
@@ -81,7 +81,7 @@ fn in_the_dark_the_router_waits() {
     }
 }
 
-/// One that fails again and again is taken back with less and less haste.
+/// The router takes a path that fails repeatedly back after ever longer pauses.
 #[test]
 fn a_flapping_path_is_left_alone_for_longer_and_longer() {
     let mut road = Road::registered();
@@ -95,7 +95,7 @@ fn a_flapping_path_is_left_alone_for_longer_and_longer() {
     assert!(used < 40, "{used}");
 }
 
-/// Loss is no failure: at a twentieth of the packets each way nothing moves for a long time.
+/// Packet loss is no failure: at a loss of 5 % in each direction no path changes for a long time.
 #[test]
 fn loss_moves_nothing() {
     let mut road = Road::registered();
@@ -108,7 +108,7 @@ fn loss_moves_nothing() {
     assert!(quality.loss > 0.02 && quality.loss < 0.3, "{quality:?}");
 }
 
-/// What heartbeats measure: round trip, jitter, loss, for each uplink.
+/// Heartbeats measure round trip, jitter and loss of each uplink.
 #[test]
 fn quality_is_that_of_the_network() {
     let mut road = Road::registered();
@@ -124,7 +124,7 @@ fn quality_is_that_of_the_network() {
     assert!(quality(0).loss < 1e-9);
 }
 
-/// Heartbeats are few: four a second on the path that carries traffic, one on each other.
+/// Heartbeats are few: four a second on the path that carries traffic, one a second on each other path.
 #[test]
 fn heartbeats_are_few() {
     let mut road = Road::registered();
@@ -134,7 +134,7 @@ fn heartbeats_are_few() {
     assert!((58..=62).contains(&count("cell")), "{}", count("cell"));
 }
 
-/// The only uplink is used, dead or not, and everything is as before when it answers.
+/// The router uses its only uplink whether it works or not, and everything is restored when it works again.
 #[test]
 fn the_only_uplink_is_never_given_up() {
     let mut road = Road::new(config());
@@ -149,7 +149,7 @@ fn the_only_uplink_is_never_given_up() {
     assert!(!road.router.is_silent(1));
 }
 
-/// When it is the home agent that is gone, everything comes back with it, and soon.
+/// The home agent fails: all uplinks come back soon after it.
 #[test]
 fn all_uplinks_come_back_with_the_home_agent() {
     let mut road = Road::registered();
@@ -164,11 +164,11 @@ fn all_uplinks_come_back_with_the_home_agent() {
     assert_eq!(road.bound_bids(), [1, 2, 3]);
 }
 
-/// A path so slow that its answers come late has not failed.
+/// A path with late answers has not failed.
 #[test]
 fn a_slow_path_is_not_a_dead_one() {
     let mut road = Road::registered();
-    // A buffer fills: from 20 ms to 1.2 s of round trip within some seconds.
+    // A buffer fills, so the round trip grows from 20 ms to 1.2 s within some seconds.
     for step in 1..=40 {
         let delay = Duration::from_millis(10 + step * 15);
         road.network("wifi").delay = (delay, delay);
@@ -178,7 +178,7 @@ fn a_slow_path_is_not_a_dead_one() {
     assert_eq!(road.transmits()[0], "wifi");
 }
 
-/// A path that has been slow a moment ago and dies now is noticed nearly as soon as any other.
+/// The router detects the failure of a path that was slow a moment ago nearly as soon as any other failure.
 #[test]
 fn a_black_hole_after_a_full_buffer() {
     for start in 0..10 {
@@ -196,7 +196,8 @@ fn a_black_hole_after_a_full_buffer() {
     }
 }
 
-/// The thresholds of the WiMAX paper: taken at -49 dBm, left at -69 dBm, and in between as it was.
+/// The thresholds of the WiMAX paper: an uplink is taken at -49 dBm and left at -69 dBm; in between its state
+/// does not change.
 #[test]
 fn signal_thresholds_have_hysteresis() {
     let mut config = config();
@@ -237,7 +238,7 @@ fn a_poor_uplink_is_better_than_none() {
     assert!(road.is_carried());
 }
 
-/// An uplink whose volume is used up is for when nothing else lives.
+/// An uplink with a used-up volume carries traffic only if no other uplink works.
 #[test]
 fn a_used_up_volume() {
     let mut config = config();
@@ -258,7 +259,7 @@ fn a_used_up_volume() {
     assert!(road.is_carried());
 }
 
-/// What the counters of the interface show is what its volume is compared with; it outlives a restart.
+/// The router compares the volume with the interface's counters. The used volume survives a restart.
 #[test]
 fn octets_use_up_a_volume() {
     let mut config = config();
@@ -267,13 +268,13 @@ fn octets_use_up_a_volume() {
     road.attach_all();
     road.run(1.0);
     let shows = |road: &mut Road, epoch, total| {
-        // The second has no volume: it is counted for show.
+        // The second uplink has no volume limit; the router counts its octets for the status.
         for name in ["wifi", "cell"] {
             let octets = Octets { epoch, total, received: 0 };
             road.router_does(|router, now, wall| router.handle_octets(now, wall, name, octets));
         }
     };
-    // What went before counting began is nobody's.
+    // Octets from before the counting began do not count.
     shows(&mut road, 1, 5_000_000);
     shows(&mut road, 1, 5_900_000);
     assert_eq!(road.transmits()[0], "wifi");
@@ -294,15 +295,15 @@ fn octets_use_up_a_volume() {
     road.attach_all();
     road.run(1.0);
     assert_eq!(road.transmits()[0], "wifi");
-    // Another boot: all that the counters show is new.
+    // After another boot all octets that the counters show are new.
     shows(&mut road, 2, 99_999);
     assert_eq!(road.transmits()[0], "wifi");
     shows(&mut road, 2, 100_000);
     assert_eq!(road.transmits()[0], "cell");
 }
 
-/// With a hard stop an uplink carries nothing more, even where it is the last one; the next period opens it
-/// again.
+/// With a hard stop an uplink with a used-up volume carries no traffic, even as the last one. The next period
+/// opens it again.
 #[test]
 fn a_used_up_volume_stops_the_uplink() {
     let mut config = config();
@@ -326,7 +327,7 @@ fn a_used_up_volume_stops_the_uplink() {
     assert_eq!(road.transmits(), ["wifi"]);
 }
 
-/// Each level is told once in a period, also after a restart.
+/// The router reports each level of the volume once in a period, also after a restart.
 #[test]
 fn levels_of_a_volume_are_told_once() {
     let mut config = config();
@@ -362,7 +363,7 @@ fn levels_of_a_volume_are_told_once() {
     );
 }
 
-/// Where its modem is in another operator's network, an uplink that must not roam is down.
+/// An uplink that must not roam is down while its modem is in another operator's network.
 #[test]
 fn an_uplink_that_must_not_roam_is_down_abroad() {
     let mut config = config();
@@ -384,7 +385,7 @@ fn an_uplink_that_must_not_roam_is_down_abroad() {
     assert_eq!(tell(&mut road, None), ["wifi", "cell", "sat"]);
 }
 
-/// Without heartbeats an uplink is given up when its binding cannot be renewed.
+/// Without heartbeats the router gives an uplink up when it cannot renew the binding.
 #[test]
 fn without_heartbeats_binding_updates_tell() {
     let mut config = config();
@@ -403,15 +404,15 @@ fn without_heartbeats_binding_updates_tell() {
     assert!(road.is_carried());
 }
 
-/// Somebody says that the home agent knows no heartbeats.
+/// Hands in a Binding Error which says that the home agent knows no heartbeats.
 fn heartbeats_are_unknown(road: &mut Road) {
     let mut octets = carnet_wire::mobility::Builder::binding_error(2, addr(HOME)).finish();
     let packet = control_packet(addr(AGENT), addr("2001:db8:f1::10"), None, &mut octets);
     road.router_receives(None, &packet);
 }
 
-/// A home agent that knows no heartbeats says so (RFC 5847 3), and is believed unless it has answered one
-/// before.
+/// A home agent without heartbeats sends a Binding Error (RFC 5847 3). The router accepts it, unless the home
+/// agent has answered a heartbeat before.
 #[test]
 fn a_home_agent_without_heartbeats() {
     let mut road = Road::registered();
@@ -422,7 +423,7 @@ fn a_home_agent_without_heartbeats() {
     road.attach_all();
     road.run_while(1.0, "a heartbeat", |road| road.heartbeats.is_empty());
     heartbeats_are_unknown(&mut road);
-    // Nor does it answer those that are on their way.
+    // The home agent also drops heartbeats that are on their way.
     for dead in [true, false] {
         for name in ["wifi", "cell", "sat"] {
             road.black_hole(name, dead);
@@ -438,7 +439,7 @@ fn a_home_agent_without_heartbeats() {
     assert!(!road.heartbeats.is_empty(), "asked again after ten minutes");
 }
 
-/// Nothing authenticates a Binding Error: one that comes before the first answer is proved wrong by that.
+/// A Binding Error has no authentication: the first answer to a heartbeat refutes one that came earlier.
 #[test]
 fn who_denies_heartbeats_is_proved_wrong_by_the_first_answer() {
     let mut road = Road::new(config());
@@ -451,8 +452,8 @@ fn who_denies_heartbeats_is_proved_wrong_by_the_first_answer() {
     assert!(road.heartbeats.len() > 10, "{}", road.heartbeats.len());
 }
 
-/// Nor is one believed while another path is answered, though an uplink has only just come: from then on
-/// nobody would notice those that lead nowhere.
+/// The router also ignores such a Binding Error while another path gets answers, even on a new uplink.
+/// Otherwise it would no longer detect failed paths.
 #[test]
 fn who_denies_heartbeats_is_not_believed_while_one_path_is_answered() {
     let mut road = Road::registered();
@@ -469,8 +470,8 @@ fn who_denies_heartbeats_is_not_believed_while_one_path_is_answered() {
     road.run_while(1.0, "carried over cell", |road| !road.is_carried());
 }
 
-/// A response tells of the path that it came by. Who hears the heartbeats of one uplink can guess the next
-/// number, but not make another look alive that leads nowhere.
+/// A response counts only for the path that it came by. An attacker who sees the heartbeats of one uplink can
+/// guess the next number, but cannot make a failed uplink look alive.
 #[test]
 fn a_response_by_another_path_tells_nothing() {
     let mut road = Road::registered();
@@ -496,7 +497,7 @@ fn a_response_by_another_path_tells_nothing() {
     assert_eq!(road.transmits()[0], "cell");
 }
 
-/// Each path counts for itself: the number on one does not tell the number on another.
+/// Each path has its own numbers: the number on one path does not reveal the number on another.
 #[test]
 fn paths_count_for_themselves() {
     let mut road = Road::registered();
@@ -513,8 +514,8 @@ fn paths_count_for_themselves() {
     }
 }
 
-/// RFC 5847 3: a request is answered with its number, by the path that it came by; not where nothing is
-/// registered, and not without end.
+/// RFC 5847 3: the router answers a request with the request's number, over the path that it came by. It does
+/// not answer without a registration, and limits its answers.
 #[test]
 fn a_home_agent_that_asks_is_answered() {
     let mut road = Road::registered();
@@ -535,7 +536,7 @@ fn a_home_agent_that_asks_is_answered() {
     assert!((90..=110).contains(&answered), "{answered}");
 }
 
-/// While packets wait, a Binding Update leaves every two seconds at least.
+/// While packets wait, the router sends a Binding Update at least every two seconds.
 #[test]
 fn demand_hastens_the_first_registration() {
     let mut road = Road::new(config());
@@ -556,7 +557,7 @@ fn demand_hastens_the_first_registration() {
     assert!(road.is_carried());
 }
 
-/// Without identifiers heartbeats make the router register another uplink.
+/// Without identifiers, heartbeats make the router register another uplink.
 #[test]
 fn a_black_hole_without_identifiers() {
     let mut config = config();
@@ -573,8 +574,8 @@ fn a_black_hole_without_identifiers() {
     assert!(road.now > Time::from_secs(103));
 }
 
-/// What an uplink waits for is not left to its back-off when it becomes the last hope: its acknowledgement
-/// may have been lost, or it has come back unnoticed.
+/// When all other uplinks have failed, the router does not wait for the back-off of the last one: an
+/// acknowledgement may have been lost, or the uplink may work again.
 #[test]
 fn the_last_hope_does_not_wait() {
     for start in 0..10 {
@@ -592,8 +593,8 @@ fn the_last_hope_does_not_wait() {
     }
 }
 
-/// The last uplink that lived turns silent, and one that had been given up takes over: the home agent hears
-/// that the other is gone, although nothing lived when it went.
+/// The last working uplink fails, and one that had been given up takes over. The router reports that failure
+/// to the home agent, although no uplink worked when it happened.
 #[test]
 fn the_last_hope_carries_both_ways() {
     let mut road = Road::registered();
@@ -607,7 +608,8 @@ fn the_last_hope_carries_both_ways() {
     assert_eq!(road.bound_bids(), [1]);
 }
 
-/// All fail, and one comes back much later: it is acknowledged, and the failure of another is not the reason.
+/// All uplinks fail, and one comes back much later: the failure of another uplink is not the reason of this
+/// move.
 #[test]
 fn the_reason_of_a_move_is_not_an_old_failure() {
     let mut road = Road::registered();
@@ -615,7 +617,7 @@ fn the_reason_of_a_move_is_not_an_old_failure() {
     for name in ["wifi", "cell"] {
         road.black_hole(name, true);
     }
-    // Until the lifetimes have ended.
+    // Runs until the lifetimes have ended.
     road.run(120.0);
     assert!(road.transmits().is_empty());
     road.forget();
@@ -632,7 +634,8 @@ fn the_reason_of_a_move_is_not_an_old_failure() {
     assert_eq!(reasons, ["the home agent acknowledged it"]);
 }
 
-/// An uplink that has failed shows when it is registered again; heartbeats, which go on, are not that.
+/// The status of a failed uplink shows when the router registers it again; heartbeats, which continue, do not
+/// change that time.
 #[test]
 fn silent_uplink_shows_the_end_of_its_hold_down() {
     let mut road = Road::registered();

@@ -18,14 +18,14 @@ fn attach_mixed(road: &mut Road) {
     road.attach("sat", None, Some(Ipv4Addr::new(203, 0, 113, 7)));
 }
 
-/// What a router or the home agent says of keys.
+/// Whether an event of the router or the home agent is about keys.
 fn is_about_keys(event: &Event) -> bool {
     let words = ["key", "MAC", "SPI", "verif", "authentic"];
     matches!(event, Event::Warning { message } if words.iter().any(|word| message.contains(word)))
 }
 
-/// Three uplinks of two families, each packet with a delay of its own of 0 to 200 ms, for half an hour; three
-/// routers.
+/// Three uplinks of two families, each packet with its own random delay of 0 to 200 ms, for half an hour, for
+/// each of three seeds.
 #[test]
 fn updates_over_uplinks_with_random_delays_are_never_refused_as_old() {
     let mut updates = 0;
@@ -52,8 +52,8 @@ fn updates_over_uplinks_with_random_delays_are_never_refused_as_old() {
     assert!(updates > 3 * 3 * 30, "{updates} Binding Updates");
 }
 
-/// A Binding Update of one uplink waits for the answer to that of another, and not longer: three uplinks, of
-/// which each has to speak for itself, are registered within three round trips.
+/// A Binding Update of one uplink waits only for the answer to that of another: three uplinks that register
+/// separately are registered within three round trips.
 #[test]
 fn an_update_leaves_as_soon_as_the_outstanding_one_is_answered() {
     let mut road = Road::new(config());
@@ -70,7 +70,7 @@ fn an_update_leaves_as_soon_as_the_outstanding_one_is_answered() {
     assert_eq!(at[1].saturating_since(at[0]), Duration::from_millis(20), "one round trip");
 }
 
-/// An uplink that leads nowhere holds the others up for a quarter of a second.
+/// An uplink that leads nowhere delays the Binding Updates of others by a quarter of a second.
 #[test]
 fn an_update_does_not_wait_for_an_uplink_that_leads_nowhere() {
     let mut road = Road::new(config());
@@ -83,7 +83,7 @@ fn an_update_does_not_wait_for_an_uplink_that_leads_nowhere() {
     assert!(took <= Duration::from_millis(270), "{took:?}");
 }
 
-/// What is urgent waits for no answer by an uplink that is gone.
+/// An urgent Binding Update does not wait for an answer over an uplink that is gone.
 #[test]
 fn a_removal_does_not_wait_for_an_answer_by_the_uplink_that_is_gone() {
     let mut road = Road::registered();
@@ -94,8 +94,8 @@ fn a_removal_does_not_wait_for_an_answer_by_the_uplink_that_is_gone() {
     assert_eq!((road.updates.len(), road.last().uplink.as_str()), (2, "cell"));
 }
 
-/// RFC 6275 11.7.3: status 135 answers the outstanding Binding Update. Without one it is a recording, which
-/// must not move the numbers.
+/// RFC 6275 11.7.3: status 135 answers the outstanding Binding Update. Without an outstanding update it is a
+/// replay, which must not change the numbers.
 #[test]
 fn status_135_without_an_outstanding_update_is_dropped() {
     let mut road = Road::new(config());
@@ -118,8 +118,8 @@ fn status_135_without_an_outstanding_update_is_dropped() {
     assert_eq!((road.router.stored().sequence, road.updates.len()), (Some(before), 0));
 }
 
-/// An acknowledgement that is late, for another care-of address than the last update's, has no wrong key;
-/// what has one is said with what is wrong.
+/// A late acknowledgement for another care-of address than the last update's does not cause the warning of a
+/// wrong key. The warning of a wrong key names the cause.
 #[test]
 fn warnings_of_keys_say_what_is_wrong_with_the_acknowledgement() {
     let said = |answer: &dyn Fn(&mut Acknowledgement)| {

@@ -1,4 +1,4 @@
-//! Captive portals that a probe finds where the home agent does not answer over an uplink.
+//! Captive portals: a probe finds them on an uplink over which the home agent does not answer.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ fn portal_of(road: &Road, name: &str) -> Option<String> {
     road.router.uplinks()[uplink].captive_portal().map(str::to_owned)
 }
 
-/// The events about portals: the uplink and whether a probe was redirected.
+/// Takes the events about portals: the uplink, and whether a probe was redirected.
 fn told(road: &Road) -> Vec<(&str, bool)> {
     let of = |event| match event {
         &Event::CaptivePortal { ref uplink, redirects, .. } => Some((uplink.as_str(), redirects)),
@@ -65,7 +65,7 @@ fn portal_of_a_silent_uplink_is_found_and_the_uplink_comes_back_when_it_passes()
         probed(&mut road, "wifi", &redirected);
         assert_eq!(portal_of(&road, "wifi").as_deref(), Some(PORTAL));
         assert_eq!(told(&road), [("wifi", true)]);
-        // It is looked after, and told once.
+        // The router repeats the probe, and reports the portal once.
         for _ in 0..5 {
             let count = road.probes.len();
             road.run_while(21.0, "another probe", |road| road.probes.len() == count);
@@ -73,13 +73,13 @@ fn portal_of_a_silent_uplink_is_found_and_the_uplink_comes_back_when_it_passes()
         }
         assert_eq!(told(&road), [("wifi", true)]);
         assert_eq!(portal_of(&road, "wifi").as_deref(), Some(PORTAL));
-        // One answer that is missing changes nothing.
+        // One missing answer changes nothing.
         let count = road.probes.len();
         road.run_while(21.0, "another probe", |road| road.probes.len() == count);
         probed(&mut road, "wifi", &PortalProbe::Unanswered);
         assert_eq!(portal_of(&road, "wifi").as_deref(), Some(PORTAL));
 
-        // Somebody agrees to the terms.
+        // A passenger accepts the terms.
         road.black_hole("wifi", false);
         probed(&mut road, "wifi", &PortalProbe::Passed);
         assert_eq!(portal_of(&road, "wifi"), None);
@@ -100,7 +100,7 @@ fn uplinks_without_any_answer_are_probed_one_at_a_time_and_ever_more_seldom() {
     let gaps = road.probes.windows(2).map(|pair| pair[1].0.saturating_since(pair[0].0));
     assert!(gaps.min().is_some_and(|gap| gap >= Duration::from_secs(29)), "no result comes: one at a time");
     road.forget();
-    // With results at once.
+    // Every probe gets its result at once.
     let end = road.now + Duration::from_secs(3600);
     let mut seen = 0;
     while road.now < end {
@@ -149,7 +149,7 @@ fn portal_is_forgotten_with_its_network_and_rubbish_is_none() {
     assert_eq!(portal_of(&road, "wifi").as_deref(), Some(PORTAL));
     road.detach("wifi");
     assert_eq!(portal_of(&road, "wifi"), None);
-    // A result that comes late says nothing of the next network.
+    // A late result says nothing about the next network.
     probed(&mut road, "wifi", &PortalProbe::Redirected(PORTAL.into()));
     assert_eq!(portal_of(&road, "wifi"), None);
 }
@@ -164,7 +164,7 @@ fn late_result_of_a_probe_says_nothing_of_the_network_that_came_meanwhile() {
     probed(&mut road, "wifi", &PortalProbe::Redirected(PORTAL.into()));
     assert_eq!(portal_of(&road, "wifi"), None);
     assert_eq!(told(&road), []);
-    // The next network is probed in its turn.
+    // The router probes the next network in turn.
     road.forget();
     road.run_while(25.0, "a probe", |road| road.probes.is_empty());
     probed(&mut road, "wifi", &PortalProbe::Redirected(PORTAL.into()));

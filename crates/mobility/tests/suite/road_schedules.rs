@@ -1,5 +1,5 @@
-//! Random schedules of everything that can happen to three uplinks of three kinds, with one invariant above
-//! all: while an uplink lives and the home agent answers, those on board are cut off for a second at most.
+//! Random schedules of all events of three uplinks of three kinds. The main invariant: while one uplink works
+//! and the home agent answers, the mobile network is cut off for a second at most.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::road::*;
 
 const NAMES: [&str; 3] = ["wifi", "cell", "sat"];
 
-/// What an uplink is now.
+/// Current state of an uplink.
 #[derive(Debug, Clone, Copy, Default)]
 struct Link {
     up: bool,
@@ -52,7 +52,7 @@ fn schedule(seed: u64, lossy: bool) {
     }
     road.run(5.0);
     let mut number = 0_u16;
-    // One uplink is spared at a time: it lives for as long as the phase lasts, and had the time to register
+    // The schedule spares one uplink in each phase: it works during the whole phase, and had time to register
     // before.
     for phase in 0..6 {
         let spared = usize::try_from(rng.u64() % 3).unwrap_or(0);
@@ -63,7 +63,7 @@ fn schedule(seed: u64, lossy: bool) {
         }
         road.black_hole(NAMES[spared], false);
         links[spared].dead = false;
-        // The longest hold-down there is, and a retransmission.
+        // The longest hold-down, and a retransmission.
         let settle = road.now + Duration::from_secs(70);
         road.run_while(80.0, "the spared uplink is registered", |road| {
             let bid = u16::try_from(spared + 1).unwrap_or(0);
@@ -123,7 +123,8 @@ fn schedule(seed: u64, lossy: bool) {
                         road.describe()
                     );
                 }
-                // The other way round the home agent has to be told, three times a second at most.
+                // In the other direction the router must report a failure to the home agent first, by three
+                // Binding Updates a second at most.
                 if road.is_downstream() || lossy {
                     deaf_since = None;
                 } else {
@@ -138,7 +139,7 @@ fn schedule(seed: u64, lossy: bool) {
         }
         road.router_does(|router, now, wall| router.handle_handover(now, wall, None)).expect("automatic");
     }
-    // In the end everything is well, and stays so.
+    // In the end all uplinks work, and the state stays good.
     for (index, name) in NAMES.iter().enumerate() {
         road.network(name).loss = 0.0;
         road.black_hole(name, false);

@@ -1,5 +1,5 @@
 //! Mobile router: several addresses and several routers on one uplink (RFC 6724, RFC 8028, RFC 8978), the
-//! router that each address leaves by, and routers that go without a word (RFC 6275 11.5.1).
+//! router that each address uses, and routers that leave without an advertisement (RFC 6275 11.5.1).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -19,7 +19,7 @@ const OTHER_NETWORK: &str = "2001:db8:f2::/64";
 const ROUTER_A: &str = "fe80::a";
 const ROUTER_B: &str = "fe80::b";
 const HOME_ROUTER: &str = "fe80::1";
-/// What a move may cost from the moment at which the new address may be used.
+/// Longest interruption of a move, from the moment at which the new address may be used.
 const OUTAGE: Duration = Duration::from_millis(1500);
 
 /// A router with heartbeats.
@@ -33,7 +33,7 @@ fn routes(gateways: &[&str]) -> Vec<Ipv6Router> {
     gateways.iter().map(|gateway| addr(gateway).into()).collect()
 }
 
-/// What the kernel makes of the advertisements on wifi.
+/// Gives wifi these addresses and default routes, as the kernel derives them from advertisements.
 fn show(pair: &mut Pair, addresses: &[&str], gateways: &[&str]) {
     let all: Vec<&str> = ["fe80::2"].into_iter().chain(addresses.iter().copied()).collect();
     pair.tell(0, "wifi", autoconfigured(&all), routes(gateways));
@@ -43,7 +43,7 @@ fn care_of(pair: &Pair) -> Option<Ipv6Addr> {
     pair.machine().uplinks()[0].care_of_address()
 }
 
-/// The first candidate: address and router.
+/// Returns address and router of the first candidate.
 fn pair_in_use(pair: &Pair) -> Option<(Ipv6Addr, Ipv6Addr)> {
     match pair.machine().uplinks()[0].attachment {
         Attachment::Foreign { ipv6, .. } => ipv6,
@@ -55,7 +55,7 @@ fn next_hop(pair: &Pair, address: &str) -> Option<IpAddr> {
     pair.machine().uplinks()[0].next_hop(addr(address).into())
 }
 
-/// Registered in the first network, by a router that has been heard.
+/// A pair that is registered in the first network, whose router has advertised.
 fn registered(setup: Setup) -> Pair {
     let mut pair = Pair::new(setup);
     show(&mut pair, &[], &[ROUTER_A]);
@@ -67,13 +67,13 @@ fn registered(setup: Setup) -> Pair {
     pair
 }
 
-/// Messages of this type that the router has sent on wifi, with their destinations.
+/// Returns the destinations of the messages of this type that the router has sent on wifi.
 fn sent_on_link(pair: &Pair, kind: u8) -> Vec<Ipv6Addr> {
     let own = pair.link.iter().filter(|(_, from, message)| *from == Some(0) && message.message[0] == kind);
     own.map(|(_, _, message)| message.destination).collect()
 }
 
-/// A router answers a Neighbor Solicitation (RFC 4861 7.2.4).
+/// Sends a router's answer to a Neighbor Solicitation (RFC 4861 7.2.4).
 fn answer(pair: &mut Pair, router: &str) {
     let advertisement = nd::NeighborAdvertisement {
         target: addr(router),
@@ -96,8 +96,8 @@ fn answer(pair: &mut Pair, router: &str) {
         .expect("a right advertisement");
 }
 
-/// RFC 8978: the router comes back with another prefix, and the old one is no longer routed. Its address
-/// stays preferred, and nobody removes it.
+/// RFC 8978: the router comes back with another prefix, and the old prefix is no longer routed. The old
+/// address stays preferred, because the kernel does not remove it.
 #[test]
 fn flash_renumbering_is_left_as_soon_as_the_new_address_may_be_used() {
     for setup in [with_heartbeats(), Setup::plain()] {
@@ -107,7 +107,7 @@ fn flash_renumbering_is_left_as_soon_as_the_new_address_may_be_used() {
         pair.hear_router("wifi", ROUTER_A, &[OTHER_NETWORK]);
         let asked = sent_on_link(&pair, icmpv6::types::ROUTER_SOLICITATION);
         assert_eq!(asked, [nd::ALL_ROUTERS], "the router is asked; its link-layer address is not known here");
-        // Duplicate address detection.
+        // Duplicate address detection of the new address.
         pair.run(1.0);
         show(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A]);
         let took = pair.run_while(5.0, "a new registration", |pair| pair.path() != Some(addr(OTHER_CARE_OF)));
@@ -118,8 +118,8 @@ fn flash_renumbering_is_left_as_soon_as_the_new_address_may_be_used() {
     }
 }
 
-/// The new prefix is heard, the old one is advertised by another router that is dead: no omission tells, the
-/// missing answers do.
+/// The new prefix is advertised. Another router, which has failed, had advertised the old prefix, so no
+/// advertisement omits it: the router detects the failure by missing answers.
 #[test]
 fn other_candidates_are_tried_at_once_when_the_one_in_use_gets_no_answer() {
     let mut pair = registered(with_heartbeats());
@@ -136,7 +136,7 @@ fn other_candidates_are_tried_at_once_when_the_one_in_use_gets_no_answer() {
     let asked = sent_on_link(&pair, icmpv6::types::ROUTER_SOLICITATION);
     assert!(!asked.is_empty(), "a path that goes silent asks for routers");
     assert!(pair.is_registered(0));
-    // It is tried again later, and costs nothing then.
+    // The router tries the old address again later, without an interruption.
     for _ in 0..1200 {
         pair.run(0.1);
         assert_eq!(pair.path(), Some(addr(OTHER_CARE_OF)));
@@ -146,7 +146,7 @@ fn other_candidates_are_tried_at_once_when_the_one_in_use_gets_no_answer() {
     assert_eq!(pair.path(), Some(addr(CARE_OF)), "the router that the kernel prefers works again");
 }
 
-/// One prefix, one address, two routers: only the next hop changes.
+/// Two routers advertise one prefix for one address: only the next hop changes.
 #[test]
 fn second_router_of_the_same_prefix_takes_over_when_the_first_does_not_answer() {
     let mut pair = registered(with_heartbeats());
@@ -183,8 +183,8 @@ fn router_of_the_address_is_the_one_that_advertises_its_prefix_since_the_link_ca
     assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr(ROUTER_B))));
 }
 
-/// A move without loss of carrier and without heartbeats: the newcomer's advertisement makes the router ask
-/// the one in use.
+/// A move without loss of carrier and without heartbeats: the advertisement of the new router makes carnet
+/// solicit the router in use.
 #[test]
 fn router_that_does_not_answer_solicitations_is_left_for_the_newcomer() {
     for answers in [false, true] {
@@ -202,14 +202,14 @@ fn router_that_does_not_answer_solicitations_is_left_for_the_newcomer() {
         assert_eq!(pair_in_use(&pair), Some((addr(expected.0), addr(expected.1))));
         assert!(pair.is_registered(0));
         if !answers {
-            // It is back.
+            // The first router is back.
             pair.hear_router("wifi", ROUTER_A, &[NETWORK]);
             assert_eq!(care_of(&pair), Some(addr(CARE_OF)));
         }
     }
 }
 
-/// dhcpcd keeps one default route for each metric: the newcomer gives an address and no route.
+/// dhcpcd keeps one default route for each metric: the new router gives an address and no default route.
 #[test]
 fn router_that_the_kernel_s_list_lacks_is_used_when_the_listed_one_is_silent() {
     for setup in [with_heartbeats(), Setup::plain()] {
@@ -233,7 +233,7 @@ fn router_that_the_kernel_s_list_lacks_is_used_when_the_listed_one_is_silent() {
     }
 }
 
-/// The routers that an operator or a manager has put into the kernel's list come first while they work.
+/// Default routers in the kernel's list, from the operator or a network manager, come first while they work.
 #[test]
 fn router_that_the_kernel_s_list_lacks_comes_behind_those_that_it_has() {
     let mut pair = registered(with_heartbeats());
@@ -244,11 +244,11 @@ fn router_that_the_kernel_s_list_lacks_comes_behind_those_that_it_has() {
     let first = (addr(CARE_OF), addr(ROUTER_A));
     assert_eq!(pair_in_use(&pair), Some(first));
     assert_eq!(next_hop(&pair, OTHER_CARE_OF), Some(addr(ROUTER_B).into()));
-    // The operator's own default route, with an address of a router that is not in the list: by the
-    // operator's route.
+    // The operator's own default route leads to another router than the one that advertised the address:
+    // packets take the operator's route.
     show(&mut pair, &[OTHER_CARE_OF], &["fe80::c"]);
     assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr("fe80::c"))));
-    // Without a default route none is wanted.
+    // Without a default route the operator wants none: the uplink is down.
     show(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[]);
     assert_eq!(pair.machine().uplinks()[0].attachment, Attachment::Down("no default router"));
     // The router lifetime of 1800 s ends.
@@ -278,8 +278,8 @@ fn router_solicitations_follow_each_other_fast_after_the_link_has_come_up() {
     assert_eq!(times, [0, 500, 1000, 2000, 4000, 8000, 16_000]);
 }
 
-/// dhcpcd takes the link-local address away with the carrier. A router answers what comes without source by
-/// multicast, which it may hold back for 3 s (RFC 4861 6.2.6).
+/// dhcpcd removes the link-local address with the carrier. A router answers a solicitation without source
+/// address by multicast, up to 3 s later (RFC 4861 6.2.6).
 #[test]
 fn router_is_solicited_as_soon_as_the_link_local_address_may_be_used() {
     let mut pair = registered(Setup::plain());
@@ -305,7 +305,7 @@ fn router_is_solicited_as_soon_as_the_link_local_address_may_be_used() {
         .collect();
     let (none, own) = (Ipv6Addr::UNSPECIFIED, addr("fe80::2"));
     assert_eq!(sent, [(0, none), (500, none), (1000, none), (1200, own), (1700, own)]);
-    // One that has been heard is not asked again.
+    // carnet does not solicit a router again that has advertised.
     pair.hear_router("wifi", ROUTER_A, &[NETWORK]);
     show(&mut pair, &[CARE_OF], &[ROUTER_A]);
     pair.link.clear();
@@ -335,7 +335,7 @@ fn router_whose_neighbour_entry_has_failed_ranks_last() {
         "the kernel asks again"
     );
     assert_eq!(state(&mut pair, NeighbourState::Known), Some(addr(CARE_OF)));
-    // The only one is used all the same, and named.
+    // The only router is used though the kernel marks it as failed, and the status names it.
     let mut alone = routes(&[ROUTER_A]);
     alone[0].neighbour = NeighbourState::Failed;
     pair.tell(0, "wifi", autoconfigured(&["fe80::2", CARE_OF]), alone);
@@ -366,7 +366,7 @@ fn each_address_leaves_by_the_router_of_its_source_specific_route() {
     assert_eq!(pair.machine().uplinks()[0].attachment, Attachment::Down("no default router"));
 }
 
-/// A router that goes keeps no table, and those that stay keep theirs: no packet leaves by the router of
+/// A router that leaves keeps no routing table, and the others keep theirs: no packet leaves by the router of
 /// another address.
 #[test]
 fn tables_of_routers_do_not_change_while_they_are_used() {
@@ -409,7 +409,7 @@ fn candidates_come_in_the_order_of_source_address_selection() {
     }
 }
 
-/// The first router deprecates its prefix, the second does not.
+/// The first router deprecates its prefix, and the second does not.
 #[test]
 fn deprecated_address_of_the_first_router_comes_behind_that_of_the_second() {
     let mut pair = registered(Setup::plain());
@@ -420,19 +420,20 @@ fn deprecated_address_of_the_first_router_comes_behind_that_of_the_second() {
     assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr(ROUTER_B))));
 }
 
-/// RFC 6275 11.5.5: the address that the kernel has made at home and kept does not mean home.
+/// RFC 6275 11.5.5: an address that the kernel configured on the home link and has kept does not show that
+/// the router is at home.
 #[test]
 fn autoconfigured_address_of_the_home_prefix_is_not_home_on_a_foreign_link() {
     let mut pair = registered(Setup::plain());
     let home = AT_HOME;
-    // Home.
+    // The router comes home.
     pair.detach(0, "wifi");
     show(&mut pair, &[CARE_OF], &[ROUTER_A]);
     pair.hear_router("wifi", "fe80::1", &[HOME_PREFIX]);
     show(&mut pair, &[CARE_OF, home], &[ROUTER_A, "fe80::1"]);
     let attachment = |pair: &Pair| pair.machine().uplinks()[0].attachment;
     assert_eq!(attachment(&pair), Attachment::Home { router: Some(addr("fe80::1")) }, "by the router there");
-    // Away again, with and without loss of carrier.
+    // The router leaves home, with and without loss of carrier.
     pair.detach(0, "wifi");
     show(&mut pair, &[CARE_OF, home], &[ROUTER_A, "fe80::1"]);
     assert!(!matches!(attachment(&pair), Attachment::Home { .. }), "nobody advertises it now");
@@ -444,13 +445,13 @@ fn autoconfigured_address_of_the_home_prefix_is_not_home_on_a_foreign_link() {
     show(&mut pair, &[home, OTHER_CARE_OF], &["fe80::1", ROUTER_B]);
     pair.run(2.0);
     assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr(ROUTER_B))), "the home router is gone");
-    // What the operator has set says so by itself.
+    // An address that the operator has configured shows by itself that the router is at home.
     let mut pair = Pair::new(Setup::plain());
     pair.tell(0, "wifi", addresses(&["fe80::2", AT_HOME]), routes(&[ROUTER_A]));
     assert!(matches!(attachment(&pair), Attachment::Home { .. }));
 }
 
-/// At home by an advertisement of [`HOME_ROUTER`], with the autoconfigured address.
+/// A pair at home by an advertisement of [`HOME_ROUTER`], with the autoconfigured address.
 fn at_home(setup: Setup) -> Pair {
     let mut pair = registered(setup);
     pair.detach(0, "wifi");
@@ -466,8 +467,8 @@ fn is_at_home(pair: &Pair) -> bool {
     pair.machine().uplinks()[0].attachment == Attachment::Home { router: Some(addr(HOME_ROUTER)) }
 }
 
-/// Lets time pass; the home link's router answers those Neighbor Solicitations whose number `answered` has.
-/// Returns how many there were.
+/// Lets `seconds` pass. The home link's router answers a Neighbor Solicitation if `answered` is true for its
+/// number. Returns the number of solicitations.
 fn run_with_answers(pair: &mut Pair, seconds: u32, answered: impl Fn(usize) -> bool) -> usize {
     pair.link.clear();
     let mut seen = 0;
@@ -484,8 +485,8 @@ fn run_with_answers(pair: &mut Pair, seconds: u32, answered: impl Fn(usize) -> b
     seen
 }
 
-/// RFC 6275 11.5.1 and 11.5.5: at home no heartbeat runs, and the next advertisement of the new link may be
-/// far away.
+/// RFC 6275 11.5.1 and 11.5.5: at home no heartbeat runs, and the next advertisement of a new link may come
+/// late.
 #[test]
 fn home_link_is_left_when_its_router_does_not_answer() {
     for (setup, within) in [(with_heartbeats(), OUTAGE), (Setup::plain(), Duration::from_millis(2200))] {
@@ -503,7 +504,7 @@ fn home_link_is_left_when_its_router_does_not_answer() {
             [nd::ALL_ROUTERS; 2],
             "the new link's router is asked in doubt, and when that is over"
         );
-        // A router that was left is not asked any more.
+        // carnet does not solicit a router that it has left.
         pair.link.clear();
         pair.run(3.0);
         assert!(sent_on_link(&pair, icmpv6::types::NEIGHBOR_SOLICITATION).is_empty());
@@ -514,7 +515,7 @@ fn home_link_is_left_when_its_router_does_not_answer() {
     }
 }
 
-/// Lets time pass until a router is solicited on wifi, and returns how long that took.
+/// Runs until carnet solicits a router on wifi, and returns how long that took.
 fn until_solicited(pair: &mut Pair) -> Duration {
     pair.link.clear();
     pair.run_while(5.0, "a Router Solicitation", |pair| {
@@ -522,8 +523,8 @@ fn until_solicited(pair: &mut Pair) -> Duration {
     })
 }
 
-/// RFC 6275 11.5.1: the router of the new link answers a Router Solicitation, and the home router does not answer.
-/// So it is at a first visit of that link, and when the link was visited before the return home.
+/// RFC 6275 11.5.1: the router of the new link answers a Router Solicitation, and the home router does not.
+/// Both a first visit of that link and a second visit after a return home are tested.
 #[test]
 fn home_link_is_left_when_a_router_of_another_link_answers_the_solicitation() {
     for (setup, limit) in [(with_heartbeats(), 500), (Setup::plain(), 1200)] {
@@ -539,7 +540,7 @@ fn home_link_is_left_when_a_router_of_another_link_answers_the_solicitation() {
             show(&mut pair, &[AT_HOME, OTHER_CARE_OF], &[HOME_ROUTER, ROUTER_B]);
             let took = pair.run_while(5.0, "a registration", |pair| pair.path() != Some(addr(OTHER_CARE_OF)));
             assert!(took <= Duration::from_millis(50), "{visit}: {took:?}");
-            // Home again, without loss of carrier.
+            // The router comes home again, without loss of carrier.
             pair.run(1.0);
             pair.hear_router("wifi", HOME_ROUTER, &[HOME_PREFIX]);
             show(&mut pair, &[AT_HOME, OTHER_CARE_OF], &[HOME_ROUTER, ROUTER_B]);
@@ -547,7 +548,7 @@ fn home_link_is_left_when_a_router_of_another_link_answers_the_solicitation() {
     }
 }
 
-/// The home router is asked at once. The router of the link before is not asked any more.
+/// carnet solicits the home router at once, and no longer the router of the former link.
 #[test]
 fn home_link_is_left_as_fast_when_it_was_reached_just_before() {
     let mut pair = registered(with_heartbeats());
@@ -565,7 +566,7 @@ fn home_link_is_left_as_fast_when_it_was_reached_just_before() {
     assert!(solicited + left <= Duration::from_millis(500), "{solicited:?}, {left:?}");
 }
 
-/// The kernel has kept address and default route of the link before the home link.
+/// The kernel has kept address and default route of the link that the router visited before it came home.
 #[test]
 fn router_of_the_link_before_the_home_link_ranks_behind_the_one_that_is_heard_now() {
     let mut pair = registered(with_heartbeats());
@@ -578,7 +579,7 @@ fn router_of_the_link_before_the_home_link_ranks_behind_the_one_that_is_heard_no
     pair.run_while(5.0, "the home link is left", is_at_home);
     show(&mut pair, &[CARE_OF, AT_HOME, OTHER_CARE_OF], &[ROUTER_A, HOME_ROUTER, ROUTER_B]);
     assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr(ROUTER_B))));
-    // Back on that link its router is heard.
+    // Back on that link, its router advertises.
     pair.hear_router("wifi", ROUTER_A, &[NETWORK]);
     pair.run(2.0);
     assert_eq!(pair_in_use(&pair), Some((addr(CARE_OF), addr(ROUTER_A))));
@@ -599,13 +600,13 @@ fn home_link_is_kept_when_its_second_router_advertises_while_answers_are_lost() 
     assert_eq!(returns.count(), 1);
 }
 
-/// RFC 4861 6.3.7: routers are not solicited all the time.
+/// RFC 4861 6.3.7: Router Solicitations are limited.
 #[test]
 fn routers_are_solicited_rarely_while_the_home_router_answers_late_or_not_always() {
     let mut pair = at_home(with_heartbeats());
     let solicitations = |pair: &Pair| sent_on_link(pair, icmpv6::types::ROUTER_SOLICITATION).len();
     run_with_answers(&mut pair, 10, |_| true);
-    // The answer to those of the return home.
+    // Answers the Router Solicitations of the return home.
     pair.hear_router("wifi", HOME_ROUTER, &[HOME_PREFIX]);
     run_with_answers(&mut pair, 60, |number| number % 4 == 0);
     assert!(is_at_home(&pair) && (1..=15).contains(&solicitations(&pair)), "{}", solicitations(&pair));
@@ -625,7 +626,7 @@ fn routers_are_solicited_rarely_while_the_home_router_answers_late_or_not_always
     assert!(is_at_home(&pair) && solicitations(&pair) <= 1, "{}", solicitations(&pair));
 }
 
-/// Coming home without loss of carrier, where the kernel's list keeps the visited link's router alone.
+/// The router comes home without loss of carrier, and the kernel's list has only the visited link's router.
 #[test]
 fn home_link_counts_though_the_kernel_s_list_lacks_its_router() {
     let mut pair = registered(with_heartbeats());
@@ -637,7 +638,7 @@ fn home_link_counts_though_the_kernel_s_list_lacks_its_router() {
     assert!(took <= OUTAGE, "{took:?}");
 }
 
-/// A router that has started anew advertises, or answers the Router Solicitation.
+/// A restarted home router advertises, or answers the Router Solicitation.
 #[test]
 fn home_link_counts_again_when_its_router_is_back() {
     let mut pair = at_home(with_heartbeats());
@@ -652,7 +653,7 @@ fn home_link_counts_again_when_its_router_is_back() {
 
 #[test]
 fn home_link_is_kept_when_answers_are_lost() {
-    // Solicitations in a minute where each is answered.
+    // Neighbor Solicitations in a minute in which the home router answers every fourth.
     for (setup, most) in [(with_heartbeats(), 240), (Setup::plain(), 60)] {
         let mut pair = at_home(setup);
         run_with_answers(&mut pair, 60, |number| number % 4 == 0);
@@ -664,7 +665,8 @@ fn home_link_is_kept_when_answers_are_lost() {
     }
 }
 
-/// On a point-to-point link, say. Another router that is heard there puts it in doubt all the same.
+/// A home router that never answers, as on a point-to-point link. Another router that advertises there still
+/// puts the home link in doubt.
 #[test]
 fn home_link_is_kept_when_its_router_never_answers() {
     let mut pair = at_home(with_heartbeats());
@@ -677,7 +679,7 @@ fn home_link_is_kept_when_its_router_never_answers() {
     assert!(!is_at_home(&pair));
 }
 
-/// While the link-local address is tentative no solicitation can leave, and none has been left unanswered.
+/// While the link-local address is tentative no solicitation can leave, so none is unanswered.
 #[test]
 fn home_link_is_kept_while_no_solicitation_can_be_sent() {
     let mut pair = at_home(with_heartbeats());
@@ -696,7 +698,7 @@ fn home_link_is_kept_while_no_solicitation_can_be_sent() {
     assert!(is_at_home(&pair));
 }
 
-/// RFC 6275 7.3 and 11.5.1.
+/// RFC 6275 7.3 and 11.5.1: a router that misses its announced advertisements is left.
 #[test]
 fn router_that_misses_its_advertisements_is_left() {
     let mut pair = registered(Setup::plain());
@@ -717,13 +719,13 @@ fn router_that_misses_its_advertisements_is_left() {
     assert!(!sent_on_link(&pair, icmpv6::types::ROUTER_SOLICITATION).is_empty());
 }
 
-// IPv4.
+// IPv4
 
 fn ipv4(text: &str) -> Ipv4Addr {
     text.parse().expect("an address")
 }
 
-/// The care-of address and the router that an interface with these addresses and routes gives.
+/// Returns the care-of address and the router of an interface with these addresses and routes.
 fn ipv4_in_use(addresses: &[&str], known: Vec<Ipv4Router>) -> Attachment {
     ipv4_router(addresses, known).uplinks()[0].attachment
 }
@@ -744,7 +746,7 @@ fn ipv4_router(addresses: &[&str], known: Vec<Ipv4Router>) -> MobileRouter {
     router
 }
 
-/// RFC 8028 3, for IPv4.
+/// RFC 8028 3 for IPv4: each router has a routing table, and each address uses the table of its router.
 #[test]
 fn each_ipv4_router_has_a_table_and_each_address_that_of_its_router() {
     let by = |gateway: &str| Ipv4Router::from(ipv4(gateway));
@@ -781,7 +783,7 @@ fn ipv4_address_is_that_of_the_router_s_subnet_or_the_route_s_source() {
     assert_eq!(ipv4_in_use(&[first, second], vec![recommends]), is("10.3.0.60", "10.9.0.1"));
     let failed = Ipv4Router { neighbour: NeighbourState::Failed, ..by("10.3.0.1") };
     assert_eq!(ipv4_in_use(&[first, second], vec![failed, by("10.1.0.1")]), is("10.1.0.50", "10.1.0.1"));
-    // PPP: an address of 32 bits, and a router somewhere else or none.
+    // PPP: an address with prefix length 32, and a gateway outside it or none.
     assert_eq!(ipv4_in_use(&["10.64.0.9/32"], vec![by("0.0.0.0")]), is("10.64.0.9", "0.0.0.0"));
 }
 
@@ -791,8 +793,8 @@ fn missing_default_route_of_ipv4_is_named() {
     assert_eq!(ipv4_in_use(&[], vec![]), Attachment::Down("no usable address"));
 }
 
-/// A host on the link speaks as the router. It leaves a prefix out and names it again, without end. Few
-/// advertisements draw a Router Solicitation.
+/// A host on the link advertises in the router's name. It omits a prefix and names it again, without end. Few
+/// of these advertisements cause a Router Solicitation.
 #[test]
 fn advertisements_without_end_that_omit_a_prefix_draw_few_router_solicitations() {
     let mut pair = registered(Setup::plain());

@@ -19,7 +19,7 @@ fn away() -> Pair {
     pair
 }
 
-/// What the router has advertised on the home link.
+/// Returns the Neighbor Advertisements that the router has sent on the home link.
 fn advertised(pair: &Pair) -> Vec<nd::NeighborAdvertisement> {
     pair.link
         .iter()
@@ -34,7 +34,8 @@ fn advertised(pair: &Pair) -> Vec<nd::NeighborAdvertisement> {
         .collect()
 }
 
-/// The first registration waits for the home agent's test of the address: 1.5 s are enough (RFC 6275 13).
+/// The first registration waits for duplicate address detection of the home address: 1.5 s suffice (RFC 6275
+/// 13).
 #[test]
 fn the_first_registration_passes_the_test_of_the_address_without_retransmission() {
     let mut pair = Pair::new(Setup::plain().with_home_link());
@@ -45,7 +46,7 @@ fn the_first_registration_passes_the_test_of_the_address_without_retransmission(
 }
 
 /// The home agent's duplicate address detection before the first registration takes a second, which is no
-/// round trip. Without heartbeats the next acknowledgement tells it.
+/// round trip. Without heartbeats the next acknowledgement measures the round trip.
 #[test]
 fn duplicate_address_detection_is_not_taken_for_a_round_trip() {
     let mut setup = Setup::plain().with_home_link();
@@ -61,7 +62,8 @@ fn duplicate_address_detection_is_not_taken_for_a_round_trip() {
     assert_eq!(rtt, Duration::from_millis(20));
 }
 
-/// A neighbour on the home link has the address: 134; tried again after 32 s, for it may be gone then.
+/// A neighbour on the home link has the address: status 134. The router retries after 32 s, when the
+/// neighbour may be gone.
 #[test]
 fn a_neighbour_with_the_home_address_delays_the_registration() {
     let mut pair = Pair::new(Setup::plain().with_home_link());
@@ -78,12 +80,13 @@ fn a_neighbour_with_the_home_address_delays_the_registration() {
     assert!(pair.is_registered(0));
 }
 
-/// RFC 6275 11.5.5: A and H, lifetime 0, from the home address, without a Home Address option.
+/// RFC 6275 11.5.5: the de-registration has the A and H flags, lifetime 0, the home address as source, and no
+/// Home Address option.
 #[test]
 fn coming_home_deregisters_from_the_home_address() {
     let mut pair = away();
     pair.attach(0, "wifi", AT_HOME);
-    pair.run(1.0); // it settles first, for the other uplink works
+    pair.run(1.0); // the other uplink works, so this one has to settle first
     let update = pair.last_update();
     assert_eq!((update.source, update.home_address), (addr(HOME), None));
     assert_eq!(update.lifetime(), 0);
@@ -100,8 +103,8 @@ fn coming_home_deregisters_from_the_home_address() {
     assert_eq!(pair.path(), None);
 }
 
-/// Until the home agent has answered it sends everything to the care-of address: so does the router,
-/// backwards.
+/// Until its answer the home agent sends everything to the care-of address, and the router still sends
+/// everything into the tunnel.
 #[test]
 fn the_tunnel_is_used_until_the_return_is_acknowledged() {
     let mut pair = away();
@@ -125,8 +128,8 @@ fn the_tunnel_is_used_until_the_return_is_acknowledged() {
     assert_eq!(pair.bound(), None);
 }
 
-/// The same uplink comes home and keeps the old address: what leaves from there is still what the home agent
-/// accepts.
+/// The same uplink comes home and keeps the old address: until the answer the router sends from the address
+/// that the home agent still accepts.
 #[test]
 fn an_uplink_that_comes_home_with_its_old_address_uses_it_until_the_answer() {
     let mut pair = away();
@@ -142,7 +145,8 @@ fn an_uplink_that_comes_home_with_its_old_address_uses_it_until_the_answer() {
     assert!(pair.machine().is_home());
 }
 
-/// Away again before the answer: the home agent may have heard the de-registration, so it is told again.
+/// The router leaves home before the answer. The home agent may have received the de-registration, so the
+/// router registers again.
 #[test]
 fn a_return_that_is_broken_off_is_put_right() {
     let mut pair = away();
@@ -156,16 +160,17 @@ fn a_return_that_is_broken_off_is_put_right() {
     assert!(!pair.machine().is_home());
 }
 
-/// The home prefix is advertised on the link: at home, whatever address would be the best.
+/// A link that advertises the home prefix is the home link, whatever the best address is.
 #[test]
 fn the_advertised_home_prefix_tells_the_home_link() {
     const ROUTER: &str = "fe80::ff";
     let mut pair = away();
-    // The home address itself, which a station puts on the home link, tells nothing.
+    // The home address itself does not show that the router is at home, because a station puts it on the home
+    // link's interface.
     pair.set_interface(0, "wifi", true, &["fe80::2", CARE_OF, HOME], &[ROUTER]);
     pair.hear_router("wifi", ROUTER, &["2001:db8:f1::/64"]);
     pair.run(2.0);
-    // Another router has gone before it could be a default router here.
+    // Another router advertised the home prefix, and left before it was a default router here.
     pair.hear_router("wifi", "fe80::77", &[HOME_PREFIX]);
     assert!(pair.machine().home_link().is_none());
     pair.hear_router("wifi", ROUTER, &[HOME_PREFIX]);
@@ -180,7 +185,8 @@ fn the_advertised_home_prefix_tells_the_home_link() {
     assert_eq!(pair.path(), Some(addr("2001:db8:f3::10")));
 }
 
-/// An address in the home prefix will do, also when another one is advertised by the first router.
+/// An address in the home prefix shows that the router is at home, also if the first router advertises
+/// another prefix.
 #[test]
 fn an_address_in_the_home_prefix_tells_the_home_link() {
     let mut pair = away();
@@ -191,7 +197,8 @@ fn an_address_in_the_home_prefix_tells_the_home_link() {
     assert!(pair.machine().is_home());
 }
 
-/// RFC 6275 11.5.5: after the answer the home link is told, O set, S clear, with the link-layer address.
+/// RFC 6275 11.5.5: after the answer the router advertises the home address on the home link: O set, S clear,
+/// with its link-layer address.
 #[test]
 fn after_the_answer_the_home_link_is_told() {
     let mut pair = away();
@@ -204,7 +211,7 @@ fn after_the_answer_the_home_link_is_told() {
     assert_eq!(said[0].target_link_address, Some([2, 0, 0, 0, 1, 0]));
 }
 
-/// A refused de-registration is no reason to take the address: the home agent still defends it.
+/// After a refused de-registration the router does not use the home address: the home agent still defends it.
 #[test]
 fn a_refused_deregistration_is_tried_again_and_not_announced() {
     let mut pair = away();
@@ -219,7 +226,7 @@ fn a_refused_deregistration_is_tried_again_and_not_announced() {
     assert_eq!(advertised(&pair).len(), 1);
 }
 
-/// RFC 6275 10.3.2: 133 means that there was nothing to end; one is at home all the same.
+/// RFC 6275 10.3.2: status 133 means that there was no binding to end; the router is at home all the same.
 #[test]
 fn starting_at_home_is_answered_133() {
     let mut pair = Pair::new(Setup::plain().with_home_link());
@@ -232,7 +239,7 @@ fn starting_at_home_is_answered_133() {
     assert_eq!(pair.updates().len(), 1);
 }
 
-/// Lost on the way: it is repeated until it is answered.
+/// The router repeats a lost de-registration until the home agent answers.
 #[test]
 fn the_deregistration_is_repeated_until_it_is_answered() {
     let mut pair = away();
@@ -246,7 +253,7 @@ fn the_deregistration_is_repeated_until_it_is_answered() {
     assert_eq!(pair.bound(), None);
 }
 
-/// Leaving again registers again, and the home agent tests and defends again.
+/// A router that leaves home registers, and the home agent tests and defends the address again.
 #[test]
 fn leaving_home_registers_again() {
     let mut pair = away();
@@ -259,14 +266,14 @@ fn leaving_home_registers_again() {
     assert_eq!(pair.path(), Some(addr(OTHER_CARE_OF)));
 }
 
-/// RFC 6275 10.3.2: a refresh from abroad that arrives behind the de-registration does not undo it.
+/// RFC 6275 10.3.2: a refresh from the visited link that arrives after the de-registration does not undo it.
 #[test]
 fn a_late_refresh_from_abroad_does_not_undo_the_return() {
     let mut pair = away();
     let late = Update::explicit(pair.machine().registration().expect("registered").sequence.wrapping_add(1))
         .from(OTHER_CARE_OF);
     pair.conditions = Conditions::DEAF;
-    pair.run(40.0); // a refresh leaves and is lost, so that the number above was really sent
+    pair.run(40.0); // a refresh leaves and is lost, so the router has really sent the number above
     assert!(!pair.updates().is_empty());
     pair.conditions = Conditions::GOOD;
     pair.attach(0, "wifi", AT_HOME);
@@ -280,7 +287,7 @@ fn a_late_refresh_from_abroad_does_not_undo_the_return() {
     assert_eq!(pair.machine().state(), State::Home);
 }
 
-/// A shutdown at home waits for a de-registration that is still under way.
+/// A shutdown at home waits for an outstanding de-registration.
 #[test]
 fn a_shutdown_at_home_finishes_the_deregistration() {
     let mut pair = away();

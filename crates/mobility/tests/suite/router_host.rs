@@ -1,11 +1,11 @@
-//! A mobile node: what a mobile router is without a mobile network (RFC 6275 11.7.1, RFC 3963 5.1).
+//! A mobile node: a mobile router without a mobile network (RFC 6275 11.7.1, RFC 3963 5.1).
 
 use carnet_mobility::mobile_router::{RegistrationMode, State};
 
 use crate::craft::*;
 use crate::pair::{AT_HOME, Pair, Setup};
 
-/// A node that the home agent knows without prefixes.
+/// A node for which the home agent has no prefixes.
 fn setup() -> Setup {
     let mut setup = Setup::plain();
     for node in &mut setup.agent.nodes {
@@ -21,8 +21,8 @@ fn flags(update: &Seen) -> (bool, bool, bool) {
     (flags.acknowledge, flags.home_registration, flags.mobile_router)
 }
 
-/// RFC 3963 5.1: without the R flag the home agent keeps a mobile node's binding, and its answer has none
-/// either.
+/// RFC 3963 5.1: without the R flag the home agent keeps a mobile node's binding, and its answer lacks the R
+/// flag too.
 #[test]
 fn a_node_registers_without_the_flag_of_routers() {
     let mut pair = Pair::new(setup());
@@ -37,7 +37,8 @@ fn a_node_registers_without_the_flag_of_routers() {
     assert_eq!(pair.bound(), Some(addr(CARE_OF)));
 }
 
-/// It moves and refreshes as a router does; nothing makes it another kind of registration (status 139).
+/// The node moves and refreshes as a router does, and never changes the kind of its registration (status
+/// 139).
 #[test]
 fn a_node_stays_registered_while_it_moves() {
     let mut pair = Pair::new(setup());
@@ -50,8 +51,8 @@ fn a_node_stays_registered_while_it_moves() {
     assert!(pair.updates().iter().all(|(_, update)| flags(update) == (true, true, false)));
 }
 
-/// RFC 6275 11.5.5: back on the home link it de-registers from its home address, and is its own again: the
-/// home agent answers for the address no longer.
+/// RFC 6275 11.5.5: back on the home link the node de-registers from its home address and uses it itself: the
+/// home agent no longer answers for the address.
 #[test]
 fn a_node_comes_home_and_leaves_again() {
     let mut pair = Pair::new(setup().with_home_link());

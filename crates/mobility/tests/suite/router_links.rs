@@ -1,4 +1,4 @@
-//! Mobile router: the link changes under an uplink that keeps its carrier (RFC 6275 11.5.1), or leads
+//! Mobile router: an uplink that keeps its carrier changes to another link (RFC 6275 11.5.1), or leads
 //! nowhere.
 
 use carnet_mobility::Event;
@@ -12,7 +12,7 @@ const OTHER_NETWORK: &str = "2001:db8:f2::/64";
 const ROUTER_A: &str = "fe80::a";
 const ROUTER_B: &str = "fe80::b";
 
-/// Registered over wifi in the first network, whose router has been heard.
+/// A pair that is registered over wifi in the first network, whose router has advertised.
 fn in_the_first_network() -> Pair {
     let mut pair = Pair::new(Setup::plain());
     pair.set_interface(0, "wifi", true, &["fe80::2"], &[ROUTER_A]);
@@ -34,7 +34,8 @@ fn care_of(pair: &Pair) -> Option<std::net::Ipv6Addr> {
     pair.machine().uplinks()[0].care_of_address()
 }
 
-/// The old router is gone, the old address is not: the address of the router that is there.
+/// The old router is gone and the old address is not: the uplink uses the address of the router that is
+/// there.
 #[test]
 fn another_network_without_loss_of_carrier_is_registered_at_once() {
     let mut pair = in_the_first_network();
@@ -46,14 +47,14 @@ fn another_network_without_loss_of_carrier_is_registered_at_once() {
     assert_eq!(pair.last_update().source, addr(OTHER_CARE_OF));
     pair.run(0.1);
     assert!(pair.is_registered(0));
-    // And back.
+    // The uplink returns to the first network.
     show(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_B, ROUTER_A]);
     assert_eq!(care_of(&pair), Some(addr(OTHER_CARE_OF)));
     show(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A, ROUTER_B]);
     assert_eq!(care_of(&pair), Some(addr(CARE_OF)));
 }
 
-/// RFC 8910: a router names its captive portal. That is told and shown; it changes no decision.
+/// RFC 8910: a router names its captive portal. carnet reports and shows it, and changes no decision.
 #[test]
 fn captive_portal_of_a_router_advertisement_is_told() {
     let mut pair = in_the_first_network();
@@ -86,7 +87,7 @@ fn captive_portal_of_a_router_advertisement_is_told() {
     assert!(pair.is_registered(0));
 }
 
-/// In whatever order the kernel and the advertisement tell it.
+/// The kernel's report and the advertisement may come in any order.
 #[test]
 fn the_new_prefix_may_be_heard_last() {
     let mut pair = in_the_first_network();
@@ -95,7 +96,7 @@ fn the_new_prefix_may_be_heard_last() {
     assert_eq!(care_of(&pair), Some(addr(OTHER_CARE_OF)));
 }
 
-/// Both routers advertise the prefix in use: nothing to move for.
+/// Both routers advertise the prefix in use, so the uplink does not move.
 #[test]
 fn a_second_router_of_the_same_network_changes_nothing() {
     let mut pair = in_the_first_network();
@@ -107,8 +108,8 @@ fn a_second_router_of_the_same_network_changes_nothing() {
     assert!(pair.updates().is_empty());
 }
 
-/// An address that nobody advertises, the operator's own, is no worse than before: after what is advertised
-/// here, before what was advertised by a router that has gone.
+/// The operator's own address, which no router advertises, ranks after addresses that are advertised here,
+/// and before addresses of a router that has gone.
 #[test]
 fn an_address_of_the_operator_s_is_used_where_nothing_is_advertised() {
     let mut pair = in_the_first_network();
@@ -118,7 +119,7 @@ fn an_address_of_the_operator_s_is_used_where_nothing_is_advertised() {
     assert_eq!(care_of(&pair), Some(addr("2001:db8:f9::9")));
 }
 
-/// A default route without gateway: whoever was heard last is at the other end.
+/// A default route without gateway: the router heard last is at the other end.
 #[test]
 fn a_point_to_point_link_follows_the_router_heard_last() {
     let mut pair = Pair::new(Setup::plain());
@@ -131,15 +132,15 @@ fn a_point_to_point_link_follows_the_router_heard_last() {
     assert_eq!(pair.last_update().source, addr(OTHER_CARE_OF));
 }
 
-// Uplinks that are attached and lead nowhere.
+// Uplinks that are attached and lead nowhere
 
 fn sources(pair: &Pair) -> Vec<(u64, std::net::Ipv6Addr)> {
     let start = pair.updates()[0].0;
     pair.updates().iter().map(|(at, u)| (at.saturating_since(start).as_secs(), u.source)).collect()
 }
 
-/// The preferred uplink has carrier, address and router, and nothing behind them: three updates, then the
-/// next.
+/// The preferred uplink has carrier, address and router, but leads nowhere: after three updates the router
+/// uses the next uplink.
 #[test]
 fn an_uplink_without_answers_is_given_up_for_another() {
     let mut pair = Pair::new(Setup::plain());
@@ -157,8 +158,8 @@ fn an_uplink_without_answers_is_given_up_for_another() {
     )));
 }
 
-/// The same for a refresh. The old path is kept until the new one is acknowledged; after a minute the
-/// preferred uplink is tried again, and used when it works.
+/// The registered uplink leads nowhere at a refresh. The router keeps the old path until the new one is
+/// acknowledged; after a minute it tries the preferred uplink again, and uses it if it works.
 #[test]
 fn a_registered_uplink_that_dies_silently_is_given_up_for_a_while() {
     let mut pair = Pair::new(Setup::plain());
@@ -183,7 +184,7 @@ fn a_registered_uplink_that_dies_silently_is_given_up_for_a_while() {
     assert_eq!(pair.path(), Some(addr(CARE_OF)));
 }
 
-/// Waiting traffic sends more updates, but they get as much time.
+/// Waiting traffic causes more updates, but the uplink is given up no earlier.
 #[test]
 fn waiting_traffic_does_not_keep_a_dead_uplink() {
     let mut pair = Pair::new(Setup::plain());
@@ -197,7 +198,7 @@ fn waiting_traffic_does_not_keep_a_dead_uplink() {
     assert_eq!(pair.updates().iter().filter(|(_, update)| update.source == addr(CARE_OF)).count(), 4);
 }
 
-/// Lost and found again, it is as good as new; so it is when the operator says so.
+/// A demotion ends when the uplink has lost and regained its attachment, or by the operator's command.
 #[test]
 fn a_demotion_ends_with_the_attachment_or_by_the_operator_s_word() {
     for by_operator in [true, false] {
@@ -219,7 +220,7 @@ fn a_demotion_ends_with_the_attachment_or_by_the_operator_s_word() {
     }
 }
 
-/// What the operator has ordered is not given up.
+/// The router does not give up an uplink that the operator has forced.
 #[test]
 fn a_forced_uplink_is_not_demoted() {
     let mut pair = Pair::new(Setup::plain());
@@ -231,8 +232,8 @@ fn a_forced_uplink_is_not_demoted() {
     assert!(pair.updates().iter().all(|(_, update)| update.source == addr(CARE_OF)));
 }
 
-/// A dead home agent: each uplink is tried in turn, then the back-off goes on; there is no race from one to
-/// the other, and whichever works is found when the home agent is back.
+/// The home agent is down: the router tries each uplink in turn, then the back-off continues without flapping
+/// between uplinks. When the home agent is back, the router finds an uplink that works.
 #[test]
 fn a_dead_home_agent_makes_no_uplink_flap() {
     let mut pair = Pair::new(Setup::plain());
@@ -253,7 +254,7 @@ fn a_dead_home_agent_makes_no_uplink_flap() {
     assert_eq!(pair.path(), Some(addr(OTHER_CARE_OF)));
 }
 
-/// One uplink: the back-off of RFC 6275 11.8, no matter what.
+/// With one uplink the router follows the back-off of RFC 6275 11.8 in all cases.
 #[test]
 fn the_only_uplink_is_kept() {
     let mut pair = Pair::new(Setup::plain());

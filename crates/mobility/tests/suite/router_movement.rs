@@ -20,7 +20,7 @@ fn registered() -> Pair {
     pair
 }
 
-/// RFC 3963 5.3: nothing is tunnelled before the acknowledgement.
+/// RFC 3963 5.3: the router tunnels nothing before the acknowledgement.
 #[test]
 fn there_is_no_path_before_the_first_acknowledgement() {
     let mut pair = Pair::new(Setup::plain());
@@ -33,7 +33,7 @@ fn there_is_no_path_before_the_first_acknowledgement() {
     assert_eq!(pair.path(), Some(addr(CARE_OF)));
 }
 
-/// A refresh with an unchanged care-of address: nothing that forwarding could see changes.
+/// A refresh with an unchanged care-of address changes nothing that forwarding uses.
 #[test]
 fn a_refresh_changes_nothing_that_forwarding_sees() {
     let mut pair = registered();
@@ -47,7 +47,7 @@ fn a_refresh_changes_nothing_that_forwarding_sees() {
     assert!(!pair.events.iter().any(|(_, _, event)| matches!(event, Event::Handover { .. })));
 }
 
-/// Make before break: while the old uplink lives it carries the traffic until the acknowledgement.
+/// Make before break: the old uplink, while it works, carries the traffic until the acknowledgement.
 #[test]
 fn the_old_path_stays_until_the_acknowledgement() {
     let mut pair = registered();
@@ -62,7 +62,7 @@ fn the_old_path_stays_until_the_acknowledgement() {
     assert_eq!(pair.path(), Some(addr(OTHER_CARE_OF)));
 }
 
-/// The same with a long silence: still the old path.
+/// Make before break with a long silence: the old uplink still carries the traffic.
 #[test]
 fn the_old_path_stays_while_the_new_one_is_not_acknowledged() {
     let mut pair = registered();
@@ -91,7 +91,8 @@ fn after_a_hard_cut_traffic_follows_the_update_at_once() {
     assert!(pair.is_registered(0));
 }
 
-/// The same with the rate limit reached: no data before the update that announces it.
+/// A hard cut with the rate limit reached: the router sends no data before the update that announces the new
+/// address.
 #[test]
 fn after_a_hard_cut_no_data_precede_the_update() {
     let mut pair = registered();
@@ -106,7 +107,7 @@ fn after_a_hard_cut_no_data_precede_the_update() {
     }
 }
 
-/// A new address on the same uplink (a new access network): registered at once.
+/// The router at once registers a new address on the same uplink (a new access network).
 #[test]
 fn a_renumbered_uplink_is_registered_at_once() {
     let mut pair = registered();
@@ -117,7 +118,7 @@ fn a_renumbered_uplink_is_registered_at_once() {
     assert_eq!(pair.bound(), Some(addr("2001:db8:f3::10")));
 }
 
-/// A preferred uplink that comes back has to stay for SETTLING_TIME first when another one works.
+/// A preferred uplink that comes back must be up for SETTLING_TIME first if another one works.
 #[test]
 fn a_preferred_uplink_settles_before_it_is_used_again() {
     let mut pair = registered();
@@ -135,7 +136,7 @@ fn a_preferred_uplink_settles_before_it_is_used_again() {
     assert!(pair.is_registered(0));
 }
 
-/// One that flaps does not draw the traffic back and forth.
+/// A flapping preferred uplink does not draw the traffic back and forth.
 #[test]
 fn a_flapping_preferred_uplink_is_left_alone() {
     let mut pair = registered();
@@ -152,7 +153,7 @@ fn a_flapping_preferred_uplink_is_left_alone() {
     assert_eq!(pair.path(), Some(addr(OTHER_CARE_OF)));
 }
 
-/// Without a working one there is nothing to wait for.
+/// Without a working uplink the router does not wait.
 #[test]
 fn the_only_uplink_is_used_at_once() {
     let mut pair = registered();
@@ -163,7 +164,7 @@ fn the_only_uplink_is_used_at_once() {
     pair.forget();
     pair.attach(0, "wifi", "2001:db8:f3::10");
     assert_eq!(pair.updates().len(), 1);
-    // And when the working one dies while the other settles, the wait is over.
+    // The wait also ends when the working uplink fails while the other settles.
     let mut pair = registered();
     pair.detach(0, "wifi");
     pair.run(10.0);
@@ -174,7 +175,8 @@ fn the_only_uplink_is_used_at_once() {
     assert_eq!(pair.last_update().source, addr(CARE_OF));
 }
 
-/// Carrier lost and found again at the same address within the lifetime: the home agent still has it.
+/// The uplink loses carrier and regains it with the same address within the lifetime: the home agent still
+/// has the binding.
 #[test]
 fn a_blip_of_the_registered_uplink_needs_no_update() {
     let mut pair = Pair::new(Setup::plain());
@@ -191,7 +193,7 @@ fn a_blip_of_the_registered_uplink_needs_no_update() {
     assert!(pair.is_registered(0), "and it is refreshed in time");
 }
 
-/// But not when an update from elsewhere may have reached the home agent meanwhile.
+/// After an update from another uplink, which may have reached the home agent, the router registers again.
 #[test]
 fn an_update_that_was_cut_short_is_put_right() {
     let mut pair = registered();
@@ -206,7 +208,7 @@ fn an_update_that_was_cut_short_is_put_right() {
     assert!(pair.is_registered(0));
 }
 
-/// The same when the answer is lost and the router turns back on its own.
+/// The answer is lost and the router returns to the first uplink on its own: it registers again.
 #[test]
 fn turning_back_before_the_answer_is_registered_too() {
     let mut pair = registered();
@@ -244,7 +246,7 @@ fn packets_at_the_old_address_are_still_welcome() {
     pair.run(OLD_PATH_GRACE.as_secs_f64() + 60.0);
 }
 
-/// The same across a new configuration.
+/// The router accepts packets at the old address also across a reload.
 #[test]
 fn packets_at_the_old_address_are_welcome_across_a_new_configuration() {
     let mut pair = registered();
@@ -261,7 +263,8 @@ fn packets_at_the_old_address_are_welcome_across_a_new_configuration() {
     assert!(!accepted(&pair));
 }
 
-/// Item 64; RFC 3963 5.6: nothing but Router Solicitations is said on a visited link.
+/// Item 64; RFC 3963 5.6: on a visited link the router sends no Neighbor Discovery messages but Router
+/// Solicitations.
 #[test]
 fn a_visited_link_hears_router_solicitations_only() {
     let mut pair = registered();
@@ -276,7 +279,7 @@ fn a_visited_link_hears_router_solicitations_only() {
     assert!(pair.link.len() < 20, "{} solicitations", pair.link.len());
 }
 
-/// A router that is being shut down de-registers from where its traffic goes.
+/// A router that is being shut down de-registers from the address that its traffic uses.
 #[test]
 fn a_shutdown_deregisters() {
     let mut pair = registered();
@@ -295,7 +298,7 @@ fn a_shutdown_deregisters() {
     assert!(pair.updates().is_empty());
 }
 
-/// Nobody answers: three times, then it is over.
+/// The home agent does not answer: the router sends three de-registrations and stops.
 #[test]
 fn a_shutdown_without_answer_ends_after_three_updates() {
     let mut pair = registered();
@@ -306,7 +309,7 @@ fn a_shutdown_without_answer_ends_after_three_updates() {
     assert!(pair.machine().is_quiescent());
 }
 
-/// Nothing registered, nothing to end; but what is under way may have arrived.
+/// Without a registration a shutdown needs no de-registration, unless an update on its way may have arrived.
 #[test]
 fn a_shutdown_before_the_first_answer_deregisters_as_well() {
     let mut pair = Pair::new(Setup::plain());
@@ -322,7 +325,7 @@ fn a_shutdown_before_the_first_answer_deregisters_as_well() {
     assert!(pair.machine().is_quiescent());
 }
 
-/// Two routers, two home addresses, one home agent: each has its own.
+/// Two routers at one home agent have independent bindings.
 #[test]
 fn two_routers_do_not_disturb_each_other() {
     let mut setup = Setup::plain();

@@ -1,4 +1,4 @@
-//! Mobile router: when the home agent says no (RFC 3963 5.3, 5.4, RFC 6275 11.7.3, RFC 4285 5.3, 6).
+//! Mobile router: refusals of the home agent (RFC 3963 5.3, 5.4, RFC 6275 11.7.3, RFC 4285 5.3, 6).
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::agent::node;
 use crate::craft::*;
 use crate::pair::{Conditions, Pair, Setup};
 
-/// A router whose answers the test gives.
+/// A router whose updates the test answers.
 fn by_hand() -> Pair {
     let mut pair = Pair::new(Setup::plain());
     pair.conditions = Conditions::DEAF;
@@ -21,7 +21,7 @@ fn by_hand() -> Pair {
 fn registered_by_hand() -> Pair {
     let mut pair = by_hand();
     pair.answer(0).expect("accepted");
-    pair.run(46.0); // the refresh is out
+    pair.run(46.0); // the refresh has left
     pair
 }
 
@@ -29,7 +29,8 @@ fn rejections(pair: &Pair) -> usize {
     pair.events.iter().filter(|(_, _, event)| matches!(event, Event::Rejected { .. })).count()
 }
 
-/// Item 64; RFC 3963 5.4: 140 to 143 end it: logged, not repeated, no binding believed in.
+/// Item 64; RFC 3963 5.4: 140 to 143 end the service: the router logs the refusal, does not repeat the
+/// update, and assumes no binding.
 #[test]
 fn refusals_of_nemo_stop_the_service() {
     for status in [140, 141, 142, 143] {
@@ -49,7 +50,8 @@ fn refusals_of_nemo_stop_the_service() {
     }
 }
 
-/// Pauses between the updates of a router that is refused with this status each time, for an hour.
+/// Returns the pauses in seconds between the updates of a router that gets this status each time, within an
+/// hour.
 fn pauses(mut pair: Pair, status: u8, is_answered: bool) -> Vec<u64> {
     let mut asked = vec![pair.now];
     pair.answer(status).expect("an answer");
@@ -68,8 +70,8 @@ fn pauses(mut pair: Pair, status: u8, is_answered: bool) -> Vec<u64> {
     asked.windows(2).map(|pair| pair[1].saturating_since(pair[0]).as_secs()).collect()
 }
 
-/// RFC 6275 11.7.3 and 11.8: 129 and 131 to 133 may be gone soon, above all where the home agent has
-/// acknowledged this router before; the pauses double.
+/// RFC 6275 11.7.3 and 11.8: statuses 129 and 131 to 133 may pass soon, above all if the home agent has
+/// acknowledged this router before. The pauses double.
 #[test]
 fn refusals_that_may_pass_are_followed_after_pauses_that_double() {
     for status in [129, 131, 132, 133] {
@@ -82,8 +84,8 @@ fn refusals_that_may_pass_are_followed_after_pauses_that_double() {
     }
 }
 
-/// The home agent has only just started and refuses the refresh once: two seconds later everything is as
-/// before.
+/// The home agent has only just started and refuses the refresh once: two seconds later the router is
+/// registered again.
 #[test]
 fn a_home_agent_that_starts_and_refuses_once_is_registered_with_again_after_two_seconds() {
     for status in [129, 131, 132, 133] {
@@ -93,7 +95,7 @@ fn a_home_agent_that_starts_and_refuses_once_is_registered_with_again_after_two_
         pair.conditions = Conditions::GOOD;
         pair.run(2.1);
         assert!(pair.is_registered(0), "{status}");
-        // The next refusal is a first one again.
+        // The next refusal counts as a first one again.
         pair.run(40.0);
         pair.conditions = Conditions::DEAF;
         pair.forget();
@@ -105,14 +107,15 @@ fn a_home_agent_that_starts_and_refuses_once_is_registered_with_again_after_two_
     }
 }
 
-/// After ten minutes a single update asks again; the service starts when it is accepted, not before.
+/// After ten minutes the router asks again by a single update. The service starts only when the home agent
+/// accepts it.
 #[test]
 fn after_a_refusal_the_home_agent_is_asked_again_every_ten_minutes() {
     for status in [140, 141, 142, 143] {
         let mut pair = by_hand();
         pair.answer(status).expect("an answer");
         pair.forget();
-        // Unanswered: one in ten minutes, whatever traffic and hints say.
+        // Unanswered updates follow every ten minutes, whatever traffic and hints occur.
         for _ in 0..1300 {
             pair.run(1.0);
             pair.traffic(0);
@@ -120,7 +123,7 @@ fn after_a_refusal_the_home_agent_is_asked_again_every_ten_minutes() {
         }
         assert_eq!(pair.updates().len(), 2, "{status}");
         assert!(pair.updates().iter().all(|(_, update)| update.lifetime() > 0));
-        // Refused again.
+        // The home agent refuses again.
         pair.run(500.0);
         assert_eq!(pair.updates().len(), 3);
         pair.answer(142).expect("an answer");
@@ -128,7 +131,7 @@ fn after_a_refusal_the_home_agent_is_asked_again_every_ten_minutes() {
         assert_eq!(rejections(&pair), 1);
         pair.run(599.0);
         assert_eq!(pair.updates().len(), 3);
-        // Accepted at last.
+        // The home agent accepts at last.
         pair.run(2.0);
         assert_eq!(pair.updates().len(), 4);
         assert!(!pair.machine().may_advertise());
@@ -139,16 +142,16 @@ fn after_a_refusal_the_home_agent_is_asked_again_every_ten_minutes() {
     }
 }
 
-/// Somebody else has sent another Binding Update with the number of ours, and what that was told came first;
-/// or the home agent has a new config, and heard ours twice. The ten minutes are not waited for, and nothing
-/// is believed but that: it is asked.
+/// Another sender used the number of the router's update, and its refusal came first; or the home agent has a
+/// new config, and received the update twice. On the acceptance the router does not wait ten minutes and does
+/// not trust it either: it asks again.
 #[test]
 fn one_whose_update_is_accepted_after_it_was_refused_asks_at_once() {
     for mut pair in [by_hand(), registered_by_hand()] {
         let asked = pair.last_update();
         pair.answer(142).expect("an answer");
         pair.forget();
-        // About another number: not ours.
+        // An acceptance of another number is not for this router's update.
         let other =
             Acknowledgement { sequence: asked.sequence().wrapping_add(1), ..Acknowledgement::to(&asked, 0) };
         assert_eq!(pair.router_receives(0, &other.packet()), Err(MobilityDrop::Unexpected));
@@ -157,7 +160,7 @@ fn one_whose_update_is_accepted_after_it_was_refused_asks_at_once() {
         pair.router_receives(0, &Acknowledgement::to(&asked, 0).packet()).expect("accepted after all");
         assert_eq!((pair.machine().state(), pair.updates().len()), (State::Registering, 1));
         assert!(pair.machine().registration().is_none());
-        // What it was told once is not heard twice.
+        // The router accepts each answer once.
         pair.answer(142).expect("an answer");
         pair.router_receives(0, &Acknowledgement::to(&asked, 0).packet()).expect_err("an old number");
         assert_eq!(pair.machine().state(), State::Refused(Status(142)));
@@ -169,7 +172,7 @@ fn one_whose_update_is_accepted_after_it_was_refused_asks_at_once() {
     }
 }
 
-/// Of those with a key only who has it can say so.
+/// For a router with a key only an acceptance with a right MAC counts.
 #[test]
 fn an_acceptance_after_a_refusal_has_to_be_signed() {
     let mut pair = Pair::new(Setup::authenticated());
@@ -189,7 +192,8 @@ fn an_acceptance_after_a_refusal_has_to_be_signed() {
     assert_eq!(pair.machine().state(), State::Registering);
 }
 
-/// Without an uplink when it is time: as soon as there is one, once. Less than a refusal goes the usual way.
+/// A refused router without an uplink asks once, as soon as it has one. Refusals that may pass use the
+/// ordinary retries.
 #[test]
 fn a_refused_router_without_uplink_asks_when_it_has_one() {
     let mut pair = by_hand();
@@ -221,7 +225,7 @@ fn prefixes_are_not_advertised_after_141_and_142() {
     }
 }
 
-/// The operator's word begins anew.
+/// The operator's command makes the router ask at once.
 #[test]
 fn the_operator_may_begin_anew_after_a_refusal() {
     let mut pair = by_hand();
@@ -234,7 +238,7 @@ fn the_operator_may_begin_anew_after_a_refusal() {
     assert_eq!(pair.path(), Some(addr(CARE_OF)));
 }
 
-/// RFC 3963 5.3: no R in the answer: de-register, and do not come back.
+/// RFC 3963 5.3: the answer lacks the R flag: the router de-registers and does not register again.
 #[test]
 fn an_answer_without_r_ends_in_a_deregistration() {
     for mut pair in [by_hand(), registered_by_hand()] {
@@ -254,7 +258,8 @@ fn an_answer_without_r_ends_in_a_deregistration() {
     }
 }
 
-/// The same while the uplink goes away: the rest goes out from where the router is, or not at all.
+/// The uplink goes away meanwhile: the remaining de-registrations leave from the router's current address, or
+/// not at all.
 #[test]
 fn a_deregistration_follows_the_router() {
     let mut pair = by_hand();
@@ -268,7 +273,7 @@ fn a_deregistration_follows_the_router() {
     assert!(pair.updates().iter().all(|(_, update)| update.source == addr(OTHER_CARE_OF)));
 }
 
-/// Item 64; RFC 6275 11.7.3: 135 is followed by the next number after the one named, at once.
+/// Item 64; RFC 6275 11.7.3: on 135 the router at once sends the number after the named one.
 #[test]
 fn status_135_is_followed_at_once_by_the_next_number() {
     let mut pair = by_hand();
@@ -282,7 +287,7 @@ fn status_135_is_followed_at_once_by_the_next_number() {
     assert_eq!(rejections(&pair), 0);
 }
 
-/// A duplicate of that answer names a number that the update on its way has passed already (11.8: every
+/// A duplicate of status 135 names a number that the outstanding update has passed already (11.8: every
 /// transmission has a number greater than the one before).
 #[test]
 fn a_duplicate_of_status_135_is_ignored() {
@@ -294,7 +299,7 @@ fn a_duplicate_of_status_135_is_ignored() {
     assert_eq!(pair.updates().len(), 2);
 }
 
-/// A home agent that always answers 135 draws no storm (UMIP sends 200 a second then).
+/// A home agent that always answers 135 causes no storm of updates (UMIP sends 200 a second then).
 #[test]
 fn endless_status_135_ends_in_the_back_off() {
     let mut pair = by_hand();
@@ -307,13 +312,14 @@ fn endless_status_135_ends_in_the_back_off() {
     assert!(pair.updates().len() <= 10, "{} updates in 30 s", pair.updates().len());
 }
 
-/// RFC 6275 11.7.3 with 9.5.1: 139 means that the home agent has a binding of another kind; it is removed.
+/// RFC 6275 11.7.3 with 9.5.1: 139 means that the home agent has a binding of another kind; the router
+/// removes it.
 #[test]
 fn status_139_starts_over() {
     let mut setup = Setup::plain();
     setup.seed = 5;
     let mut pair = Pair::new(setup);
-    // Somebody has registered this home address without R.
+    // Another sender has registered this home address without the R flag.
     let foreign = Update::node(1).alternate(CARE_OF);
     pair.conditions = Conditions::DEAF;
     pair.attach(0, "wifi", CARE_OF);
@@ -328,7 +334,8 @@ fn status_139_starts_over() {
     assert_eq!(statuses[statuses.len() - 3..], [139, 0, 0]);
 }
 
-/// RFC 4285 5.3: "SHOULD stop sending new Binding Updates": a pause of half a minute, traffic or not.
+/// RFC 4285 5.3: "SHOULD stop sending new Binding Updates": the router pauses for half a minute, with traffic
+/// or without.
 #[test]
 fn status_146_is_followed_by_a_pause() {
     let mut pair = Pair::new(Setup::authenticated());
@@ -347,8 +354,8 @@ fn status_146_is_followed_by_a_pause() {
     assert_eq!(pair.updates().len(), 1);
 }
 
-/// While something is registered, 146 is more likely a stranger's work than a new key: the home agent answers
-/// forgeries with it. The refresh goes on as if nothing had been said.
+/// While a binding is registered, 146 is more likely caused by an attacker than by a new key, because the
+/// home agent answers forgeries with 146. The router continues its refresh.
 #[test]
 fn status_146_does_not_hold_up_a_refresh() {
     let mut pair = Pair::new(Setup::authenticated());
@@ -372,7 +379,7 @@ fn status_146_does_not_hold_up_a_refresh() {
     assert!(pair.is_registered(0));
 }
 
-/// RFC 6275 11.7.3: temporary refusals are tried again slowly; the registration goes on meanwhile.
+/// RFC 6275 11.7.3: the router retries temporary refusals slowly, and its registration stays meanwhile.
 #[test]
 fn temporary_refusals_are_tried_again_slowly() {
     for status in [128, 130, 134] {
@@ -387,7 +394,7 @@ fn temporary_refusals_are_tried_again_slowly() {
     }
 }
 
-/// Against a real home agent: a prefix that is not ours leaves the tunnel of others alone and ends in 142.
+/// A real home agent answers a foreign prefix with 142, and the tunnel of its owner stays.
 #[test]
 fn a_router_with_a_foreign_prefix_is_refused() {
     let mut setup = Setup::plain();
@@ -447,7 +454,7 @@ fn an_answer_with_another_timestamp_is_ignored() {
     pair.router_receives(0, &answer.packet()).expect("accepted");
 }
 
-/// A de-registration learns the clock, too.
+/// The router also adjusts its clock by the answer to a de-registration.
 #[test]
 fn a_deregistration_with_a_wrong_clock_is_repeated() {
     let mut pair = timed(Duration::ZERO);
@@ -460,7 +467,8 @@ fn a_deregistration_with_a_wrong_clock_is_repeated() {
     assert!(pair.machine().is_quiescent());
 }
 
-/// RFC 5905 6: NTP timestamps begin anew on 2036-02-07T06:28:16Z; registrations go on, and old ones stay old.
+/// RFC 5905 6: NTP timestamps begin anew on 2036-02-07T06:28:16Z; registrations continue, and old ones stay
+/// old.
 #[test]
 fn timestamps_last_beyond_the_end_of_the_ntp_era() {
     let mut pair = timed(Duration::from_secs(2));
@@ -478,7 +486,7 @@ fn timestamps_last_beyond_the_end_of_the_ntp_era() {
     assert!(old > pair.last_update().options().timestamp.expect("a timestamp"), "it has wrapped");
 }
 
-/// A home agent that always answers 144 draws no storm.
+/// A home agent that always answers 144 causes no storm of updates.
 #[test]
 fn endless_status_144_ends_in_the_back_off() {
     let mut pair = timed(Duration::ZERO);
@@ -494,7 +502,8 @@ fn endless_status_144_ends_in_the_back_off() {
     assert!(pair.updates().len() <= 10, "{} updates in 30 s", pair.updates().len());
 }
 
-/// RFC 4285 6: every timestamp is greater than the one before, also at one instant, also after a step back.
+/// RFC 4285 6: every timestamp is greater than the one before, also within one instant and after the clock
+/// was set back.
 #[test]
 fn timestamps_only_grow() {
     let mut pair = timed(Duration::from_secs(3));
@@ -511,7 +520,7 @@ fn timestamps_only_grow() {
     assert!(stamps.windows(2).all(|pair| pair[0] < pair[1]), "{stamps:x?}");
 }
 
-/// The same across a new configuration, which takes over what was reached.
+/// A reload keeps sequence numbers, timestamps and registration.
 #[test]
 fn a_new_configuration_keeps_sequence_numbers_timestamps_and_registration() {
     let mut pair = timed(Duration::from_secs(3));

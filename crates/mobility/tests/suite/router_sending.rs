@@ -1,4 +1,4 @@
-//! Mobile router: what Binding Updates look like and when they leave (RFC 6275 11.7.1, 11.8, RFC 3963 5.2).
+//! Mobile router: contents and times of Binding Updates (RFC 6275 11.7.1, 11.8, RFC 3963 5.2).
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use carnet_wire::mobility::{BindingUpdateFlags, Builder, MobilityOption};
 use crate::craft::*;
 use crate::pair::{Conditions, Pair, Setup, addresses};
 
-/// A router whose Binding Updates nobody hears.
+/// A router whose Binding Updates are all lost.
 fn unheard() -> Pair {
     let mut pair = Pair::new(Setup::plain());
     pair.conditions = Conditions::DEAF;
@@ -21,12 +21,13 @@ fn gaps(updates: &[(Time, Seen)]) -> Vec<f64> {
     updates.windows(2).map(|pair| pair[1].0.saturating_since(pair[0].0).as_secs_f64()).collect()
 }
 
-/// Every number is greater than the one before (RFC 6275 11.8).
+/// Whether every number is greater than the one before (RFC 6275 11.8).
 fn increasing(updates: &[(Time, Seen)]) -> bool {
     updates.windows(2).all(|pair| pair[1].1.sequence() == pair[0].1.sequence().wrapping_add(1))
 }
 
-/// RFC 6275 11.7.1, RFC 3963 5.2: A, H and R; Home Address option; Alternate Care-of Address; prefixes.
+/// RFC 6275 11.7.1, RFC 3963 5.2: the update has the flags A, H and R, a Home Address option, an Alternate
+/// Care-of Address option and the prefixes.
 #[test]
 fn a_binding_update_in_explicit_mode() {
     let mut pair = unheard();
@@ -53,7 +54,8 @@ fn a_binding_update_in_implicit_mode() {
     pair.register();
 }
 
-/// Item 64; RFC 3963 5.2: in explicit mode "all Binding Updates, including those sent to refresh".
+/// Item 64; RFC 3963 5.2: explicit mode names the prefixes in "all Binding Updates, including those sent to
+/// refresh".
 #[test]
 fn refreshes_name_the_prefixes_again() {
     let mut pair = Pair::new(Setup::plain());
@@ -66,7 +68,8 @@ fn refreshes_name_the_prefixes_again() {
     assert!(pair.is_registered(0));
 }
 
-/// Item 63; RFC 6275 11.8, 13: 1.5 s, doubling, at most 32 s, a new number each time.
+/// Item 63; RFC 6275 11.8, 13: the router retransmits after 1.5 s, doubled up to 32 s, with a new number each
+/// time.
 #[test]
 fn first_registrations_are_retransmitted_from_one_and_a_half_seconds_on() {
     let mut pair = unheard();
@@ -77,7 +80,7 @@ fn first_registrations_are_retransmitted_from_one_and_a_half_seconds_on() {
     assert!(increasing(&updates));
 }
 
-/// Item 63; RFC 6275 11.8, 12: with a binding, 1 s, doubling.
+/// Item 63; RFC 6275 11.8, 12: with a binding the router retransmits after 1 s, doubled each time.
 #[test]
 fn refreshes_are_retransmitted_from_one_second_on() {
     let mut pair = Pair::new(Setup::plain());
@@ -107,8 +110,8 @@ fn a_move_begins_the_back_off_anew() {
     assert_eq!(gaps(&pair.updates()), [1.0, 2.0, 4.0]);
 }
 
-/// RFC 6275 11.8: never more than `MAX_UPDATE_RATE` a second, however the uplinks flap (checked by the pair
-/// at every update); the last word is said all the same.
+/// RFC 6275 11.8: never more than `MAX_UPDATE_RATE` updates a second, however the uplinks flap (the pair
+/// checks this at every update). The update for the final state still leaves.
 #[test]
 fn flapping_uplinks_do_not_break_the_rate() {
     let mut pair = unheard();
@@ -124,7 +127,7 @@ fn flapping_uplinks_do_not_break_the_rate() {
     assert_eq!(pair.last_update().source, addr(OTHER_CARE_OF));
 }
 
-/// A care-of address that is still being tested is none (section 7 of the notes: UMIP sends from one).
+/// A tentative address is no care-of address (section 7 of the notes: UMIP sends from one).
 #[test]
 fn nothing_is_sent_from_a_tentative_duplicate_or_own_address() {
     let mut pair = unheard();
@@ -148,7 +151,7 @@ fn nothing_is_sent_from_a_tentative_duplicate_or_own_address() {
     interface.addresses[1].tentative = false;
     interface.addresses[1].duplicate = true;
     assert_eq!(show(&mut pair, &interface), 0);
-    // RFC 4888 2.8: a care-of address out of the own mobile network would be a loop.
+    // RFC 4888 2.8: a care-of address out of the router's own mobile network would be a loop.
     interface.addresses = addresses(&["fe80::2", "2001:db8:a::5"]);
     assert_eq!(show(&mut pair, &interface), 0);
     interface.addresses = addresses(&["fe80::2", HOME]);
@@ -160,7 +163,8 @@ fn nothing_is_sent_from_a_tentative_duplicate_or_own_address() {
     assert_eq!(show(&mut pair, &interface), 1);
 }
 
-/// While traffic waits, every two seconds; without, the back-off (the design's answer to 11.8's slow rate).
+/// While traffic waits, an update leaves every two seconds; without traffic the back-off applies (the
+/// design's answer to the slow rate of 11.8).
 #[test]
 fn waiting_traffic_shortens_the_back_off_but_not_below_two_seconds() {
     let mut pair = unheard();
@@ -177,7 +181,7 @@ fn waiting_traffic_shortens_the_back_off_but_not_below_two_seconds() {
     assert!(increasing(&pair.updates()));
 }
 
-/// RFC 6275 11.7.3: the lifetime is counted from when the update was sent, and is never more than asked for.
+/// RFC 6275 11.7.3: the lifetime counts from the sending of the update, and is at most the requested one.
 #[test]
 fn the_lifetime_is_counted_from_the_sending() {
     let mut pair = unheard();
@@ -203,7 +207,7 @@ fn the_lifetime_is_counted_from_the_sending() {
     assert_eq!(pair.machine().registration().expect("registered").lifetime, Duration::from_secs(60));
 }
 
-/// RFC 6275 11.7.3: a remaining lifetime of 0 is no registration; it is not asked for again in a storm.
+/// RFC 6275 11.7.3: a remaining lifetime of 0 is no registration; the router does not ask again in a storm.
 #[test]
 fn an_acknowledged_lifetime_of_zero_is_no_registration() {
     let mut pair = unheard();
@@ -218,7 +222,7 @@ fn an_acknowledged_lifetime_of_zero_is_no_registration() {
     assert!(pair.updates().len() <= 10, "{} updates", pair.updates().len());
 }
 
-/// RFC 6275 11.7.3: Binding Refresh Advice is followed.
+/// RFC 6275 11.7.3: the router follows Binding Refresh Advice.
 #[test]
 fn refresh_advice_is_followed() {
     let mut pair = unheard();
@@ -243,7 +247,7 @@ fn status_one_is_an_acceptance() {
     assert_eq!(pair.path(), Some(addr(CARE_OF)));
 }
 
-/// Item 64; RFC 6275 11.7.3, 6.4: what does not answer our update is ignored.
+/// Item 64; RFC 6275 11.7.3, 6.4: the router ignores an acknowledgement that does not answer its update.
 #[test]
 fn acknowledgements_that_do_not_fit_are_ignored() {
     let mut pair = unheard();
@@ -274,7 +278,7 @@ fn acknowledgements_that_do_not_fit_are_ignored() {
     broken[last] ^= 1;
     assert_eq!(pair.router_receives(0, &broken), Err(MobilityDrop::BadChecksum));
     pair.router_receives(0, &right.packet()).expect("accepted");
-    // Once is enough.
+    // The router accepts an acknowledgement once.
     assert_eq!(pair.router_receives(0, &right.packet()), Err(MobilityDrop::Unexpected));
 }
 
@@ -322,7 +326,8 @@ fn binding_error(status: u8, home: &str) -> Vec<u8> {
     control_packet(addr(AGENT), addr(CARE_OF), None, &mut Builder::binding_error(status, addr(home)).finish())
 }
 
-/// The design's hint: a Binding Error makes the router register again, at once and then less and less often.
+/// Design, "hints": a Binding Error makes the router register again, first at once and then at growing
+/// intervals.
 #[test]
 fn a_binding_error_makes_the_router_register_again_but_not_often() {
     let mut pair = Pair::new(Setup::plain());
@@ -332,7 +337,7 @@ fn a_binding_error_makes_the_router_register_again_but_not_often() {
     pair.forget();
     let path = pair.path();
     let start = pair.now;
-    // Lifetime 60 s: what is refreshed by hints needs no other refresh, but for the longest waits.
+    // With a lifetime of 60 s, hints cause all refreshes except during the longest intervals between them.
     for _ in 0..1000 {
         let _ = pair.router_receives(0, &binding_error(1, HOME));
         pair.run(0.1);
@@ -349,9 +354,9 @@ fn a_binding_error_makes_the_router_register_again_but_not_often() {
     assert!(pair.is_registered(0));
 }
 
-/// ICMPv6 errors of the home agent about tunnelled packets: while it acknowledges nothing the router
-/// registers every two seconds; one that acknowledges and goes on refusing packets has another fault, and is
-/// asked less and less often.
+/// ICMPv6 errors of the home agent about tunnelled packets: without acknowledgements the router registers
+/// every two seconds. A home agent that acknowledges and still refuses packets has another fault; the router
+/// asks it at growing intervals.
 #[test]
 fn errors_about_tunnelled_packets_make_the_router_register_every_two_seconds_until_it_is_acknowledged() {
     let errors = |pair: &mut Pair, seconds: u32| {
@@ -371,7 +376,7 @@ fn errors_about_tunnelled_packets_make_the_router_register_every_two_seconds_unt
     let refused = pair
         .router_does(0, |machine, now, wall| machine.handle_tunnel_error(now, wall, addr("2001:db8:1::2")));
     assert_eq!(refused, Err(MobilityDrop::WrongParty));
-    // The home agent is down, and its machine answers.
+    // The home agent is down, and its machine sends ICMPv6 errors.
     pair.agent_down = true;
     let at = errors(&mut pair, 40);
     assert!(at[0] < 0.1, "the first at once: {at:?}");
@@ -381,12 +386,12 @@ fn errors_about_tunnelled_packets_make_the_router_register_every_two_seconds_unt
     pair.agent_down = false;
     errors(&mut pair, 2);
     assert!(pair.is_registered(0), "within two seconds");
-    // It is there, and goes on.
+    // The home agent is up, and the errors continue.
     let at = errors(&mut pair, 60);
     assert!(at.len() <= 8, "{at:?}");
 }
 
-/// After five minutes without any, or when something has really changed, a hint is a first one again.
+/// After five minutes without a hint, or after a real change, the router follows a hint at once again.
 #[test]
 fn a_first_hint_is_followed_at_once_again() {
     let mut pair = Pair::new(Setup::plain());
@@ -411,7 +416,7 @@ fn a_first_hint_is_followed_at_once_again() {
     assert_eq!(hints(&mut pair), 5);
 }
 
-/// RFC 6275 11.3.6: status 2 concerns a message type, another home address another node.
+/// RFC 6275 11.3.6: status 2 concerns a message type, and an error with another home address another node.
 #[test]
 fn other_binding_errors_are_ignored() {
     let mut pair = Pair::new(Setup::plain());
@@ -425,7 +430,7 @@ fn other_binding_errors_are_ignored() {
     assert!(pair.updates().is_empty());
 }
 
-/// A home agent that lost everything gets the registration back by the first packet of traffic.
+/// A home agent without its state gets the registration back after the first packet of traffic.
 #[test]
 fn traffic_brings_a_lost_binding_back() {
     let mut pair = Pair::new(Setup::plain());
@@ -437,7 +442,7 @@ fn traffic_brings_a_lost_binding_back() {
     pair.traffic(0);
     pair.run_while(0.1, "the binding", |pair| pair.bound().is_none());
     assert!(pair.is_registered(0));
-    // And again, when it loses everything once more a little later.
+    // The home agent loses its state once more a little later.
     pair.run(1.0);
     pair.restart_agent(false);
     let lost = pair.now;
@@ -448,7 +453,7 @@ fn traffic_brings_a_lost_binding_back() {
     }
 }
 
-/// A restarted router whose state is gone meets a remembered number, and gets in by status 135.
+/// A restarted router without state meets a remembered number, and registers by status 135.
 #[test]
 fn a_router_without_its_number_gets_in_by_status_135() {
     for seed in 0..20 {
@@ -463,7 +468,7 @@ fn a_router_without_its_number_gets_in_by_status_135() {
     }
 }
 
-/// With its number it does not need that.
+/// With its stored number the router registers without status 135.
 #[test]
 fn a_router_with_its_number_is_in_at_once() {
     let mut pair = Pair::new(Setup::authenticated());
@@ -475,7 +480,8 @@ fn a_router_with_its_number_is_in_at_once() {
     assert_eq!(pair.updates().len(), 1);
 }
 
-/// Hints that anybody can make, in the home agent's name, do not delay those that quote a packet of ours.
+/// Hints that any sender can forge in the home agent's name do not delay hints that quote a packet of the
+/// router.
 #[test]
 fn forged_hints_do_not_delay_proven_ones() {
     let mut pair = Pair::new(Setup::plain());

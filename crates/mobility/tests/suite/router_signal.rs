@@ -1,4 +1,4 @@
-//! Mobile router: uplinks are taken and left by their signal, with hysteresis.
+//! Mobile router: it takes and leaves uplinks by their signal, with hysteresis.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::pair::{Pair, Setup};
 /// The thresholds of the Mobile WiMAX testbed.
 const THRESHOLDS: SignalThresholds = SignalThresholds { good: -49, poor: -69 };
 
-/// A router on `wifi`, which has thresholds, and with `cell` beside it.
+/// A router on `wifi`, which has thresholds, with `cell` as second uplink.
 fn on_wifi() -> Pair {
     let mut setup = Setup::plain();
     setup.routers[0].uplinks[0].signal = Some(THRESHOLDS);
@@ -22,7 +22,7 @@ fn on_wifi() -> Pair {
     pair
 }
 
-/// After a reading of `wifi`: whether that carries the traffic.
+/// Hands in a reading of `wifi`, and returns whether `wifi` carries the traffic.
 fn stays(pair: &mut Pair, dbm: i32) -> bool {
     pair.router_does(0, |machine, now, wall| machine.handle_signal(now, wall, "wifi", Some(dbm)));
     pair.run(1.0);
@@ -52,8 +52,8 @@ fn an_uplink_is_left_at_poor_and_taken_at_good() {
     }
 }
 
-/// A signal that nobody renews is as if it had never been told; one that is told again and again, the same,
-/// stays.
+/// A reading that is not renewed no longer counts. A reading that is renewed with the same value still
+/// counts.
 #[test]
 fn a_signal_that_is_not_renewed_counts_no_more() {
     let mut setup = Setup::plain();
@@ -70,7 +70,7 @@ fn a_signal_that_is_not_renewed_counts_no_more() {
     pair.run(3.0);
     assert_eq!(pair.machine().uplinks()[0].signal, None);
     assert_eq!(pair.path(), Some(addr(CARE_OF)), "without a reading like any other");
-    // What comes next is a first reading: in between the thresholds it is poor.
+    // The next reading is a first one: between the thresholds it is poor.
     assert!(!stays(&mut pair, -60));
 }
 

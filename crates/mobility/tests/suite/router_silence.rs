@@ -1,4 +1,4 @@
-//! What a mobile router says of uplinks over which nothing comes back.
+//! Status and events of a mobile router about uplinks over which no answer comes.
 
 use carnet_mobility::Event;
 use carnet_mobility::mobile_router::{Attachment, MobileRouterConfig, Response, State, UplinkConfig};
@@ -16,7 +16,8 @@ fn warnings(events: &[Event]) -> Vec<&str> {
     warnings.collect()
 }
 
-/// Without Binding Identifiers: asked first, then silent, with the time of the next Binding Update.
+/// Without Binding Identifiers: the uplink is first asked, then silent, and its status shows the time of the
+/// next Binding Update.
 #[test]
 fn the_only_uplink_brings_no_answer() {
     let mut pair = Pair::new(Setup::authenticated());
@@ -37,8 +38,8 @@ fn the_only_uplink_brings_no_answer() {
     assert_eq!(pair.machine().response(0), Response::Answers);
 }
 
-/// With them: the one that answers and the one that does not are told apart, and the operator hears of it
-/// once.
+/// With Binding Identifiers: the status distinguishes the uplink with answers from the one without, and the
+/// operator gets one event.
 #[test]
 fn one_of_two_identified_uplinks_brings_no_answer() {
     let mut road = Road::new(road::config());
@@ -64,7 +65,7 @@ fn one_of_two_identified_uplinks_brings_no_answer() {
     assert_eq!(road.router.response(cell), Response::Answers);
 }
 
-/// An uplink that has nothing but IPv4 says what is missing in the config.
+/// The status of an uplink with only IPv4 names the missing config value.
 #[test]
 fn ipv4_without_an_ipv4_home_agent_is_said() {
     let down = |home_agent_ipv4: bool| {
@@ -78,7 +79,7 @@ fn ipv4_without_an_ipv4_home_agent_is_said() {
     assert_eq!(down(false), Attachment::Down("IPv4 only, and mobile_router.home_agent_ipv4 is not set"));
 }
 
-/// The home agent says no, or nothing that verifies: the operator sees which.
+/// The home agent refuses, or its answers do not verify: the status shows which.
 #[test]
 fn refused_uplink_says_why() {
     let answered = |answer: &dyn Fn(&mut Acknowledgement)| {
@@ -102,7 +103,7 @@ fn refused_uplink_says_why() {
     });
     assert!(wrong.contains("wrong MAC"), "{wrong}");
 
-    // With identifiers.
+    // A router with Binding Identifiers.
     let mut config = road::config();
     config.liveness = None;
     let mut road = Road::new(config);
@@ -118,8 +119,8 @@ fn refused_uplink_says_why() {
     assert_eq!(road.router.response(0), Response::Answers);
 }
 
-/// RFC 4861 6.3.7, RFC 7559: each Binding Update that is not answered leaves the pauses between Router
-/// Solicitations as they are. They begin anew when a path falls silent that had answers.
+/// RFC 4861 6.3.7, RFC 7559: an unanswered Binding Update does not shorten the pauses between Router
+/// Solicitations. They begin anew when a path falls silent that had answers.
 #[test]
 fn silent_home_agent_has_routers_solicited_ever_more_seldom() {
     let without_identifiers =

@@ -1,4 +1,4 @@
-//! What a [`crate::pair::Pair`] is built from: configurations, addresses, the state of the network.
+//! The parts of a [`crate::pair::Pair`]: configurations, addresses, and the state of the network.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
@@ -13,7 +13,7 @@ use carnet_wire::{icmpv6, nd};
 use crate::agent;
 use crate::craft::*;
 
-/// The address of a router on its home link, beside the home address.
+/// Address of a router on its home link, besides the home address.
 pub const AT_HOME: &str = "2001:db8:1::99";
 
 /// A mobile router with its interfaces.
@@ -21,11 +21,11 @@ pub struct Router {
     pub machine: MobileRouter,
     pub config: MobileRouterConfig,
     pub interfaces: BTreeMap<String, Interface>,
-    /// What it last asked to be stored.
+    /// State that the router last asked to store.
     pub stored: Option<StoredSequence>,
-    /// How far its clock is ahead of the true time.
+    /// Time by which the router's clock is ahead of the true time.
     pub clock_ahead: Duration,
-    /// When it sent Binding Updates, since its last start.
+    /// Times at which the router sent Binding Updates since its last start.
     pub sent_at: VecDeque<Time>,
 }
 
@@ -43,19 +43,19 @@ impl Router {
 #[derive(Debug, Clone)]
 pub struct Sent {
     pub at: Time,
-    /// The router, or `None` for the home agent.
+    /// Number of the sending router; `None` for the home agent.
     pub router: Option<usize>,
     pub seen: Seen,
 }
 
-/// Something on its way.
+/// A packet or message on its way.
 pub enum Flight {
     Packet(Vec<u8>),
-    /// To everybody on the home link but the one who said it.
+    /// A message to all nodes of the home link except its sender (router number; `None` for the home agent).
     Link(Option<usize>, LinkMessage),
 }
 
-/// What the network does to packets.
+/// Treatment of packets by the network.
 #[derive(Debug, Clone, Copy)]
 pub struct Conditions {
     pub loss: f64,
@@ -64,17 +64,17 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// 10 ms one way, nothing lost.
+    /// 10 ms one-way delay, no loss.
     pub const GOOD: Conditions = Conditions {
         loss: 0.0,
         duplicate: 0.0,
         delay: (Duration::from_millis(10), Duration::from_millis(10)),
     };
-    /// Nothing arrives.
+    /// All packets are lost.
     pub const DEAF: Conditions = Conditions { loss: 1.0, ..Conditions::GOOD };
 }
 
-/// What a [`crate::pair::Pair`] is built from.
+/// Configuration from which a [`crate::pair::Pair`] is built.
 #[derive(Clone)]
 pub struct Setup {
     pub seed: u64,
@@ -110,7 +110,7 @@ impl Setup {
         Setup { seed: 1, agent: agent::config(), routers: vec![router_config()] }
     }
 
-    /// The same with the key of [`association`].
+    /// One router with the key of [`association`], virtual home link, explicit mode.
     pub fn authenticated() -> Setup {
         let mut setup = Setup::plain();
         setup.agent = agent::authenticated();
@@ -118,7 +118,7 @@ impl Setup {
         setup
     }
 
-    /// A real home link.
+    /// Replaces the virtual home link by a real one.
     pub fn with_home_link(mut self) -> Setup {
         self.agent.home_link = Some("h0".into());
         self
@@ -147,12 +147,12 @@ pub fn router_advertisement(interface: &str, source: &str, prefixes: &[&str]) ->
     }
 }
 
-/// As [`addresses`], made by autoconfiguration.
+/// Returns addresses made by autoconfiguration.
 pub fn autoconfigured(of: &[&str]) -> Vec<Address> {
     addresses(of).into_iter().map(|address| Address { permanent: false, ..address }).collect()
 }
 
-/// Addresses that the operator has set.
+/// Returns addresses that the operator has configured.
 pub fn addresses(of: &[&str]) -> Vec<Address> {
     of.iter()
         .map(|text| Address {

@@ -1,4 +1,4 @@
-//! Binding Updates with several care-of addresses and flows, and what acknowledgements say about them.
+//! Binding Updates with several care-of addresses and flows, and the contents of their acknowledgements.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -11,7 +11,7 @@ use crate::agent::Agent;
 use crate::craft::*;
 
 pub const THIRD_CARE_OF: &str = "2001:db8:f3::10";
-/// What a mobile router sets that replaces all its bindings.
+/// Flags of a mobile router that replaces all its bindings.
 pub const OVERWRITE: BindingUpdateFlags = BindingUpdateFlags { overwrite: true, ..ROUTER };
 
 /// A Binding Identifier option with BID-PRI ten times the identifier.
@@ -38,7 +38,8 @@ impl Update {
         self.flags(OVERWRITE)
     }
 
-    /// From an IPv4 network: the packet itself bears the home address (RFC 5555 4.4.2).
+    /// Sends the update from an IPv4 network: the source of the inner packet is the home address (RFC 5555
+    /// 4.4.2).
     pub fn inside(self) -> Update {
         Update { source: addr(HOME), home_address: None, ..self }
     }
@@ -74,15 +75,15 @@ pub fn udp_to(port: u16) -> TrafficSelector {
     })
 }
 
-/// What an acknowledgement says beside what [`SeenOptions`] has.
+/// Contents of an acknowledgement besides those in [`SeenOptions`].
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Said {
-    /// BID and status.
+    /// BID and status of each Binding Identifier option.
     pub bids: Vec<(u16, u8)>,
-    /// F and refresh time.
+    /// F flag and refresh time of the NAT Detection option.
     pub nat: Option<(bool, u32)>,
     pub ipv4: Vec<(u8, Ipv4Addr)>,
-    /// FID and status.
+    /// FID and status of each flow.
     pub flows: Vec<(u16, u8)>,
     pub actions: Vec<FlowActionOption>,
 }
@@ -113,12 +114,12 @@ pub fn said(seen: &Seen) -> Said {
     said
 }
 
-/// Identifier and care-of address of each valid binding of [`HOME`], the best first.
+/// Returns BID and care-of address of each valid binding of [`HOME`], the best first.
 pub fn bindings(agent: &Agent) -> Vec<(Option<u16>, Endpoint)> {
     agent.machine.bindings().of(addr(HOME)).map(|binding| (binding.bid, binding.care_of_address)).collect()
 }
 
-/// As [`bindings`] would be, in words.
+/// Builds the value of [`bindings`] from text.
 pub fn expected(list: &[(u16, &str)]) -> Vec<(Option<u16>, Endpoint)> {
     list.iter().map(|(bid, end)| (Some(*bid), end.parse().expect("an end"))).collect()
 }

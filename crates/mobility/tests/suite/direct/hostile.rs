@@ -1,4 +1,4 @@
-//! Forgeries, recordings and floods: nothing is believed without both proofs (RFC 6275 15.4).
+//! Forgeries, recordings and floods: a router accepts nothing without both tokens (RFC 6275 15.4).
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn resend(world: &mut World, packets: Vec<Packet>) {
     }
 }
 
-/// Somebody claims a network that is another's: the tokens for it go to the owner, who did not ask.
+/// A router claims another router's network: the tokens for it go to the owner, who did not ask.
 #[test]
 fn a_network_of_somebody_else_is_not_to_be_had() {
     let mut world = World::new(3);
@@ -34,7 +34,7 @@ fn a_network_of_somebody_else_is_not_to_be_had() {
     }
 }
 
-/// A Binding Update with any token missing or of another time has another key.
+/// A Binding Update that lacks a token, or has a token of another time, has another key.
 #[test]
 fn an_update_is_nothing_without_every_token() {
     let mut world = World::new(2);
@@ -76,7 +76,7 @@ fn an_update_is_nothing_without_every_token() {
     assert_eq!(result, Ok(()));
 }
 
-/// A recording changes nothing: neither while the binding lasts nor when it has ended.
+/// A replayed Binding Update changes nothing, neither while the binding lasts nor after its end.
 #[test]
 fn what_was_heard_is_not_to_be_played_again() {
     let mut world = met();
@@ -109,7 +109,7 @@ fn what_was_heard_is_not_to_be_played_again() {
     assert!(world.dropped(1, DirectDrop::Nonce) > 0);
 }
 
-/// Answers that nobody asked for, and answers with a wrong cookie.
+/// A router drops answers without a question, and answers with a wrong cookie.
 #[test]
 fn answers_to_nothing_are_nothing() {
     let mut world = met();
@@ -140,7 +140,7 @@ fn answers_to_nothing_are_nothing() {
     assert_eq!(world.seen(0, 1).lost, 0);
 }
 
-/// Nor while an answer is awaited: the cookie is the one of the question.
+/// A router drops an answer with a wrong cookie also while it awaits the answer.
 #[test]
 fn an_answer_has_the_cookie_of_the_question() {
     for kind in [
@@ -169,7 +169,8 @@ fn an_answer_has_the_cookie_of_the_question() {
     }
 }
 
-/// What may only come by way of the home agents does not come straight, and the other way round.
+/// A router drops home agent messages that arrive directly, and direct messages that arrive by the home
+/// agents.
 #[test]
 fn each_message_comes_by_its_own_way() {
     let mut world = World::new(2);
@@ -232,8 +233,8 @@ fn prefixes_that_are_refused() {
     assert_eq!(world.log.len(), 3, "an answer, and a test for each");
 }
 
-/// The other's care-of address is for who has a network among those that are asked after. Whoever asks has
-/// proven nothing, nor has who is asked as long as nothing is registered there.
+/// A router sends its care-of address only into the networks in question. An asker has proven nothing, and
+/// neither has an asked router as long as nothing is registered there.
 #[test]
 fn nobody_is_told_a_care_of_address_who_might_be_anybody() {
     let mut world = World::new(1);
@@ -282,7 +283,8 @@ fn nobody_is_told_a_care_of_address_who_might_be_anybody() {
     }
 }
 
-/// Nor does anybody learn it by saying that a router whose path has failed is somewhere else now.
+/// A stranger who claims that a router has moved learns no care-of address: the router sends no question to
+/// the claimed address.
 #[test]
 fn nobody_is_asked_where_a_stranger_says() {
     let mut world = met();
@@ -307,8 +309,7 @@ fn nobody_is_asked_where_a_stranger_says() {
     assert_eq!(there.count(), 0);
 }
 
-/// The first question of router 0 to router 1's network, and an answer by somebody else who says that this is
-/// his.
+/// Router 0 asks for router 1's network, and another party answers that the network is its own.
 fn claimed() -> World {
     let mut world = World::new(2);
     world.sending = false;
@@ -331,7 +332,7 @@ fn claimed() -> World {
     world
 }
 
-/// Who says that a network is his keeps nobody who proves it from having it.
+/// A router that only claims a network does not keep the router that proves it from having the route.
 #[test]
 fn a_claim_ends_where_another_proves_it() {
     let mut world = claimed();
@@ -347,7 +348,7 @@ fn a_claim_ends_where_another_proves_it() {
     assert!(world.is_direct(0, 1) && world.is_direct(1, 0));
 }
 
-/// And nobody keeps a network from being asked after for longer than eight minutes.
+/// An unproven claim delays questions for a network by at most eight minutes.
 #[test]
 fn a_claim_that_is_not_proven_is_forgotten() {
     let mut world = claimed();
@@ -366,7 +367,7 @@ fn a_claim_that_is_not_proven_is_forgotten() {
     assert!(world.is_direct(0, 1) && world.is_direct(1, 0));
 }
 
-/// Nonces have numbers that do not come again, though their indices do.
+/// Numbers of nonces never repeat, though their indices do, so a replayed update stays old.
 #[test]
 fn an_update_is_old_for_ever() {
     let mut world = met();
@@ -392,8 +393,8 @@ fn an_update_is_old_for_ever() {
     assert!(world.routers[1].tunnels().is_empty());
 }
 
-/// A refusal has the key of the Update, but for those that say there can be none; and it is about an Update
-/// that was sent.
+/// A refusal needs the key of the Update and must answer an Update that was sent. Statuses for which no key
+/// can exist are excepted.
 #[test]
 fn a_refusal_is_believed_with_its_key_only() {
     let mut world = World::new(2);
@@ -418,7 +419,7 @@ fn a_refusal_is_believed_with_its_key_only() {
     assert_eq!(world.routers[0].handle_straight(now, from, to, &answer), Ok(()));
 }
 
-/// Neither questions nor destinations fill anything without bound, and those who are bound do not notice.
+/// Questions and destinations take bounded memory, and a flood of them does not disturb existing routes.
 #[test]
 fn a_flood_is_bounded_and_leaves_routes_alone() {
     let mut world = met();
@@ -447,7 +448,7 @@ fn a_flood_is_bounded_and_leaves_routes_alone() {
             world.run(Duration::from_millis(10));
         }
     }
-    // 20 s: 50 answers a second to strangers, one question a second, and what the route itself needs.
+    // In 20 s: 50 answers a second to strangers, one question a second, and the messages of the route itself.
     let sent = world.log.len() - before;
     assert!(sent < 64 + 1000 + 30 + 20 * 20, "{sent}");
     assert!(world.dropped(0, DirectDrop::RateLimited) > 10_000);

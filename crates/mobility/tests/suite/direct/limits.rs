@@ -1,4 +1,4 @@
-//! What one party may take of what there is for all: answers, places, and time (RFC 6275 15.4).
+//! Shares that one party may take of answers, table entries and computation (RFC 6275 15.4).
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -14,8 +14,8 @@ use sha1::{Digest, Sha1};
 use super::world::{World, address, care_of, home, host, network, prefix, read};
 use super::{SECOND, met};
 
-/// Somebody with a home agent of his own who sends what he likes. He gets what is sent to his home address
-/// and his network.
+/// An attacker with its own home agent, who sends anything and receives packets to its home address and its
+/// network.
 struct Party {
     home_address: Ipv6Addr,
     care_of_address: Ipv6Addr,
@@ -23,7 +23,7 @@ struct Party {
 }
 
 impl Party {
-    /// Registers with a router; `None` where it does not answer.
+    /// Registers with a router; `None` if the router does not answer.
     fn register(&self, world: &mut World, router: usize) -> Option<Result<(), DirectDrop>> {
         let from = world.log.len();
         let question = DirectRoute {
@@ -77,8 +77,8 @@ impl Party {
     }
 }
 
-/// Strangers who name a bound router, by whatever way and from wherever, take nothing of what it is answered:
-/// its heartbeats are answered, and its handover as well.
+/// Strangers who name a bound router, by any path and from any source, take nothing from its allowance of
+/// answers: its heartbeats and its handover are answered.
 #[test]
 fn who_names_a_bound_router_starves_it_of_nothing() {
     let mut world = met();
@@ -118,7 +118,7 @@ fn who_names_a_bound_router_starves_it_of_nothing() {
     }
 }
 
-/// A heartbeat counts with the key of the binding only, and so does the answer to one.
+/// A heartbeat, and the response to one, counts only with the key of the binding.
 #[test]
 fn heartbeats_have_keys() {
     let mut world = met();
@@ -144,8 +144,8 @@ fn heartbeats_have_keys() {
     assert_eq!(world.routers[0].handle_straight(now, ends.1, ends.0, &answer), Ok(()));
 }
 
-/// To compute the key of a Binding Update is work that anybody can ask for: so much of it is done in vain,
-/// and a router that is bound has its own share.
+/// Strangers can make a router compute keys of Binding Updates. The router limits these computations, and a
+/// bound router has its own allowance.
 #[test]
 fn updates_are_verified_in_vain_so_often_and_no_oftener() {
     let mut world = met();
@@ -168,7 +168,7 @@ fn updates_are_verified_in_vain_so_often_and_no_oftener() {
     }
 }
 
-/// All places taken by one who has a /48: whoever comes gets one, and they lose nothing by that.
+/// A party with a /48 takes all table entries. A newcomer still gets an entry, and existing routes stay.
 #[test]
 fn one_party_does_not_keep_all_places() {
     let mut world = World::new(2);
@@ -194,7 +194,7 @@ fn one_party_does_not_keep_all_places() {
     assert!(world.routers[0].routes().count() <= MAX_PEERS);
 }
 
-/// Nor all that is asked after.
+/// Networks of one party do not take all entries for questions.
 #[test]
 fn networks_of_one_party_are_not_all_that_is_asked_after() {
     let mut world = World::new(2);

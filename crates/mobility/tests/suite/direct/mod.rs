@@ -1,4 +1,4 @@
-//! Direct routes between mobile routers: how they come, move and end, in virtual time (RFC 6275 5.2, 9.5,
+//! Direct routes between mobile routers: their begin, moves and end in virtual time (RFC 6275 5.2, 9.5,
 //! 11.7.2).
 
 mod hostile;
@@ -31,7 +31,7 @@ fn two_routers_find_each_other_by_their_traffic_and_lose_nothing() {
     for (from, to) in [(0, 1), (1, 0)] {
         let seen = world.seen(from, to);
         assert_eq!(seen.lost, 0, "{seen:?}");
-        // By way of the home agents for no longer than the tests of both directions take.
+        // Packets go by the home agents only while the tests of both directions last.
         assert!(seen.home < 60 && seen.straight > 400, "{seen:?}");
         let route = world.routers[from].routes().next().expect("a route");
         assert_eq!((route.home_address, route.proven), (home(to), true));
@@ -52,7 +52,7 @@ fn nothing_is_asked_without_traffic_nor_for_other_networks() {
     assert!(world.log.is_empty());
 }
 
-/// Who is no such router is asked three times, and again after 30, 60 and more seconds.
+/// A destination without such a router is asked three times, and again after 30, 60 and more seconds.
 #[test]
 fn who_does_not_answer_is_left_alone() {
     let mut world = World::new(2);
@@ -82,7 +82,7 @@ fn a_route_is_renewed_while_it_is_used_and_ends_when_it_is_not() {
     assert_eq!(world.log.len(), sent, "silence");
 }
 
-/// One direction is enough to keep a route.
+/// Traffic in one direction is enough to keep a route.
 #[test]
 fn a_route_that_only_one_of_them_uses_stays() {
     let mut world = met();
@@ -126,21 +126,21 @@ fn a_handover_of_both_at_once_loses_nothing() {
     assert!(world.is_direct(0, 1) && world.is_direct(1, 0));
 }
 
-/// Without the old link what one sends goes by way of the home agent at once; what comes is lost until the
-/// other end has heard.
+/// After the old link is lost, packets of this router go by the home agent at once. Packets to this router
+/// are lost until the other end knows.
 #[test]
 fn a_handover_after_a_lost_link_loses_a_round_trip_or_two() {
     let mut world = met();
     world.set_care_of(0, &[care_of(0, 1)]);
     world.run(SECOND * 3);
-    // What was on its way out of the old link.
+    // Only packets on their way out of the old link are lost.
     assert!(world.seen(0, 1).lost <= 1);
     let seen = world.seen(1, 0);
     assert!(seen.lost <= 4, "{seen:?}");
     assert!(world.is_direct(0, 1) && world.is_direct(1, 0));
 }
 
-/// Both have moved and neither can tell the other straight; the home agents can.
+/// Both routers have moved and cannot reach each other directly, but can by the home agents.
 #[test]
 fn two_that_lose_each_other_at_once_find_each_other_again() {
     let mut world = met();
@@ -150,12 +150,12 @@ fn two_that_lose_each_other_at_once_find_each_other_again() {
     assert!(world.is_direct(0, 1) && world.is_direct(1, 0));
     for (from, to) in [(0, 1), (1, 0)] {
         let seen = world.seen(from, to);
-        // What was on its way, and no more: each has lost its own care-of address and knows it.
+        // Only packets on their way are lost: each router knows that its own care-of address is gone.
         assert!(seen.lost <= 1, "{seen:?}");
     }
 }
 
-/// The bound that the module states: 450 ms and twice 200 ms.
+/// The bound that the module documents: 450 ms and twice 200 ms.
 #[test]
 fn a_silent_cut_is_noticed_and_the_route_comes_back() {
     for offset in (0..25).step_by(3) {
@@ -191,7 +191,7 @@ fn an_error_of_the_network_ends_a_route_at_once() {
     assert_eq!(world.seen(0, 1).lost, 0);
 }
 
-/// A router that was started anew knows nothing; the other end hears that with its next heartbeat.
+/// A restarted router has no bindings; the other end learns that by its next heartbeat.
 #[test]
 fn a_router_that_lost_its_bindings_says_so() {
     let mut world = met();
@@ -208,7 +208,7 @@ fn a_router_that_lost_its_bindings_says_so() {
 fn who_stops_says_so_and_nothing_is_lost() {
     let mut world = met();
     let now = world.now;
-    // The data path of a station that stops lasts until its last words are out.
+    // When a station stops, its data path lasts until its last messages have left.
     world.routers[0].handle_shutdown(now);
     world.drain(0);
     world.sending = false;
@@ -217,7 +217,7 @@ fn who_stops_says_so_and_nothing_is_lost() {
     assert!(world.routers[1].tunnels().is_empty());
 }
 
-/// Every message may be lost: it is asked again, and nothing of the data is.
+/// Every message may be lost: the routers repeat messages and lose no data packets.
 #[test]
 fn lost_messages_cost_time_and_no_packets() {
     for kind in [
@@ -244,7 +244,7 @@ fn lost_messages_cost_time_and_no_packets() {
     }
 }
 
-/// An access network that lets nothing straight pass: another uplink will do.
+/// The access network of one uplink drops direct packets: the router uses another uplink.
 #[test]
 fn the_other_uplink_is_taken_where_the_best_does_not_carry_it() {
     let mut world = World::new(2);
@@ -269,7 +269,7 @@ fn without_an_ipv6_care_of_address_everything_goes_by_way_of_the_home_agent() {
     assert!(world.is_direct(0, 1) && world.is_direct(1, 0));
 }
 
-/// Nobody finds out by silence that the other one has come home.
+/// A router that has come home reports it; the other end need not detect it by silence.
 #[test]
 fn who_has_no_care_of_address_any_more_says_so() {
     let mut world = met();
@@ -282,12 +282,12 @@ fn who_has_no_care_of_address_any_more_says_so() {
     assert!(seen.lost <= 3, "those that were under way: {seen:?}");
 }
 
-/// Whoever is told that packets go another way is told which.
+/// A report that packets take another path names the prefixes.
 #[test]
 fn what_is_told_names_the_prefixes() {
     let mut world = World::new(2);
     world.sending = false;
-    // Only one of them asks, so the other knows the prefixes by the binding alone.
+    // Only one of the two routers asks, so the other knows the prefixes from the binding alone.
     for _ in 0..100 {
         world.routers[0].handle_use(world.now, world::host(1));
         world.run(Duration::from_millis(100));

@@ -1,5 +1,5 @@
-//! Moves: with a gap between two links, under a flood of forgeries, and with a farewell whose key is the
-//! former one.
+//! Moves: with a gap between two links, under a flood of forgeries, and with a de-registration under the
+//! former key.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use carnet_wire::mobility::{DirectRoute, DirectRouteKind};
 use super::met;
 use super::world::{World, address, care_of, prefix, read};
 
-/// An address on the network from which somebody asks who has nothing to do with it all.
+/// Returns an address in an unrelated network, from which a stranger asks.
 fn elsewhere() -> Ipv6Addr {
     address("2001:db8:dead::1")
 }
@@ -23,7 +23,7 @@ fn care_of_test_init() -> DirectRoute {
     }
 }
 
-/// Who is at a care-of address is the affair of those who are registered with it (RFC 4882).
+/// Only routers with a registration learn a care-of address (RFC 4882).
 #[test]
 fn who_asks_straight_is_not_told_who_is_there() {
     let heartbeat = DirectRoute { kind: DirectRouteKind::Heartbeat, ..care_of_test_init() };
@@ -38,7 +38,7 @@ fn who_asks_straight_is_not_told_who_is_there() {
     }
 }
 
-/// The home tokens are as good as before: only the way to the new care-of address is asked for.
+/// The home tokens are still valid, so the router asks only for a new care-of token.
 #[test]
 fn after_a_gap_between_two_links_packets_go_straight_as_soon_as_without_one() {
     let after = |gap: Duration| {
@@ -67,7 +67,7 @@ fn after_a_gap_between_two_links_packets_go_straight_as_soon_as_without_one() {
     }
 }
 
-/// The last acknowledgement was lost, so one end has a key that the other has not seen used.
+/// The last acknowledgement was lost: one end has a new key, which the other has not seen used.
 #[test]
 fn a_farewell_by_the_former_key_is_one() {
     let mut world = met();
@@ -88,9 +88,8 @@ fn a_farewell_by_the_former_key_is_one() {
     assert!(!world.is_direct(1, 0));
 }
 
-/// A thousand forged updates a second: those of a new address are not told from them. Then packets go by the
-/// home agents after the time that finding out takes, and no acknowledgement by another way brings the dead
-/// one back.
+/// A thousand forged updates a second look like updates of a new address. Packets go by the home agents after
+/// the detection time at most, and no acknowledgement over another path revives the dead address.
 #[test]
 fn forgeries_cost_a_handover_one_detection_at_most() {
     let mut world = met();

@@ -1,6 +1,6 @@
-//! Mobile routers with home agents far away and a short way between their care-of addresses, in virtual time.
-//! Each step of 10 ms, or another, every router's network sends one packet to each other one; who gets it,
-//! and by which way, is counted.
+//! Mobile routers with distant home agents and a short path between their care-of addresses, in virtual time.
+//! In each step (10 ms unless the test sets another) every router's network sends one packet to each other
+//! network. The world counts for each packet whether it arrived, and over which path.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
@@ -21,7 +21,7 @@ pub fn address(text: &str) -> Ipv6Addr {
     text.parse().expect("an address")
 }
 
-/// The home address, the network and a care-of address of router `number`.
+/// Returns the home address of router `number`.
 pub fn home(number: usize) -> Ipv6Addr {
     address(&format!("2001:db8:{}::{:x}", number + 1, 0x1000 + number))
 }
@@ -53,7 +53,7 @@ pub enum Way {
     Straight,
 }
 
-/// A packet on its way: from whom, and by which way.
+/// A packet on its way, with its sender and its path.
 #[derive(Debug, Clone)]
 pub struct Packet {
     pub from: usize,
@@ -61,7 +61,7 @@ pub struct Packet {
     pub octets: Vec<u8>,
 }
 
-/// What became of the packets of one network to another.
+/// Counts of the packets of one network to another, by outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Seen {
     pub straight: u32,
@@ -69,7 +69,7 @@ pub struct Seen {
     pub lost: u32,
 }
 
-/// A packet that is on its way straight.
+/// A data packet on the direct path.
 #[derive(Debug)]
 struct Data {
     from: usize,
@@ -78,7 +78,7 @@ struct Data {
     remote: Ipv6Addr,
 }
 
-/// Whether a message passes.
+/// Returns whether a message passes.
 type Filter = Box<dyn FnMut(&Packet, &DirectRoute) -> bool>;
 
 pub struct World {
@@ -88,18 +88,18 @@ pub struct World {
     pub straight_delay: Duration,
     /// Care-of addresses whose link is up.
     pub up: BTreeSet<Ipv6Addr>,
-    /// Nothing goes straight, and nobody is told.
+    /// Whether the direct path drops everything without an error.
     pub cut: bool,
-    /// Nothing goes by way of the home agents.
+    /// Whether the path by the home agents drops everything.
     pub home_cut: bool,
-    /// Lets a message pass or not.
+    /// Decides whether a message passes.
     pub filter: Filter,
     pub sending: bool,
     pub step: Duration,
-    /// All that was sent, for whoever wants to play it again.
+    /// All packets that were sent, for tests that replay them.
     pub log: Vec<Packet>,
     pub results: Vec<Result<(), DirectDrop>>,
-    /// Which router said of which prefixes that packets go straight, or not.
+    /// Reports of a router that packets to prefixes go directly (true) or not.
     pub paths: Vec<(usize, Vec<Ipv6Net>, bool)>,
     queue: BTreeMap<(Time, u64), Packet>,
     data: BTreeMap<(Time, u64), Data>,
@@ -108,7 +108,7 @@ pub struct World {
 }
 
 impl World {
-    /// So many routers, each with its first uplink.
+    /// A world with `count` routers, each with its first uplink.
     pub fn new(count: usize) -> World {
         let routers = (0..count).map(|number| Direct::new(config(number), Rng::new(7 + number as u64)));
         let mut world = World {
@@ -136,8 +136,8 @@ impl World {
         world
     }
 
-    /// The router has these care-of addresses, the best first; their links are up, and those of the others
-    /// are not.
+    /// Gives the router these care-of addresses, the best first. Their links are up, and those of its other
+    /// addresses are down.
     pub fn set_care_of(&mut self, number: usize, addresses: &[Ipv6Addr]) {
         let own: Vec<Ipv6Addr> = (0..4).map(|uplink| care_of(number, uplink)).collect();
         self.up.retain(|address| !own.contains(address));
@@ -243,7 +243,7 @@ impl World {
         assert!(taken.next().is_none(), "one way for each packet");
         let seen = self.seen.entry((from, to)).or_default();
         match tunnel {
-            // Registrations with home agents are as good as instant here.
+            // The test counts registrations with home agents as instant.
             None => seen.home += 1,
             Some(tunnel) => {
                 let data = Data { from, to, local: tunnel.local, remote: tunnel.remote };
@@ -264,7 +264,7 @@ impl World {
         *(if taken { &mut seen.straight } else { &mut seen.lost }) += 1;
     }
 
-    /// What became of the packets since this was asked last.
+    /// Takes the counts of the packets since the last call.
     pub fn seen(&mut self, from: usize, to: usize) -> Seen {
         self.seen.remove(&(from, to)).unwrap_or_default()
     }

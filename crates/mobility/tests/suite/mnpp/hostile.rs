@@ -1,4 +1,4 @@
-//! Somebody in radio range, or anywhere, who wants others not to reach each other, or what is theirs.
+//! Attackers in radio range, or anywhere, who want to cut off others or to get their packets.
 
 use carnet_mobility::mnpp::{MAX_CLAIMS, MAX_PEERS};
 
@@ -11,7 +11,7 @@ fn forged(number: u16) -> Mac {
     [2, 0xff, 0, 0, high, low]
 }
 
-/// `station` says to A that it has `nets` networks, and is near.
+/// `station` announces to A that it has `nets` networks, and is near.
 fn claim_some(world: &mut World, station: u16, nets: usize) {
     world.views.get_mut(&A).expect("a view").0.insert(forged(station), SIGHT);
     for net in 0..nets {
@@ -25,7 +25,7 @@ fn question(kind: PrefixTestKind, asker: Mac, responder: Mac) -> PrefixTest {
     PrefixTest { kind, cookie: 7, responder, asker, prefix, prefix_length }
 }
 
-/// What A has asked the home agents since entry `from` of the log.
+/// Returns A's questions to the home agents since entry `from` of the log.
 fn asked_by_a(world: &World, from: usize) -> Vec<(Header, PrefixTest)> {
     let asked = world.log[from..].iter().filter_map(|(_, mac, output)| match output {
         Output::ThroughTunnel(packet) if *mac == A => Some(test_in(packet)),
@@ -34,7 +34,7 @@ fn asked_by_a(world: &World, from: usize) -> Vec<(Header, PrefixTest)> {
     asked.collect()
 }
 
-/// The station that is asked gives the cookie back.
+/// Returns the cookie to A, as the asked station does.
 fn answer(world: &mut World, asked: &PrefixTest) -> Result<(), MnppDrop> {
     let test = PrefixTest { kind: PrefixTestKind::Test, ..*asked };
     let (now, view) = (world.now, world.views[&A].clone());
@@ -61,7 +61,7 @@ fn questions_of_one_station_mute_no_other() {
             world.machine(B).handle_init(now, ELSEWHERE, &question(PrefixTestKind::Init, from, B), &view);
         }
         if round == 100 {
-            // Probes alone do not hinder tests, nor do tests that hinder each other hinder probes.
+            // Probes do not hinder tests, and tests that fill the allowance do not hinder probes.
             world.meet(B, C);
         }
         world.machine(A).handle_use(now, B);
@@ -73,7 +73,7 @@ fn questions_of_one_station_mute_no_other() {
     assert!(world.dropped(B, MnppDrop::RateLimited) > 5000);
 }
 
-/// Somebody anywhere asks B a thousand times a second, as if A had asked.
+/// An attacker anywhere asks B a thousand times a second in A's name.
 #[test]
 fn naming_another_as_the_asker_takes_nothing_from_him() {
     let mut world = World::pair();
@@ -114,7 +114,7 @@ fn a_flood_of_stations_puts_out_itself() {
     let mut world = World::new([A, B, C].map(|mac| (mac, config(mac))));
     world.meet(A, B);
     world.sleep(Duration::from_secs(2));
-    // C is there, but nobody vouches for it yet.
+    // C is in range, but no router has its prefix registered yet.
     world.registered.remove(&own(C));
     world.meet(A, C);
     world.sleep(Duration::from_secs(1));
@@ -126,17 +126,17 @@ fn a_flood_of_stations_puts_out_itself() {
     for mac in [B, C] {
         assert!(ways.iter().any(|way| way.station == mac), "{mac:?}");
     }
-    // Nor do they keep C from being tested.
+    // The attackers do not keep C from being tested.
     world.registered.insert(own(C), C);
     world.sleep(Duration::from_secs(15));
     assert_eq!(world.routes(A).len(), 2);
 }
 
-/// A table full of stations that only claim: the next one has a place as soon as they were asked about, and
-/// is asked about although they are time and again.
+/// A table full of stations that only claim. A newcomer gets an entry as soon as they were tested, and is
+/// tested although they claim again and again.
 #[test]
 fn who_came_first_does_not_keep_the_table() {
-    // The last of all in any order of addresses.
+    // Z comes last in the order of addresses.
     const Z: Mac = [0xfe, 0xff, 0, 0, 0, 0x1f];
     let mut world = World::new([A, Z].map(|mac| (mac, config(mac))));
     for station in 0..MAX_PEERS as u16 {
@@ -157,7 +157,7 @@ fn who_came_first_does_not_keep_the_table() {
     }
     keep(&mut world);
     world.meet(A, Z);
-    // Others come while it waits for its turn.
+    // Further stations come while Z waits for its test.
     for station in 1000..1050 {
         claim_some(&mut world, station, 1);
         world.sleep(ms(200));
@@ -165,13 +165,13 @@ fn who_came_first_does_not_keep_the_table() {
     assert_eq!(world.routes(A), [(own(Z), link_local(Z))]);
 }
 
-/// Ever more stations are made up while an honest one comes: whoever is let in stays until its answer is
-/// there.
+/// Attackers make up ever more stations while an honest one comes: a station with an entry keeps it until its
+/// answer arrives.
 #[test]
 fn a_flood_of_strangers_does_not_keep_out_whoever_can_prove() {
     const Z: Mac = [0xfe, 0xff, 0, 0, 0, 0x1f];
     let mut world = World::new([A, Z].map(|mac| (mac, config(mac))));
-    // The answer takes a while by way of the home agents.
+    // The answer takes a while over the home agents.
     world.tunnels = false;
     let mut station = 0u16;
     let mut flood = |world: &mut World| {
@@ -185,7 +185,7 @@ fn a_flood_of_strangers_does_not_keep_out_whoever_can_prove() {
         asked_by_a(world, 0).into_iter().map(|(_, test)| test).rfind(|test| test.responder == Z)
     };
     let mut answered = None;
-    // Twenty a second, at odd times.
+    // 20 stations a second, at irregular times.
     for _ in 0..1200 {
         flood(&mut world);
         let test = last_test(&world);
@@ -209,7 +209,7 @@ fn an_answer_to_the_last_question_or_the_one_before_counts() {
         assert_eq!(asked.len(), 3, "at once, after 1 s, after 2 s more");
         let result = answer(&mut world, &asked[late].1);
         assert_eq!(result, if accepted { Ok(()) } else { Err(MnppDrop::Unasked) });
-        // Once is enough.
+        // An answer counts once.
         assert_eq!(answer(&mut world, &asked[2].1).is_ok(), !accepted);
         world.sleep(ms(200));
         assert_eq!(world.routes(A).len(), 1);
@@ -230,7 +230,8 @@ fn what_was_not_sent_was_no_try() {
     assert_eq!((world.routes(A).len(), world.machines[&A].counters().tests), (1, 1));
 }
 
-/// Of a prefix shorter than /64 one address proves nothing: somebody may have the network that it is in.
+/// One address proves nothing of a prefix shorter than /64: an attacker may have the network that contains
+/// the address.
 #[test]
 fn a_part_of_a_prefix_is_not_the_whole() {
     let mut world = World::pair();
@@ -254,7 +255,7 @@ fn a_part_of_a_prefix_is_not_the_whole() {
         }
         assert!(world.reason(A).contains(&"not authorized by its home agent"), "{round}");
     }
-    // Each test goes to another address.
+    // Each test goes to another address of the prefix.
     assert_eq!(destinations.len() as u64, world.machines[&A].counters().tests);
     assert!(destinations.iter().any(|to| owned.contains(to)));
 }
@@ -267,7 +268,7 @@ fn a_whole_short_prefix_is_to_be_had() {
     world.sleep(ms(500));
     assert_eq!(world.routes(A), [(short, link_local(B))]);
     assert_eq!(world.machines[&A].counters().tests, 8);
-    // And one that is a single host's.
+    // The prefix of a single host is tested too.
     let host = prefix("2001:db8:b::5/128");
     let mut world = World::new([(A, config(A)), (B, MnppConfig { prefixes: vec![host], ..config(B) })]);
     world.meet(A, B);
@@ -275,7 +276,7 @@ fn a_whole_short_prefix_is_to_be_had() {
     assert_eq!(world.routes(A), [(host, link_local(B))]);
 }
 
-/// A question about a part of an own network, or about more than it, is nobody's on board to answer.
+/// A question about a part of an own network, or about a prefix around it, does not reach the mobile network.
 #[test]
 fn questions_that_touch_an_own_prefix_stay_here() {
     let mut world = World::pair();
@@ -303,7 +304,7 @@ fn questions_that_touch_an_own_prefix_stay_here() {
         assert_eq!(ask(&mut world, text, C), (true, false), "{text}");
     }
     assert_eq!(world.dropped(A, MnppDrop::OwnPrefix), refused + 2 * touching.len() as u64);
-    // What is beside it is for whoever it is for.
+    // A question about another prefix passes to its destination.
     assert_eq!(ask(&mut world, "2001:db8:a:1::/64", A), (false, false));
     assert_eq!(world.machines[&A].counters().tests_answered, 2);
 }
