@@ -386,7 +386,7 @@ impl LocationTable {
     /// Makes a station a neighbour if there is room.
     fn become_neighbour(&mut self, now: Time, mib: &Mib, slot: Slot) {
         if self.make_room(now, mib, Kind::Neighbour).is_ok() {
-            // This is the first direct packet of the station; its forwarded packets do not make it an
+            // The packet is the first direct one of the station; forwarded packets do not make a station an
             // established neighbour.
             self.requeue(slot, Kind::Neighbour as u8);
             self.mark_neighbour(now, mib, slot);

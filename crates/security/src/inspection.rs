@@ -31,7 +31,8 @@ pub struct Inspected<'a> {
     pub place: Position,
 }
 
-/// Returns the application of a packet (TS 102 965), the only one that may sign it.
+/// Returns the application of a packet (TS 102 965), the only application whose permission a signer of the
+/// packet needs.
 pub fn application_of(packet: &Packet<'_>) -> Psid {
     application_of_payload(packet.common.next_header, packet.payload)
 }

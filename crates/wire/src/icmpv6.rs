@@ -257,7 +257,7 @@ fn allowed_to_multicast(error: ErrorMessage, invoking: &[u8]) -> bool {
 /// packet's IPv6 header, `message` the ICMPv6 message behind its extension headers. The reply goes to the
 /// source of the packet, with a type 2 routing header that names `home_address`.
 ///
-/// Returns `None` in the cases in which [`echo_reply`] does.
+/// Returns `None` if [`echo_reply`] would return `None` for the message.
 pub fn echo_reply_to_home(header: &Header, message: &[u8], home_address: Ipv6Addr) -> Option<Vec<u8>> {
     // The upper layer sees the address in the Home Address option as the source.
     let payload_length = u16::try_from(message.len()).ok()?;

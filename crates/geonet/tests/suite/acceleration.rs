@@ -102,7 +102,8 @@ fn a_way_ends_with_its_next_hop_and_with_its_destination() {
     iut.router.handle_link_failure(iut.now, b.mac);
     iut.drain();
     assert_eq!(ways(&mut iut).iter().map(|way| way.next_hop).collect::<Vec<_>>(), [d.mac]);
-    // Without a next hop the router withdraws the permission: it may broadcast, buffer or recover the packet.
+    // Without a next hop the router withdraws the permission, because the router may broadcast, buffer or
+    // recover the packet.
     iut.router.handle_link_failure(iut.now, d.mac);
     iut.drain();
     assert_eq!(iut.told, [Accelerate::NoWay(a.mac)]);

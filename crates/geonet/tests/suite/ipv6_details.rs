@@ -349,8 +349,8 @@ fn what_claims_to_be_from_another_station_or_from_this_one_is_dropped() {
         assert_eq!(host.hear(&sender, sender.tsb(&payload)).err(), Some(reason), "case {number}");
         assert_eq!(host.adaptation.counters().dropped(reason), 1);
     }
-    // A host behind the station may have any address. The station may also have addresses that do not name
-    // it.
+    // A host behind the station may have any address. The station may also have addresses whose interface
+    // identifier does not contain its MAC address.
     let mut host = Host::with_links();
     let behind = ip("2001:db8:5::b8be:baff:febe:c");
     assert_eq!(addresses::station_of(behind), Some(other.mac));
