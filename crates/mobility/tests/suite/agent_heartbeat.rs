@@ -60,8 +60,8 @@ fn inside_udp() {
     assert!(agent.receive_inside(HERE, other, &request("2001:db8:99::1", 11)).is_empty());
 }
 
-/// The home agent sends no response without a current binding: not before a registration, not to a former
-/// care-of address, not to another node's address, and not to a response.
+/// The home agent sends a response only to a current care-of address of the node. It does not answer a
+/// response.
 #[test]
 fn nobody_else_is_answered() {
     let mut agent = two();
@@ -76,8 +76,8 @@ fn nobody_else_is_answered() {
     assert_eq!(agent.ignore(&packet), MobilityDrop::Unexpected);
 }
 
-/// The home agent answers several paths with a few requests a second each, also during an attack of a
-/// thousand requests a second in the node's name. It limits its answers to an unbounded flood.
+/// The home agent answers several paths with a few requests a second each. It does so also while an attacker
+/// sends a thousand requests a second in the node's name. It limits its answers to an unbounded flood.
 #[test]
 fn a_flood_is_not_answered() {
     let mut agent = two();

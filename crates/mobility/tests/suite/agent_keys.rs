@@ -234,7 +234,7 @@ fn a_record_without_spi_is_of_signed_messages_where_it_can_be() {
     assert_eq!(next.refuse(&recorded, 135).sequence(), 11);
 }
 
-/// The key changes in three steps, and the router renews its binding after each: no binding ends, every
+/// The key changes in three steps, and the router renews its binding after each. No binding ends, every
 /// update is answered, and forwarding does not change.
 #[test]
 fn a_key_is_changed_in_three_steps_and_nothing_ends() {
@@ -319,8 +319,8 @@ fn what_is_said_unasked_is_signed_with_the_key_that_the_node_used_last() {
     }
 }
 
-/// Router and home agent over a simulated network: the operator gives the router the new key while it is
-/// registered, and then the old one again.
+/// Router and home agent over a simulated network. The operator gives the router the new key while it is
+/// registered, and then the old key again.
 #[test]
 fn a_router_that_is_given_a_new_key_stays_registered() {
     let mut setup = Setup::authenticated();

@@ -208,7 +208,7 @@ fn another_home_agent_is_named_when_the_one_before_has_had_its_time_and_relays_e
     assert_eq!(agent.machine.relay(addr(HOME)).expect("a relay").to, addr(third));
     let day = 24.0 * 3600.0;
     wait(&mut agent, day - 10.0);
-    // Neither a restart nor a reload prolongs the relay.
+    // A restart or a reload does not prolong the relay.
     let stored = agent.machine.stored(agent.now, agent.wall());
     let mut anew = Agent::new(agent.machine.config().clone());
     anew.now = agent.now;

@@ -70,8 +70,8 @@ fn how_long_a_node_has_been_where_it_is_is_known_after_a_restart() {
     next.accept(&Update::explicit(4).from(OTHER_CARE_OF));
     assert_eq!(stay(&next), Some(30.0));
 
-    // With a clock that was set back, or a file of an earlier version, the time of the last move is unknown
-    // until the next move.
+    // A clock was set back, or the file is of an earlier version: the time of the last move is unknown until
+    // the next move.
     let set_back = after(WallTime::from_unix_nanos(1), stored.clone());
     assert_eq!(stay(&set_back), None);
     let mut earlier = stored;

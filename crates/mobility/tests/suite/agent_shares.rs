@@ -1,4 +1,4 @@
-//! Home agent: allowances. Neither unverified strangers nor nodes with authentic messages get more than their
+//! Home agent: allowances. Unverified strangers and nodes with authentic messages get no more than their
 //! share.
 
 use std::collections::BTreeMap;
@@ -117,7 +117,7 @@ fn forged_updates_cost_their_node_nothing_of_its_share() {
 }
 
 /// A source that floods is limited before its messages are verified; other sources are not. Messages from a
-/// node's bound care-of address are never limited by what others send in its name.
+/// node's bound care-of address are never limited by messages that others send in its name.
 #[test]
 fn a_source_that_floods_is_limited_before_its_messages_are_verified() {
     const FLOODER: &str = "2001:db8:bad::1";
@@ -209,8 +209,8 @@ fn a_recording_does_not_use_up_what_its_node_is_told() {
     assert!((100..=400).contains(&elsewhere), "{elsewhere} in 100 seconds");
 }
 
-/// An old number is refused whoever signed it. Beyond its allowance of answers the home agent verifies no MAC
-/// of such updates. A router that continues from its last number is served all the while.
+/// The home agent refuses an old number under any signature. Beyond its allowance of answers the home agent
+/// verifies no MAC of such updates. A router that continues from its last number is served all the while.
 #[test]
 fn recordings_that_are_not_answered_are_not_verified() {
     let mut agent = Agent::new(authenticated());

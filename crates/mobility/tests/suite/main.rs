@@ -1,6 +1,6 @@
 //! Home agent and mobile router against the standards, and against each other, in virtual time.
 //!
-//! `craft` builds Binding Updates by hand and reads answers, `agent` is a home agent without a network,
+//! `craft` builds Binding Updates by hand and reads answers. `agent` is a home agent without a network;
 //! `pair` puts a home agent and mobile routers on a simulated network. Every test names its clause.
 
 mod agent;

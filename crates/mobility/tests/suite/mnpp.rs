@@ -51,7 +51,7 @@ fn config(mac: Mac) -> MnppConfig {
     }
 }
 
-/// What one station sees of each other station.
+/// A station's view of each other station.
 #[derive(Debug, Clone, Default)]
 struct View(BTreeMap<Mac, Sight>);
 

@@ -199,7 +199,7 @@ impl Pair {
         timers.chain(self.agent.poll_timeout()).chain(arrival).min()
     }
 
-    /// Handles the next event if it is not after `end`; returns false if there is none.
+    /// Handles the next event if it is not after `end`; returns false without an event.
     pub fn step(&mut self, end: Time) -> bool {
         let Some(at) = self.next_wake_up().filter(|at| *at <= end) else { return false };
         self.advance(at);

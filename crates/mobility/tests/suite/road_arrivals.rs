@@ -37,7 +37,7 @@ fn flow(road: &mut Road, seconds: f64, sent: u64, received: u64) -> Duration {
     longest
 }
 
-/// A flow in both directions and a path that drops everything: the router detects the failure by the missing
+/// A flow in both directions and a path that drops everything. The router detects the failure by the missing
 /// packets, before the second retransmission of TCP.
 #[test]
 fn black_hole_under_traffic_is_noticed_by_what_does_not_arrive() {
@@ -205,7 +205,7 @@ fn path_that_has_become_longer_is_not_full_for_ever() {
     assert!(!road.router.is_full(0));
 }
 
-/// A Binding Update over a full uplink takes seconds: the router sends those of other uplinks before it, so
+/// A Binding Update over a full uplink takes seconds. The router sends the updates of other uplinks first, so
 /// that they do not overtake it (RFC 6275 9.5.1).
 #[test]
 fn updates_behind_a_full_queue_are_not_overtaken() {

@@ -91,7 +91,7 @@ fn full_uplinks_are_measured_and_both_ends_share_by_that() {
     }
     let told = loaded.road.updates.len();
     assert!((1..=3).contains(&told), "{told} Binding Updates");
-    // Neither a continued load nor its end changes the measured capacity.
+    // The measured capacity stays when the load continues, and when it ends.
     let shares = loaded.shares();
     loaded.road.forget();
     loaded.run(20.0, [(51_000, 900, 60), (19_500, 400, 80)]);
@@ -116,8 +116,8 @@ fn what_becomes_less_or_more_is_followed() {
     assert!(near(loaded.capacities()[1], 20_000), "{:?}", loaded.capacities());
 }
 
-/// Neither long round trips alone nor traffic alone measure a capacity; packets that the router sends may
-/// wait in a modem.
+/// Long round trips alone, or traffic alone, measure no capacity; packets that the router sends may wait in a
+/// modem.
 #[test]
 fn what_is_no_measure() {
     let mut loaded = Loaded::new(balanced());

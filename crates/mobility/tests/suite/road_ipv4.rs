@@ -143,7 +143,7 @@ fn the_first_acknowledged_wins() {
     }
 }
 
-/// The chosen address family fails: the other one takes over, without another uplink.
+/// The chosen address family fails: the second family takes over, without another uplink.
 #[test]
 fn the_other_family_takes_over() {
     let mut road = Road::new(config());
@@ -204,8 +204,8 @@ fn uplinks_of_all_kinds_at_once() {
 }
 
 /// Two modems of one make, each a NAT that gives the router the same address. The router distinguishes them
-/// by its ports (RFC 5555 4.1 permits any port), in whatever order they come and go, with bulk registration
-/// or without.
+/// by its ports (RFC 5555 4.1 permits any port), in any order of their coming and going, with bulk
+/// registration or without.
 #[test]
 fn two_nats_that_hand_out_the_same_address() {
     for identified in [true, false] {
@@ -369,8 +369,8 @@ fn cut_off(road: &mut Road, seconds: u64) -> (Duration, Duration) {
     }
 }
 
-/// 4.4.1: after an outage of IPv6 the uplink returns to IPv6 within a minute. Neither the return nor the
-/// attempts before it lose packets.
+/// 4.4.1: after an outage of IPv6 the uplink returns to IPv6 within a minute. The return and the attempts
+/// before it lose no packets.
 #[test]
 fn uplink_goes_back_to_ipv6_after_an_outage_without_loss() {
     for config in [config(), plain()] {

@@ -574,7 +574,7 @@ fn a_black_hole_without_identifiers() {
     assert!(road.now > Time::from_secs(103));
 }
 
-/// When all other uplinks have failed, the router does not wait for the back-off of the last one: an
+/// When all other uplinks have failed, the router does not wait for the back-off of the last one. An
 /// acknowledgement may have been lost, or the uplink may work again.
 #[test]
 fn the_last_hope_does_not_wait() {

@@ -24,8 +24,8 @@ fn is_about_keys(event: &Event) -> bool {
     matches!(event, Event::Warning { message } if words.iter().any(|word| message.contains(word)))
 }
 
-/// Three uplinks of two families, each packet with its own random delay of 0 to 200 ms, for half an hour, for
-/// each of three seeds.
+/// Three uplinks of two families for half an hour, with three seeds. Each packet has its own random delay of
+/// 0 to 200 ms.
 #[test]
 fn updates_over_uplinks_with_random_delays_are_never_refused_as_old() {
     let mut updates = 0;
@@ -52,8 +52,8 @@ fn updates_over_uplinks_with_random_delays_are_never_refused_as_old() {
     assert!(updates > 3 * 3 * 30, "{updates} Binding Updates");
 }
 
-/// A Binding Update of one uplink waits only for the answer to that of another: three uplinks that register
-/// separately are registered within three round trips.
+/// A Binding Update of one uplink waits only for the outstanding answer of another. Three uplinks that
+/// register separately take three round trips.
 #[test]
 fn an_update_leaves_as_soon_as_the_outstanding_one_is_answered() {
     let mut road = Road::new(config());

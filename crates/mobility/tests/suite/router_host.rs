@@ -51,8 +51,8 @@ fn a_node_stays_registered_while_it_moves() {
     assert!(pair.updates().iter().all(|(_, update)| flags(update) == (true, true, false)));
 }
 
-/// RFC 6275 11.5.5: back on the home link the node de-registers from its home address and uses it itself: the
-/// home agent no longer answers for the address.
+/// RFC 6275 11.5.5: back on the home link the node de-registers from its home address and uses the address
+/// itself. The home agent no longer answers for it.
 #[test]
 fn a_node_comes_home_and_leaves_again() {
     let mut pair = Pair::new(setup().with_home_link());

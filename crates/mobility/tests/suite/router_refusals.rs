@@ -142,9 +142,9 @@ fn after_a_refusal_the_home_agent_is_asked_again_every_ten_minutes() {
     }
 }
 
-/// Another sender used the number of the router's update, and its refusal came first; or the home agent has a
-/// new config, and received the update twice. On the acceptance the router does not wait ten minutes and does
-/// not trust it either: it asks again.
+/// Another sender used the number of the router's update, and the refusal of that came first. Or the home
+/// agent has a new config, and received the update twice. On the acceptance the router does not wait ten
+/// minutes and does not trust it either: it asks again.
 #[test]
 fn one_whose_update_is_accepted_after_it_was_refused_asks_at_once() {
     for mut pair in [by_hand(), registered_by_hand()] {

@@ -78,7 +78,7 @@ impl Party {
 }
 
 /// Strangers who name a bound router, by any path and from any source, take nothing from its allowance of
-/// answers: its heartbeats and its handover are answered.
+/// answers. Its heartbeats and its handover are answered.
 #[test]
 fn who_names_a_bound_router_starves_it_of_nothing() {
     let mut world = met();
