@@ -1,12 +1,12 @@
-//! State of the interfaces for the station.
+//! Observes the state of the interfaces for the station.
 //!
-//! The observer reads links, addresses and default routes when they have changed, and composes each
-//! interface's whole state. It reports a state that differs from the last reported one.
+//! The observer reads links, addresses and default routes when they have changed, and composes the whole
+//! state of each interface. It reports a state that differs from the last reported one.
 //!
-//! **IPv4 without default route.** ConnMan gives one service the IPv4 default route. The interfaces of the
-//! others have a host route to their gateway (`GATEWAY dev INTERFACE scope link`). Where an interface has no
-//! IPv4 default route, such a host counts as its router. On a point-to-point link without gateway ConnMan adds
-//! the route to the interface's own address: the link itself is then the next hop.
+//! **IPv4 without default route.** ConnMan gives one service the IPv4 default route. The interfaces of its
+//! other services have a host route to their gateway (`GATEWAY dev INTERFACE scope link`). If an interface
+//! has no IPv4 default route, such a host counts as its router. On a point-to-point link without gateway
+//! ConnMan adds the route to the interface's own address: the link itself is then the next hop.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -27,17 +27,17 @@ use crate::netlink::{
 };
 use crate::platform::PlatformEvent;
 
-/// `RTPROT_RA`: the origin of routes by Router Advertisements, of the kernel and of network managers.
+/// `RTPROT_RA`: origin of routes from Router Advertisements, of the kernel and of network managers.
 const ADVERTISED: u8 = 9;
-/// Hosts that are tried as routers on an interface without IPv4 default route.
+/// Most hosts that are tried as routers on an interface without IPv4 default route.
 const MAX_HOSTS: usize = 4;
 
-/// Whether there is an interface of this name now.
+/// Returns whether an interface of this name exists now.
 pub fn interface_exists(name: &str) -> bool {
     nix::net::if_::if_nametoindex(name).is_ok()
 }
 
-/// The interfaces as last asked for, and as last told.
+/// The interfaces as last read, and as last reported.
 #[derive(Debug, Default)]
 pub(crate) struct Observer {
     pub(crate) links: BTreeMap<String, LinkInfo>,
@@ -45,21 +45,21 @@ pub(crate) struct Observer {
     routes: Vec<DefaultRoute>,
     ipv4_addresses: Vec<Ipv4AddressInfo>,
     neighbours: BTreeMap<(u32, IpAddr), NeighbourState>,
-    /// When the first of the default routes expires: the kernel does not tell.
+    /// Time at which the first default route expires, for which the kernel sends no event.
     routes_expire: Option<Instant>,
-    /// Interface and gateway of default routes that have expired. The next Router Advertisement of such a
-    /// router makes the route count again, of which the kernel does not tell either.
+    /// Interface and gateway of expired default routes. The next Router Advertisement of such a router makes
+    /// the route valid again, for which the kernel sends no event either.
     expired: BTreeSet<(u32, Ipv6Addr)>,
     told: SmallMap<String, (u32, Interface)>,
 }
 
 impl Observer {
-    /// Asks for what has changed.
+    /// Reads the changed state.
     pub(crate) fn refresh(&mut self, dirty: Dirty, requests: &mut Requests) -> Result<()> {
         if dirty.links {
             self.links = requests.links()?.into_iter().map(|link| (link.name.clone(), link)).collect();
         }
-        // Addresses and routes go with an interface, on some kernels without a word of their own.
+        // Addresses and routes vanish with an interface, on some kernels without events of their own.
         if dirty.links || dirty.addresses {
             self.addresses = requests.addresses()?;
             self.ipv4_addresses = requests.ipv4_addresses()?;
@@ -78,7 +78,7 @@ impl Observer {
         Ok(())
     }
 
-    /// The default routes of each table that the kernel asks, in its order.
+    /// Reads the default routes of each table that the kernel looks up, in its order.
     fn look_up_default_routes(&mut self, requests: &mut Requests) -> Result<()> {
         self.routes.clear();
         let mut tables: BTreeMap<u32, Vec<RouteInfo>> = BTreeMap::new();
@@ -108,13 +108,13 @@ impl Observer {
         Ok(())
     }
 
-    /// The routers whose state as neighbours counts.
+    /// Returns the routers whose state as neighbours matters.
     pub(crate) fn gateways(&self) -> BTreeSet<(u32, IpAddr)> {
         let named = self.routes.iter().filter(|route| !route.gateway.is_unspecified());
         named.map(|route| (route.index, route.gateway)).collect()
     }
 
-    /// Where the default routes come from, and the addresses of an interface.
+    /// Returns the origin of the default routes, and of the addresses of an interface.
     pub(crate) fn origins(&self, index: u32) -> Origins {
         let is_advertised = |route: &&DefaultRoute| route.index == index && route.is_advertised;
         let advertised = self.routes.iter().filter(is_advertised).count();
@@ -125,22 +125,22 @@ impl Observer {
             advertised_route: advertised > 0,
             other_route: known > advertised,
             leased_address: global.clone().any(|it| !it.permanent),
-            // The kernel makes a route into the link for its prefix.
+            // The kernel adds an on-link route for the address's prefix.
             lasting_address: global.clone().any(|it| it.permanent && it.prefix_length < 128),
         }
     }
 
-    /// Whether a default route has expired since they were asked for.
+    /// Returns whether a default route has expired since the routes were read.
     pub(crate) fn has_expired_route(&self) -> bool {
         self.routes_expire.is_some_and(|at| at <= Instant::now())
     }
 
-    /// Whether the default route of a router was found to have expired.
+    /// Returns whether the default route of a router was found to have expired.
     pub(crate) fn has_expired(&self, interface: &str, router: Ipv6Addr) -> bool {
         self.links.get(interface).is_some_and(|link| self.expired.contains(&(link.index, router)))
     }
 
-    /// The differences between what is known and what was told, which counts as told from now on.
+    /// Returns the changes since the last report, and marks them as reported.
     pub(crate) fn news(&mut self) -> Vec<PlatformEvent> {
         let mut news = Vec::new();
         let mut told = std::mem::take(&mut self.told);
@@ -213,16 +213,16 @@ impl Observer {
     }
 }
 
-/// One next hop of a default route, of either family.
+/// A next hop of a default route, of either family.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct DefaultRoute {
     index: u32,
-    /// The interface that a rule names, which need not be the route's.
+    /// Interface of the rule, which may differ from the route's.
     interface: Option<String>,
     gateway: IpAddr,
     source: Option<IpNet>,
     preferred_source: Option<IpAddr>,
-    /// Whether a Router Advertisement has brought it.
+    /// Whether the route is from a Router Advertisement.
     is_advertised: bool,
 }
 
@@ -269,9 +269,8 @@ fn is_unexpired(route: &RouteInfo) -> bool {
 }
 
 /// Returns the default routes among the routes of a table, for an address that all of them cover, in the
-/// kernel's order. That is the longest source prefix first, the lowest metric, and among equals the highest
-/// preference (RFC 4191 3.2). The kernel uses no route that has expired, although it lists it until it is
-/// collected.
+/// kernel's order. The order is longest source prefix, then lowest metric, then highest preference (RFC 4191
+/// 3.2). The kernel lists expired routes until it collects them, but does not use them.
 fn default_routes(lookup: &TableLookup, routes: &[RouteInfo]) -> Vec<DefaultRoute> {
     let usable = |route: &&RouteInfo| is_default(route) && is_unexpired(route);
     let mut routes: Vec<&RouteInfo> = routes.iter().filter(usable).collect();
@@ -283,7 +282,7 @@ fn default_routes(lookup: &TableLookup, routes: &[RouteInfo]) -> Vec<DefaultRout
         found.extend(route.hops.iter().map(|hop| DefaultRoute {
             index: hop.index,
             interface: lookup.interface.clone(),
-            // A route into a point-to-point link names no gateway.
+            // A route into a point-to-point link has no gateway.
             gateway: hop.gateway.unwrap_or(Ipv6Addr::UNSPECIFIED).into(),
             source,
             preferred_source: route.preferred_source.map(IpAddr::V6),
@@ -305,7 +304,7 @@ fn ipv4_routes(lookup: &TableLookup, routes: &[Ipv4DefaultRoute]) -> Vec<Default
     routes.iter().map(route).collect()
 }
 
-/// The hosts on the links of interfaces without IPv4 default route that can be routers there.
+/// Returns the hosts that may be routers on the links of interfaces without IPv4 default route.
 fn instead_of_default_routes(hosts: Vec<DefaultRoute>, routes: &[DefaultRoute]) -> Vec<DefaultRoute> {
     let mut found: Vec<DefaultRoute> = Vec::new();
     for host in hosts {
@@ -382,7 +381,8 @@ mod tests {
         assert_eq!((gateways(&routes, 3), gateways(&routes, 4)), (vec!["fe80::4".into()], vec!["::".into()]));
     }
 
-    /// `default from PREFIX`: the longest prefix first, whatever its metric, and with the prefix of the rule.
+    /// `default from PREFIX`: the longest prefix precedes shorter ones with any metric. The rule's prefix is
+    /// kept too.
     #[test]
     fn source_prefixes_of_routes_and_rules_are_kept() {
         let prefix = |text: &str| -> Ipv6Net { text.parse().expect("a prefix") };

@@ -1,44 +1,45 @@
-//! Whether the kernel puts packets of one flow together as they come in (generic receive offload).
+//! Sets whether the kernel merges received packets of one flow (generic receive offload).
 //!
 //! The kernel routes a merged burst once, and the TUN device delivers it in one piece
-//! ([`crate::TunnelReader`]). That saves most of the work if every packet of a tunnel takes that way. Almost
+//! ([`crate::TunnelReader`]). That saves most of the work if all packets of a tunnel pass that device. Almost
 //! every interface merges TCP (`rx-gro`), and merges forwarded UDP on request (`rx-udp-gro-forwarding`, Linux
 //! 5.12). `ethtool -k` shows these features; the module sets them by generic netlink
 //! (`linux/ethtool_netlink.h`, Linux 5.6).
 //!
-//! Left out: ports of a bridge, to which packets come before the bridge has them.
+//! Left out: ports of a bridge, which receive packets before the bridge.
 
 use std::io::{self, ErrorKind};
 
 use crate::generic_netlink::{Questions, attribute, attributes, find};
 
-/// Of TCP, and of UDP that is forwarded. The first is needed for the second.
+/// Features for TCP, and for forwarded UDP. The second needs the first.
 pub(crate) const FEATURES: [&str; 2] = ["rx-gro", "rx-udp-gro-forwarding"];
 
 const FAMILY: &str = "ethtool";
 const FEATURES_GET: u8 = 11;
 const FEATURES_SET: u8 = 12;
-/// Attributes of both: which interface; sets of what can be changed, is wanted, and is active.
+/// Attributes of request and answer: the interface; sets of the changeable, desired and active features.
 const HEADER: u16 = 1;
 const CHANGEABLE: u16 = 2;
 const WANTED: u16 = 3;
 const ACTIVE: u16 = 4;
-/// In the header.
+/// Attribute inside the header.
 const NAME: u16 = 2;
-/// In a set, in its members, and in one of them.
+/// Attributes inside a set, inside its members, and inside one member.
 const MEMBERS: u16 = 3;
 const MEMBER: u16 = 1;
 const MEMBER_NAME: u16 = 2;
 const MEMBER_VALUE: u16 = 3;
-/// `NLA_F_NESTED`: the kernel insists on it.
+/// `NLA_F_NESTED`, which the kernel requires.
 const NESTED: u16 = 0x8000;
 
-/// Whether a setting of this name is a feature.
+/// Returns whether a setting of this name is a feature.
 pub(crate) fn is_feature(name: &str) -> bool {
     FEATURES.contains(&name)
 }
 
-/// Whether a feature is on, as `1` or `0`; `None` where the interface is gone or it cannot be changed there.
+/// Returns whether a feature is on, as `1` or `0`; `None` if the interface is gone or the feature cannot be
+/// changed there.
 pub(crate) fn read(interface: &str, feature: &str) -> io::Result<Option<String>> {
     let answers = match ask(interface, FEATURES_GET, &[]) {
         Err(error) if is_missing(&error) => return Ok(None),
@@ -50,7 +51,7 @@ pub(crate) fn read(interface: &str, feature: &str) -> io::Result<Option<String>>
     Ok(has(CHANGEABLE).then(|| if has(ACTIVE) { "1" } else { "0" }.to_owned()))
 }
 
-/// Switches a feature on (`1`) or off.
+/// Turns a feature on (`1`) or off.
 pub(crate) fn write(interface: &str, feature: &str, value: &str) -> io::Result<()> {
     let mut member = attribute(MEMBER_NAME, &text(feature));
     if value == "1" {
@@ -71,13 +72,13 @@ fn text(name: &str) -> Vec<u8> {
     [name.as_bytes(), &[0]].concat()
 }
 
-/// The kernel has no such interface, or no such family.
+/// Returns whether the kernel has no such interface, or no such family.
 fn is_missing(error: &io::Error) -> bool {
     error.kind() == ErrorKind::NotFound
         || matches!(error.raw_os_error(), Some(libc::ENODEV | libc::EOPNOTSUPP))
 }
 
-/// The names in one of the sets of an answer.
+/// Returns the names in one of the sets of an answer.
 fn members(answer: &[u8], set: u16) -> impl Iterator<Item = &[u8]> {
     let members = find(answer, set).and_then(|set| find(set, MEMBERS)).unwrap_or_default();
     attributes(members).filter_map(|(_, member)| find(member, MEMBER_NAME)?.strip_suffix(&[0]))
@@ -92,14 +93,14 @@ mod tests {
         let set = |kind: u16, names: &[&str]| {
             let members: Vec<Vec<u8>> =
                 names.iter().map(|name| attribute(MEMBER, &attribute(MEMBER_NAME, &text(name)))).collect();
-            // A list without a mask.
+            // Encodes a list without a mask.
             attribute(kind, &[attribute(1, &[]), attribute(MEMBERS, &members.concat())].concat())
         };
         let answer = [set(CHANGEABLE, &FEATURES), set(WANTED, &[]), set(ACTIVE, &FEATURES[..1])].concat();
         assert_eq!(members(&answer, CHANGEABLE).collect::<Vec<_>>(), FEATURES.map(str::as_bytes));
         assert_eq!(members(&answer, ACTIVE).collect::<Vec<_>>(), [b"rx-gro"]);
         assert_eq!(members(&answer, WANTED).count(), 0);
-        // Any truncated answer.
+        // Parsing any truncated answer must not panic.
         for end in 0..answer.len() {
             let _ = members(&answer[..end], ACTIVE).count();
         }
@@ -108,7 +109,7 @@ mod tests {
     #[test]
     fn an_interface_that_is_not_there_has_none() {
         assert_eq!(read("no-such-one", FEATURES[0]).expect("an answer"), None);
-        // The kernel does not let it be changed.
+        // The kernel does not allow a change of this feature.
         assert_eq!(read("lo", "no-such-feature").expect("an answer"), None);
     }
 }

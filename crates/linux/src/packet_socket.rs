@@ -1,24 +1,24 @@
-//! Packet sockets: frames of one EtherType that come in by one interface.
+//! Packet sockets for frames of one EtherType that arrive at one interface.
 
 use std::io;
 use std::os::fd::AsRawFd;
 
 use socket2::{Domain, SockFilter, Socket, Type};
 
-/// Instructions of a filter (`struct sock_filter`): loads of 32 and 16 bits, comparisons with a constant, the
-/// end.
+/// Instructions of a filter (`struct sock_filter`): loads of 32 and 16 bits, comparisons with a constant,
+/// return.
 pub(crate) const LOAD_WORD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
 pub(crate) const LOAD_HALF: u16 = (libc::BPF_LD | libc::BPF_H | libc::BPF_ABS) as u16;
 pub(crate) const AT_LEAST: u16 = (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16;
 pub(crate) const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
 pub(crate) const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
-/// Where the kernel says to whom a frame is (`PACKET_HOST` and so on).
+/// Offset at which the kernel gives the destination type of a frame (`PACKET_HOST` and so on).
 pub(crate) const PACKET_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
 
 /// Opens a socket for the frames of this EtherType on the interface with this index that pass the filter. The
 /// kernel shows own frames only to sockets of all EtherTypes.
 pub(crate) fn open(index: u32, ether_type: u16, filter: &[SockFilter]) -> io::Result<Socket> {
-    // Protocol 0: it hears nothing before it is bound, by when the filter is there.
+    // Protocol 0: the socket receives nothing before it is bound, and the filter is attached before.
     let socket = Socket::new(Domain::PACKET, Type::RAW, None)?;
     socket.set_nonblocking(true)?;
     socket.attach_filter(filter)?;
@@ -31,7 +31,7 @@ pub(crate) fn open(index: u32, ether_type: u16, filter: &[SockFilter]) -> io::Re
         sll_halen: 0,
         sll_addr: [0; 8],
     };
-    // SAFETY: `address` is a live `sockaddr_ll`, and the length is its own.
+    // SAFETY: `address` is a live `sockaddr_ll`, and the length is that of its type.
     let result = unsafe {
         libc::bind(
             socket.as_raw_fd(),

@@ -1,8 +1,8 @@
-//! The platform as the program sees it.
+//! The platform: all networking of the kernel that the program uses.
 //!
-//! Two directions meet here, on one thread. Changes go in through [`Platform::apply`] and are in place when
-//! it returns. Events come out of [`Platform::next_event`]. It also puts back entries that the kernel has
-//! dropped, so await it all the time, if only in a `select!`.
+//! One thread handles two directions. Changes go in through [`Platform::apply`] and are in place when it
+//! returns. Events come out of [`Platform::next_event`]. The latter also installs entries again that the
+//! kernel has dropped, so await it all the time, if only in a `select!`.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
@@ -36,17 +36,17 @@ use crate::tunnel::TunnelIo;
 use crate::undo::UndoFile;
 use crate::{interface_counters, privileges, settings};
 
-/// Returns the front of the kernel's random boot identifier; zero if it cannot be read. Restarted counters
-/// are then recognised only by lower values.
+/// Returns the first octets of the kernel's random boot identifier; zero if it cannot be read. Restarted
+/// counters are then recognised only by lower values.
 fn boot() -> u64 {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits: String = id.chars().filter(char::is_ascii_hexdigit).take(16).collect();
     u64::from_str_radix(&digits, 16).unwrap_or_default()
 }
 
-/// Packets that may wait in each queue of the tunnel device until carnet reads them, some five milliseconds'
-/// worth. That is a TCP window of the kernel's default limit (`tcp_rmem`, 6 MB), so that one connection's
-/// burst does not overrun it.
+/// Most packets that wait in each queue of the tunnel device, about five milliseconds of traffic. That is a
+/// TCP window of the kernel's default limit (`tcp_rmem`, 6 MB), so that one connection's burst does not
+/// overrun the queue.
 pub(crate) const QUEUE: u32 = 4000;
 
 /// Interval at which carnet asks the fast path for its used neighbours, and reports these to the kernel. It
@@ -56,7 +56,7 @@ pub(crate) const KEEPING: Duration = Duration::from_secs(10);
 /// Interval at which carnet asks the fast path for the paths of packets, if a caller needs them.
 const SEEKING: Duration = Duration::from_secs(1);
 
-/// Where programs with more room cannot be loaded.
+/// Notice if programs with more room cannot be loaded.
 const NO_ROOM: &str =
     "the fast path has no room for all bindings of the new config, some of which take the slow path";
 
@@ -65,53 +65,54 @@ const NO_ROOM: &str =
 pub struct PlatformConfig {
     /// MTU of the tunnel device in octets, at least 1280.
     pub device_mtu: u32,
-    /// The links on which ICMPv6 is heard. They need not exist yet.
+    /// Links on which ICMPv6 is received. They need not exist yet.
     pub watched: Vec<WatchedInterface>,
     /// Number of other tunnel ends whose control messages the tunnel device queues apart from those of
-    /// unauthenticated sources. With any it has room for at least 1024; without, one queue for everything.
+    /// unauthenticated sources. A number above 0 gives room for at least 1024; with 0 the device has one
+    /// queue for all messages.
     pub senders: usize,
-    /// Whether messages come and go under IPsec.
+    /// Whether IPsec protects the station's messages.
     pub ipsec: bool,
-    /// Where it is written down what to put back after a crash. Its directory must exist.
+    /// File with the changes to revert after a crash. Its directory must exist.
     pub undo_file: PathBuf,
 }
 
-/// A link on which ICMPv6 is heard.
+/// A link on which ICMPv6 is received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WatchedInterface {
     /// Name of the interface.
     pub name: String,
-    /// Hear every multicast group, as a home agent must that defends addresses of others.
+    /// Whether to receive all multicast groups, as a home agent must for proxy Neighbor Discovery.
     pub all_multicast: bool,
 }
 
-/// Something that the kernel told.
+/// Event of the platform.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlatformEvent {
-    /// The state of an interface, at the start and whenever something in it changed. The tunnel device is
-    /// left out.
+    /// State of an interface, at the start and after each change. The tunnel device is left out.
     Interface(Interface),
     /// An interface has vanished.
     InterfaceGone {
-        /// Its name.
+        /// Name of the interface.
         name: String,
     },
-    /// The fast path has sent packets into this tunnel since it was last named, or for the first time. Each
-    /// is looked at in its turn, all within ten seconds where there are few, within minutes where there are
+    /// The fast path has sent packets into this tunnel since the last event about it, or for the first time.
+    /// Tunnels are checked in turn: all within ten seconds if there are few, within minutes if there are
     /// many.
     TunnelUsed {
-        /// Our end.
+        /// Local end of the tunnel.
         local: Endpoint,
-        /// The other end.
+        /// Remote end of the tunnel.
         remote: Endpoint,
     },
-    /// Packets went there into the tunnel to the home agent, by the fast path ([`crate::Ports::direct`]).
+    /// Destinations of packets that the fast path has sent into the tunnel to the home agent
+    /// ([`crate::Ports::direct`]).
     Destinations(Vec<Ipv6Addr>),
-    /// The programs of a fast path are loaded, and packets take it; or these paths cannot be had
+    /// The programs of a fast path are loaded and in use, or the listed paths are unavailable
     /// ([`Platform::accelerate`]).
     DataPath(Vec<(Path, String)>),
-    /// Another program on this machine has changed what the station needs: what an operator should read of
-    /// that.
+    /// Another program on this machine has changed a setting that the station needs. The text is for the
+    /// operator.
     Notice(String),
     /// An ICMPv6 message received on a watched link. Types are errors (1 to 4), Neighbor Discovery (133
     /// to 136) and the answer to home agent discovery (145).
@@ -130,15 +131,15 @@ pub struct Platform {
     keeping: Interval,
     seeking: Interval,
     ports: Ports,
-    /// Another number for each boot of the machine.
+    /// Number that differs for each boot of the machine.
     boot: u64,
-    /// How often in a row the kernel's side has failed.
+    /// Number of consecutive failures of the kernel's side.
     failures: u32,
     open: bool,
 }
 
 impl Platform {
-    /// Checks what is needed, cleans what a crash left, and creates the tunnel device.
+    /// Checks the requirements, removes entries that a crash has left, and creates the tunnel device.
     ///
     /// Works in the network namespace of the calling thread, which must be one of a tokio runtime.
     pub fn open(config: PlatformConfig) -> Result<Platform> {
@@ -164,7 +165,7 @@ impl Platform {
             ));
         }
         privileges::check()?;
-        // Before anything is made: a kernel that lacks it shall be left as it was.
+        // Opens this before any change, so that a kernel that lacks it is left unchanged.
         let protected = if config.ipsec { Protected::open()? } else { Protected::default() };
         // From here on no other station can start in this namespace, and none is running.
         let (tunnel, known) = TunnelIo::create(config.senders)?;
@@ -179,8 +180,8 @@ impl Platform {
         let monitor = Monitor::open(port)?;
         installer.requests.configure_tunnel(index, config.device_mtu, QUEUE)?;
         settings::enable_ipv6(TUNNEL_DEVICE, &mut installer.switches.writes)?;
-        // Before it is up, when it would get a discipline for each of the many queues that a device of
-        // several may have.
+        // Done before the device is up: then it would get a discipline for each of its queues, which may be
+        // many.
         if let Err(error) = installer.requests.take_at_once(index) {
             tracing::debug!("{error}: costs nothing but time");
         }
@@ -203,14 +204,14 @@ impl Platform {
         Ok(platform)
     }
 
-    /// Takes the first fast path of the list that the kernel allows, and tells why those before it cannot be
-    /// had. Without any, or with [`Path::Tun`] in front, every packet goes through the TUN device.
+    /// Opens the first fast path of the list that the kernel supports, and returns why earlier paths are
+    /// unavailable. Without any, or with [`Path::Tun`] first, every packet passes the TUN device.
     ///
-    /// `None`: a thread loads programs for one of them, which may take half a minute on a slow processor.
-    /// Until [`PlatformEvent::DataPath`] says that they are in use, or why they cannot be had, every packet
-    /// goes through the TUN device.
+    /// `None`: a thread loads the programs of a path, which may take half a minute on a slow processor. Until
+    /// [`PlatformEvent::DataPath`] reports that they are in use or unavailable, every packet passes the TUN
+    /// device.
     ///
-    /// To be called before the first [`Self::apply`].
+    /// Call this before the first [`Self::apply`].
     pub fn accelerate(&mut self, config: &FastPathConfig) -> Option<Vec<(Path, String)>> {
         let Installer { tunnel_index, requests, .. } = &mut self.keeper.installer;
         let (fast_path, obstacles) = FastPath::open(config, *tunnel_index, requests);
@@ -220,7 +221,7 @@ impl Platform {
         obstacles
     }
 
-    /// Waits for the programs that a thread loads, for those who have nothing to serve meanwhile.
+    /// Waits for the programs that a thread loads, for a caller without other work.
     pub async fn accelerated(&mut self) -> Vec<(Path, String)> {
         loop {
             if let Loaded::Decided(obstacles) = poll_fn(|cx| self.poll_fast_path(cx)).await {
@@ -229,7 +230,7 @@ impl Platform {
         }
     }
 
-    /// The way for which a thread loads programs.
+    /// Returns the path for which a thread loads programs.
     pub fn loading(&self) -> Option<Path> {
         self.keeper.installer.fast_path.loading()
     }
@@ -245,12 +246,12 @@ impl Platform {
         }
     }
 
-    /// The socket for messages under IPsec.
+    /// Returns the socket for messages under IPsec.
     pub fn protected(&self) -> Protected {
         self.protected.clone()
     }
 
-    /// Opens or closes it, after a reload.
+    /// Opens or closes the socket for messages under IPsec, after a reload.
     pub fn set_ipsec(&mut self, wanted: bool) -> Result<()> {
         if wanted != self.protected.is_open() {
             self.protected = if wanted { Protected::open()? } else { Protected::default() };
@@ -258,17 +259,17 @@ impl Platform {
         Ok(())
     }
 
-    /// The way that packets take.
+    /// Returns the data path in use.
     pub fn path(&self) -> Path {
         self.keeper.installer.fast_path.path()
     }
 
-    /// The way that the packets of one tunnel take.
+    /// Returns the data path of one tunnel's packets.
     pub fn path_of(&self, local: Endpoint, remote: Endpoint) -> Path {
         self.keeper.installer.fast_path.path_of(local, remote)
     }
 
-    /// The interfaces have other tasks from now on.
+    /// Sets new roles of the interfaces.
     pub fn set_ports(&mut self, ports: Ports) {
         self.ports = ports.clone();
         self.keeper.installer.fast_path.set_ports(ports);
@@ -276,8 +277,8 @@ impl Platform {
         self.commit();
     }
 
-    /// Whether the kernel needs a packet that came out of the tunnel device, too: the caller then writes it
-    /// back unchanged.
+    /// Returns whether the kernel needs a packet that came out of the tunnel device. The caller then writes
+    /// the packet back unchanged.
     pub fn concerns_kernel(&mut self, packet: &[u8]) -> bool {
         let concerns = self.keeper.installer.fast_path.concerns(packet);
         if concerns {
@@ -286,8 +287,8 @@ impl Platform {
         concerns
     }
 
-    /// Lets the fast path follow what [`Self::apply`] has done with the tunnels since the last call. Until
-    /// then it does what it did before; the slow path is never behind.
+    /// Applies the tunnels' changes since the last call to the fast path, which keeps its former state until
+    /// then. The slow path is always up to date.
     pub fn commit(&mut self) {
         self.keeper.commit();
     }
@@ -297,7 +298,7 @@ impl Platform {
         self.keeper.installer.fast_path.tunnel_traffic()
     }
 
-    /// Makes room in the fast path where this config has more bindings than there was room for.
+    /// Makes room in the fast path if this config has more bindings than fit.
     pub fn make_room(&mut self, config: &FastPathConfig) {
         if let Err(why) = self.keeper.installer.grow_fast_path(config) {
             tracing::warn!("{NO_ROOM}: {why}");
@@ -314,25 +315,25 @@ impl Platform {
         follow_links(installer, observer, &mut self.link_sockets, &self.ports);
     }
 
-    /// Carries out one change of the desired forwarding state.
+    /// Applies one change of the desired forwarding state.
     ///
-    /// An entry whose interface is missing or down is no error: it stays wanted and is installed when the
-    /// interface is there. After an error it stays wanted, too, and is tried again when interfaces change,
-    /// and after a while.
+    /// An entry whose interface is missing or down is no error: the entry stays desired and is installed when
+    /// the interface appears. After an error the entry stays desired, too, and is tried again when interfaces
+    /// change, and at intervals.
     pub fn apply(&mut self, change: &Change) -> Result<()> {
         if let Change::Set(entry) = change
             && matches!(&**entry, Entry::Setting(setting) if is_conditional(setting))
         {
-            // The next look decides.
+            // The next reading decides.
             self.keeper.news.dirty.routers = true;
         }
         self.keeper.installer.apply(change)
     }
 
-    /// The next thing that the kernel tells: at first every interface once, then what changes.
+    /// Returns the next event: at first every interface once, then changes.
     ///
-    /// Safe to cancel: nothing is lost. After an error the next call looks at everything anew, which is of
-    /// no use after one that [is fatal](Error::is_fatal).
+    /// Safe to cancel: no event is lost. After an error the next call reads the whole state again, which is
+    /// useless after a [fatal error](Error::is_fatal).
     pub async fn next_event(&mut self) -> Result<PlatformEvent> {
         loop {
             if let Some(event) = self.events.pop_front() {
@@ -347,8 +348,8 @@ impl Platform {
         }
     }
 
-    /// Looks with the next [`Self::next_event`] whether another program has changed settings that the station
-    /// needs. The kernel tells of most changes, not of all.
+    /// Checks with the next [`Self::next_event`] whether another program has changed settings that the
+    /// station needs. The kernel sends events about most changes, but not about all.
     pub fn doubt_settings(&mut self) {
         self.keeper.doubt_settings();
     }
@@ -389,7 +390,7 @@ impl Platform {
             tracing::warn!("{complaint}");
         }
         if self.keeping.poll_tick(cx).is_ready() {
-            // Once more, so that it wakes this task the next time.
+            // Poll again, so that the timer wakes this task the next time.
             let _ = self.keeping.poll_tick(cx);
             self.keeper.installer.keep_neighbours();
             self.keeper.installer.fast_path.expire();
@@ -421,11 +422,11 @@ impl Platform {
         if self.events.len() > known {
             self.commit();
         }
-        // A fresh socket has not been asked to wake this task before `refresh` opened it; now it has.
+        // A socket that `refresh` has just opened was not registered to wake this task; now it is.
         if self.events.is_empty() { Poll::Pending } else { Poll::Ready(Ok(())) }
     }
 
-    /// Asks for what has changed, puts back what got lost, and collects the news.
+    /// Reads the changed state, installs lost entries again, and collects events.
     fn refresh(&mut self) -> Result<()> {
         let Platform { keeper, events, link_sockets, ports, .. } = self;
         keeper.refresh(events, |installer, observer| {
@@ -433,9 +434,10 @@ impl Platform {
         })
     }
 
-    /// Sends an ICMPv6 message on a link, from exactly its source; its checksum is filled in.
+    /// Sends an ICMPv6 message on a link with exactly its source address. The checksum is filled in.
     ///
-    /// A unicast message needs `peer` where the link has addresses; a multicast one goes to the group's.
+    /// A unicast message needs `peer` if the link has link-layer addresses. A multicast message goes to the
+    /// group's link-layer address.
     pub fn send_icmpv6(&mut self, message: &LinkMessage) -> Result<()> {
         let known = self.keeper.observer.links.get(&message.interface);
         let operation =
@@ -446,10 +448,10 @@ impl Platform {
         }
     }
 
-    /// Returns the counters of an interface, all octets since it was made; `None` if it does not exist.
+    /// Returns the counters of an interface, all octets since its creation; `None` if it does not exist.
     pub fn octets(&self, interface: &str) -> Result<Option<Octets>> {
         let counted = interface_counters::octets(interface)?;
-        // The kernel gives no index twice.
+        // The kernel does not use an index twice.
         Ok(counted.map(|(index, received, sent)| Octets {
             epoch: self.boot ^ u64::from(index),
             total: received.saturating_add(sent),
@@ -457,18 +459,18 @@ impl Platform {
         }))
     }
 
-    /// Hears ICMPv6 on these links from now on, instead of those that [`PlatformConfig::watched`] named.
+    /// Receives ICMPv6 on these links from now on, in place of those of [`PlatformConfig::watched`].
     pub fn watch(&mut self, watched: Vec<WatchedInterface>) {
         self.link_sockets.watch(watched);
         self.link_sockets.follow(&self.keeper.observer.links);
     }
 
-    /// The tunnel device's packets.
+    /// Returns the reader and writer of the tunnel device's packets.
     pub fn tunnel(&self) -> TunnelIo {
         self.tunnel.clone()
     }
 
-    /// The sockets for packets inside IPv4 and UDP.
+    /// Returns the sockets for packets inside IPv4 and UDP.
     pub fn datagrams(&self) -> Datagrams {
         self.keeper.installer.datagrams.clone()
     }
@@ -489,24 +491,24 @@ impl Platform {
         }
     }
 
-    /// Removes everything that was made, and puts back what was changed.
+    /// Removes all created objects, and restores all changed ones.
     ///
-    /// Goes on after an error and returns the first one. Dropping the platform does the same, silently.
+    /// Continues after an error and returns the first one. Dropping the platform does the same, silently.
     pub fn close(mut self) -> Result<()> {
         self.open = false;
         self.keeper.installer.close()
     }
 }
 
-/// Lets sockets and fast path follow the links that there are.
+/// Updates sockets and fast path with the present links.
 fn follow_links(
     installer: &mut Installer,
     observer: &Observer,
     link_sockets: &mut LinkSockets,
     ports: &Ports,
 ) {
-    // Also where programs are still being loaded: sockets that are opened anew would lose what lies in the
-    // old ones.
+    // Use the place of a path whose programs are still being loaded: sockets that are opened again would lose
+    // the packets in the old ones.
     let path = installer.fast_path.loading().unwrap_or(installer.fast_path.path());
     link_sockets.hear(match path {
         Path::Bpf | Path::Xdp => Place::BesideIpv6,
@@ -516,7 +518,7 @@ fn follow_links(
     for complaint in installer.fast_path.follow(&observer.links) {
         tracing::warn!("{complaint}");
     }
-    // Programs take packets before they are put together, or as they are; the TUN device has a price for each
+    // Programs handle packets before they are merged, or as they are. The TUN device has a cost for each
     // piece.
     let by_tun = path == Path::Tun;
     installer.gather(observer.links.values().filter(|link| by_tun && ports.send(link)));

@@ -1,12 +1,12 @@
-//! One request by plain HTTP over an uplink, which tells whether a captive portal answers in the place of the
+//! Sends one plain HTTP request over an uplink, to find out whether a captive portal answers in place of the
 //! server (RFC 8952).
 //!
-//! The server answers with status 204 and nothing else. A portal answers with a redirection, with status 511
-//! (RFC 6585 6) or with a page of its own. Other errors say nothing: they may be the server's.
+//! The server answers with status 204 without a body. A portal answers with a redirection, with status 511
+//! (RFC 6585 6) or with a page of its own. Other errors are inconclusive, because they may be the server's.
 //!
-//! The socket is bound to the uplink's interface and care-of address. The URL names an address: a name would
-//! be resolved over whatever uplink the system's resolver takes, and could hold up the station. Nothing but
-//! the first octets of the answer is read, and no redirection is followed.
+//! The socket is bound to the uplink's interface and care-of address. The URL has an address: the system's
+//! resolver would resolve a name over any uplink, and could delay the station. The module reads only the
+//! first octets of the answer, and follows no redirection.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -18,26 +18,26 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpSocket;
 use tokio::time::timeout;
 
-/// How long everything may take.
+/// Longest time of the whole exchange.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Octets of the answer that are read.
+/// Most octets of the answer that are read.
 const MOST: usize = 4096;
-/// Octets of the longest URL that is told; RFC 8910's option has no more.
+/// Octets of the longest URL that is reported, as in RFC 8910's option.
 const LONGEST: usize = 255;
 
 /// Request to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProbeTarget {
-    /// The server.
+    /// Address of the server.
     pub address: SocketAddr,
-    /// The server as the URL has it.
+    /// Authority of the URL.
     pub authority: String,
-    /// The path, with a `/` first.
+    /// Path of the URL, beginning with `/`.
     pub path: String,
 }
 
 impl ProbeTarget {
-    /// Requests it over an interface, from the one of the addresses that is of its family.
+    /// Sends the request over an interface, from the source address of the server's family.
     pub async fn request(&self, interface: &str, sources: &[IpAddr]) -> PortalProbe {
         match timeout(PATIENCE, self.exchange(interface, sources)).await {
             Ok(Ok(answer)) => self.judge(&answer),
@@ -49,7 +49,7 @@ impl ProbeTarget {
         }
     }
 
-    /// The beginning of the answer.
+    /// Returns the first octets of the answer.
     async fn exchange(&self, interface: &str, sources: &[IpAddr]) -> io::Result<Vec<u8>> {
         let socket = Socket::new(Domain::for_address(self.address), Type::STREAM, Some(Protocol::TCP))?;
         socket.set_nonblocking(true)?;
@@ -74,7 +74,7 @@ impl ProbeTarget {
         Ok(answer)
     }
 
-    /// Judges an answer.
+    /// Classifies an answer.
     fn judge(&self, answer: &[u8]) -> PortalProbe {
         let mut lines = answer.split(|octet| *octet == b'\n').map(|line| line.trim_ascii_end());
         match lines.next().and_then(status) {
@@ -90,7 +90,7 @@ impl ProbeTarget {
         }
     }
 
-    /// The URL of a Location field; one that is too long loses its query.
+    /// Returns the URL of a Location field. A too long URL loses its query.
     fn resolve(&self, location: &[u8]) -> Option<String> {
         let text = std::str::from_utf8(location).ok()?;
         let absolute = match text.strip_prefix('/') {
@@ -112,7 +112,7 @@ impl ProbeTarget {
     }
 }
 
-/// The status of an answer's first line (RFC 9112 4).
+/// Returns the status in an answer's first line (RFC 9112 4).
 fn status(line: &[u8]) -> Option<u16> {
     let rest = line.strip_prefix(b"HTTP/1.")?;
     let [_, b' ', code @ ..] = rest else { return None };
@@ -121,7 +121,7 @@ fn status(line: &[u8]) -> Option<u16> {
     is_code.then(|| std::str::from_utf8(code).ok()?.parse().ok())?
 }
 
-/// The value of a line if that is a Location field.
+/// Returns the value of a line if it is a Location field.
 fn location(line: &[u8]) -> Option<&[u8]> {
     const NAME: &[u8] = b"location:";
     let (name, value) = line.split_at_checked(NAME.len())?;

@@ -1,17 +1,19 @@
-//! Whether the process may do what it must, asked before anything is touched.
+//! Checks the capabilities of the process before it changes anything.
 
 use std::fs;
 
 use crate::error::{Error, Result};
 
-/// Name and number of what is needed (`capabilities(7)`): to change the network, and for packet sockets.
+/// Name and number of the needed capabilities (`capabilities(7)`): for changes of the network, and for packet
+/// sockets.
 const NEEDED: [(&str, u32); 2] = [("CAP_NET_ADMIN", 12), ("CAP_NET_RAW", 13)];
 
 /// Further capabilities to load BPF programs; `CAP_SYS_ADMIN` replaces both.
 const FOR_PROGRAMS: [(&str, u32); 2] = [("CAP_BPF", 39), ("CAP_PERFMON", 38)];
 const SYS_ADMIN: u32 = 21;
 
-/// The names of the needed capabilities that are not in the `CapEff:` line of a `/proc/.../status`.
+/// Returns the names of the needed capabilities that are missing in the `CapEff:` line of a
+/// `/proc/.../status`.
 fn missing(status: &str) -> Option<Vec<&'static str>> {
     let effective = effective(status)?;
     Some(NEEDED.iter().filter(|(_, bit)| effective >> bit & 1 == 0).map(|(name, _)| *name).collect())
@@ -31,14 +33,15 @@ fn missing_for_programs(status: &str) -> Option<Vec<&'static str>> {
     Some(FOR_PROGRAMS.iter().filter(|(_, bit)| effective >> bit & 1 == 0).map(|(name, _)| *name).collect())
 }
 
-/// The names of the capabilities that this process lacks for loading BPF programs; none where nothing is
-/// known.
+/// Returns the names of the capabilities that this process lacks for loading BPF programs; empty if they are
+/// unknown.
 pub fn missing_for_bpf() -> Vec<&'static str> {
     let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     missing_for_programs(&status).unwrap_or_default()
 }
 
-/// An error that says what is missing. Without `/proc` nothing is known, and the kernel will tell.
+/// Returns an error with the missing capabilities. Without `/proc` they are unknown, and the kernel will
+/// refuse.
 pub(crate) fn check() -> Result<()> {
     let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     match missing(&status) {

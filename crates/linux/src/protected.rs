@@ -1,12 +1,12 @@
-//! Mobility Header messages that the kernel's IPsec protects (RFC 4877): a raw socket.
+//! Sends and receives Mobility Header messages under the kernel's IPsec (RFC 4877), by a raw socket.
 //!
-//! It sends from any address, this machine's or not, and with a flow label that ESP in transport mode leaves
-//! alone. Received messages have come under ESP: a policy of the socket's own demands that of the kernel
-//! (`IPV6_XFRM_POLICY`), whatever the policies of the machine are. The kernel compares addresses with those
-//! of the security association. The IKE daemon, which makes the associations, decides who may have one for
+//! The socket sends from any address, this machine's or not, and with a flow label that ESP in transport mode
+//! keeps. Received messages have arrived under ESP: a policy of the socket itself requires that of the kernel
+//! (`IPV6_XFRM_POLICY`), for any policies of the machine. The kernel compares addresses with those of the
+//! security association. The IKE daemon, which creates the associations, decides which peer may have one for
 //! which addresses.
 //!
-//! Left out: AH, and a policy for what is sent: who has sent it sees whether it was protected.
+//! Left out: AH, and a policy for sent messages: their sender sees whether they were protected.
 
 use std::future::{pending, poll_fn};
 use std::io;
@@ -27,27 +27,27 @@ use crate::readable::watch;
 const XFRM_POLICY: libc::c_int = 35;
 const FLOWINFO_SEND: libc::c_int = 33;
 const FLOWINFO: libc::c_int = 11;
-/// Octets of `struct xfrm_userpolicy_info` and `struct xfrm_user_tmpl` of `linux/xfrm.h`.
+/// Octets of `struct xfrm_userpolicy_info` and of `struct xfrm_user_tmpl` of `linux/xfrm.h`.
 const POLICY_LEN: usize = 168;
 const TEMPLATE_LEN: usize = 64;
-/// The largest Mobility Header (RFC 6275 6.1.1).
+/// Octets of the largest Mobility Header (RFC 6275 6.1.1).
 const MESSAGE_MAX: usize = 2048;
 const LABEL: u32 = 0x000f_ffff;
 
-/// A message that came under ESP.
+/// A message that arrived under ESP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProtectedMessage {
-    /// Sender.
+    /// Address of the sender.
     pub source: Ipv6Addr,
-    /// To which address.
+    /// Destination address.
     pub destination: Ipv6Addr,
-    /// The packet's flow label.
+    /// Flow label of the packet.
     pub label: u32,
-    /// The Mobility Header.
+    /// Mobility Header.
     pub message: Vec<u8>,
 }
 
-/// The socket. Cheap to clone; without one nothing is heard.
+/// The socket. Cheap to clone. Without a socket no message is received.
 #[derive(Debug, Clone, Default)]
 pub struct Protected(Option<Arc<AsyncFd<socket2::Socket>>>);
 
@@ -66,7 +66,7 @@ impl Protected {
         self.0.is_some()
     }
 
-    /// Waits until there may be a message; for ever without a socket. Safe to cancel.
+    /// Waits until a message may be ready; for ever without a socket. Safe to cancel.
     pub async fn readable(&self) -> io::Result<()> {
         match &self.0 {
             Some(file) => {
@@ -80,14 +80,14 @@ impl Protected {
         }
     }
 
-    /// The next message.
+    /// Returns the next message.
     pub fn receive(&self) -> Option<ProtectedMessage> {
         let file = self.0.as_ref()?;
         loop {
             match receive(file.get_ref()) {
                 Ok(message) => return message,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    // It is no longer ready: the next message wakes the waiting task.
+                    // Clear the readiness, so that the next message wakes the waiting task.
                     let mut cx = Context::from_waker(Waker::noop());
                     if let Poll::Ready(Ok(mut guard)) = file.poll_read_ready(&mut cx) {
                         guard.clear_ready();
@@ -103,7 +103,7 @@ impl Protected {
     /// Sends a message.
     ///
     /// # Errors
-    /// Those of the kernel, also where a policy wants a security association that is only being made.
+    /// Returns the kernel's error, also if a policy needs a security association that is still being created.
     pub fn send(
         &self,
         source: Ipv6Addr,
@@ -118,8 +118,8 @@ impl Protected {
     }
 }
 
-/// Makes the kernel load its module for policies, which it does when a program opens such a socket. Call it
-/// before the process gives up the right to; if it fails, opening the socket says what is missing.
+/// Lets the kernel load its module for policies, which it does when a program opens such a socket. Call it
+/// before the process drops the privilege. If it fails, opening the socket reports the cause.
 pub fn prepare() {
     drop(netlink_sys::Socket::new(netlink_sys::protocols::NETLINK_XFRM));
 }
@@ -128,9 +128,9 @@ fn open() -> io::Result<AsyncFd<socket2::Socket>> {
     let mobility = Protocol::from(libc::c_int::from(protocol::MOBILITY));
     let socket = socket2::Socket::new(Domain::IPV6, Type::RAW, Some(mobility))?;
     socket.set_nonblocking(true)?;
-    // The home agent's address is no interface's.
+    // The home agent's address belongs to no interface.
     socket.set_freebind_v6(true)?;
-    // First of all: what came before it is thrown away below.
+    // Set the policy first: messages received before it are discarded below.
     option(&socket, XFRM_POLICY, &only_esp())?;
     for (name, value) in [(libc::IPV6_RECVPKTINFO, 1), (FLOWINFO, 1), (FLOWINFO_SEND, 1)] {
         let value: libc::c_int = value;
@@ -140,7 +140,7 @@ fn open() -> io::Result<AsyncFd<socket2::Socket>> {
     watch(socket)
 }
 
-/// A policy for what comes in: with ESP in transport mode, whatever its keys and addresses are.
+/// Returns a policy for received messages: ESP in transport mode, with any keys and addresses.
 fn only_esp() -> Vec<u8> {
     let mut octets = vec![0; POLICY_LEN + TEMPLATE_LEN];
     let mut put = |at: usize, value: &[u8]| {
@@ -149,13 +149,13 @@ fn only_esp() -> Vec<u8> {
         }
     };
     let family = (libc::AF_INET6 as u16).to_ne_bytes();
-    // sel.family, sel.proto
+    // Fields sel.family and sel.proto.
     put(40, &family);
     put(44, &[protocol::MOBILITY]);
-    // lft: four limits of octets and packets, none
+    // Field lft: four limits of octets and packets, all unlimited.
     put(56, &[0xff; 32]);
-    // dir and action: in (0), allowed (0) if it is as the template has it.
-    // id.proto, family, mode (transport is 0), and any algorithm
+    // Fields dir and action: in (0), allowed (0) if the packet matches the template. Then id.proto, family,
+    // mode (transport is 0), and any algorithm.
     put(POLICY_LEN + 20, &[protocol::ESP]);
     put(POLICY_LEN + 24, &family);
     put(POLICY_LEN + 52, &[0xff; 12]);
@@ -163,7 +163,7 @@ fn only_esp() -> Vec<u8> {
 }
 
 fn option(socket: &socket2::Socket, name: libc::c_int, value: &[u8]) -> io::Result<()> {
-    // SAFETY: the descriptor is open, and the kernel reads as many octets from `value` as it has.
+    // SAFETY: the descriptor is open, and the kernel reads the octets of `value`, by its length.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -176,7 +176,7 @@ fn option(socket: &socket2::Socket, name: libc::c_int, value: &[u8]) -> io::Resu
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Room for control messages, aligned as they have to be.
+/// Buffer for control messages, with their alignment.
 #[repr(C, align(8))]
 struct Control([u8; 128]);
 
@@ -192,9 +192,9 @@ fn send(
     let info = libc::in6_pktinfo { ipi6_addr: libc::in6_addr { s6_addr: source.octets() }, ipi6_ifindex: 0 };
     let mut control = Control([0; 128]);
     let mut part = libc::iovec { iov_base: message.as_ptr().cast_mut().cast(), iov_len: message.len() };
-    // SAFETY: all zeros is a valid `msghdr`. Every pointer put into it points to a value that lives until
-    // `sendmsg` is back, with the length beside it. The kernel writes to none of them. The control message
-    // fits into `control`.
+    // SAFETY: all zeros is a valid `msghdr`. Every pointer in it points to a value that lives until `sendmsg`
+    // returns, with the right length. The kernel writes to none of them. The control message fits into
+    // `control`.
     let sent = unsafe {
         let mut header: libc::msghdr = MaybeUninit::zeroed().assume_init();
         header.msg_name = address.as_ptr().cast_mut().cast();
@@ -213,15 +213,15 @@ fn send(
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// `None`: not what it should be.
+/// Receives a message; `None` if it is invalid.
 fn receive(socket: &socket2::Socket) -> io::Result<Option<ProtectedMessage>> {
     let mut octets = vec![0; MESSAGE_MAX];
     let mut control = Control([0; 128]);
     let (mut label, mut destination) = (0, None);
     let mut part = libc::iovec { iov_base: octets.as_mut_ptr().cast(), iov_len: octets.len() };
-    // SAFETY: all zeros is a valid `sockaddr_in6` and a valid `msghdr`. Every pointer in the latter is to
-    // something that lives until the end of the block, with the length beside it. Control messages are read
-    // where the kernel says that there are some, as far as it says, and unaligned.
+    // SAFETY: all zeros is a valid `sockaddr_in6` and a valid `msghdr`. Every pointer in the latter points to
+    // a value that lives until the end of the block, with the right length. Control messages are read only
+    // within the length that the kernel reports, and unaligned.
     let (length, source) = unsafe {
         let mut address: libc::sockaddr_in6 = MaybeUninit::zeroed().assume_init();
         let mut header: libc::msghdr = MaybeUninit::zeroed().assume_init();
@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(size_of::<libc::in6_pktinfo>(), 20);
         let octets = only_esp();
         assert_eq!(octets.len(), 232);
-        // All that is not zero: family and protocol of the selector, limits, protocol and family of the
+        // These fields are not zero: family and protocol of the selector, limits, protocol and family of the
         // template, algorithms.
         let set: Vec<usize> = (0..octets.len()).filter(|at| octets[*at] != 0).collect();
         let expected = [40, 44].into_iter().chain(56..88).chain([188, 192]).chain(220..232);

@@ -1,4 +1,4 @@
-//! Descriptors that tokio watches for something to read.
+//! Descriptors that tokio watches for input.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -7,14 +7,14 @@ use netlink_sys::Socket as NetlinkSocket;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Something that owns a descriptor: it is open as long as its owner lives, and always the same one.
+/// An owner of a descriptor, which stays open and the same as long as the owner lives.
 pub(crate) trait Owner: AsRawFd {}
 
 impl Owner for OwnedFd {}
 impl Owner for socket2::Socket {}
 impl Owner for NetlinkSocket {}
 
-/// Lets the runtime of this thread watch `owner`.
+/// Registers `owner` with the runtime of this thread.
 pub(crate) fn watch<T: Owner>(owner: T) -> io::Result<AsyncFd<T>> {
     watch_for(owner, Interest::READABLE)
 }

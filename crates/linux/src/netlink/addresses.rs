@@ -36,7 +36,7 @@ pub(crate) struct AddressInfo {
 }
 
 impl AddressInfo {
-    /// Whether it bears carnet's mark; before Linux 5.18 none does.
+    /// Returns whether the address has carnet's mark; before Linux 5.18 no address has a mark.
     pub(crate) fn is_ours(&self) -> bool {
         self.protocol == ROUTE_PROTOCOL
     }
@@ -61,7 +61,7 @@ impl AddressInfo {
             index: message.header.index,
             protocol,
             address: Address {
-                // With a peer, IFA_ADDRESS is the peer's and IFA_LOCAL our own.
+                // With a peer, IFA_ADDRESS is the peer's address and IFA_LOCAL the own one.
                 address: local.or(address)?,
                 prefix_length: message.header.prefix_len,
                 tentative: flags.contains(AddressFlags::Tentative)
@@ -69,7 +69,7 @@ impl AddressInfo {
                     && !duplicate,
                 duplicate,
                 deprecated: flags.contains(AddressFlags::Deprecated),
-                // IFA_F_TEMPORARY has the number of IPv4's IFA_F_SECONDARY.
+                // IFA_F_TEMPORARY has the value of IPv4's IFA_F_SECONDARY.
                 temporary: flags.contains(AddressFlags::Secondary),
                 // An address from an advertisement has a lifetime, and this origin since Linux 5.18.
                 permanent: flags.contains(AddressFlags::Permanent) && protocol != KERNEL_ADVERTISED,
@@ -89,7 +89,7 @@ fn message(index: u32, address: Ipv6Addr, prefix_length: u8) -> AddressMessage {
 }
 
 impl Requests {
-    /// All IPv6 addresses.
+    /// Returns all IPv6 addresses.
     pub(crate) fn addresses(&mut self) -> Result<Vec<AddressInfo>> {
         let mut question = AddressMessage::default();
         question.header.family = AddressFamily::Inet6;
@@ -102,9 +102,10 @@ impl Requests {
         Ok(addresses.collect())
     }
 
-    /// Adds an address without duplicate address detection and waits until it is in use. The kernel makes it
-    /// its own a moment after it has accepted the request, and would route packets to it away until then.
-    /// Neighbours find the address at once, too. `EEXIST` if the interface has it already.
+    /// Adds an address without duplicate address detection and waits until it is usable. The kernel adds it
+    /// to its local addresses a moment after it has accepted the request, and would route packets to it away
+    /// until then. Neighbours too can resolve the address at once. `EEXIST` if the interface has the address
+    /// already.
     pub(crate) fn add_address(
         &mut self,
         index: u32,
@@ -115,8 +116,8 @@ impl Requests {
         self.put_address(index, interface, message(index, address, prefix_length))
     }
 
-    /// As [`Self::add_address`], for an address of 128 bits that the kernel does not select as a source (RFC
-    /// 6724 5, rule 3: it is deprecated).
+    /// Adds an address of 128 bits as [`Self::add_address`] does. The kernel does not select it as a source,
+    /// because it is deprecated (RFC 6724 5, rule 3).
     pub(crate) fn add_deprecated_address(
         &mut self,
         index: u32,
@@ -144,7 +145,7 @@ impl Requests {
         })?;
         self.channel.join(index, address);
         for _ in 0..SETTLING_LOOKS {
-            // It is there, whether that can be seen or not.
+            // If the check fails, the address counts as usable: the kernel has accepted it.
             if self.is_in_use(index, address).unwrap_or(true) {
                 break;
             }
@@ -153,16 +154,16 @@ impl Requests {
         Ok(())
     }
 
-    /// Whether packets to an address arrive. The address itself looks right before that (without duplicate
-    /// address detection it is never tentative). A work queue of the kernel puts it into the table of local
-    /// addresses.
+    /// Returns whether packets to an address arrive. The address itself shows no difference (without
+    /// duplicate address detection it is never tentative). A work queue of the kernel adds it to the table of
+    /// local addresses.
     fn is_in_use(&mut self, index: u32, address: Ipv6Addr) -> Result<bool> {
         let own = Ipv6Net::from(address);
         let local = self.routes(Some(LOCAL_TABLE), None)?;
         Ok(local.iter().any(|it| it.destination == own && it.hops.iter().any(|hop| hop.index == index)))
     }
 
-    /// Removes an address; no error when it or its interface is gone already.
+    /// Removes an address. A missing address or interface is no error.
     pub(crate) fn delete_address(
         &mut self,
         index: u32,

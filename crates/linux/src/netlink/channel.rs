@@ -1,6 +1,6 @@
-//! The way to the kernel that [`Requests`](super::Requests) take: octets of rtnetlink there and back.
+//! Channel of [`Requests`](super::Requests) to the kernel: octets of rtnetlink in both directions.
 //!
-//! In the program it is a socket; where faults are made up (`crate::simulated`), a kernel of their own.
+//! In the program the channel is a socket. Tests with faults use a simulated kernel (`crate::simulated`).
 
 use std::io;
 use std::net::Ipv6Addr;
@@ -10,23 +10,23 @@ use nix::sys::utsname::uname;
 
 use super::solicited::SolicitedGroups;
 
-/// Kernel, or a simulated one, that answers requests.
+/// The kernel, or a simulated one, that answers requests.
 pub(crate) trait Channel {
-    /// Its port: what it did is told to others with it.
+    /// Returns the port of the channel. Events about its changes carry this port.
     fn port(&self) -> u32;
-    /// Whether addresses keep the mark of who has made them.
+    /// Returns whether addresses keep the mark of the program that added them.
     fn keeps_marks(&self) -> bool;
-    /// Takes one request.
+    /// Sends one request.
     fn send(&mut self, request: &[u8]) -> io::Result<()>;
-    /// Puts some of the answers, whole messages, behind what is in the buffer; waits for them.
+    /// Waits for answers, and appends whole messages to the buffer.
     fn receive(&mut self, buffer: &mut Vec<u8>) -> io::Result<()>;
     /// Joins the solicited-node group of an address: see [`SolicitedGroups`].
     fn join(&mut self, index: u32, address: Ipv6Addr);
-    /// Leaves it.
+    /// Leaves the solicited-node group of an address.
     fn leave(&mut self, index: u32, address: Ipv6Addr);
 }
 
-/// The kernel of this machine.
+/// Socket to the kernel of this machine.
 pub(super) struct KernelSocket {
     socket: Socket,
     port: u32,
@@ -35,12 +35,12 @@ pub(super) struct KernelSocket {
 }
 
 impl KernelSocket {
-    /// Opens it in the network namespace of the calling thread.
+    /// Opens the socket in the network namespace of the calling thread.
     pub(super) fn open() -> io::Result<KernelSocket> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         let port = socket.bind_auto()?.port_number();
         socket.connect(&SocketAddr::new(0, 0))?;
-        // Old kernels know neither of these three; all of them only spare work or explain errors.
+        // Old kernels lack these three options, which only save work or explain errors.
         let _ = socket.set_netlink_get_strict_chk(true);
         let _ = socket.set_cap_ack(true);
         let _ = socket.set_ext_ack(true);
@@ -49,7 +49,7 @@ impl KernelSocket {
     }
 }
 
-/// Whether a kernel's release is this version or a later one.
+/// Returns whether a kernel's release is this version or a later one.
 fn is_since(release: &str, version: (u32, u32)) -> bool {
     let mut numbers = release.split(|it: char| !it.is_ascii_digit()).map_while(|number| number.parse().ok());
     matches!((numbers.next(), numbers.next()), (Some(major), Some(minor)) if (major, minor) >= version)

@@ -12,23 +12,23 @@ use crate::error::{Error, Result};
 use crate::frame_device::FrameDevice;
 use crate::readable::watch;
 
-/// `RTNLGRP_LINK`: the multicast group of news about interfaces.
+/// `RTNLGRP_LINK`: multicast group of events about interfaces.
 pub(crate) const LINKS: u32 = 1;
-/// `RTNLGRP_IPV6_IFADDR`: of IPv6 addresses.
+/// `RTNLGRP_IPV6_IFADDR`: multicast group of events about IPv6 addresses.
 pub(crate) const IPV6_ADDRESSES: u32 = 9;
 
-/// Something that looks when the kernel has news, and reads frames between.
+/// Reads frames, and reads the kernel's state again after events.
 pub(crate) trait Watcher {
-    /// Type of its events.
+    /// Type of the watcher's events.
     type Event;
-    /// Event that says that there may be frames.
+    /// Event that frames may be ready.
     const FRAMES: Self::Event;
 
-    /// Where it hears of news, and whether there are some at which it has not looked.
+    /// Returns the socket for the kernel's events, and whether the state has to be read.
     fn news(&mut self) -> (&mut Events, &mut bool);
-    /// Looks for something that has changed and was not told yet.
+    /// Reads the state. Returns a change that was not reported yet.
     fn look(&mut self) -> Result<Option<Self::Event>>;
-    /// The devices of the frames.
+    /// Returns the devices whose frames are read.
     fn devices(&self) -> impl Iterator<Item = &FrameDevice>;
 
     /// Returns the next event, or registers a wake-up.
@@ -49,7 +49,7 @@ pub(crate) trait Watcher {
     }
 }
 
-/// Returns the addresses of an interface that are confirmed as its own, in order, with their prefix lengths.
+/// Returns the addresses that are confirmed as an interface's own, in order, with their prefix lengths.
 pub(crate) fn usable(known: &[AddressInfo], index: Option<u32>) -> Vec<(Ipv6Addr, u8)> {
     let own = known.iter().filter(|known| Some(known.index) == index).map(|known| &known.address);
     let usable = own.filter(|address| !address.tentative && !address.duplicate);
@@ -58,7 +58,7 @@ pub(crate) fn usable(known: &[AddressInfo], index: Option<u32>) -> Vec<(Ipv6Addr
     addresses
 }
 
-/// The socket.
+/// Socket for the kernel's events.
 #[derive(Debug)]
 pub(crate) struct Events {
     socket: AsyncFd<Socket>,
@@ -66,7 +66,7 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Hears these groups, in the network namespace of the calling thread.
+    /// Subscribes to these groups, in the network namespace of the calling thread.
     pub(crate) fn open(groups: &[u32]) -> Result<Events> {
         let failed = |e: io::Error| Error::kernel("listen to netlink events", e);
         let mut socket = Socket::new(NETLINK_ROUTE).map_err(failed)?;
@@ -78,7 +78,7 @@ impl Events {
         Ok(Events { socket: watch(socket).map_err(failed)?, buffer: Vec::with_capacity(4096) })
     }
 
-    /// Reads all events and asks to be woken by more; whether there were any.
+    /// Reads all events and registers a wake-up for more. Returns whether there were any.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Result<bool> {
         let failed = |e: io::Error| Error::kernel("receive netlink events", e);
         let mut heard = false;
@@ -93,7 +93,7 @@ impl Events {
                         break;
                     }
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    // Events got lost: all the more reason to look.
+                    // The kernel has dropped events, so the state must be read again.
                     Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => heard = true,
                     Err(error) => return Err(failed(error)),
                 }

@@ -1,7 +1,7 @@
-//! tc filters at the ingress of an interface, and the `clsact` qdisc in which they hang.
+//! tc filters at the ingress of an interface, and the `clsact` qdisc that holds them.
 //!
-//! carnet's filters have one priority. By it a start finds the leftovers of a crash on kernels without BPF
-//! links for tc (before Linux 6.6).
+//! carnet's filters have one priority. It identifies leftovers of a crash on kernels without BPF links for tc
+//! (before Linux 6.6).
 
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::{TcHandle, TcMessage};
@@ -11,7 +11,7 @@ use crate::error::Result;
 
 /// `TC_H_CLSACT` of linux/pkt_sched.h.
 const CLSACT: u32 = 0xffff_fff1;
-/// `TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS)`, and the same for egress.
+/// `TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS)`; the next constant is the value for egress.
 const INGRESS: u32 = 0xffff_fff2;
 const EGRESS: u32 = 0xffff_fff3;
 
@@ -26,14 +26,14 @@ impl Requests {
     /// Removes the filters of a priority at an interface's ingress. Returns false if it found no filter.
     pub(crate) fn delete_ingress_filters(&mut self, index: u32, priority: u16) -> Result<bool> {
         let mut message = message(index, INGRESS);
-        // The priority, and any protocol.
+        // The upper half is the priority. Protocol 0 matches any protocol.
         message.header.info = u32::from(priority) << 16;
         let result = self.change(RouteNetlinkMessage::DelTrafficFilter(message), 0, || {
             format!("remove tc filters of priority {priority} from interface {index}")
         });
         match result {
             Ok(()) => Ok(true),
-            // No such filters; no qdisc to have any; no such interface; no such thing in this kernel.
+            // The filters, the qdisc, the interface, or the kernel's feature is missing.
             Err(error)
                 if matches!(
                     error.raw_os_error(),
@@ -46,7 +46,7 @@ impl Requests {
         }
     }
 
-    /// Removes an interface's `clsact` qdisc when no filter hangs in it.
+    /// Removes an interface's `clsact` qdisc if it holds no filter.
     pub(crate) fn delete_idle_clsact(&mut self, index: u32) -> Result<()> {
         for parent in [INGRESS, EGRESS] {
             let question = RouteNetlinkMessage::GetTrafficFilter(message(index, parent));

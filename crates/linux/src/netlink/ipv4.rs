@@ -1,8 +1,8 @@
-//! IPv4 addresses, default routes, and hosts that a route puts on the link, as other programs set them. carnet
+//! IPv4 addresses, default routes, and routes to hosts on the link, as other programs set them. carnet
 //! changes none of these.
 //!
-//! Left out: link-local addresses (169.254/16, RFC 3927) and those of the machine (scope `host`), which are
-//! not reachable from outside. Next hops of IPv6 (RFC 8950) count as a route without gateway.
+//! Left out: link-local addresses (169.254/16, RFC 3927) and those of scope `host`, which are not reachable
+//! from other machines. Next hops of IPv6 (RFC 8950) count as a route without gateway.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -23,18 +23,18 @@ use crate::error::Result;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ipv4AddressInfo {
     pub(crate) index: u32,
-    /// With the length of its subnet.
+    /// Address with the prefix length of its subnet.
     pub(crate) address: Ipv4Net,
 }
 
-/// Next hops that the routes of a table name.
+/// Next hops of the routes in a table.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Ipv4NextHops {
-    /// Next hops of the default routes, in the order in which the kernel would take them.
+    /// Next hops of the default routes, in the kernel's order of preference.
     pub(crate) default_routes: Vec<Ipv4DefaultRoute>,
-    /// Hosts that a route of their own puts on the link (`ip route add HOST dev INTERFACE`), as if each were
-    /// the next hop of a default route. A network manager adds such a route for the gateway of each uplink
-    /// and may add no default route for it (ConnMan).
+    /// Hosts with a route to the link (`ip route add HOST dev INTERFACE`), each as the next hop of a default
+    /// route. A network manager adds such a route for the gateway of each uplink and may add no default route
+    /// for it (ConnMan).
     pub(crate) hosts: Vec<Ipv4DefaultRoute>,
 }
 
@@ -43,9 +43,9 @@ pub(crate) struct Ipv4NextHops {
 pub(crate) struct Ipv4DefaultRoute {
     pub(crate) index: u32,
     pub(crate) metric: u32,
-    /// The source address that the route recommends (`src`).
+    /// Source address that the route prefers (`src`).
     pub(crate) preferred_source: Option<Ipv4Addr>,
-    /// Unspecified where the route names none.
+    /// Address of the gateway; unspecified if the route has none.
     pub(crate) gateway: Ipv4Addr,
 }
 
@@ -66,13 +66,13 @@ fn address(message: &AddressMessage) -> Option<(bool, Ipv4AddressInfo)> {
             _ => {}
         }
     }
-    // With a peer, IFA_ADDRESS is the peer's and IFA_LOCAL our own.
+    // With a peer, IFA_ADDRESS is the peer's address and IFA_LOCAL the own one.
     let address = local.or(other).filter(|address| !address.is_link_local() && !address.is_loopback())?;
     let address = Ipv4Net::new(address, header.prefix_len).ok()?;
     Some((flags.contains(AddressFlags::Secondary), Ipv4AddressInfo { index: header.index, address }))
 }
 
-/// The host that a route of its own puts on the link, if the message is one of that kind.
+/// Returns the host of a route to a host on the link; `None` for other routes.
 pub(super) fn host_on_link(message: &RouteMessage) -> Option<Ipv4Addr> {
     let header = &message.header;
     let is_one = header.address_family == AddressFamily::Inet
@@ -86,7 +86,7 @@ pub(super) fn host_on_link(message: &RouteMessage) -> Option<Ipv4Addr> {
     })
 }
 
-/// The next hops that a route names, where it is a default route or one to a host on the link.
+/// Adds the next hops of a default route, or of a route to a host on the link.
 fn next_hops(message: &RouteMessage, objects: &NextHopObjects, found: &mut Ipv4NextHops) {
     let header = &message.header;
     let (mut metric, mut preferred_source) = (0, None);
@@ -132,7 +132,7 @@ fn next_hops(message: &RouteMessage, objects: &NextHopObjects, found: &mut Ipv4N
     }));
 }
 
-/// The table that a route is in.
+/// Returns the table of a route.
 pub(super) fn table_of(message: &RouteMessage) -> u32 {
     let named = message.attributes.iter().find_map(|attribute| match attribute {
         RouteAttribute::Table(number) => Some(*number),
@@ -142,7 +142,7 @@ pub(super) fn table_of(message: &RouteMessage) -> u32 {
 }
 
 impl Requests {
-    /// All IPv4 addresses that others may reach, the primary ones first.
+    /// Returns all IPv4 addresses that are reachable from other machines, primary addresses first.
     pub(crate) fn ipv4_addresses(&mut self) -> Result<Vec<Ipv4AddressInfo>> {
         let mut question = AddressMessage::default();
         question.header.family = AddressFamily::Inet;
@@ -159,14 +159,14 @@ impl Requests {
         Ok(addresses.into_iter().map(|(_, address)| address).collect())
     }
 
-    /// Returns the next hops that the IPv4 routes in a table name.
+    /// Returns the next hops of the IPv4 routes in a table.
     pub(crate) fn ipv4_next_hops(&mut self, table: u32) -> Result<Ipv4NextHops> {
         let mut question = RouteMessage::default();
         question.header.address_family = AddressFamily::Inet;
         question.attributes.push(RouteAttribute::Table(table));
         let answers =
             match self.dump(RouteNetlinkMessage::GetRoute(question), || "list the IPv4 routes".to_owned()) {
-                // That table does not exist: nothing is in it.
+                // The table does not exist, so it has no routes.
                 Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Vec::new(),
                 other => other?,
             };

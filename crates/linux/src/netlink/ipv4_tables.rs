@@ -1,7 +1,7 @@
-//! carnet's own IPv4 routes and rules: the tables of uplinks.
+//! carnet's own IPv4 routes and rules, for the tables of uplinks.
 //!
-//! carnet knows a route by table and destination. Routes are `onlink`: a modem may give an address of 32 bits
-//! and a gateway outside of it. A network manager may remove the route to the gateway for a moment.
+//! Table and destination identify a route. Routes are `onlink`: a modem may give an address of 32 bits and a
+//! gateway outside of it. A network manager may remove the route to the gateway for a moment.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -19,7 +19,7 @@ use super::ipv4::table_of;
 use crate::ROUTE_PROTOCOL;
 use crate::error::{Error, Result};
 
-/// An IPv4 route as the kernel has it, as far as it concerns carnet.
+/// An IPv4 route in the kernel, with the fields that carnet uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ipv4RouteInfo {
     pub(crate) table: u32,
@@ -55,7 +55,7 @@ impl Ipv4RouteInfo {
     }
 }
 
-/// A rule of carnet's among the IPv4 rules, as far as the message tells.
+/// Returns the rule of an IPv4 rule message, if it has the form of carnet's rules.
 fn rule_of(message: &RuleMessage) -> Option<Ipv4Rule> {
     let header = &message.header;
     let mut rule = Ipv4Rule {
@@ -104,7 +104,7 @@ fn rule_message(rule: &Ipv4Rule) -> RuleMessage {
         RuleAttribute::Table(rule.table),
         RuleAttribute::Protocol(RouteProtocol::from(ROUTE_PROTOCOL)),
     ];
-    // One of another version, which a start takes out, may have neither.
+    // A rule of another version of carnet, which a start removes, may have none of these fields.
     if !rule.from.is_unspecified() {
         message.header.src_len = 32;
         message.attributes.push(RuleAttribute::Source(rule.from.into()));
@@ -131,8 +131,7 @@ fn describe_rule(rule: &Ipv4Rule) -> String {
 }
 
 impl Requests {
-    /// The IPv4 routes of `table` (of every table where `None`) whose origin is `protocol` (any where
-    /// `None`).
+    /// Returns the IPv4 routes of `table` (`None`: of every table) with origin `protocol` (`None`: any).
     pub(crate) fn ipv4_routes(
         &mut self,
         table: Option<u32>,
@@ -144,7 +143,7 @@ impl Requests {
         question.attributes.extend(table.map(RouteAttribute::Table));
         let answers =
             match self.dump(RouteNetlinkMessage::GetRoute(question), || "list the IPv4 routes".to_owned()) {
-                // That table does not exist: nothing is in it.
+                // The table does not exist, so it has no routes.
                 Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Vec::new(),
                 other => other?,
             };
@@ -158,7 +157,7 @@ impl Requests {
         Ok(routes.filter(wanted).collect())
     }
 
-    /// Installs a route by the interface of this index. `replace` says that carnet has a route with this key.
+    /// Installs a route by the interface of this index. `replace`: carnet has a route with this key.
     /// Otherwise it replaces a route of an earlier run, and returns an error if another program has one.
     pub(crate) fn set_ipv4_route(&mut self, route: &Ipv4Route, index: u32, replace: bool) -> Result<()> {
         if replace {
@@ -198,7 +197,7 @@ impl Requests {
         })
     }
 
-    /// Removes carnet's IPv4 route of this key; no error when it is gone already.
+    /// Removes carnet's IPv4 route of this key. A missing route is no error.
     pub(crate) fn delete_ipv4_route(&mut self, table: u32, destination: Ipv4Net) -> Result<()> {
         let mut message = route_message(table, destination);
         message.header.scope = RouteScope::NoWhere;
@@ -213,7 +212,7 @@ impl Requests {
         }
     }
 
-    /// The IPv4 rules that bear carnet's mark.
+    /// Returns the IPv4 rules with carnet's mark.
     pub(crate) fn own_ipv4_rules(&mut self) -> Result<Vec<Ipv4Rule>> {
         let mut question = RuleMessage::default();
         question.header.family = AddressFamily::Inet;
@@ -226,7 +225,7 @@ impl Requests {
         Ok(rules.collect())
     }
 
-    /// Adds a rule; no error when it is there already.
+    /// Adds a rule. An existing rule is no error.
     pub(crate) fn add_ipv4_rule(&mut self, rule: &Ipv4Rule) -> Result<()> {
         let message = RouteNetlinkMessage::NewRule(rule_message(rule));
         let result =
@@ -237,7 +236,7 @@ impl Requests {
         }
     }
 
-    /// Removes carnet's rule; no error when it is gone already.
+    /// Removes carnet's rule. A missing rule is no error.
     pub(crate) fn delete_ipv4_rule(&mut self, rule: &Ipv4Rule) -> Result<()> {
         let message = RouteNetlinkMessage::DelRule(rule_message(rule));
         match self.change(message, 0, || format!("remove {}", describe_rule(rule))) {

@@ -1,4 +1,4 @@
-//! Interfaces.
+//! Network interfaces.
 
 use std::net::Ipv6Addr;
 
@@ -12,27 +12,27 @@ use netlink_packet_route::{AddressFamily, IpProtocol, RouteNetlinkMessage};
 use super::Requests;
 use crate::error::Result;
 
-/// The smallest MTU with which the kernel does IPv6 on a device (RFC 8200 5).
+/// Least MTU in octets with which the kernel runs IPv6 on a device (RFC 8200 5).
 pub(crate) const IPV6_MINIMUM_MTU: u32 = 1280;
 
-/// An interface.
+/// A network interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LinkInfo {
     pub(crate) index: u32,
     pub(crate) name: String,
-    /// Administratively up.
+    /// Whether the interface is administratively up.
     pub(crate) up: bool,
-    /// Up, and with carrier.
+    /// Whether the interface is up and has a carrier.
     pub(crate) running: bool,
     pub(crate) mtu: u32,
-    /// The 48-bit address; `None` for the loopback interface, whose zeros are no address.
+    /// 48-bit link-layer address; `None` for the loopback interface, whose zeros are no address.
     pub(crate) link_address: Option<[u8; 6]>,
     pub(crate) is_loopback: bool,
-    /// The other end of the link is the only neighbour (`IFF_POINTOPOINT`).
+    /// Whether the link has a single neighbour (`IFF_POINTOPOINT`).
     pub(crate) is_point_to_point: bool,
-    /// The device group, a number that its maker chose.
+    /// Device group, a number that the creator of the device chose.
     pub(crate) group: u32,
-    /// It is a device of the ip6_tunnel module.
+    /// Whether the interface is a device of the ip6_tunnel module.
     pub(crate) is_ip6_tunnel: bool,
 }
 
@@ -83,7 +83,7 @@ impl LinkInfo {
     }
 }
 
-/// Returns the base of every request: without statistics, which cost the kernel more than all the rest.
+/// Returns the base of every request. It excludes statistics, which cost the kernel more than all the rest.
 fn question() -> LinkMessage {
     let mut message = LinkMessage::default();
     message.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]));
@@ -91,7 +91,7 @@ fn question() -> LinkMessage {
 }
 
 impl Requests {
-    /// All interfaces.
+    /// Returns all interfaces.
     pub(crate) fn links(&mut self) -> Result<Vec<LinkInfo>> {
         let answers =
             self.dump(RouteNetlinkMessage::GetLink(question()), || "list the interfaces".to_owned())?;
@@ -116,12 +116,12 @@ impl Requests {
         }
     }
 
-    /// Configures the tunnel device, which is down, so that the kernel itself sends nothing into it. Without
-    /// link-local address there are no Router Solicitations, without multicast no listener reports.
+    /// Configures the tunnel device, which is down, so that the kernel itself sends no packets into it.
+    /// Without a link-local address there are no Router Solicitations, without multicast no listener reports.
     ///
-    /// On a machine that forwards, a new device has joined the groups of all routers at birth. It would
-    /// report that, or that it has left them. An MTU below IPv6's minimum makes the kernel drop the IPv6 side
-    /// of the device. It begins anew, without multicast, when the MTU is right.
+    /// On a machine that forwards, a new device joins the groups of all routers when it is created. It would
+    /// report that, or that it leaves them. An MTU below IPv6's minimum makes the kernel remove IPv6 from the
+    /// device. IPv6 starts again, without multicast, when the MTU is large enough.
     pub(crate) fn configure_tunnel(&mut self, index: u32, mtu: u32, queue: u32) -> Result<()> {
         let too_small = vec![LinkAttribute::Mtu(IPV6_MINIMUM_MTU - 1)];
         let size = vec![LinkAttribute::Mtu(mtu), LinkAttribute::TxQueueLen(queue)];
@@ -139,8 +139,8 @@ impl Requests {
         Ok(())
     }
 
-    /// Creates a tunnel device, down. `EOPNOTSUPP` where the kernel knows no such devices, `EEXIST` where the
-    /// name or a tunnel between the two addresses is there already.
+    /// Creates a tunnel device that is down. `EOPNOTSUPP` if the kernel lacks such devices; `EEXIST` if the
+    /// name or a tunnel between the two addresses exists.
     ///
     /// The outer header has no Tunnel Encapsulation Limit option, the inner traffic class, and a flow label
     /// that the kernel computes from the inner flow.
@@ -167,7 +167,7 @@ impl Requests {
         })
     }
 
-    /// Creates a pair of virtual Ethernet devices, down, through which super packets go one packet at a time.
+    /// Creates a pair of virtual Ethernet devices that are down. They pass super packets as single packets.
     pub(crate) fn add_pair(&mut self, names: [&str; 2], group: u32, mtu: u32) -> Result<()> {
         let end = |name: &str| {
             let mut end = LinkMessage::default();
@@ -192,11 +192,11 @@ impl Requests {
         })
     }
 
-    /// Gives a tunnel device its MTU, no link-local address, and brings it up.
+    /// Sets the MTU of a tunnel device, disables its link-local address, and brings it up.
     pub(crate) fn configure_ip6_tunnel(&mut self, index: u32, name: &str, mtu: u32) -> Result<()> {
         let mode = vec![AfSpecInet6::AddrGenMode(In6AddrGenMode::None)];
         let mode = LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(mode)]);
-        // Up only when it is known that there is to be no link-local address.
+        // Brings the device up only after its link-local address is disabled.
         for (attribute, flags) in [(mode, LinkFlags::empty()), (LinkAttribute::Mtu(mtu), LinkFlags::Up)] {
             let mut message = LinkMessage::default();
             message.header.index = index;
@@ -219,8 +219,8 @@ impl Requests {
         self.change(RouteNetlinkMessage::SetLink(message), 0, || "bring the tunnel device up".to_owned())
     }
 
-    /// Gives a virtual Ethernet device, which is down, its MTU, its queue and its link-layer address. It also
-    /// stops the kernel from making a link-local address of its own.
+    /// Sets the MTU, the queue and the link-layer address of a virtual Ethernet device, which is down. It
+    /// also stops the kernel from making a link-local address.
     pub(crate) fn configure_virtual(
         &mut self,
         link: &LinkInfo,
@@ -242,7 +242,7 @@ impl Requests {
         self.set_link_address(link, address)
     }
 
-    /// Gives an interface another MTU.
+    /// Sets the MTU of an interface.
     pub(crate) fn set_mtu(&mut self, link: &LinkInfo, mtu: u32) -> Result<()> {
         let mut message = LinkMessage::default();
         message.header.index = link.index;
@@ -250,8 +250,8 @@ impl Requests {
         self.change(RouteNetlinkMessage::SetLink(message), 0, || format!("give {} the MTU {mtu}", link.name))
     }
 
-    /// Gives an interface another link-layer address. One that does not take it while it is up is taken down
-    /// for a moment.
+    /// Sets the link-layer address of an interface. An interface that refuses a change while it is up is
+    /// taken down for a moment.
     pub(crate) fn set_link_address(&mut self, link: &LinkInfo, address: [u8; 6]) -> Result<()> {
         let request = || {
             let mut message = LinkMessage::default();
@@ -273,7 +273,7 @@ impl Requests {
         }
     }
 
-    /// Takes an interface up or down.
+    /// Brings an interface up or down.
     pub(crate) fn set_up(&mut self, link: &LinkInfo, up: bool) -> Result<()> {
         let mut message = LinkMessage::default();
         message.header.index = link.index;
@@ -283,7 +283,7 @@ impl Requests {
         self.change(RouteNetlinkMessage::SetLink(message), 0, || format!("take {} {state}", link.name))
     }
 
-    /// Deletes an interface; no error when it is gone already.
+    /// Deletes an interface. A missing interface is no error.
     pub(crate) fn delete_link(&mut self, index: u32) -> Result<()> {
         let mut message = LinkMessage::default();
         message.header.interface_family = AddressFamily::Unspec;

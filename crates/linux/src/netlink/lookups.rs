@@ -1,9 +1,10 @@
-//! Which routing tables the kernel asks for a packet of this machine's own, and for which source addresses.
+//! Routing tables that the kernel looks up for a packet of this machine itself, each with its source
+//! addresses.
 //!
-//! The tables that rules name are asked in the order of the rules, as for a packet without mark, to any
-//! destination, of any protocol. Left out: carnet's own rules, which lead to its own tables. Left out as well
-//! are rules about things that such a packet lacks (a mark, ports, users, a destination). So are rules that
-//! suppress default routes, and `goto`.
+//! The module returns the tables of rules in the order of the rules, for a packet without mark, to any
+//! destination, of any protocol. Left out: carnet's own rules, which lead to its own tables. Left out too:
+//! rules about properties that such a packet lacks (a mark, ports, users, a destination), rules that suppress
+//! default routes, and `goto`.
 
 use ipnet::IpNet;
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleFlags, RuleMessage};
@@ -13,13 +14,13 @@ use super::Requests;
 use crate::ROUTE_PROTOCOL;
 use crate::error::Result;
 
-/// A table that the kernel asks.
+/// A lookup of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TableLookup {
     pub(crate) table: u32,
-    /// For source addresses in this prefix only.
+    /// Prefix of the source addresses to which the lookup applies; `None` for all.
     pub(crate) source: Option<IpNet>,
-    /// For packets that leave by this interface only.
+    /// Outgoing interface to which the lookup applies; `None` for all.
     pub(crate) interface: Option<String>,
 }
 
@@ -29,7 +30,7 @@ impl TableLookup {
     }
 }
 
-/// The lookup that a rule asks for, and its priority.
+/// Returns the lookup of a rule, with its priority.
 fn lookup(message: &RuleMessage) -> Option<(u32, TableLookup)> {
     let header = &message.header;
     if header.action != RuleAction::ToTable || header.tos != 0 {
@@ -55,7 +56,7 @@ fn lookup(message: &RuleMessage) -> Option<(u32, TableLookup)> {
             _ => return None,
         }
     }
-    // "not fwmark" holds for a packet without mark.
+    // "not fwmark" matches a packet without mark.
     let inverted = header.flags.contains(RuleFlags::Invert);
     let plain = found.source.is_none() && found.interface.is_none();
     let holds = if inverted { marked && plain } else { !marked };
@@ -74,7 +75,7 @@ fn lookups<'a>(rules: impl Iterator<Item = &'a RuleMessage>) -> Vec<TableLookup>
 }
 
 impl Requests {
-    /// The tables that the kernel asks for packets of this machine's own, in its order.
+    /// Returns the tables that the kernel looks up for packets of this machine itself, in its order.
     pub(crate) fn table_lookups(&mut self, ipv4: bool) -> Result<Vec<TableLookup>> {
         let mut question = RuleMessage::default();
         question.header.family = if ipv4 { AddressFamily::Inet } else { AddressFamily::Inet6 };

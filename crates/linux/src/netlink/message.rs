@@ -1,9 +1,9 @@
-//! Messages of rtnetlink as octets, as far as carnet sends them and looks at them.
+//! Messages of rtnetlink as octets: those that carnet sends, and those parts that it reads.
 //!
-//! The packet crates can read and write everything that any of the kernel's modules can say of an interface,
-//! a queue or a filter. That would be a twelfth of the program. This module skips messages that carnet does
-//! not need. Of an interface it reads the attributes of [`LinkInfo`](super::LinkInfo), of a neighbour its
-//! address and state, of a filter only its presence.
+//! The packet crates can read and write all messages of the kernel's modules about an interface, a queue or a
+//! filter. That would be a twelfth of the program. This module skips messages that carnet does not need. Of
+//! an interface it reads the attributes of [`LinkInfo`](super::LinkInfo), of a neighbour its address and
+//! state, of a filter only its presence.
 
 use netlink_packet_core::{
     DecodeError, Emitable, NetlinkDeserializable, NetlinkHeader, NetlinkSerializable, NlasIterator, Parseable,
@@ -22,10 +22,10 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::next_hops::{self, NextHopObject};
 
-/// A message.
+/// A message of rtnetlink.
 #[derive(Debug)]
 pub(super) enum Message {
-    /// One that the packet crates know.
+    /// A message that the packet crates decode.
     Route(RouteNetlinkMessage),
     /// A next-hop object.
     NextHop(NextHopObject),
@@ -35,9 +35,9 @@ pub(super) enum Message {
     Other,
 }
 
-/// `struct ifinfomsg`.
+/// Octets of `struct ifinfomsg`.
 const LINK_HEADER: usize = 16;
-/// `struct ndmsg`.
+/// Octets of `struct ndmsg`.
 const NEIGHBOUR_HEADER: usize = 12;
 const NDA_DST: u16 = 1;
 
@@ -61,7 +61,7 @@ impl NetlinkSerializable for Message {
     fn serialize(&self, buffer: &mut [u8]) {
         match self {
             Message::Route(message) => body(message).into_iter().for_each(|body| body.emit(buffer)),
-            // Of every family and kind.
+            // Requests objects of every family and kind.
             Message::GetNextHops => buffer.fill(0),
             Message::NextHop(_) | Message::Other => {}
         }
@@ -106,7 +106,7 @@ impl NetlinkDeserializable for Message {
     }
 }
 
-/// The first octets at a place.
+/// Returns the first octets at a place.
 pub(super) fn at<const N: usize>(octets: &[u8], place: usize) -> Option<[u8; N]> {
     octets.get(place..)?.first_chunk().copied()
 }
@@ -166,7 +166,7 @@ fn link_attribute(kind: u16, value: &[u8]) -> Option<LinkAttribute> {
     })
 }
 
-/// Ends with a zero.
+/// Returns a text without its final zero.
 fn text(value: &[u8]) -> String {
     String::from_utf8_lossy(value.strip_suffix(&[0]).unwrap_or(value)).into_owned()
 }

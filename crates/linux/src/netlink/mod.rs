@@ -1,12 +1,13 @@
-//! rtnetlink, in one place.
+//! Sends requests to rtnetlink, and receives its events.
 //!
-//! [`Requests`] is a blocking socket for requests, each answered before the call returns. The kernel serves
-//! them synchronously, so asynchronous waiting would gain nothing, and a forwarding change is in place when
-//! `apply` returns. [`Monitor`] is a second, non-blocking socket that receives events. The submodules know
-//! one object each and translate between the kernel's messages and plain structures. The packet crates appear
-//! nowhere else, because their interface changes every few months.
+//! [`Requests`] is a blocking socket. The kernel answers each request before the call returns, so
+//! asynchronous waiting would gain nothing, and a forwarding change is in place when `apply` returns.
+//! [`Monitor`] is a second, non-blocking socket that receives events. Each submodule handles one kind of
+//! object and translates between the kernel's messages and plain structures. The packet crates appear nowhere
+//! else, because their interface changes every few months.
 //!
-//! Dumps are filtered by the kernel where it can (`NETLINK_GET_STRICT_CHK`, Linux 4.20) and here in any case.
+//! The kernel filters dumps if it can (`NETLINK_GET_STRICT_CHK`, Linux 4.20), and this module filters them in
+//! any case.
 
 mod addresses;
 mod channel;
@@ -54,10 +55,11 @@ use crate::error::{Error, Result};
 use channel::KernelSocket;
 use message::Message;
 
-/// How often a dump that changed under the reader's hands is begun anew.
+/// Attempts to read a dump that changes while it is read.
 const DUMP_ATTEMPTS: usize = 8;
 
-/// Octets of the receive buffer: what `netlink(7)` recommends at least, since a dump fills no more at a time.
+/// Octets of the receive buffer: the least that `netlink(7)` recommends, because a dump fills no more at a
+/// time.
 const RECEIVE_BUFFER: usize = 32 * 1024;
 
 /// A socket for requests.
@@ -65,11 +67,11 @@ pub(crate) struct Requests {
     channel: Box<dyn Channel>,
     sequence: u32,
     buffer: Vec<u8>,
-    /// Requests that asked.
+    /// Number of requests that only read.
     pub(crate) reads: u64,
-    /// Requests that changed something, or tried to.
+    /// Number of requests that changed the state, or tried to.
     pub(crate) writes: u64,
-    /// Answers that could not be parsed.
+    /// Number of answers that could not be parsed.
     pub(crate) unparsed: u64,
 }
 
@@ -86,18 +88,18 @@ impl Requests {
         Ok(Requests::over(Box::new(socket)))
     }
 
-    /// Requests that go another way.
+    /// Creates requests over another channel.
     pub(crate) fn over(channel: Box<dyn Channel>) -> Requests {
         let buffer = Vec::with_capacity(RECEIVE_BUFFER);
         Requests { channel, sequence: 0, buffer, reads: 0, writes: 0, unparsed: 0 }
     }
 
-    /// The socket's port: notifications of what this socket did bear it.
+    /// Returns the socket's port. Events about changes by this socket carry the port.
     pub(crate) fn port(&self) -> u32 {
         self.channel.port()
     }
 
-    /// Whether the kernel keeps what [`AddressInfo::is_ours`] looks at.
+    /// Returns whether the kernel keeps the mark that [`AddressInfo::is_ours`] reads.
     pub(crate) fn keeps_marks(&self) -> bool {
         self.channel.keeps_marks()
     }
@@ -125,7 +127,7 @@ impl Requests {
         self.transact(&mut request, &operation).map(|(answers, _)| routes_of(answers))
     }
 
-    /// Asks for all objects of a kind, again where they changed meanwhile.
+    /// Requests all objects of a kind. Repeats the request if they changed meanwhile.
     fn dump(
         &mut self,
         message: RouteNetlinkMessage,
@@ -135,7 +137,7 @@ impl Requests {
         self.dump_octets(request, operation).map(routes_of)
     }
 
-    /// Sends a request for all objects of a kind, again where they changed meanwhile.
+    /// Sends a request for all objects of a kind. Repeats the request if they changed meanwhile.
     fn dump_octets(&mut self, mut request: Vec<u8>, operation: impl Fn() -> String) -> Result<Vec<Message>> {
         for _ in 1..DUMP_ATTEMPTS {
             self.reads += 1;
@@ -145,11 +147,11 @@ impl Requests {
             }
         }
         self.reads += 1;
-        // Still changing: an event will follow, and with it the next dump.
+        // If the objects still change, an event will follow and cause the next dump.
         self.transact(&mut request, &operation).map(|(answers, _)| answers)
     }
 
-    /// One request and all of its answers; whether the kernel marked them as inconsistent.
+    /// Sends one request and returns all of its answers, and whether the kernel marked them as inconsistent.
     fn transact(
         &mut self,
         request: &mut [u8],
@@ -173,7 +175,7 @@ impl Requests {
                 rest = next;
                 let buffer = NetlinkBuffer::new(this);
                 if buffer.sequence_number() != self.sequence {
-                    continue; // The rest of an earlier answer that was given up.
+                    continue; // The rest of an abandoned answer.
                 }
                 interrupted |= buffer.flags() & NLM_F_DUMP_INTR != 0;
                 match NetlinkMessage::<Message>::deserialize(this).map(|m| m.payload) {
@@ -203,7 +205,7 @@ impl Requests {
     }
 }
 
-/// The answers that the packet crates know.
+/// Returns the answers that the packet crates decode.
 fn routes_of(answers: Vec<Message>) -> Vec<RouteNetlinkMessage> {
     let known = answers.into_iter().filter_map(|answer| match answer {
         Message::Route(message) => Some(message),
@@ -212,7 +214,7 @@ fn routes_of(answers: Vec<Message>) -> Vec<RouteNetlinkMessage> {
     known.collect()
 }
 
-/// A request as it is sent, but for its number.
+/// Returns a request in its wire format, without its sequence number.
 fn octets(message: Message, flags: u16) -> Vec<u8> {
     let mut header = NetlinkHeader::default();
     header.flags = flags;
@@ -233,7 +235,7 @@ fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     }
 }
 
-/// Cuts the first netlink message off; `None` when the length in its header is impossible.
+/// Splits off the first netlink message; `None` if the length in its header is impossible.
 fn split(octets: &[u8]) -> Option<(&[u8], &[u8])> {
     let length = u32::from_ne_bytes(octets.get(..4)?.try_into().ok()?) as usize;
     if length < 16 {
@@ -243,10 +245,10 @@ fn split(octets: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((this, octets.get(length.next_multiple_of(4)..).unwrap_or_default()))
 }
 
-/// The kernel's own words about an error (`NLMSGERR_ATTR_MSG`), with a leading colon, or nothing.
+/// Returns the kernel's explanation of an error (`NLMSGERR_ATTR_MSG`) with a leading colon, or an empty text.
 ///
-/// The error code is followed by the request's header, without its payload (`NETLINK_CAP_ACK`), and then by
-/// the attributes.
+/// After the error code follow the request's header, without its payload (`NETLINK_CAP_ACK`), and then the
+/// attributes.
 fn explanation(octets: &[u8]) -> String {
     const NLMSGERR_ATTR_MSG: u16 = 1;
     const HEADER: usize = 16;

@@ -1,10 +1,10 @@
-//! Netlink events.
+//! Receives netlink events.
 //!
-//! Events only say *that* something changed; the observer then asks for the present state. A state that is
-//! built from single events would show past moments, and would stay wrong after a lost event. To keep
-//! requests rare, the monitor drops events without use, and those about carnet's own routes and rules that
-//! carnet itself caused. The kernel drops the latter by a filter on the sender; otherwise ten thousand
-//! bindings would overrun the socket.
+//! Events only say *that* the state changed; the observer then reads the present state. A state that is built
+//! from single events would show past moments, and would stay wrong after a lost event. To keep requests
+//! rare, the monitor drops events without use, and those about carnet's own routes and rules that carnet
+//! itself caused. The kernel drops the latter by a filter on the sender; otherwise ten thousand bindings
+//! would overrun the socket.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -26,15 +26,15 @@ use crate::ROUTE_PROTOCOL;
 use crate::error::{Error, Result};
 use crate::readable::watch;
 
-/// The multicast group of next-hop objects, which kernels before Linux 5.3 do not have.
+/// Multicast group of next-hop objects, which kernels before Linux 5.3 lack.
 const NEXT_HOP_GROUP: u32 = 32;
 
 /// Multicast groups: links, neighbours, IPv4 addresses, IPv4 routes, IPv4 rules, IPv6 addresses, IPv6 routes,
 /// IPv6 rules, IPv4 and IPv6 settings of interfaces (`enum rtnetlink_groups`).
 const GROUPS: [u32; 10] = [1, 3, 5, 7, 8, 9, 11, 19, 24, 25];
 
-/// `RTM_NEWNETCONF` and `RTM_DELNETCONF`: a setting of an interface, or of all, is another one (`forwarding`
-/// and `rp_filter` among them), or has gone with its interface.
+/// `RTM_NEWNETCONF` and `RTM_DELNETCONF`: a setting of an interface, or of all, has changed (`forwarding` and
+/// `rp_filter` among them), or has vanished with its interface.
 const NETCONF: [u16; 2] = [80, 81];
 
 /// State that must be read again.
@@ -68,7 +68,7 @@ impl Dirty {
         settings: true,
     };
 
-    /// Whether there is anything to ask for.
+    /// Returns whether any state must be read again.
     pub(crate) fn any(self) -> bool {
         self != Dirty::default()
     }
@@ -77,24 +77,24 @@ impl Dirty {
 /// Received events that were not processed yet.
 #[derive(Debug)]
 pub(crate) struct News {
-    /// Changes since the last call.
+    /// State that has changed since the last call.
     pub(crate) dirty: Dirty,
-    /// Something of routing is not what it was, whosever it is.
+    /// Whether any routing state has changed, of carnet or of another program.
     pub(crate) routing: bool,
-    /// Something other than neighbours.
+    /// Whether routing state other than neighbours has changed.
     pub(crate) routes: bool,
     /// Content of the changes of routes and rules.
     pub(crate) heard: Heard,
-    /// Default routers: those whose state as neighbours counts, by interface.
+    /// Default routers by interface, whose state as neighbours matters.
     pub(crate) gateways: BTreeSet<(u32, IpAddr)>,
-    /// Times that the kernel had to drop events.
+    /// Number of times that the kernel dropped events.
     pub(crate) overruns: u64,
     /// Events that could not be parsed.
     pub(crate) unparsed: u64,
 }
 
 impl Default for News {
-    /// Everything counts as changed at first.
+    /// At first all state counts as changed.
     fn default() -> News {
         News {
             dirty: Dirty::ALL,
@@ -109,7 +109,7 @@ impl Default for News {
 }
 
 impl News {
-    /// Takes note of the events that have come together.
+    /// Records the events in a datagram.
     pub(crate) fn hear(&mut self, octets: &[u8]) {
         self.routing = true;
         let (mut rest, mut missed) = (octets, false);
@@ -120,7 +120,7 @@ impl News {
                 (self.dirty.settings, self.routes) = (true, true);
                 continue;
             }
-            // Routes that refer to the object are not told of with it.
+            // The kernel sends no events about routes that refer to the object.
             if kind(this).is_some_and(|kind| matches!(kind, next_hops::NEW | next_hops::DELETED)) {
                 (self.dirty.routers, self.routes) = (true, true);
                 continue;
@@ -134,7 +134,7 @@ impl News {
                 Ok(NetlinkPayload::Overrun(_)) => missed = true,
                 Ok(_) => self.routes = true,
                 Err(_) => {
-                    // It concerned something: better ask once too often.
+                    // The unknown message may matter, so read the state again.
                     self.unparsed += 1;
                     missed = true;
                 }
@@ -145,7 +145,7 @@ impl News {
         }
     }
 
-    /// The kernel had no room for events: anything may have changed.
+    /// Records that the kernel had no room for events: any state may have changed.
     pub(crate) fn overrun(&mut self) {
         self.overruns += 1;
         self.miss();
@@ -157,7 +157,7 @@ impl News {
     }
 }
 
-/// A socket that hears what changes.
+/// A socket that receives events.
 #[derive(Debug)]
 pub(crate) struct Monitor {
     socket: AsyncFd<Socket>,
@@ -165,14 +165,14 @@ pub(crate) struct Monitor {
 }
 
 impl Monitor {
-    /// Begins to listen. `own` is the port of the requests' socket.
+    /// Subscribes to the events. `own` is the port of the requests' socket.
     pub(crate) fn open(own: u32) -> Result<Monitor> {
         let failed = |e: io::Error| Error::kernel("listen to netlink events", e);
         let mut socket = Socket::new(NETLINK_ROUTE).map_err(failed)?;
         socket.bind_auto().map_err(failed)?;
         socket.set_non_blocking(true).map_err(failed)?;
         SockRef::from(&socket).attach_filter(&not_from(own)).map_err(failed)?;
-        // The larger the better; the kernel cuts it down to net.core.rmem_max.
+        // The kernel limits the buffer to net.core.rmem_max.
         let _ = socket.set_rx_buf_sz(1u32 << 20);
         for group in GROUPS {
             socket.add_membership(group).map_err(failed)?;
@@ -183,8 +183,8 @@ impl Monitor {
         Ok(Monitor { socket, buffer })
     }
 
-    /// Reads all that has arrived, so that a burst becomes one set of questions, and asks to be woken by
-    /// more.
+    /// Reads all events that have arrived, so that a burst causes one set of requests, and registers a
+    /// wake-up for more.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, news: &mut News) -> io::Result<()> {
         while let Poll::Ready(guard) = self.socket.poll_read_ready(cx) {
             let mut guard = guard?;
@@ -206,7 +206,7 @@ impl Monitor {
     }
 }
 
-/// The type of a message (`nlmsg_type`).
+/// Returns the type of a message (`nlmsg_type`).
 fn kind(message: &[u8]) -> Option<u16> {
     message.get(4..6)?.first_chunk().map(|octets| u16::from_ne_bytes(*octets))
 }
@@ -215,15 +215,16 @@ fn is_neighbour(event: &RouteNetlinkMessage) -> bool {
     matches!(event, RouteNetlinkMessage::NewNeighbour(_) | RouteNetlinkMessage::DelNeighbour(_))
 }
 
-/// A filter that drops route and rule notifications whose cause is the socket with port `own`.
+/// Returns a filter that drops events about routes and rules that the socket with port `own` caused.
 ///
-/// Addresses and links pass: that carnet's own address has arrived is news for the station.
+/// Events about addresses and links pass, because the station needs to know when carnet's own address has
+/// been added.
 fn not_from(own: u32) -> [SockFilter; 9] {
     const LOAD_HALF: u16 = (libc::BPF_LD | libc::BPF_H | libc::BPF_ABS) as u16;
     const LOAD_WORD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const JUMP_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
     const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
-    // The filter loads in network order what netlink writes in the machine's.
+    // The filter loads values in network byte order, and netlink writes them in the machine's.
     let kind = |number: u16| u32::from(u16::from_be_bytes(number.to_ne_bytes()));
     [
         SockFilter::new(LOAD_HALF, 0, 0, 4), // nlmsg_type
@@ -238,7 +239,7 @@ fn not_from(own: u32) -> [SockFilter; 9] {
     ]
 }
 
-/// Marks what `event` concerns.
+/// Marks the state that `event` concerns as changed.
 fn note(dirty: &mut Dirty, gateways: &BTreeSet<(u32, IpAddr)>, event: &RouteNetlinkMessage) {
     match event {
         RouteNetlinkMessage::NewLink(_) | RouteNetlinkMessage::DelLink(_) => dirty.links = true,

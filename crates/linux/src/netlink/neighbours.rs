@@ -1,5 +1,5 @@
-//! Neighbours: who has which link-layer address is the kernel's business. carnet tells it who is in use, and
-//! asks whether a router answers.
+//! Neighbours. The kernel resolves link-layer addresses. carnet reports which neighbours it uses, and asks
+//! whether a router answers.
 
 use std::net::IpAddr;
 
@@ -25,7 +25,7 @@ fn question(index: u32, address: IpAddr) -> NeighbourMessage {
     message
 }
 
-/// The interface and the address that a message is about.
+/// Returns interface and address of the neighbour in a message.
 pub(super) fn subject(message: &NeighbourMessage) -> Option<(u32, IpAddr)> {
     let address = message.attributes.iter().find_map(|attribute| match attribute {
         NeighbourAttribute::Destination(NeighbourAddress::Inet(address)) => Some(IpAddr::V4(*address)),
@@ -36,8 +36,8 @@ pub(super) fn subject(message: &NeighbourMessage) -> Option<(u32, IpAddr)> {
 }
 
 impl Requests {
-    /// Tells the kernel that a packet was sent to a neighbour past it. The kernel then verifies that the
-    /// neighbour is still there (RFC 4861 7.3.3), as after a packet of its own.
+    /// Reports to the kernel that a packet was sent to a neighbour without it. The kernel then verifies that
+    /// the neighbour is reachable (RFC 4861 7.3.3), as after a packet of its own.
     pub(crate) fn use_neighbour(&mut self, index: u32, address: IpAddr) -> Result<()> {
         let mut message = question(index, address);
         message.header.flags = NeighbourFlags::Use;

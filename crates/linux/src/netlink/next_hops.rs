@@ -1,8 +1,8 @@
 //! Next-hop objects (`ip nexthop`), to which routes refer by number.
 //!
-//! With the sysctl `net.ipv4.nexthop_compat_mode` the kernel names interface and gateway in the route, too.
-//! Without it a route has the number alone, and a change of the object is told of the object only. Left out:
-//! encapsulation, and objects of a bridge's forwarding database, which have no interface.
+//! With the sysctl `net.ipv4.nexthop_compat_mode` the kernel includes interface and gateway in the route,
+//! too. Without it a route has only the number, and a change of the object causes an event about the object
+//! only. Left out: encapsulation, and objects of a bridge's forwarding database, which have no interface.
 
 use std::net::IpAddr;
 
@@ -26,10 +26,10 @@ const NHA_ID: u16 = 1;
 const NHA_GROUP: u16 = 2;
 const NHA_OIF: u16 = 5;
 const NHA_GATEWAY: u16 = 6;
-/// `struct nexthop_grp` begins with the number of a member.
+/// Octets of `struct nexthop_grp`, which begins with the number of a member.
 const GROUP_ENTRY: usize = 8;
 
-/// One object.
+/// A next-hop object.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct NextHopObject {
     id: u32,
@@ -70,7 +70,7 @@ impl NextHopObject {
     }
 }
 
-/// All objects of the kernel, or none where no route needs them.
+/// All next-hop objects of the kernel; empty if no route needs them.
 #[derive(Debug, Default)]
 pub(super) struct NextHopObjects(Vec<NextHopObject>);
 
@@ -79,17 +79,17 @@ impl NextHopObjects {
         self.0.iter().find(|object| object.id == id)
     }
 
-    /// The interfaces and gateways that a route names by an object's number alone.
+    /// Returns the interfaces and gateways of a route that has only an object's number.
     pub(super) fn hops(&self, route: &RouteMessage) -> Vec<(u32, Option<IpAddr>)> {
         let Some(object) = object_of(route).and_then(|id| self.find(id)) else { return Vec::new() };
-        // A group has no groups as members.
+        // A group cannot contain groups.
         let members = object.members.iter().filter_map(|id| self.find(*id));
         let usable = std::iter::once(object).chain(members).filter(|object| !object.dead);
         usable.filter_map(|object| Some((object.interface?, object.gateway))).collect()
     }
 }
 
-/// The number of the object that a route refers to; `None` where the route names its next hops itself.
+/// Returns the number of a route's object; `None` if the route itself has its next hops.
 fn object_of(route: &RouteMessage) -> Option<u32> {
     let mut id = None;
     for attribute in &route.attributes {
@@ -103,7 +103,7 @@ fn object_of(route: &RouteMessage) -> Option<u32> {
 }
 
 impl Requests {
-    /// The objects to which one of these routes refers by number alone, with all others.
+    /// Reads all next-hop objects, if one of these routes refers to an object by number alone.
     pub(super) fn next_hop_objects(&mut self, answers: &[RouteNetlinkMessage]) -> Result<NextHopObjects> {
         let refers = |answer: &RouteNetlinkMessage| match answer {
             RouteNetlinkMessage::NewRoute(route) => object_of(route).is_some(),

@@ -1,8 +1,8 @@
 //! Packet fields that the kernel's IPv6 routing uses, other than the incoming interface and the destination.
 //!
 //! A fast path may cache the next hop of a whole network only if no rule or route distinguishes its packets.
-//! This module reads that from the events, so that a table of very many routes is not read each time. It
-//! reads the table at the start, and when an obstacle has gone.
+//! This module takes that from the events, so that a table of very many routes is not read each time. It
+//! reads the table at the start, and when an obstacle has vanished.
 
 use std::collections::BTreeSet;
 
@@ -15,28 +15,28 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use super::{Requests, RuleInfo};
 use crate::error::Result;
 
-/// Most first halves of addresses that are noted (`CROWDED` in `bpf/ways.h`).
+/// Most upper halves of addresses that are stored (`CROWDED` in `bpf/ways.h`).
 pub(crate) const CROWDED_MAX: usize = 65536;
 
 /// Packet fields that routes and rules use, by the events so far.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Heard {
-    /// The first halves of addresses inside which a route is longer than 64 bits.
+    /// Upper halves of addresses that contain a route longer than 64 bits.
     pub(crate) crowded: BTreeSet<u64>,
-    /// There are more than [`CROWDED_MAX`] of these.
+    /// Whether there are more than [`CROWDED_MAX`] of these halves.
     pub(crate) full: bool,
-    /// A route goes by source, or by several ways at once.
+    /// Whether a route depends on the source, or has several next hops.
     pub(crate) forked: bool,
-    /// Such a route has gone, perhaps the last.
+    /// Whether such a route has been removed, perhaps the last one.
     pub(crate) unforked: bool,
-    /// Rules are others now.
+    /// Whether rules have changed.
     pub(crate) rules: bool,
-    /// Some of it was not heard.
+    /// Whether events may have been lost.
     pub(crate) missed: bool,
 }
 
 impl Heard {
-    /// Takes in an event or an answer.
+    /// Records an event or an answer.
     pub(super) fn hear(&mut self, message: &RouteNetlinkMessage) {
         match message {
             RouteNetlinkMessage::NewRoute(route) => self.hear_route(route, false),
@@ -71,17 +71,17 @@ impl Heard {
                 .any(|attribute| matches!(attribute, RouteAttribute::MultiPath(_) | RouteAttribute::NhId(_)));
         self.forked |= forked && !gone;
         self.unforked |= gone && forked;
-        // Of several ways the last but one may have gone.
+        // The last but one of several next hops may have been removed.
         self.unforked |= gone && !forked;
     }
 
-    /// Takes in what was noted elsewhere.
+    /// Adds halves that were recorded elsewhere.
     pub(crate) fn take_crowded(&mut self, crowded: BTreeSet<u64>, full: bool) {
         self.full |= full;
         crowded.into_iter().for_each(|half| self.note(half));
     }
 
-    /// There is, or was, a route to there.
+    /// Records that a route to this network exists, or existed.
     pub(crate) fn crowd(&mut self, network: Ipv6Net) {
         if network.prefix_len() > 64 {
             self.note((u128::from(network.network()) >> 64) as u64);
@@ -97,8 +97,8 @@ impl Heard {
     }
 }
 
-/// Whether what the rules say depends on interface and destination only: for packets that arrive, and for
-/// those that leave the tunnel device.
+/// Returns whether the rules use interface and destination only: for arriving packets, and for packets that
+/// leave the tunnel device.
 pub(crate) fn rules_are_plain(rules: &[RuleInfo]) -> (bool, bool) {
     let (mut arriving, mut leaving) = (true, true);
     for RuleInfo { rule, bare, .. } in rules {
@@ -111,7 +111,7 @@ pub(crate) fn rules_are_plain(rules: &[RuleInfo]) -> (bool, bool) {
         }
         match rule.input_interface.as_deref() {
             Some(TUNNEL_DEVICE) => leaving = false,
-            // Packets of this machine itself.
+            // The rule concerns packets of this machine itself.
             Some("lo") => {}
             Some(_) => arriving = false,
             None => (arriving, leaving) = (false, false),
@@ -121,7 +121,7 @@ pub(crate) fn rules_are_plain(rules: &[RuleInfo]) -> (bool, bool) {
 }
 
 impl Requests {
-    /// All that the routes look at.
+    /// Reads all routes and returns the packet fields that they use.
     pub(crate) fn hear_all_routes(&mut self) -> Result<Heard> {
         let mut question = RouteMessage::default();
         question.header.address_family = AddressFamily::Inet6;
@@ -156,7 +156,7 @@ mod tests {
             heard.hear(&RouteNetlinkMessage::NewRoute(route(destination, &[])));
         }
         assert_eq!(heard, Heard { crowded: [0x2001_0db8_0001_0002].into(), ..Heard::default() });
-        // Caches of other routes are no obstacle themselves.
+        // The kernel's cached copies of routes are no obstacle.
         let mut cloned = route("2001:db8:9::1/128", &[]);
         cloned.header.flags = RouteFlags::Cloned;
         heard.hear(&RouteNetlinkMessage::NewRoute(cloned));

@@ -11,8 +11,8 @@ use crate::error::Result;
 const ROOT: u32 = 0xffff_ffff;
 
 impl Requests {
-    /// Lets an interface take packets at once. It is for one with a queue of its own, where a discipline in
-    /// front would never hold a packet, but cost each its lock.
+    /// Lets an interface send packets without a queueing discipline. Use it for an interface with a queue of
+    /// its own. A discipline before it would never hold a packet, but cost each packet a lock.
     pub(crate) fn take_at_once(&mut self, index: u32) -> Result<()> {
         let mut message = TcMessage::default();
         message.header.index = i32::try_from(index).unwrap_or_default();

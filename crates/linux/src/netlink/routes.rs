@@ -1,8 +1,8 @@
 //! IPv6 routes.
 //!
-//! carnet knows a route by table, destination and metric. `NLM_F_CREATE | NLM_F_REPLACE` exchanges the one
-//! route of that key under the kernel's lock: there is no moment without a route. Without `NLM_F_REPLACE` a
-//! second next hop would appear beside the first.
+//! Table, destination and metric identify a route. `NLM_F_CREATE | NLM_F_REPLACE` exchanges the route of that
+//! key under the kernel's lock, so that there is no moment without a route. Without `NLM_F_REPLACE` a second
+//! next hop would be added to the first.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -20,40 +20,41 @@ use super::next_hops::NextHopObjects;
 use crate::ROUTE_PROTOCOL;
 use crate::error::{Error, Result};
 
-/// The metric that the kernel gives an IPv6 route without one (`IP6_RT_PRIO_USER`).
+/// Metric of an IPv6 route that was added without one (`IP6_RT_PRIO_USER`).
 const DEFAULT_METRIC: u32 = 1024;
 
-/// A next hop.
+/// A next hop of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Hop {
     pub(crate) index: u32,
     pub(crate) gateway: Option<Ipv6Addr>,
 }
 
-/// A route as the kernel has it.
+/// A route in the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RouteInfo {
     pub(crate) table: u32,
     pub(crate) destination: Ipv6Net,
     pub(crate) metric: u32,
-    /// Its origin (`proto` in `ip route`).
+    /// Origin of the route (`proto` in `ip route`).
     pub(crate) protocol: u8,
-    /// It answers Destination Unreachable.
+    /// Whether the kernel answers its packets with Destination Unreachable.
     pub(crate) unreachable: bool,
-    /// It forwards: neither `unreachable` nor another of the kinds that end a packet here.
+    /// Whether the route forwards: it is not `unreachable` or of another kind that ends a packet here.
     pub(crate) unicast: bool,
-    /// It is for packets with a source address in this prefix only.
+    /// Prefix of the source addresses to which the route applies; `None` for all.
     pub(crate) source: Option<Ipv6Net>,
-    /// The source address that it recommends (`src`).
+    /// Source address that the route prefers (`src`).
     pub(crate) preferred_source: Option<Ipv6Addr>,
-    /// Hundredths of a second until it expires; negative once it has. `None` for a route without lifetime.
+    /// Hundredths of a second until the route expires; negative if it has expired. `None` for a route without
+    /// lifetime.
     pub(crate) expires: Option<i32>,
     /// RFC 4191 preference: 1 high, 0 medium, -1 low.
     pub(crate) preference: i8,
     pub(crate) hops: Vec<Hop>,
 }
 
-/// The metric as the kernel will show it.
+/// Returns the metric that the kernel will show.
 pub(crate) fn effective_metric(metric: u32) -> u32 {
     if metric == 0 { DEFAULT_METRIC } else { metric }
 }
@@ -75,7 +76,8 @@ impl RouteInfo {
                 RouteAttribute::Destination(RouteAddress::Inet6(address)) => destination = *address,
                 RouteAttribute::Source(RouteAddress::Inet6(address)) => source = *address,
                 RouteAttribute::PrefSource(RouteAddress::Inet6(address)) => preferred_source = Some(*address),
-                // Signed, in the kernel's clock ticks for programs (USER_HZ); 0 for a route without lifetime.
+                // The value is signed, in the kernel's clock ticks for programs (USER_HZ); 0 for a route
+                // without lifetime.
                 RouteAttribute::CacheInfo(cached) if cached.expires != 0 => {
                     expires = Some(cached.expires.cast_signed());
                 }
@@ -154,7 +156,7 @@ fn describe(route: &Route) -> String {
 }
 
 impl Requests {
-    /// The routes of `table` (of every table where `None`) whose origin is `protocol` (any where `None`).
+    /// Returns the routes of `table` (`None`: of every table) with origin `protocol` (`None`: any).
     pub(crate) fn routes(&mut self, table: Option<u32>, protocol: Option<u8>) -> Result<Vec<RouteInfo>> {
         let mut question = RouteMessage::default();
         question.header.address_family = AddressFamily::Inet6;
@@ -164,7 +166,7 @@ impl Requests {
         }
         let answers =
             match self.dump(RouteNetlinkMessage::GetRoute(question), || "list the IPv6 routes".to_owned()) {
-                // That table does not exist: nothing is in it.
+                // The table does not exist, so it has no routes.
                 Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Vec::new(),
                 other => other?,
             };
@@ -179,10 +181,11 @@ impl Requests {
         Ok(routes.filter(wanted).collect())
     }
 
-    /// Installs a route, with `replace` if one of carnet's own holds the key. Otherwise a route that is
-    /// already there is carnet's leftover and replaced, or another program's and an error.
+    /// Installs a route. `replace`: carnet has a route of this key. Otherwise it replaces a route that an
+    /// earlier run of carnet has left, and returns an error if another program has one.
     ///
-    /// `index` is the interface's; the loopback interface stands in for an unreachable route by itself.
+    /// `index` is that of the interface. For an unreachable route the kernel itself uses the loopback
+    /// interface.
     pub(crate) fn set_route(&mut self, route: &Route, index: Option<u32>, replace: bool) -> Result<()> {
         if replace {
             return self.put_route(route, index, NLM_F_REPLACE);
@@ -227,7 +230,7 @@ impl Requests {
         })
     }
 
-    /// Removes carnet's route of this key; no error when it is gone already.
+    /// Removes carnet's route of this key. A missing route is no error.
     pub(crate) fn delete_route(&mut self, table: u32, destination: Ipv6Net, metric: u32) -> Result<()> {
         let message = message(table, destination, metric);
         let result = self.change(RouteNetlinkMessage::DelRoute(message), 0, || {

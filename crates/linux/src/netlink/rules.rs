@@ -18,28 +18,29 @@ pub(crate) enum Action {
     /// Looks up its table.
     #[default]
     Lookup,
-    /// Goes on with the first rule of this priority, which must come later; without one, with the next rule.
+    /// Continues with the first rule of this priority, which must be later; without such a rule, with the
+    /// next rule.
     Goto(u32),
-    /// Nothing; it is there to be gone to.
+    /// Does nothing; the rule is the target of a `goto`.
     Nothing,
-    /// Drops the packet without a word.
+    /// Drops the packet silently.
     Discard,
-    /// Something that carnet never asks for.
+    /// An action that carnet never uses.
     Other,
 }
 
-/// A rule as the kernel has it.
+/// A rule in the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RuleInfo {
-    /// As far as [`Rule`] can tell.
+    /// The fields that [`Rule`] has.
     pub(crate) rule: Rule,
     /// Action.
     pub(crate) action: Action,
-    /// Its origin (`proto` in `ip rule`).
+    /// Origin of the rule (`proto` in `ip rule`).
     pub(crate) protocol: u8,
-    /// It looks a table up, and [`RuleInfo::rule`] says all there is about it.
+    /// Whether the rule looks up a table, and [`RuleInfo::rule`] has all of its fields.
     pub(crate) plain: bool,
-    /// Whether the rule is plain with certainty: the kernel's answer had no unknown part, and it is not
+    /// Whether the rule is certainly plain: the kernel's answer had no unknown part, and the rule is not
     /// inverted.
     pub(crate) bare: bool,
 }
@@ -76,7 +77,7 @@ impl RuleInfo {
                 RuleAttribute::IpProtocol(number) => rule.protocol = Some(u8::from(*number)),
                 RuleAttribute::Protocol(number) => protocol = u8::from(*number),
                 RuleAttribute::Goto(priority) => action = Action::Goto(*priority),
-                // The kernel always names these; all ones and "no" are their absence.
+                // The kernel always sends these attributes. All ones, and `false`, mean that they are absent.
                 RuleAttribute::SuppressPrefixLen(u32::MAX)
                 | RuleAttribute::SuppressIfGroup(u32::MAX)
                 | RuleAttribute::L3MDev(false) => {}
@@ -92,7 +93,7 @@ fn message(rule: &Rule, action: Action, protocol: u8) -> RuleMessage {
     let mut message = RuleMessage::default();
     message.header.family = AddressFamily::Inet6;
     message.header.action = match action {
-        // The kernel takes "unspecified" for any when a rule is to be removed.
+        // For a removal, the kernel takes "unspecified" as any action.
         Action::Other => RuleAction::Unspec,
         Action::Lookup => RuleAction::ToTable,
         Action::Goto(_) => RuleAction::Goto,
@@ -116,7 +117,7 @@ fn message(rule: &Rule, action: Action, protocol: u8) -> RuleMessage {
     message
 }
 
-/// The rule in the words of `ip rule`.
+/// Returns the rule in the notation of `ip rule`.
 fn describe(rule: &Rule, action: Action) -> String {
     let mut text = format!("rule pref {}", rule.priority);
     for (word, value) in [
@@ -139,7 +140,7 @@ fn describe(rule: &Rule, action: Action) -> String {
 }
 
 impl Requests {
-    /// All IPv6 rules, in the order in which the kernel asks them.
+    /// Returns all IPv6 rules, in the kernel's order of lookup.
     pub(crate) fn rules(&mut self) -> Result<Vec<RuleInfo>> {
         let mut question = RuleMessage::default();
         question.header.family = AddressFamily::Inet6;
@@ -152,12 +153,13 @@ impl Requests {
         Ok(rules.collect())
     }
 
-    /// Adds a rule of origin `protocol`; no error when it is there already.
+    /// Adds a rule of origin `protocol`. An existing rule is no error.
     pub(crate) fn add_rule(&mut self, rule: &Rule, protocol: u8) -> Result<()> {
         self.add_acting_rule(rule, Action::Lookup, protocol)
     }
 
-    /// As [`Self::add_rule`], for any action; where that looks up no table, the rule's is 0.
+    /// Adds a rule with any action, as [`Self::add_rule`] does. If the action looks up no table, the rule's
+    /// table is 0.
     pub(crate) fn add_acting_rule(&mut self, rule: &Rule, action: Action, protocol: u8) -> Result<()> {
         let message = message(rule, action, protocol);
         let result = self.change(RouteNetlinkMessage::NewRule(message), NLM_F_CREATE | NLM_F_EXCL, || {
@@ -169,12 +171,12 @@ impl Requests {
         }
     }
 
-    /// Removes a rule of origin `protocol`; no error when it is gone already.
+    /// Removes a rule of origin `protocol`. A missing rule is no error.
     pub(crate) fn delete_rule(&mut self, rule: &Rule, protocol: u8) -> Result<()> {
         self.delete_acting_rule(rule, Action::Lookup, protocol)
     }
 
-    /// As [`Self::delete_rule`], for any action.
+    /// Removes a rule with any action, as [`Self::delete_rule`] does.
     pub(crate) fn delete_acting_rule(&mut self, rule: &Rule, action: Action, protocol: u8) -> Result<()> {
         let message = message(rule, action, protocol);
         let result = self.change(RouteNetlinkMessage::DelRule(message), 0, || {

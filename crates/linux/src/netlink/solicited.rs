@@ -2,22 +2,22 @@
 //!
 //! The kernel joins the group of a new address in a worker, some milliseconds after it has acknowledged the
 //! address. A Neighbor Solicitation in between is lost, and the next one comes after `RetransTimer`, a whole
-//! second. A router that comes home would lose all packets from the home agent meanwhile. So a socket joins
-//! first, and the kernel's own membership follows.
+//! second. A mobile router that returns home would lose all packets from the home agent meanwhile. So a
+//! socket joins first, and the kernel's own membership follows.
 
 use std::net::Ipv6Addr;
 
 use carnet_wire::nd;
 use socket2::{Domain, Socket, Type};
 
-/// The memberships that this program holds itself; they end with it.
+/// Memberships of this program, which end with it.
 #[derive(Debug, Default)]
 pub(super) struct SolicitedGroups {
     socket: Option<Socket>,
 }
 
 impl SolicitedGroups {
-    /// Joins the group of `address`. Where that fails, the kernel's worker does it, later.
+    /// Joins the group of `address`. If that fails, the kernel's worker joins it later.
     pub fn join(&mut self, index: u32, address: Ipv6Addr) {
         if self.socket.is_none() {
             self.socket = Socket::new(Domain::IPV6, Type::DGRAM, None).ok();
@@ -29,7 +29,7 @@ impl SolicitedGroups {
         }
     }
 
-    /// Leaves the group of `address`; a group that was not joined is no error.
+    /// Leaves the group of `address`. A group that was not joined is no error.
     pub fn leave(&mut self, index: u32, address: Ipv6Addr) {
         if let Some(socket) = &self.socket {
             let _ = socket.leave_multicast_v6(&nd::solicited_node(address), index);

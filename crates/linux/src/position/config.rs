@@ -1,11 +1,11 @@
-//! Where a position comes from, as the configuration says it.
+//! The source of positions, as configured.
 
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use crate::error::{Error, Result};
 
-/// gpsd's port.
+/// Default port of gpsd.
 const PORT: u16 = 2947;
 
 /// A source of positions: `gpsd://HOST[:PORT][/DEVICE]`, `fixed:LATITUDE,LONGITUDE` or `trace:FILE`.
@@ -13,18 +13,18 @@ const PORT: u16 = 2947;
 pub enum PositionConfig {
     /// A receiver behind gpsd.
     Gpsd {
-        /// A name or an address, without brackets.
+        /// Host name or address, without brackets.
         host: String,
-        /// 2947 unless said otherwise.
+        /// Port; 2947 by default.
         port: u16,
-        /// Listen to this of gpsd's receivers only, by its path.
+        /// Path of the only receiver to listen to; `None` for all receivers of gpsd.
         device: Option<String>,
     },
-    /// A place.
+    /// A fixed place.
     Fixed {
-        /// Degrees.
+        /// Latitude in degrees.
         latitude: f64,
-        /// Degrees.
+        /// Longitude in degrees.
         longitude: f64,
     },
     /// A journey in a file; see [`super::trace`] for its format.

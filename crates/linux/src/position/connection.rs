@@ -1,9 +1,9 @@
-//! The connection to gpsd, which is made again whenever it breaks.
+//! The connection to gpsd, which is opened again whenever it breaks.
 //!
 //! After a failure it waits a quarter of a second, then twice as long each time, up to ten seconds. A gpsd
 //! may be silent for [`SILENCE`], which is normal without a receiver. The connection then asks for its
-//! version. If the answer takes as long again, the machine has gone without closing the connection, and
-//! carnet gives it up.
+//! version. If no answer comes within the same time, the machine has vanished without closing the connection,
+//! and carnet closes it.
 
 use std::fmt;
 use std::future::Future;
@@ -22,9 +22,9 @@ use crate::clock;
 
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
-/// How long making a connection may take.
+/// Longest time to open a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long gpsd may say nothing.
+/// Time without data after which carnet asks gpsd for its version.
 const SILENCE: Duration = Duration::from_secs(10);
 
 /// A receiver behind gpsd.
@@ -40,12 +40,12 @@ pub struct Connection {
 
 enum State {
     Waiting(Time),
-    /// In a box, so that it goes on where it was when [`Connection::next_event`] is cancelled.
+    /// Boxed, so that the attempt continues when [`Connection::next_event`] is cancelled.
     Connecting(Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>),
     Connected {
         stream: TcpStream,
         local: bool,
-        /// When gpsd counts as silent, and whether it has been asked already.
+        /// Time at which gpsd counts as silent, and whether carnet has asked for its version.
         silent_at: Time,
         asked: bool,
     },
@@ -67,7 +67,7 @@ impl fmt::Debug for Connection {
 }
 
 impl Connection {
-    /// Will connect as soon as [`Connection::next_event`] is awaited.
+    /// Creates a connection that opens as soon as [`Connection::next_event`] is awaited.
     pub fn new(host: String, port: u16, device: Option<String>, options: PositionOptions) -> Connection {
         Connection {
             host,
@@ -80,7 +80,7 @@ impl Connection {
         }
     }
 
-    /// Leap seconds since 2004 as far as known.
+    /// Returns the leap seconds since 2004, as far as known.
     pub fn leap_seconds(&self) -> i64 {
         self.tracker.leap_seconds()
     }
@@ -90,7 +90,7 @@ impl Connection {
         self.reader.counters()
     }
 
-    /// The next thing that there is to tell. Safe to cancel.
+    /// Returns the next event. Safe to cancel.
     pub async fn next_event(&mut self) -> PositionEvent {
         loop {
             if let Some(event) = self.tracker.poll_event() {
@@ -143,7 +143,7 @@ impl Connection {
         self.wait = (self.wait * 2).min(LONGEST_WAIT);
     }
 
-    /// Reads what is there, at most a buffer of it.
+    /// Reads the available octets, at most one buffer.
     fn read(&mut self) -> io::Result<()> {
         let State::Connected { stream, local, silent_at, asked } = &mut self.state else { return Ok(()) };
         let mut buffer = [0; 4096];
@@ -158,7 +158,7 @@ impl Connection {
         let before = self.reader.counters().lines;
         let (tracker, local) = (&mut self.tracker, *local);
         self.reader.push(&buffer[..length], |report| tracker.handle_report(now, wall, &report, local));
-        // Something that talks like gpsd is there: the next failure is a new one.
+        // The peer speaks gpsd's protocol, so the next failure is a new one.
         if self.reader.counters().lines > before {
             self.wait = FIRST_WAIT;
         }
@@ -174,7 +174,7 @@ impl Connection {
         if *asked {
             self.give_up(&io::Error::new(io::ErrorKind::TimedOut, "it does not answer"));
         } else {
-            // If it cannot be written, nothing will be answered.
+            // A failed write shows as a missing answer.
             let _ = stream.try_write(PROBE.as_bytes());
             (*silent_at, *asked) = (now + SILENCE, true);
         }

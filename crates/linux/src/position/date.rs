@@ -1,9 +1,9 @@
-//! Dates as gpsd writes them (ISO 8601 in UTC).
+//! Dates in gpsd's format (ISO 8601 in UTC).
 
 use carnet_base::WallTime;
 
-/// The time of a text like `2026-11-21T12:00:00.250Z`. A leap second (`23:59:60`) is the second after it, as
-/// the system clock has it. `None` for anything else, and before 1970.
+/// Returns the time of a text like `2026-11-21T12:00:00.250Z`. A leap second (`23:59:60`) is the second after
+/// it, as in the system clock. `None` for any other text, and before 1970.
 pub(super) fn parse(text: &str) -> Option<WallTime> {
     let octets = text.as_bytes();
     let number = |from: usize, length: usize| -> Option<u64> {
@@ -26,7 +26,7 @@ pub(super) fn parse(text: &str) -> Option<WallTime> {
         }
         _ => return None,
     };
-    // Nanoseconds of later years do not fit.
+    // Nanoseconds of later years exceed 64 bits.
     if !(1970..=2500).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
@@ -42,7 +42,7 @@ pub(super) fn parse(text: &str) -> Option<WallTime> {
 fn days(year: u64, month: u64, day: u64) -> u64 {
     let (year, month) = if month < 3 { (year - 1, month + 9) } else { (year, month - 3) };
     let of_years = year * 365 + year / 4 - year / 100 + year / 400;
-    // Months from March on have 31 30 31 30 31, 31 30 31 30 31, 31 days.
+    // From March on the months have 31 30 31 30 31, 31 30 31 30 31, 31 days.
     let of_months = (153 * month + 2) / 5;
     of_years + of_months + day - 1 - 719_468
 }

@@ -1,6 +1,6 @@
 //! A station that does not move: a roadside unit, or a test.
 //!
-//! The operator has measured the position, so it counts as good to a metre; speed is 0. The time is the
+//! The operator has measured the position, so its confidence is a metre. The speed is 0, and the time is the
 //! system clock's.
 
 use std::time::Duration;
@@ -9,10 +9,10 @@ use carnet_base::{Time, WallTime};
 
 use super::{Fix, FixMode, PositionEvent, PositionOptions};
 
-/// How well a measured place is known, metres.
+/// Confidence of a measured place in metres.
 const CONFIDENCE: f64 = 1.0;
 
-/// A place, told again and again.
+/// A fixed place that is reported repeatedly.
 #[derive(Debug, Clone)]
 pub struct Fixed {
     latitude: f64,
@@ -24,23 +24,23 @@ pub struct Fixed {
 }
 
 impl Fixed {
-    /// The place at these degrees, told once per interval of the options.
+    /// Creates the source for a place in degrees, which reports it once per interval of the options.
     pub fn new(latitude: f64, longitude: f64, options: &PositionOptions) -> Fixed {
         let PositionOptions { interval, leap_seconds, .. } = *options;
         Fixed { latitude, longitude, interval, leap_seconds, due: None, announced: false }
     }
 
-    /// When there is something to tell.
+    /// Returns when the next report is due.
     pub fn due(&self, now: Time) -> Time {
         self.due.unwrap_or(now)
     }
 
-    /// Leap seconds since 2004.
+    /// Returns the leap seconds since 2004.
     pub fn leap_seconds(&self) -> i64 {
         self.leap_seconds
     }
 
-    /// Tells the place.
+    /// Reports the place.
     pub fn tell(&mut self, now: Time, wall: WallTime) -> PositionEvent {
         if !std::mem::replace(&mut self.announced, true) {
             return PositionEvent::Mode(FixMode::TwoD);

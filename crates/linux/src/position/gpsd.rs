@@ -1,11 +1,11 @@
 //! gpsd's JSON protocol (`gpsd_json(5)`), for the parts that carnet needs, without I/O.
 //!
-//! gpsd sends objects in lines, each with a `class`. [`Reader`] cuts a stream into lines, whatever pieces
-//! arrive, and parses them. It ignores unknown classes and fields, because every release adds some. It counts
-//! and skips a line that is no such object, and one that does not end: memory stays bounded for any peer.
+//! gpsd sends objects in lines, each with a `class`. [`Reader`] cuts a stream of any pieces into lines, and
+//! parses them. It ignores unknown classes and fields, because every release adds some. It counts and skips a
+//! line that is no such object, and one that does not end: memory stays bounded for any peer.
 //!
-//! gpsd gives its error estimates (`eph`, `epx`, `epy`) without a definition. Where gpsd computes them
-//! itself, it aims at 95 %, and carnet takes them as that. Without `eph`, the diagonal of `epx` and `epy` is
+//! gpsd gives its error estimates (`eph`, `epx`, `epy`) without a definition. If gpsd computes them itself,
+//! it aims at 95 %, and carnet interprets them in this way. Without `eph`, the diagonal of `epx` and `epy` is
 //! the radius, which errs on the safe side.
 
 use carnet_base::{Time, WallTime};
@@ -14,7 +14,7 @@ use serde::Deserialize;
 use super::date;
 use super::{Fix, FixMode};
 
-/// The command that makes gpsd report, on every receiver or on one.
+/// Returns the command that makes gpsd send reports, of every receiver or of one.
 pub fn watch_command(device: Option<&str>) -> String {
     let mut watch = serde_json::json!({ "enable": true, "json": true, "pps": true });
     if let Some(device) = device {
@@ -23,53 +23,53 @@ pub fn watch_command(device: Option<&str>) -> String {
     format!("?WATCH={watch};\n")
 }
 
-/// A command that gpsd always answers, to find out whether it is still there.
+/// A command that gpsd always answers, to check whether it is still there.
 pub const PROBE: &str = "?VERSION;\n";
 
-/// 2004-01-01, nanoseconds since 1970: messages have no earlier time (TimestampIts).
+/// 2004-01-01 in nanoseconds since 1970: messages have no earlier time (TimestampIts).
 const EARLIEST: u64 = 1_072_915_200 * 1_000_000_000;
 
-/// The longest line that is taken in, octets; gpsd's own limit is 10,240.
+/// Octets of the longest line that is accepted; gpsd's own limit is 10,240.
 pub const LONGEST_LINE: usize = 16 * 1024;
 
-/// One line of gpsd.
+/// A report of gpsd, one per line.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(tag = "class")]
 pub enum Report {
-    /// The greeting.
+    /// The greeting of gpsd.
     #[serde(rename = "VERSION")]
     Version {
-        /// gpsd's release.
+        /// Release of gpsd.
         #[serde(default)]
         release: String,
     },
-    /// Time, position, velocity.
+    /// Time, position and velocity.
     #[serde(rename = "TPV")]
     Tpv(Box<Tpv>),
-    /// A pulse per second, and what the clocks said then.
+    /// A pulse per second, and the time of both clocks at it.
     #[serde(rename = "PPS")]
     Pulse(Offset),
-    /// The arrival of the first octet after a second's end, and what the clocks said then.
+    /// The arrival of the first octet after a second's end, and the time of both clocks at it.
     #[serde(rename = "TOFF")]
     TimeOffset(Offset),
-    /// The receivers that gpsd has.
+    /// List of the receivers of gpsd.
     #[serde(rename = "DEVICES")]
     Devices {
         /// One object per receiver.
         #[serde(default)]
         devices: Vec<Device>,
     },
-    /// A receiver has come, changed or gone.
+    /// A receiver was added, changed or removed.
     #[serde(rename = "DEVICE")]
     Device(Device),
-    /// gpsd did not understand, or has trouble.
+    /// gpsd reports an invalid command or another error.
     #[serde(rename = "ERROR")]
     Error {
         /// Text of the error.
         #[serde(default)]
         message: String,
     },
-    /// Something else.
+    /// A report of another class.
     #[serde(other)]
     Other,
 }
@@ -77,25 +77,25 @@ pub enum Report {
 /// A receiver.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Device {
-    /// Its path.
+    /// Path of the receiver.
     #[serde(default)]
     pub path: String,
-    /// Since when it is in use; the number 0 when it is not.
+    /// Time since which the receiver is in use; the number 0 if it is not in use.
     #[serde(default)]
     pub activated: serde_json::Value,
 }
 
 impl Device {
-    /// Whether gpsd has given the receiver up.
+    /// Returns whether gpsd no longer uses the receiver.
     pub fn is_gone(&self) -> bool {
         self.activated.as_f64() == Some(0.0)
     }
 }
 
-/// Two clocks at the same moment.
+/// The time of two clocks at the same moment.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Offset {
-    /// Which receiver.
+    /// Path of the receiver.
     #[serde(default)]
     pub device: String,
     real_sec: i64,
@@ -105,7 +105,7 @@ pub struct Offset {
 }
 
 impl Offset {
-    /// The clock of gpsd's machine minus the receiver's, milliseconds.
+    /// Returns the clock of gpsd's machine minus the receiver's, in milliseconds.
     pub fn milliseconds(&self) -> i64 {
         let seconds = self.clock_sec.saturating_sub(self.real_sec);
         let nanos = self.clock_nsec.saturating_sub(self.real_nsec);
@@ -117,32 +117,32 @@ impl Offset {
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(default)]
 pub struct Tpv {
-    /// Which receiver.
+    /// Path of the receiver.
     pub device: String,
-    /// 0 and 1: none, 2: two dimensions, 3: three.
+    /// Kind of fix. 0 and 1: none, 2: two dimensions, 3: three.
     pub mode: u8,
-    /// ISO 8601, UTC.
+    /// Time of the fix, ISO 8601 in UTC.
     pub time: Option<String>,
-    /// GPS time minus UTC, seconds.
+    /// GPS time minus UTC in seconds.
     pub leapseconds: Option<i64>,
-    /// Degrees.
+    /// Latitude in degrees.
     pub lat: Option<f64>,
-    /// Degrees.
+    /// Longitude in degrees.
     pub lon: Option<f64>,
-    /// Metres above the ellipsoid.
+    /// Altitude in metres above the ellipsoid.
     #[serde(rename = "altHAE")]
     pub alt_hae: Option<f64>,
-    /// Metres per second.
+    /// Speed over ground in metres per second.
     pub speed: Option<f64>,
-    /// Degrees clockwise from true North.
+    /// Course in degrees clockwise from true North.
     pub track: Option<f64>,
-    /// Metres per second.
+    /// Vertical speed in metres per second.
     pub climb: Option<f64>,
-    /// Error in metres, both directions together.
+    /// Horizontal error in metres.
     pub eph: Option<f64>,
-    /// Error in metres, east and west.
+    /// Error in metres, to the east and west.
     pub epx: Option<f64>,
-    /// Error in metres, north and south.
+    /// Error in metres, to the north and south.
     pub epy: Option<f64>,
 }
 
@@ -162,10 +162,10 @@ impl Tpv {
         self.read_fix(received).ok()
     }
 
-    /// The fix that arrived at `received`.
+    /// Returns the fix that arrived at `received`.
     ///
     /// # Errors
-    /// The reason for a missing fix, in words for the operator.
+    /// Returns the reason for a missing fix, in words for the operator.
     pub fn read_fix(&self, received: Time) -> Result<Fix, String> {
         let mode = self.fix_mode();
         if mode == FixMode::None {
@@ -173,7 +173,7 @@ impl Tpv {
         }
         let time = self.wall_time().filter(|time| time.as_unix_nanos() >= EARLIEST);
         let time = time.ok_or_else(|| match &self.time {
-            // gpsd's text goes into a log: escaped, and of bounded length.
+            // gpsd's text goes into a log: escape it, and limit its length.
             Some(text) => {
                 format!("time {:?}, expected a date from 2004 on", text.chars().take(40).collect::<String>())
             }
@@ -214,7 +214,7 @@ impl Tpv {
 /// Counters of a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReaderCounters {
-    /// Lines that were understood, of unknown class too.
+    /// Valid lines, unknown classes included.
     pub lines: u64,
     /// Lines that are no object of gpsd.
     pub garbage: u64,
@@ -226,13 +226,13 @@ pub struct ReaderCounters {
 #[derive(Debug, Default)]
 pub struct Reader {
     line: Vec<u8>,
-    /// The line is too long: its rest is thrown away.
+    /// Whether the reader skips the rest of a too long line.
     skipping: bool,
     counters: ReaderCounters,
 }
 
 impl Reader {
-    /// Takes in octets as they come and hands over every report that they complete.
+    /// Adds received octets, and passes on every report that they complete.
     pub fn push(&mut self, octets: &[u8], mut take: impl FnMut(Report)) {
         let mut rest = octets;
         while let Some(end) = rest.iter().position(|octet| *octet == b'\n') {
@@ -255,7 +255,7 @@ impl Reader {
         self.append(rest);
     }
 
-    /// Appends to the line that is being read, as far as it may go.
+    /// Appends to the present line, up to its limit.
     fn append(&mut self, octets: &[u8]) {
         if self.skipping {
             return;
@@ -269,7 +269,7 @@ impl Reader {
         }
     }
 
-    /// Forgets what was begun: a new connection begins with a new line.
+    /// Discards an incomplete line: a new connection begins with a new line.
     pub fn restart(&mut self) {
         self.line.clear();
         self.skipping = false;

@@ -1,15 +1,15 @@
-//! Where the station is, and what time it is there.
+//! Position and time of the station.
 //!
-//! A [`PositionSource`] tells a station's position as a stream of [`PositionEvent`]s, from one of three
+//! A [`PositionSource`] reports a station's position as a stream of [`PositionEvent`]s, from one of three
 //! origins:
 //!
-//! * `gpsd://HOST:PORT[/DEVICE]`: a receiver behind gpsd ([`gpsd`], [`tracker`]). The connection is made
-//!   again when it breaks; a receiver without fix, or one that has fallen silent, is reported.
-//! * `fixed:LATITUDE,LONGITUDE`: a place, for roadside units ([`fixed`]).
+//! * `gpsd://HOST:PORT[/DEVICE]`: a receiver behind gpsd ([`gpsd`], [`tracker`]). The connection is opened
+//!   again when it breaks. A receiver without fix, or a silent one, is reported.
+//! * `fixed:LATITUDE,LONGITUDE`: a fixed place, for roadside units ([`fixed`]).
 //! * `trace:FILE`: a journey from a file, for tests and the lab ([`trace`]).
 //!
-//! [`reckoning`] carries a fix on to the present and decides whether it is accurate enough for PAI;
-//! [`leap`] knows the leap seconds that stand between UTC and the time of position vectors.
+//! [`reckoning`] extrapolates a fix to the present and decides whether it is accurate enough for PAI.
+//! [`leap`] has the leap seconds between UTC and the time of position vectors.
 //!
 //! All angles are degrees: latitude and longitude on WGS 84, courses clockwise from true North. Speeds are
 //! metres per second. Confidences are the radius in metres of the circle that holds the true position with 95
@@ -40,43 +40,42 @@ use crate::error::Result;
 /// Kind of fix of a receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FixMode {
-    /// No position.
+    /// No position is known.
     None,
-    /// Latitude and longitude.
+    /// Latitude and longitude are known.
     TwoD,
-    /// Altitude as well.
+    /// Latitude, longitude and altitude are known.
     ThreeD,
 }
 
-/// A position, and how the station moved there.
+/// A position and the velocity of the station.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fix {
-    /// When it arrived here, by this machine's monotonic clock.
+    /// Time of arrival, on this machine's monotonic clock.
     pub received: Time,
-    /// When the station was there, in UTC, by the receiver's clock or, of sources without one, this
-    /// machine's.
+    /// Time of the position in UTC, by the receiver's clock or, for sources without one, this machine's.
     pub time: WallTime,
-    /// Degrees, north positive.
+    /// Latitude in degrees, north positive.
     pub latitude: f64,
-    /// Degrees, east positive, -180 to 180.
+    /// Longitude in degrees, east positive, -180 to 180.
     pub longitude: f64,
-    /// Metres above the WGS 84 ellipsoid.
+    /// Altitude in metres above the WGS 84 ellipsoid.
     pub altitude: Option<f64>,
-    /// Metres per second over ground.
+    /// Speed in metres per second over ground.
     pub speed: Option<f64>,
-    /// Course over ground in degrees clockwise from true North, 0 to below 360. Receivers leave it out at
-    /// rest.
+    /// Course over ground in degrees clockwise from true North, 0 to below 360. Receivers omit it at rest.
     pub track: Option<f64>,
-    /// Metres per second upwards.
+    /// Vertical speed in metres per second, upwards positive.
     pub climb: Option<f64>,
-    /// Two or three dimensions.
+    /// Whether the fix has two or three dimensions.
     pub mode: FixMode,
     /// Radius in metres of the circle that holds the position with 95 % probability; `None` if unknown.
     pub confidence: Option<f64>,
 }
 
 impl Fix {
-    /// The time of the fix as position vectors tell it. `leap_seconds` are those since 2004 (see [`leap`]).
+    /// Returns the time of the fix in the format of position vectors. `leap_seconds` are those since 2004
+    /// (see [`leap`]).
     pub fn timestamp(&self, leap_seconds: i64) -> Timestamp {
         let milliseconds = i64::try_from(self.time.as_unix_nanos() / 1_000_000).unwrap_or(i64::MAX);
         Timestamp::from_unix_milliseconds(milliseconds, leap_seconds)
@@ -94,7 +93,7 @@ impl Fix {
         LongPositionVector {
             address,
             timestamp: self.timestamp(leap_seconds),
-            // A cast saturates, and takes what is not a number for 0.
+            // A cast saturates, and converts NaN to 0.
             latitude: (self.latitude * 1e7).round() as i32,
             longitude: (self.longitude * 1e7).round() as i32,
             accurate: reckoning::is_accurate(self.confidence, pai_interval),
@@ -104,74 +103,73 @@ impl Fix {
     }
 }
 
-/// Why there is no position.
+/// Reason for a missing position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LostReason {
-    /// No connection to gpsd. The text says why.
+    /// No connection to gpsd. The text has the reason.
     Disconnected(String),
     /// gpsd has no receiver.
     NoDevice,
-    /// The receiver has no fix; or a trace has not begun, or says so.
+    /// The receiver has no fix, or a trace has not begun or says `lost`.
     NoFix,
-    /// The receiver has fallen silent.
+    /// The receiver has become silent.
     Stale,
-    /// The receiver says the same time again and again. Which receiver.
+    /// The receiver repeats the same time. The text is its path.
     Frozen(String),
-    /// The receiver says that it has a fix, and gives no time or place that can be one. The text says what is
-    /// wrong.
+    /// The receiver claims a fix, but its time or place is invalid. The text has the error.
     Unusable(String),
-    /// The trace has come to its end.
+    /// The trace has ended.
     EndOfTrace,
 }
 
-/// How far this machine's clock is off.
+/// Error of this machine's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockDifference {
-    /// System clock minus the receiver's, milliseconds: positive when the system clock is fast.
+    /// System clock minus the receiver's in milliseconds: positive if the system clock is fast.
     pub milliseconds: i64,
-    /// Measured with a pulse per second; otherwise it contains what the receiver took to tell the time, up to
-    /// a second and more.
+    /// Whether a pulse per second was the reference. Otherwise the difference contains the delay of the
+    /// receiver's report, up to a second and more.
     pub precise: bool,
-    /// More than what is tolerated.
+    /// Whether the difference exceeds the tolerance.
     pub wrong: bool,
 }
 
-/// Event of a source.
+/// Event of a position source.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PositionEvent {
     /// A position.
     Fix(Fix),
-    /// The fix became better or worse; comes before the [`PositionEvent::Fix`] or [`PositionEvent::Lost`]
-    /// that it is about.
+    /// The kind of fix changed; precedes the [`PositionEvent::Fix`] or [`PositionEvent::Lost`] with that
+    /// kind.
     Mode(FixMode),
-    /// There is no position any more, or not yet. Told once per reason; a fix ends it.
+    /// The position is lost or not known yet. Reported once per reason, until the next fix.
     Lost {
-        /// Why.
+        /// Reason for the missing position.
         reason: LostReason,
     },
-    /// The connection to gpsd stands.
+    /// The connection to gpsd is open.
     Connected {
-        /// gpsd's release.
+        /// Release of gpsd.
         release: String,
     },
-    /// The system clock turned out wrong, is wrong by something else than before, or is right again.
+    /// The system clock has become wrong, has another error than before, or is right again.
     Clock(ClockDifference),
-    /// The leap seconds since 2004 are others than they were taken for.
+    /// The number of leap seconds since 2004 has changed.
     LeapSeconds(i64),
 }
 
 /// Settings of any source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PositionOptions {
-    /// A source with a schedule of its own (a trace, a place) tells a position once in so long.
+    /// Interval between the reports of a source with a schedule of its own (a trace, a fixed place).
     pub interval: Duration,
-    /// A receiver that has told no fix for so long has lost it.
+    /// Time without a fix after which a receiver's position is lost.
     pub stale_after: Duration,
-    /// How far the system clock may be from the receiver's, where no pulse per second tells more exactly.
+    /// Tolerance of the system clock against the receiver's, without a pulse per second.
     pub clock_tolerance: Duration,
-    /// How far it may be from the pulse per second.
+    /// Tolerance of the system clock against the pulse per second.
     pub pulse_tolerance: Duration,
-    /// Leap seconds since 2004 that are known to have been; a receiver that knows of more is believed.
+    /// Known leap seconds since 2004. A receiver may report more.
     pub leap_seconds: i64,
 }
 
@@ -188,20 +186,20 @@ impl Default for PositionOptions {
     }
 }
 
-/// A station's position, from wherever it comes.
+/// Source of a station's position.
 #[derive(Debug)]
 pub enum PositionSource {
-    /// A place.
+    /// A fixed place.
     Fixed(fixed::Fixed),
-    /// A journey.
+    /// A journey from a file.
     Trace(trace::Player),
-    /// A receiver.
+    /// A receiver behind gpsd.
     Gpsd(Box<Connection>),
 }
 
 impl PositionSource {
-    /// Opens the source: reads a trace, begins to connect to gpsd. The calling thread must be one of a tokio
-    /// runtime.
+    /// Opens the source: reads a trace, or begins to connect to gpsd. The calling thread must be one of a
+    /// tokio runtime.
     pub fn open(config: &PositionConfig, mut options: PositionOptions) -> Result<PositionSource> {
         options.leap_seconds = leap::since_2004(options.leap_seconds, clock::tai_offset());
         Ok(match config {
@@ -217,7 +215,7 @@ impl PositionSource {
         })
     }
 
-    /// The next thing that the source tells. Safe to cancel.
+    /// Returns the next event of the source. Safe to cancel.
     pub async fn next_event(&mut self) -> PositionEvent {
         match self {
             PositionSource::Fixed(fixed) => {
@@ -234,7 +232,7 @@ impl PositionSource {
         }
     }
 
-    /// Leap seconds since 2004 as far as this source knows.
+    /// Returns the leap seconds since 2004 as far as this source knows.
     pub fn leap_seconds(&self) -> i64 {
         match self {
             PositionSource::Gpsd(connection) => connection.leap_seconds(),

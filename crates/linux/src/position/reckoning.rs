@@ -1,13 +1,13 @@
-//! From a fix to the present: dead reckoning, its uncertainty, and the position accuracy indicator.
+//! Dead reckoning from a fix to the present, its uncertainty, and the position accuracy indicator.
 //!
-//! Between two fixes a station is assumed to go straight on at constant speed. The possible error grows with
+//! Between two fixes a station is assumed to move straight at constant speed. The possible error grows with
 //! time. Road vehicles brake and turn with up to [`ACCELERATION`] along or across. So after `t` seconds the
-//! true position is within half of that times `t` squared of the reckoned one. The confidence circle grows by
-//! as much. A fix of 5 m is thus no longer accurate, in the sense of PAI, after some 4 seconds. By this a
-//! station without GNSS reception stops to claim an accurate position.
+//! true position is within half of that times `t` squared of the computed one. The confidence circle grows by
+//! this distance. So a fix of 5 m is no longer accurate, in the sense of PAI, after about 4 seconds. In this
+//! way a station without GNSS reception stops claiming an accurate position.
 //!
-//! A [`Reckoner`] keeps the last fix and computes the position at any moment. EN 302 636-4-1 10.2.2 calls
-//! this the update of the local position vector. So the position in a packet is that of the time of sending.
+//! A [`Reckoner`] stores the last fix and computes the position at any moment. EN 302 636-4-1 10.2.2 calls
+//! this the update of the local position vector. So the position in a packet is that at the time of sending.
 
 use std::time::Duration;
 
@@ -18,26 +18,28 @@ use super::Fix;
 /// `itsGnPaiInterval` in metres (EN 302 636-4-1 annex H).
 pub const PAI_INTERVAL: f64 = 80.0;
 
-/// How strongly a road vehicle brakes, or turns, short of an emergency: metres per second squared.
+/// Largest acceleration of a road vehicle that brakes or turns without an emergency, in metres per second
+/// squared.
 pub const ACCELERATION: f64 = 4.0;
 
-/// For how long a station goes straight on without a fix; where it is then, it stays.
+/// Time without a fix after which the computed position stops moving.
 pub const LONGEST: Duration = Duration::from_secs(10);
 
-/// A receiver whose time goes back by no more than this has told it late; by more, it is another time.
+/// Largest step back of a receiver's time that counts as a late report. A larger step means that the receiver
+/// has another time.
 const LATENESS: Duration = Duration::from_secs(2);
 
-/// The equatorial radius of WGS 84 in metres, and its first eccentricity squared.
+/// Equatorial radius of WGS 84 in metres; the next constant is its first eccentricity squared.
 const SEMI_MAJOR: f64 = 6_378_137.0;
 const ECCENTRICITY_SQUARED: f64 = 6.694_379_990_141_316e-3;
 
-/// Whether a position is accurate (PAI = 1): the radius of 95 % confidence is less than half of
+/// Returns whether a position is accurate (PAI = 1): the radius of 95 % confidence is less than half of
 /// `pai_interval` (EN 302 636-4-1 9.5.2). An unknown confidence is not accurate.
 pub fn is_accurate(confidence: Option<f64>, pai_interval: f64) -> bool {
     confidence.is_some_and(|radius| (0.0..pai_interval / 2.0).contains(&radius))
 }
 
-/// The confidence in metres after so long of dead reckoning.
+/// Returns the confidence in metres after a time of dead reckoning.
 pub fn confidence_after(confidence: f64, elapsed: Duration) -> f64 {
     confidence + 0.5 * ACCELERATION * elapsed.as_secs_f64().powi(2)
 }
@@ -50,7 +52,7 @@ pub fn confidence_after(confidence: f64, elapsed: Duration) -> f64 {
 pub fn reckon(latitude: f64, longitude: f64, speed: f64, track: f64, elapsed: Duration) -> (f64, f64) {
     let distance = speed * elapsed.as_secs_f64();
     let (sin_track, cos_track) = track.to_radians().sin_cos();
-    // Radii of curvature at the middle of the way, which cancels the second order.
+    // Radii of curvature at the middle of the path, which cancels the second order.
     let radii = |latitude: f64| {
         let (sin, cos) = latitude.to_radians().sin_cos();
         let w2 = 1.0 - ECCENTRICITY_SQUARED * sin * sin;
@@ -63,7 +65,7 @@ pub fn reckon(latitude: f64, longitude: f64, speed: f64, track: f64, elapsed: Du
     (there, wrap_longitude(longitude + east))
 }
 
-/// The fix as it would be so long after it was received.
+/// Returns the fix as extrapolated to a time after its reception.
 pub fn reckon_fix(fix: &Fix, elapsed: Duration) -> Fix {
     let mut later = fix.clone();
     if let (Some(speed), Some(track)) = (fix.speed, fix.track) {
@@ -78,46 +80,46 @@ pub fn reckon_fix(fix: &Fix, elapsed: Duration) -> Fix {
     later
 }
 
-/// Where a station is at any moment, by its last fix.
+/// Computes a station's position at any moment from its last fix.
 #[derive(Debug, Clone, Default)]
 pub struct Reckoner {
     fix: Option<Fix>,
-    /// The source said that it has lost the position.
+    /// Whether the source has lost the position.
     lost: bool,
-    /// The station stays where it is: its position gets no worse with time.
+    /// Whether the station does not move, so that its confidence does not grow with time.
     stays: bool,
-    /// The time of the last position that was told.
+    /// Time of the last returned position.
     told: Option<WallTime>,
 }
 
 impl Reckoner {
-    /// A reckoner without a fix; `stays` for a station that does not move.
+    /// Creates a reckoner without a fix. `stays`: the station does not move.
     pub fn new(stays: bool) -> Reckoner {
         Reckoner { stays, ..Reckoner::default() }
     }
 
-    /// Takes over a fix.
+    /// Stores a fix.
     pub fn handle_fix(&mut self, fix: Fix) {
         self.lost = false;
         self.fix = Some(fix);
     }
 
-    /// There are no fixes for the time being.
+    /// Notes that the source has no fixes at present.
     pub fn handle_lost(&mut self) {
         self.lost = true;
     }
 
-    /// How fast the station goes, metres per second, as far as known.
+    /// Returns the speed of the station in metres per second, as far as known.
     pub fn speed(&self) -> f64 {
         self.fix.as_ref().and_then(|fix| fix.speed).map_or(0.0, f64::abs)
     }
 
-    /// The position now: its time is always later than that of the one before, and its confidence unknown
-    /// while the position is lost. `None` before the first fix.
+    /// Returns the position now. Its time is always later than that of the previous one. Its confidence is
+    /// unknown while the position is lost. `None` before the first fix.
     pub fn position(&mut self, now: Time) -> Option<Fix> {
         let fix = self.fix.as_ref()?;
         let mut elapsed = now.saturating_since(fix.received);
-        // A fix that took longer to arrive than the one before would take the time back.
+        // A fix that took longer to arrive than the previous one would step the time back.
         if let Some(told) = self.told
             && fix.time + elapsed <= told
         {
@@ -142,7 +144,7 @@ impl Reckoner {
     }
 }
 
-/// Degrees of longitude, -180 to 180.
+/// Returns degrees of longitude, -180 to 180.
 pub(super) fn wrap_longitude(degrees: f64) -> f64 {
     if (-180.0..=180.0).contains(&degrees) { degrees } else { (degrees + 180.0).rem_euclid(360.0) - 180.0 }
 }

@@ -1,4 +1,4 @@
-//! A journey from a file.
+//! Plays a journey from a file.
 //!
 //! One line per moment: `seconds latitude longitude [speed heading]`, separated by blanks. The values are
 //! seconds (with fraction) in ascending order, degrees, metres per second, degrees clockwise from North. In
@@ -13,11 +13,11 @@
 //! 20   48.8375 2.1050
 //! ```
 //!
-//! Seconds count from the moment in which the source is opened. If the first are 1,000,000,000 or more, they
-//! are the system clock's (UNIX time), so that several stations move in step. Between two lines the position
-//! is interpolated, the short way round the globe; so is a speed or heading that both lines have. A missing
-//! one is that of the line between the two positions. Before the first line there is no fix, and after the
-//! last one the trace has ended.
+//! Seconds count from the opening of the source. If the first value is 1,000,000,000 or more, they are the
+//! system clock's (UNIX time), so that several stations move in step. Between two lines the position is
+//! interpolated, the short way round the globe; so is a speed or heading that both lines have. A missing
+//! speed or heading is that of the line between the two positions. Before the first line there is no fix, and
+//! after the last line the trace has ended.
 
 use std::path::Path;
 use std::time::Duration;
@@ -28,11 +28,11 @@ use super::reckoning::wrap_longitude;
 use super::{Fix, FixMode, LostReason, PositionEvent, PositionOptions};
 use crate::error::{Error, Result};
 
-/// From here on seconds are UNIX time.
+/// Least value of seconds that count as UNIX time.
 const UNIX_TIME: f64 = 1e9;
-/// Metres per degree of latitude; enough for the speed between two lines.
+/// Metres per degree of latitude; precise enough for the speed between two lines.
 const METRES_PER_DEGREE: f64 = 111_194.9;
-/// The confidence of a traced position, metres.
+/// Confidence of a traced position in metres.
 const CONFIDENCE: f64 = 1.0;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -45,11 +45,11 @@ struct Point {
 struct Place {
     latitude: f64,
     longitude: f64,
-    /// Speed and heading, where the line has them.
+    /// Speed and heading, if the line has them.
     motion: Option<(f64, f64)>,
 }
 
-/// A whole journey.
+/// A complete journey.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trace {
     points: Vec<Point>,
@@ -58,20 +58,20 @@ pub struct Trace {
 /// State of a trace at a moment.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Moment {
-    /// It has not begun, or says that there is no fix.
+    /// The trace has not begun, or says `lost`.
     Lost,
-    /// The station is there.
+    /// The station is at this place.
     There {
-        /// Degrees.
+        /// Latitude in degrees.
         latitude: f64,
-        /// Degrees.
+        /// Longitude in degrees.
         longitude: f64,
-        /// Metres per second.
+        /// Speed in metres per second.
         speed: f64,
-        /// Degrees clockwise from North, 0 to below 360.
+        /// Course in degrees clockwise from North, 0 to below 360.
         heading: f64,
     },
-    /// It has ended.
+    /// The trace has ended.
     Ended,
 }
 
@@ -87,7 +87,7 @@ impl Trace {
         })
     }
 
-    /// Parses a text; an error is the number of the line, what was expected and what came.
+    /// Parses a text. The error has the number of the line, the expected format and the found text.
     pub fn parse(text: &str) -> std::result::Result<Trace, (usize, &'static str, String)> {
         let mut points: Vec<Point> = Vec::new();
         for (number, line) in text.lines().enumerate() {
@@ -129,24 +129,24 @@ impl Trace {
         Ok(Trace { points })
     }
 
-    /// Whether its seconds are UNIX time.
+    /// Returns whether the seconds are UNIX time.
     pub fn is_absolute(&self) -> bool {
         self.points.first().is_some_and(|point| point.seconds >= UNIX_TIME)
     }
 
-    /// Where the station is at this second.
+    /// Returns the state of the station at this second.
     pub fn at(&self, seconds: f64) -> Moment {
         let next = self.points.partition_point(|point| point.seconds <= seconds);
         let Some(before) = next.checked_sub(1).map(|index| &self.points[index]) else { return Moment::Lost };
         match (self.points.get(next), &before.place) {
-            // The last line is a moment, not a state.
+            // The last line is valid only at its second.
             (None, _) if before.seconds < seconds => Moment::Ended,
             (_, None) => Moment::Lost,
             (Some(Point { seconds: end, place: Some(to) }), Some(from)) => {
                 let share = (seconds - before.seconds) / (end - before.seconds);
                 between(from, to, share, end - before.seconds)
             }
-            // Alone, or before a loss: it goes on as far as it is known to.
+            // A single line, or one before a loss: the station continues with the known motion.
             (_, Some(from)) => match self.points[..next].iter().rev().nth(1).map(|p| (p.seconds, &p.place)) {
                 Some((start, Some(previous))) if before.seconds == seconds => {
                     between(previous, from, 1.0, before.seconds - start)
@@ -166,7 +166,7 @@ fn stay(place: &Place) -> Moment {
     Moment::There { latitude: place.latitude, longitude: place.longitude, speed, heading: heading % 360.0 }
 }
 
-/// Between two places, `share` of the way that takes `duration` seconds.
+/// Returns the state between two places, after `share` of a move that takes `duration` seconds.
 fn between(from: &Place, to: &Place, share: f64, duration: f64) -> Moment {
     let north = to.latitude - from.latitude;
     let east = wrap_longitude(to.longitude - from.longitude);
@@ -204,7 +204,7 @@ pub struct Player {
 }
 
 impl Player {
-    /// Plays `trace`, telling a position once per interval of the options.
+    /// Creates a player for `trace`, which reports a position once per interval of the options.
     pub fn new(trace: Trace, options: &PositionOptions) -> Player {
         Player {
             trace,
@@ -218,17 +218,17 @@ impl Player {
         }
     }
 
-    /// Leap seconds since 2004.
+    /// Returns the leap seconds since 2004.
     pub fn leap_seconds(&self) -> i64 {
         self.leap_seconds
     }
 
-    /// When there is something to tell; [`Time::MAX`] after the end.
+    /// Returns when the next event is due; [`Time::MAX`] after the end.
     pub fn due(&self, now: Time) -> Time {
         self.due.unwrap_or(now)
     }
 
-    /// Tells what there is to tell by now, one thing at a time; `None` if there is nothing.
+    /// Returns the next event that is due by now; `None` if no event is due.
     pub fn tell(&mut self, now: Time, wall: WallTime) -> Option<PositionEvent> {
         if let Some(event) = self.pending.take() {
             self.due = Some(self.next(now));
@@ -268,7 +268,7 @@ impl Player {
         event
     }
 
-    /// The next moment to look at the trace: on the schedule that began with the first.
+    /// Returns the next time to read the trace, on the schedule that began with the first report.
     fn next(&self, now: Time) -> Time {
         if self.lost == Some(LostReason::EndOfTrace) {
             return Time::MAX;

@@ -1,21 +1,22 @@
-//! From gpsd's reports to positions, without I/O.
+//! Computes positions from gpsd's reports, without I/O.
 //!
-//! The tracker is handed reports, connections and the time, and hands back [`PositionEvent`]s:
+//! The tracker receives reports, connections and the time, and returns [`PositionEvent`]s:
 //!
-//! * **One receiver at a time.** With several at one gpsd, the tracker uses the one that gave the last fix as
-//!   long as it reports. It ignores the others. Otherwise positions would jump between two antennas.
-//! * **Silence.** A fix that is older than `stale_after` is lost, whatever gpsd says about the receiver.
+//! * **One receiver at a time.** With several receivers at one gpsd, the tracker uses the one that gave the
+//!   last fix as long as it sends reports. It ignores the others. Otherwise positions would jump between two
+//!   antennas.
+//! * **Silence.** A fix that is older than `stale_after` is lost, even if gpsd still lists the receiver.
 //! * **A receiver that repeats itself.** A report with the time of an earlier one is no new fix. After
-//!   `stale_after` the fix is lost, and the event blames the receiver, not the clock. A receiver's time may
-//!   go back for good (a week that rolled over, a recording that begins again). It counts again once the fix
-//!   is lost and its time advances.
+//!   `stale_after` the fix is lost, and the event names the receiver, not the clock, as the cause. A
+//!   receiver's time may step back for good (a week number that rolled over, a recording that begins again).
+//!   The receiver counts again once the fix is lost and its time advances.
 //! * **Invalid fixes** (no time, a place that is not on the globe) count as silence of the receiver, and an
-//!   event says what is wrong.
-//! * **The clock.** Every fix carries the receiver's time, which is compared with the system's. That
+//!   event has the error.
+//! * **The clock.** Every fix has the receiver's time, which the tracker compares with the system's. That
 //!   difference contains the delay of the report, so the limit is generous. A pulse per second (`PPS`, else
-//!   `TOFF`) from a gpsd on this machine is better and is preferred. Bursts of old reports, as after the
-//!   process was stopped, do not prove a wrong clock. The clock must be wrong for [`SETTLE`] before an event
-//!   reports it.
+//!   `TOFF`) from a gpsd on this machine is more precise and is preferred. Bursts of old reports, as after
+//!   the process was stopped, do not prove a wrong clock. The clock must be wrong for [`SETTLE`] before an
+//!   event reports it.
 //! * **Leap seconds**: see [`super::leap`].
 
 use std::collections::VecDeque;
@@ -26,36 +27,36 @@ use carnet_base::{Time, WallTime};
 use super::gpsd::{Offset, Report, Tpv};
 use super::{ClockDifference, FixMode, LostReason, PositionEvent, PositionOptions, leap};
 
-/// How long the clock must be seen wrong before that is told.
+/// Time for which the clock must be wrong before an event reports it.
 pub const SETTLE: Duration = Duration::from_secs(2);
 
-/// How long a pulse per second counts.
+/// Time for which a pulse per second is valid.
 const PULSE_LIFETIME: Duration = Duration::from_secs(10);
 
-/// Letters of a receiver's name that are told.
+/// Most letters of a receiver's name in an event.
 const LONGEST_NAME: usize = 64;
 
-/// Keeps track of a receiver.
+/// Tracks the receivers of a gpsd.
 #[derive(Debug)]
 pub struct Tracker {
     options: PositionOptions,
     leap_seconds: i64,
     mode: FixMode,
-    /// The reason told last, as long as it holds.
+    /// Last reported reason for a missing position, while it holds.
     lost: Option<LostReason>,
-    /// The receiver that gave the last fix, and when.
+    /// Receiver that gave the last fix; the next field is the fix.
     device: String,
     last_fix: Option<Time>,
-    /// The receiver's time in the last fix, and in the last report that could be one.
+    /// Receiver's time in the last fix; the next field is that in the last possible fix.
     fix_time: Option<WallTime>,
     report_time: Option<WallTime>,
     /// Fault of the last report since the last fix, and its time.
     fault: Option<(Time, LostReason)>,
-    /// When the receiver counts as silent.
+    /// Time at which the receiver counts as silent.
     deadline: Option<Time>,
-    /// The last comparison of clocks that gpsd made on this machine.
+    /// Last comparison of clocks by a gpsd on this machine.
     offset: Option<(Time, i64, bool)>,
-    /// Since when the clock is seen wrong, and what was told of it.
+    /// Time since which the clock seems wrong; the next field is the last reported difference.
     suspect_since: Option<Time>,
     told: Option<ClockDifference>,
     events: VecDeque<PositionEvent>,
@@ -63,7 +64,7 @@ pub struct Tracker {
 }
 
 impl Tracker {
-    /// A tracker that knows of no receiver.
+    /// Creates a tracker without a receiver.
     pub fn new(options: PositionOptions) -> Tracker {
         Tracker {
             leap_seconds: options.leap_seconds,
@@ -84,18 +85,18 @@ impl Tracker {
         }
     }
 
-    /// The connection stands; reports will come.
+    /// Handles an open connection.
     pub fn handle_connected(&mut self, now: Time) {
         self.deadline = Some(now + self.options.stale_after);
     }
 
-    /// The connection broke, or could not be made.
+    /// Handles a broken or failed connection.
     pub fn handle_disconnected(&mut self, reason: String) {
         self.offset = None;
         self.lose(LostReason::Disconnected(reason));
     }
 
-    /// gpsd said something. `wall` is the system clock; `local` says that gpsd runs on this machine.
+    /// Handles a report of gpsd. `wall` is the system clock. `local`: gpsd runs on this machine.
     pub fn handle_report(&mut self, now: Time, wall: WallTime, report: &Report, local: bool) {
         match report {
             Report::Version { release } => {
@@ -119,17 +120,18 @@ impl Tracker {
         }
     }
 
-    /// Time has passed.
+    /// Handles the passing of time.
     pub fn handle_timeout(&mut self, now: Time) {
         if self.deadline.is_some_and(|deadline| deadline <= now) {
-            // gpsd repeats the last report of a receiver that has fallen silent once; a frozen one goes on.
+            // gpsd repeats the last report of a silent receiver once. A frozen receiver continues to send
+            // reports.
             let goes_on = |at: Time| now.saturating_since(at) <= self.options.stale_after / 2;
             let fault = self.fault.take().filter(|(at, _)| goes_on(*at));
             self.lose(fault.map_or(LostReason::Stale, |(_, fault)| fault));
         }
     }
 
-    /// When [`Tracker::handle_timeout`] must be called.
+    /// Returns when [`Tracker::handle_timeout`] must be called.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.deadline
     }
@@ -139,12 +141,13 @@ impl Tracker {
         self.events.pop_front()
     }
 
-    /// Leap seconds since 2004 as far as known.
+    /// Returns the leap seconds since 2004, as far as known.
     pub fn leap_seconds(&self) -> i64 {
         self.leap_seconds
     }
 
-    /// Reports that claimed a fix but lacked its time or place, or whose place is not on this globe.
+    /// Returns the number of reports that claimed a fix but lacked its time or place, or whose place is not
+    /// on the globe.
     pub fn incomplete(&self) -> u64 {
         self.incomplete
     }
@@ -166,7 +169,7 @@ impl Tracker {
             }
         };
         let before = self.report_time.replace(fix.time);
-        // After a loss it is enough that the receiver's time goes on.
+        // After a loss it is enough that the receiver's time advances.
         let before = if self.last_fix.is_some() && self.lost.is_none() { self.fix_time } else { before };
         if tpv.device == self.device && before.is_some_and(|before| fix.time <= before) {
             let device: String = tpv.device.chars().take(LONGEST_NAME).collect();
@@ -192,7 +195,7 @@ impl Tracker {
         self.judge_clock(now, milliseconds, precise);
     }
 
-    /// A report that is no fix: when the fix is lost, this is why.
+    /// Handles a report without a fix. If the fix is lost, the fault is the reported reason.
     fn suspect(&mut self, now: Time, fault: LostReason) {
         let same = |lost: &LostReason| std::mem::discriminant(lost) == std::mem::discriminant(&fault);
         if self.deadline.is_none() && !self.lost.as_ref().is_some_and(same) {
@@ -212,7 +215,7 @@ impl Tracker {
         let tolerance = if precise { self.options.pulse_tolerance } else { self.options.clock_tolerance };
         let tolerance = u64::try_from(tolerance.as_millis()).unwrap_or(u64::MAX);
         let told_wrong = self.told.is_some_and(|told| told.wrong);
-        // A clock at the border does not go back and forth.
+        // The lower limit prevents alternating reports about a clock near the limit.
         let limit = if told_wrong { tolerance / 4 * 3 } else { tolerance };
         let wrong = milliseconds.unsigned_abs() > limit;
         let difference = ClockDifference { milliseconds, precise, wrong };

@@ -1,4 +1,4 @@
-//! Capabilities (`capabilities(7)`): which the program keeps, and for what.
+//! Capabilities (`capabilities(7)`) that the program keeps, and their purpose.
 
 use std::ffi::CString;
 use std::io;
@@ -7,12 +7,12 @@ use std::path::PathBuf;
 
 use super::{Plan, checked, control, seccomp};
 
-/// A capability, and what it is for.
+/// A capability and its purpose.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Need {
-    /// Its name.
+    /// Name of the capability.
     pub name: &'static str,
-    /// Its number.
+    /// Number of the capability.
     pub number: u32,
     /// Work that needs the capability.
     pub why: &'static str,
@@ -26,8 +26,8 @@ const SYS_ADMIN: usize = 4;
 const NET_BIND_SERVICE: usize = 5;
 const DAC_OVERRIDE: usize = 6;
 
-/// All that a station may ever need, and why; none of them is kept by one that does not. (The same is in
-/// `docs/threats.md`.)
+/// All capabilities that a station may need, with their reasons. A station keeps only those that its config
+/// needs. (The same list is in `docs/threats.md`.)
 pub static NEEDS: [Need; 7] = [
     Need {
         name: "CAP_NET_ADMIN",
@@ -46,11 +46,11 @@ pub static NEEDS: [Need; 7] = [
     Need { name: "CAP_DAC_OVERRIDE", number: 1, why: "files of the config that belong to somebody else" },
 ];
 
-/// To give up capabilities for good.
+/// `CAP_SETPCAP`, to drop capabilities for good.
 const SETPCAP: u32 = 8;
 const DAC_OVERRIDE_NUMBER: u32 = 1;
 const DAC_READ_SEARCH_NUMBER: u32 = 2;
-/// More than any kernel has.
+/// Number above that of any kernel's last capability.
 const MOST: u32 = 63;
 
 const VERSION: u32 = 0x2008_0522;
@@ -69,7 +69,7 @@ struct Word {
     inheritable: u32,
 }
 
-/// Effective, permitted and inheritable, low words first (`capget(2)`).
+/// Effective, permitted and inheritable sets, low words first (`capget(2)`).
 #[derive(Debug, Clone, Copy, Default)]
 struct Sets([Word; 2]);
 
@@ -77,7 +77,7 @@ impl Sets {
     fn get() -> io::Result<Sets> {
         let header = Header { version: VERSION, pid: 0 };
         let mut sets = Sets::default();
-        // SAFETY: the kernel reads a header and writes two words in this version; both live until the call
+        // SAFETY: in this version the kernel reads a header and writes two words. Both live until the call
         // has returned.
         checked(unsafe { libc::syscall(libc::SYS_capget, &raw const header, sets.0.as_mut_ptr()) })?;
         Ok(sets)
@@ -85,7 +85,7 @@ impl Sets {
 
     fn set(&self) -> io::Result<()> {
         let header = Header { version: VERSION, pid: 0 };
-        // SAFETY: the kernel reads a header and two words in this version; both live until the call has
+        // SAFETY: in this version the kernel reads a header and two words. Both live until the call has
         // returned.
         checked(unsafe { libc::syscall(libc::SYS_capset, &raw const header, self.0.as_ptr()) }).map(drop)
     }
@@ -113,16 +113,16 @@ pub(super) fn needs(plan: &Plan, others_files: bool) -> Vec<&'static Need> {
     wanted.into_iter().filter(|(need, wanted)| *wanted && has(*need)).map(|(need, _)| &NEEDS[need]).collect()
 }
 
-/// Gives up all others, and those that a program would get that is executed; says which are left.
+/// Drops all other capabilities, and those that an executed program would get. Returns the remaining ones.
 pub(super) fn keep(needs: &[&'static Need]) -> io::Result<Vec<&'static str>> {
     if Sets::get()?.has(SETPCAP) {
-        // Executing a program shall give no capability. This does not limit present ones.
+        // Executing a program must give no capability. This does not limit present ones.
         for number in 0..=MOST {
-            // One that this kernel does not know is not there either.
+            // A capability that this kernel lacks cannot be dropped: ignore the error.
             let _ = control(libc::PR_CAPBSET_DROP, number.into());
         }
     }
-    // Linux before 4.3 has no ambient set.
+    // Linux before 4.3 has no ambient set, so ignore the error.
     let _ = control(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as libc::c_ulong);
     reduce(needs)
 }
@@ -145,32 +145,33 @@ fn held(which: impl Fn(&Need) -> bool) -> io::Result<Vec<&'static Need>> {
     Ok(NEEDS.iter().filter(|need| sets.has(need.number) && which(need)).collect())
 }
 
-/// Gives up what loads BPF programs.
+/// Drops the capabilities to load BPF programs.
 pub(super) fn keep_without_programs() -> io::Result<Vec<&'static str>> {
     let loads =
         |need: &Need| [BPF, PERFMON, SYS_ADMIN].iter().any(|known| NEEDS[*known].number == need.number);
     let before = Sets::get()?;
-    // Without the right to make maps in any case, no map exists.
+    // If the kernel refuses maps to this process anyway, no map exists.
     let there_are_none = seccomp::maps_are_refused();
     let mut without = before;
     for need in NEEDS.iter().filter(|need| loads(need)) {
         without.0[need.number as usize / 32].effective &= !(1 << (need.number % 32));
     }
     without.set()?;
-    // Before Linux 5.19 maps are theirs alone who may load programs, where others may not.
+    // Before Linux 5.19, on a system that forbids unprivileged BPF, only a process that may load programs may
+    // use maps.
     let maps_need_it = !there_are_none && seccomp::maps_are_refused();
     before.set()?;
     let bpf = if before.has(NEEDS[BPF].number) { BPF } else { SYS_ADMIN };
     reduce(&held(|need| !loads(need) || maps_need_it && need.number == NEEDS[bpf].number)?)
 }
 
-/// Gives up all but what opens files of others.
+/// Drops all capabilities except that to open files of other users.
 pub(super) fn keep_for_files() -> io::Result<Vec<&'static str>> {
     reduce(&held(|need| need.number == DAC_OVERRIDE_NUMBER)?)
 }
 
-/// The first of the plan's paths that only who may override owners and modes can use; none where the process
-/// may not.
+/// Returns the first of the plan's paths that the process can use only with the capability to override owners
+/// and modes.
 pub(super) fn of_others(plan: &Plan) -> Option<PathBuf> {
     let before = Sets::get().ok().filter(|sets| sets.has(DAC_OVERRIDE_NUMBER))?;
     let mut without = before;
@@ -183,13 +184,13 @@ pub(super) fn of_others(plan: &Plan) -> Option<PathBuf> {
     closed.map(|(path, _)| path.clone())
 }
 
-/// Whether owner and mode keep the process from it. A missing file is not closed.
+/// Returns whether owner and mode deny the process access. A missing file denies nothing.
 fn is_closed(path: &[u8], mode: libc::c_int) -> bool {
     let Ok(path) = CString::new(path) else { return false };
     // SAFETY: the path ends with a zero octet and lives until the call has returned.
     let result = checked(unsafe {
         libc::syscall(libc::SYS_faccessat2, libc::AT_FDCWD, path.as_ptr(), mode, libc::AT_EACCESS)
     });
-    // A kernel that cannot tell (before Linux 5.8) keeps the right.
+    // On a kernel that cannot check this (before Linux 5.8) the process keeps the capability.
     result.is_err_and(|error| matches!(error.raw_os_error(), Some(libc::EACCES | libc::ENOSYS | libc::EPERM)))
 }

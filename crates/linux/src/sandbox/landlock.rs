@@ -1,8 +1,8 @@
-//! Landlock (`landlock(7)`): of the files, TCP ports, signals and abstract sockets those that the plan names.
+//! Landlock (`landlock(7)`) restricts files, TCP ports, signals and abstract sockets to those of the plan.
 //!
-//! Rules belong to present files. They name folders rather than files, because files are replaced. Entries of
-//! `/proc` stay open: the kernel makes them anew when it needs memory, and a rule would be about the former
-//! entry.
+//! A rule belongs to a present file. So rules name folders and not files, because files are replaced. Entries
+//! of `/proc` stay open: the kernel frees and creates them again when it needs memory, and a rule would be
+//! about the former entry.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -17,7 +17,7 @@ const CREATE_RULESET_VERSION: u32 = 1;
 const RULE_PATH_BENEATH: libc::c_int = 1;
 const RULE_NET_PORT: libc::c_int = 2;
 
-// `linux/landlock.h`
+// Rights of `linux/landlock.h`.
 const EXECUTE: u64 = 1;
 const WRITE_FILE: u64 = 1 << 1;
 const READ_FILE: u64 = 1 << 2;
@@ -30,7 +30,7 @@ const TRUNCATE: u64 = 1 << 14;
 const IOCTL_DEV: u64 = 1 << 15;
 /// Rights of the first version.
 const FIRST: u64 = (1 << 13) - 1;
-/// Rights that a rule about a file may have.
+/// Rights that a rule about a file may contain.
 const OF_FILES: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV;
 const BIND_TCP: u64 = 1;
 const CONNECT_TCP: u64 = 1 << 1;
@@ -42,14 +42,14 @@ const OVERWRITE: u64 = READ | WRITE_FILE | TRUNCATE;
 const OWN: u64 = OVERWRITE | REMOVE_FILE | MAKE_REG | MAKE_SOCK;
 const DEVICE: u64 = READ_FILE | WRITE_FILE | IOCTL_DEV;
 
-/// Read by the program and its libraries, whatever the config.
+/// Paths that the program and its libraries read with any config.
 const READABLE: [&str; 9] = [
     "/proc/self",
-    // Symbols of the program for a panic's backtrace, where the package has been installed that holds them.
+    // Symbols of the program for a panic's backtrace, if their package is installed.
     "/usr/lib/debug/.build-id",
     "/proc/sys/kernel/random",
     "/proc/sys/vm/overcommit_memory",
-    // How many processors there are: maps have a value for each.
+    // Number of processors: maps have a value for each.
     "/sys/devices/system/cpu",
     "/sys/kernel/btf",
     "/proc/version",
@@ -57,7 +57,7 @@ const READABLE: [&str; 9] = [
     "/dev/urandom",
 ];
 
-/// Files that the look-up of a host's name reads (`getaddrinfo(3)`), libraries among them.
+/// Files that a host name lookup reads (`getaddrinfo(3)`), libraries included.
 const FOR_NAMES: [&str; 12] = [
     "/etc/hosts",
     "/etc/host.conf",
@@ -92,10 +92,10 @@ struct NetPort {
     port: u64,
 }
 
-/// Descriptors of what rules hang on, until the process ends.
+/// Descriptors of the files that rules belong to, open until the process ends.
 static PINNED: Mutex<Vec<File>> = Mutex::new(Vec::new());
 
-/// Rules that are not in force yet.
+/// Rules that are not enforced yet.
 #[derive(Debug)]
 pub(super) struct Ruleset {
     ruleset: OwnedFd,
@@ -104,9 +104,9 @@ pub(super) struct Ruleset {
     pinned: Vec<File>,
 }
 
-/// The version that the kernel has; 0: none.
+/// Returns the Landlock version of the kernel; 0 without Landlock.
 pub fn version() -> u32 {
-    // SAFETY: with this flag the kernel looks at no structure.
+    // SAFETY: with this flag the kernel reads no structure.
     let result = checked(unsafe {
         libc::syscall(
             libc::SYS_landlock_create_ruleset,
@@ -134,25 +134,25 @@ impl Ruleset {
         let abi = version();
         let since = |version: u32, rights: u64| if abi >= version { rights } else { 0 };
         let files = FIRST | since(2, REFER) | since(3, TRUNCATE) | since(5, IOCTL_DEV);
-        // systemd's socket may be an abstract one.
+        // systemd's notification socket may be an abstract one.
         let notified = std::env::var_os("NOTIFY_SOCKET");
         let abstract_one = notified.is_some_and(|name| name.as_encoded_bytes().starts_with(b"@"));
         let scoped = if abstract_one { SCOPE_SIGNALS } else { SCOPE_SIGNALS | SCOPE_ABSTRACT_SOCKETS };
         let attr = RulesetAttr { files, net: since(4, BIND_TCP | CONNECT_TCP), scoped: since(6, scoped) };
-        // SAFETY: the kernel reads a structure of the length that it is told, which lives until the call has
-        // returned. Fields that it does not know are zero, which it accepts.
+        // SAFETY: the kernel reads a structure of the given length, which lives until the call has returned.
+        // Fields that the kernel does not know are zero, which it accepts.
         let fd = checked(unsafe {
             libc::syscall(libc::SYS_landlock_create_ruleset, &raw const attr, size_of::<RulesetAttr>(), 0_u32)
         })?;
         let fd = i32::try_from(fd).map_err(io::Error::other)?;
-        // SAFETY: the kernel has just made it, and no other code knows of it.
+        // SAFETY: the kernel has just created the descriptor, and no other code knows it.
         let ruleset = unsafe { OwnedFd::from_raw_fd(fd) };
         let mut rules = Ruleset { ruleset, abi, files, pinned: Vec::new() };
 
         for path in READABLE {
             rules.allow(Path::new(path), READ)?;
         }
-        // A panic's backtrace takes the names of functions from there.
+        // A panic's backtrace reads the names of functions from the program file.
         if let Ok(program) = std::env::current_exe() {
             rules.allow(&program, READ)?;
         }
@@ -182,7 +182,7 @@ impl Ruleset {
         Ok(rules)
     }
 
-    /// A file, or a folder and all in it; what is not there is left out.
+    /// Allows access to a file, or to a folder with all its content. A missing path is skipped.
     fn allow(&mut self, path: &Path, allowed: u64) -> io::Result<()> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let Ok(file) = OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_CLOEXEC).open(path)
@@ -197,7 +197,7 @@ impl Ruleset {
     }
 
     fn add(&self, kind: libc::c_int, rule: *const libc::c_void) -> io::Result<()> {
-        // SAFETY: the kernel reads the rule, of the structure that its kind has; callers keep it until this
+        // SAFETY: the kernel reads the rule, a structure of its kind. The caller keeps it alive until this
         // returns.
         checked(unsafe {
             libc::syscall(libc::SYS_landlock_add_rule, self.ruleset.as_raw_fd(), kind, rule, 0_u32)
@@ -205,16 +205,17 @@ impl Ruleset {
         .map(drop)
     }
 
-    /// Puts the rules in force and says which version they are of. `no_new_privs` has to be set.
+    /// Enforces the rules and returns their version. `no_new_privs` must be set.
     pub(super) fn restrict(self) -> io::Result<u32> {
-        // SAFETY: it takes numbers only.
+        // SAFETY: the call takes only numbers.
         checked(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, self.ruleset.as_raw_fd(), 0_u32) })?;
         PINNED.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).extend(self.pinned);
         Ok(self.abi)
     }
 }
 
-/// Where the resolver's configuration really lies: a folder in which it is replaced, unless that is `/etc`.
+/// Returns the folder of the resolver's configuration after symbolic links, in which it is replaced, unless
+/// that is `/etc`.
 fn of_resolver() -> PathBuf {
     let file = std::fs::canonicalize("/etc/resolv.conf").unwrap_or_default();
     match file.parent() {

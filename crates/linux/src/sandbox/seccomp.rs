@@ -1,5 +1,5 @@
-//! Filters of system calls (`seccomp(2)`): those that the program makes, some of them with certain arguments
-//! only.
+//! Filters system calls (`seccomp(2)`): allows those that the program makes, some of them with certain
+//! arguments only.
 //!
 //! | what | answer |
 //! |---|---|
@@ -8,13 +8,13 @@
 //! | newer than the list; `clone3`, whose flags a filter cannot see | ENOSYS, as an older kernel would say, so that a libc takes the older call |
 //! | any other | EPERM, and a line in the kernel's audit log |
 //!
-//! A libc that begins to use another existing call gets EPERM until the list has it: the log names the call's
-//! number. `station.sandbox = "off"` helps until then.
+//! If a libc begins to use another existing call, that call gets EPERM until the list contains it. The log
+//! has the call's number. `station.sandbox = "off"` helps until then.
 //!
-//! The kernel (since 5.11) computes the answer beforehand if no argument matters, so the calls of the data
-//! path cost next to nothing. Older ones go through the list, on which these calls are first.
+//! Since 5.11 the kernel computes the answer in advance if it depends on no argument. So the calls of the
+//! data path cost next to nothing. An older kernel goes through the list, in which these calls are first.
 //!
-//! There are lists for x86_64, aarch64 and riscv64. A 32-bit architecture has calls of its own for times and
+//! There are lists for x86_64, aarch64 and riscv64. A 32-bit architecture has other calls for times and
 //! lengths, for which no list exists yet.
 
 use std::io;
@@ -22,22 +22,22 @@ use std::io;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
 pub(super) use filter::{restrict, restrict_to_maps};
 
-/// There is no list for this architecture.
+/// Fails: this architecture has no list.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
 pub(super) fn restrict(_: &super::Plan) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// This architecture has no list.
+/// Fails: this architecture has no list.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
 pub(super) fn restrict_to_maps() -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the kernel refuses maps of BPF programs without looking at them.
+/// Returns whether the kernel refuses calls about BPF maps without checking them.
 pub(super) fn maps_are_refused() -> bool {
     const MAP_LOOKUP_ELEM: libc::c_int = 1;
-    // No descriptor is that high; all else is zero.
+    // No descriptor has such a high number. All other fields are zero.
     let mut attr = [0_u64; 16];
     attr[0] = u64::from(u32::MAX >> 1);
     // SAFETY: the kernel reads this number of octets, which live until the call has returned.
@@ -71,7 +71,7 @@ mod filter {
     #[cfg(target_arch = "riscv64")]
     const ARCHITECTURE: u32 = 0xc000_00f3;
 
-    /// The last call that these lists were made with (Linux 6.18: `file_setattr`).
+    /// Number of the last system call that these lists consider (Linux 6.18: `file_setattr`).
     const LAST: u32 = 469;
 
     /// Calls that are allowed with any arguments. Those of the data path are first.
@@ -80,32 +80,32 @@ mod filter {
         libc::SYS_read, libc::SYS_write, libc::SYS_epoll_pwait, libc::SYS_sendmmsg, libc::SYS_recvmmsg, libc::SYS_sendmsg,
         libc::SYS_recvmsg, libc::SYS_sendto, libc::SYS_recvfrom, libc::SYS_writev, libc::SYS_readv, libc::SYS_clock_gettime,
         libc::SYS_timerfd_settime, libc::SYS_futex, libc::SYS_sched_yield, libc::SYS_fdatasync, libc::SYS_fsync,
-        // Files.
+        // Calls about files.
         libc::SYS_openat, libc::SYS_close, libc::SYS_fstat, libc::SYS_newfstatat, libc::SYS_statx, libc::SYS_lseek,
         libc::SYS_pread64, libc::SYS_pwrite64, libc::SYS_preadv, libc::SYS_pwritev, libc::SYS_ftruncate, libc::SYS_flock,
         libc::SYS_fcntl, libc::SYS_getdents64, libc::SYS_readlinkat, libc::SYS_faccessat, libc::SYS_faccessat2,
         libc::SYS_mkdirat, libc::SYS_unlinkat, libc::SYS_renameat2, libc::SYS_umask,
         libc::SYS_getcwd, libc::SYS_inotify_init1, libc::SYS_inotify_add_watch, libc::SYS_inotify_rm_watch, libc::SYS_statfs,
         libc::SYS_fstatfs, libc::SYS_fadvise64, libc::SYS_close_range,
-        // Descriptors that tell of something.
+        // Calls about descriptors for events.
         libc::SYS_dup, libc::SYS_dup3, libc::SYS_pipe2, libc::SYS_ppoll, libc::SYS_pselect6, libc::SYS_epoll_create1,
         libc::SYS_epoll_ctl, libc::SYS_epoll_pwait2, libc::SYS_eventfd2, libc::SYS_timerfd_create, libc::SYS_timerfd_gettime,
-        // Sockets; `socket` is below.
+        // Calls about sockets; `socket` is below.
         libc::SYS_bind, libc::SYS_connect, libc::SYS_listen, libc::SYS_accept, libc::SYS_accept4, libc::SYS_getsockname,
         libc::SYS_getpeername, libc::SYS_getsockopt, libc::SYS_setsockopt, libc::SYS_shutdown,
-        // Memory; `mmap` is below.
+        // Calls about memory; `mmap` is below.
         libc::SYS_brk, libc::SYS_munmap, libc::SYS_mremap, libc::SYS_madvise, libc::SYS_membarrier,
-        // Threads, signals, the process itself.
+        // Calls about threads, signals, and the process itself.
         libc::SYS_set_robust_list, libc::SYS_get_robust_list, libc::SYS_rseq, libc::SYS_set_tid_address, libc::SYS_exit,
         libc::SYS_exit_group, libc::SYS_sched_getaffinity, libc::SYS_rt_sigaction, libc::SYS_rt_sigprocmask,
         libc::SYS_rt_sigreturn, libc::SYS_sigaltstack, libc::SYS_restart_syscall, libc::SYS_getpid, libc::SYS_gettid,
         libc::SYS_getppid, libc::SYS_getuid, libc::SYS_geteuid, libc::SYS_getgid, libc::SYS_getegid, libc::SYS_getrusage,
         libc::SYS_getrandom, libc::SYS_capget, libc::SYS_capset, libc::SYS_seccomp, libc::SYS_uname, libc::SYS_sysinfo, libc::SYS_getcpu,
-        // Time.
+        // Calls about time.
         libc::SYS_clock_getres, libc::SYS_clock_nanosleep, libc::SYS_nanosleep, libc::SYS_gettimeofday,
     ];
 
-    /// Older names of the same.
+    /// Older names of these calls.
     #[cfg(target_arch = "x86_64")]
     #[rustfmt::skip]
     const OLDER: &[libc::c_long] = &[
@@ -114,13 +114,13 @@ mod filter {
         libc::SYS_mkdir, libc::SYS_readlink, libc::SYS_epoll_create, libc::SYS_eventfd, libc::SYS_time,
         libc::SYS_getrlimit, libc::SYS_inotify_init,
     ];
-    /// `renameat`, of which the crate does not know there.
+    /// `renameat`, which the crate does not define for this architecture.
     #[cfg(target_arch = "aarch64")]
     const OLDER: &[libc::c_long] = &[38];
     #[cfg(target_arch = "riscv64")]
     const OLDER: &[libc::c_long] = &[];
 
-    /// Nothing in the program, and nothing in its libraries, ever asks for these.
+    /// Calls that neither the program nor its libraries ever make.
     #[rustfmt::skip]
     const DEADLY: &[libc::c_long] = &[
         libc::SYS_execve, libc::SYS_execveat, libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev,
@@ -133,31 +133,31 @@ mod filter {
         libc::SYS_settimeofday, libc::SYS_clock_settime,
     ];
 
-    /// Where in an argument.
+    /// Half of an argument.
     #[derive(Clone, Copy)]
     enum Half {
         Low,
         High,
     }
 
-    /// A half of an argument, masked, has to be this.
+    /// Requires that a half of an argument, masked, has a value.
     #[derive(Clone, Copy)]
     struct Test(u32, Half, u32, u32);
 
-    /// An argument of 32 bits is this.
+    /// Requires that a 32-bit argument has a value.
     fn is(argument: u32, value: u32) -> Test {
         Test(argument, Half::Low, u32::MAX, value)
     }
 
-    /// None of these bits is in an argument.
+    /// Requires that an argument has none of these bits.
     fn without(argument: u32, bits: u32) -> Test {
         Test(argument, Half::Low, bits, 0)
     }
 
     type Ways = Vec<Vec<Test>>;
 
-    /// Calls of which the arguments matter, with the ways in which they are allowed: any of them, with all
-    /// its tests.
+    /// Returns calls that are allowed only with certain arguments. Each has a list of alternatives, and an
+    /// alternative has tests that must all pass.
     fn by_arguments(plan: &Plan) -> Vec<(libc::c_long, Ways)> {
         let (unix, netlink, packet) = (libc::AF_UNIX as u32, libc::AF_NETLINK as u32, libc::AF_PACKET as u32);
         let mut sockets = vec![
@@ -170,7 +170,7 @@ mod filter {
         if plan.packets {
             sockets.push(vec![is(0, packet)]);
         }
-        // A resolver loads libraries.
+        // A resolver loads libraries, which need executable memory.
         let executable = if plan.names { 0 } else { libc::PROT_EXEC as u32 };
         let memory = || vec![vec![without(2, executable)]];
         let thread = (libc::CLONE_VM | libc::CLONE_THREAD) as u32;
@@ -183,14 +183,14 @@ mod filter {
             | libc::CLONE_NEWNET) as u32;
         let clone = vec![Test(0, Half::Low, thread | namespaces, thread)];
         let ioctls = vec![
-            // Of sockets and of their interfaces, of Wi-Fi, of TUN devices; not those that put something into
-            // a terminal.
+            // Requests about sockets and their interfaces, Wi-Fi and TUN devices; not those that write input
+            // into a terminal.
             vec![Test(1, Half::Low, 0xffff_ff00, 0x8900)],
             vec![Test(1, Half::Low, 0xffff_ff00, 0x8b00)],
             vec![Test(1, Half::Low, 0x0000_ffc0, 0x54c0)],
             vec![is(1, libc::FIONBIO as u32)],
             vec![is(1, libc::FIONREAD as u32)],
-            // Octets of a socket that are not sent yet.
+            // Request for the octets that a socket has not sent yet.
             vec![is(1, libc::TIOCOUTQ as u32)],
             vec![is(1, libc::FIOCLEX as u32)],
             vec![is(1, libc::TCGETS as u32)],
