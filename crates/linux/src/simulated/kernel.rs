@@ -622,7 +622,10 @@ impl State {
         left.extend(self.addresses.iter().filter(|it| of(it.maker)).map(|it| format!("left: {it:?}")));
         left.extend(self.ipv4_routes.iter().filter(|it| of(it.maker)).map(|it| format!("left: {it:?}")));
         left.extend(self.ipv4_rules.iter().filter(|it| of(it.maker)).map(|it| format!("left: {it:?}")));
-        let is_local = |it: &&KnownRule| it.rule == local_rule(0) && it.protocol == PROTOCOL_KERNEL;
+        // The kernel's own rule, or one that another program has put back.
+        let is_local = |it: &&KnownRule| {
+            it.rule == local_rule(0) && (it.protocol == PROTOCOL_KERNEL || it.maker == Maker::Other)
+        };
         let rules = self.rules.iter().filter(|it| of(it.maker) && !is_local(it));
         left.extend(rules.map(|it| format!("left: {it:?}")));
         if self.rules.first().as_ref().is_none_or(|first| !is_local(first)) {
