@@ -350,7 +350,8 @@ pub fn event_text(event: &Event) -> String {
             format!("{uplink}: the access network announces a captive portal, {uri}")
         }
         Event::CaptivePortal { uplink, uri, redirects: true } => format!(
-            "{uplink}: captive portal {uri}: the access network redirects HTTP, and the home agent does not answer"
+            "{uplink}: captive portal {uri}: the access network redirects HTTP, and the home agent does not \
+             answer"
         ),
         Event::VolumeReached { uplink, percent, used, volume, period } => {
             format!("{uplink}: {percent} % of its volume of this {period} is used, {used} of {volume} octets")

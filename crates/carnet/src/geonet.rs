@@ -171,7 +171,8 @@ impl Geonet {
         let mid = mid.or((seen != Mac::default()).then_some(seen));
         if let (None, Some(name)) = (mid, config.interface.name()) {
             warn!(
-                "waiting for the interface {name}: the GeoNetworking address is made of its link-layer address"
+                "waiting for the interface {name}: the GeoNetworking address is made of its link-layer \
+                 address"
             );
         }
         let mut geonet = Geonet {

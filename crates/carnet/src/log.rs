@@ -247,7 +247,8 @@ mod tests {
     /// For example, text of gpsd.
     #[test]
     fn text_of_others_cannot_forge_a_line() {
-        let forged = "error\r\n2026-11-26T00:00:00Z  INFO carnet::run: binding created\u{1b}[2J\u{9b}2J\u{2028}\u{202e}";
+        let forged = "error\r\n2026-11-26T00:00:00Z  INFO carnet::run: binding \
+                      created\u{1b}[2J\u{9b}2J\u{2028}\u{202e}";
         let text = logged(|| {
             tracing::warn!("gpsd: {forged}");
             tracing::warn!(message = forged);

@@ -395,7 +395,8 @@ fn warn_of_own_address(config: &Config) {
     // nothing.
     if is_local(agent.address) && !is_local(Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 1)) {
         warn!(
-            "this machine has home_agent.address {} on an interface: nobody can register over IPv6 until it is taken off there",
+            "this machine has home_agent.address {} on an interface: nobody can register over IPv6 until it \
+             is taken off there",
             agent.address
         );
     }
@@ -472,7 +473,8 @@ fn tell_data_path(
     info!("the data path is {:?}", path.name());
     if path == carnet_linux::Path::Kernel && wanted.ports.direct {
         warn!(
-            "there are no direct routes: tests that come out of the kernel's own tunnel devices do not come by here"
+            "there are no direct routes: tests that come out of the kernel's own tunnel devices do not come \
+             by here"
         );
     }
     Ok(())

@@ -166,8 +166,8 @@ impl State {
         };
         let warning = (torn > 0).then(|| {
             format!(
-                "{}: the last {torn} octets are of a commit that a crash interrupted, and are cut off; nobody was told \
-                 of what was in it",
+                "{}: the last {torn} octets are of a commit that a crash interrupted, and are cut off; \
+                 nobody was told of what was in it",
                 path.display()
             )
         });

@@ -108,8 +108,8 @@ pub async fn bundle(command: SupportBundle) -> Result<()> {
     finish(&mut bundle, name.as_deref(), seconds);
     write(&bundle, &out, seconds).with_context(|| format!("cannot write {}", out.display()))?;
     eprintln!(
-        "carnet: {} is there, with {} files. Keys and tokens are left out, names, addresses and positions are in it: look \
-         at it before you send it.",
+        "carnet: {} is there, with {} files. Keys and tokens are left out, names, addresses and positions \
+         are in it: look at it before you send it.",
         out.display(),
         bundle.files.len()
     );

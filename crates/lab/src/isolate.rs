@@ -195,7 +195,8 @@ fn without_tun(error: &std::io::Error) -> String {
         _ => "as root, see whether the kernel has it: modprobe tun",
     };
     format!(
-        "cannot open /dev/net/tun for reading and writing, which carnet needs for its interfaces ({error}); {remedy}"
+        "cannot open /dev/net/tun for reading and writing, which carnet needs for its interfaces ({error}); \
+         {remedy}"
     )
 }
 

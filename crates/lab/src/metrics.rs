@@ -345,7 +345,10 @@ mod tests {
 
     #[test]
     fn events_are_counted_in_their_section() {
-        let registered = |refresh: bool| serde_json::json!({"event": "registered", "latency_us": 1500, "refresh": refresh});
+        let registered = |refresh: bool| {
+            serde_json::json!({"event": "registered", "latency_us": 1500, "refre\
+            sh": refresh})
+        };
         let events = [
             (5, "mr".to_string(), registered(false)),
             (30, "mr".to_string(), registered(true)),

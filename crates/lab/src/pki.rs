@@ -278,8 +278,8 @@ fn describe(certificate: &Certificate, key: &str) -> String {
         Some(GeographicRegion::Polygonal(corners)) => format!("a polygon of {} corners", corners.len()),
     };
     format!(
-        "{role} {name}{title}\n  issued by {issuer} on {curve}, {octets} octets\n  holds {from} to {to}, {region}\n  \
-         applications {applications}; key {key}",
+        "{role} {name}{title}\n  issued by {issuer} on {curve}, {octets} octets\n  holds {from} to {to}, \
+         {region}\n  applications {applications}; key {key}",
         name = name_of(&Portable, certificate),
         title = content.name.as_ref().map(|name| format!(" \"{name}\"")).unwrap_or_default(),
         curve = content.verification_key.curve().name(),

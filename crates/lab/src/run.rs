@@ -612,7 +612,10 @@ impl Testbed {
         );
         let mut warnings = seen.refusals.clone();
         let lost_time = (late_ms >= LOST_MS).then(|| {
-            format!("this machine could not keep up: the lab was late by {late_ms:.0} ms (at most {LOST_MS} count as nothing)")
+            format!(
+                "this machine could not keep up: the lab was late by {late_ms:.0} ms (at most {LOST_MS} \
+                     count as nothing)"
+            )
         });
         let no_verdict = lost_time.clone().filter(|_| !plan.slow);
         warnings.extend(lost_time.filter(|_| plan.slow));
@@ -686,7 +689,8 @@ fn has_radio(scenario: &Scenario, node: &str, radio: Option<&str>) -> anyhow::Re
     let known: Vec<&str> = linked.chain(topology::radio_of(scenario, node)).collect();
     anyhow::ensure!(
         known.contains(&wanted),
-        "the station in node {node} wants geonet.interface = {wanted:?}, which its node has not got; it has: {}",
+        "the station in node {node} wants geonet.interface = {wanted:?}, which its node has not got; it has: \
+         {}",
         if known.is_empty() { "none".to_owned() } else { known.join(", ") }
     );
     Ok(())

@@ -231,7 +231,8 @@ fn radios_are_checked() {
         (
             "from = \"rsu\"",
             "from = \"nobody\"",
-            "scenario.toml:22:8: no node \"nobody\" has a radio and carnet; those that do: car1, car2, car3, rsu",
+            "scenario.toml:22:8: no node \"nobody\" has a radio and carnet; those that do: car1, car2, car3, \
+             rsu",
         ),
     ] {
         let found = radio(from, to).expect_err("is refused");

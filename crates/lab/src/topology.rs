@@ -387,7 +387,8 @@ mod tests {
         let s = crate::scenario::parse(std::path::Path::new("s"), text).expect("is good");
         let commands = link_commands(&s);
         assert!(commands.starts_with(
-            "link add x address 02:00:00:00:01:01 netns a type veth peer name y address 02:00:00:00:01:02 netns b\n"
+            "link add x address 02:00:00:00:01:01 netns a type veth peer name y address 02:00:00:00:01:02 \
+             netns b\n"
         ));
         assert!(commands.contains(
             "link add p address 02:00:00:00:03:02 netns b type veth peer name l2.1 netns @links\n"
@@ -400,8 +401,9 @@ mod tests {
 
     #[test]
     fn no_two_of_many_interfaces_have_one_address() {
-        let text = "title='t'\ntimetable.duration='1s'\n[nodes.ar]\n[nodes.'a{n}']\ncount=300\n[nodes.'b{n}']\ncount=300\n\
-                    [[links]]\nbridge='b'\nends=['ar:x','a{n}:x']\n[[links]]\nends=['a{n}:y','b{n}:y']\n";
+        let text = "title='t'\ntimetable.duration='1s'\n[nodes.ar]\n[nodes.'a{n}']\ncount=300\n\
+                    [nodes.'b{n}']\ncount=300\n[[links]]\nbridge='b'\nends=['ar:x','a{n}:x']\n[[links]]\n\
+                    ends=['a{n}:y','b{n}:y']\n";
         let s = crate::scenario::parse(std::path::Path::new("s"), text).expect("is good");
         let commands = link_commands(&s);
         let words: Vec<&str> = commands.split_whitespace().collect();
@@ -415,8 +417,8 @@ mod tests {
     fn each_family_has_its_commands() {
         let text = "title='t'\ntimetable.duration='1s'\n[nodes.b]\n[nodes.a]\n\
                     addresses.x=['2001:db8::1/64','192.0.2.1/24']\n\
-                    routes=['default via 2001:db8::2','default via 192.0.2.2','unreachable 2001:db8:1.2.3.4/128']\n\
-                    [[links]]\nends=['a:x','b:y']\n";
+                    routes=['default via 2001:db8::2','default via 192.0.2.2','unreachable \
+                    2001:db8:1.2.3.4/128']\n[[links]]\nends=['a:x','b:y']\n";
         let s = crate::scenario::parse(std::path::Path::new("s"), text).expect("is good");
         let (six, four) = node_commands("a", &s.nodes["a"], &s);
         assert_eq!(four, "addr add 192.0.2.1/24 dev x\nroute add default via 192.0.2.2\n");

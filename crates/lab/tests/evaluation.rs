@@ -113,7 +113,8 @@ fn look_right(out: &Path) {
         let page = page.replace('&', "&amp;").replace('"', "&quot;");
         for width in WIDTHS {
             probe += &format!(
-                "<iframe title=\"{paper}\" style=\"border:0;width:{width}px;height:900px\" srcdoc=\"{page}\"></iframe>"
+                "<iframe title=\"{paper}\" style=\"border:0;width:{width}px;height:900px\" \
+                 srcdoc=\"{page}\"></iframe>"
             );
         }
     }

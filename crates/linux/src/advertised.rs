@@ -10,8 +10,8 @@
 //! address on the home link, and no default route from an advertisement there. Until then the log and the
 //! obstacles warn. A written switch stays 0 to the end, even if a default route vanishes for a moment.
 //!
-//! The home agent reads other home agents' advertisements (RFC 6275 8.4) from a raw socket. The switches do not
-//! concern it.
+//! The home agent reads other home agents' advertisements (RFC 6275 8.4) from a raw socket. The switches do
+//! not concern it.
 
 use carnet_station::forwarding::desired::Setting;
 

@@ -53,8 +53,8 @@ impl Contest {
                 "another program changed a setting that this station needs: {found}; it is put right now"
             ),
             wait => format!(
-                "another program changed a setting that this station needs, {} times so far: {found}; it is put right in \
-                 {wait} s",
+                "another program changed a setting that this station needs, {} times so far: {found}; it is \
+                 put right in {wait} s",
                 self.changes
             ),
         }
@@ -80,8 +80,8 @@ impl Contest {
         match (self.wait, self.changes) {
             (0, 0..=AT_ONCE) => None,
             (0, changes) => Some(format!(
-                "another program changes a setting that this station needs again and again, {changes} times so far: {}; it \
-                 is right now",
+                "another program changes a setting that this station needs again and again, {changes} times \
+                 so far: {}; it is right now",
                 self.found
             )),
             (wait, _) => Some(format!("{}; this station puts it right in {wait} s", self.found)),

@@ -14,8 +14,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Error {
     /// A capability is missing.
     #[error(
-        "missing capability {missing}: start carnet as root, with `setcap cap_net_admin,cap_net_raw+ep`, or in a \
-         user and network namespace of its own (`unshare -Urn`)"
+        "missing capability {missing}: start carnet as root, with `setcap cap_net_admin,cap_net_raw+ep`, or \
+         in a user and network namespace of its own (`unshare -Urn`)"
     )]
     Capability {
         /// Names of the capabilities that the process lacks.
@@ -42,8 +42,8 @@ pub enum Error {
     },
     /// The tunnel device exists already.
     #[error(
-        "{device} exists already: another carnet station runs in this network namespace, or somebody made that \
-         device by hand (`ip link del {device}`)"
+        "{device} exists already: another carnet station runs in this network namespace, or somebody made \
+         that device by hand (`ip link del {device}`)"
     )]
     Busy {
         /// Name of the device.
@@ -78,8 +78,8 @@ pub enum Error {
     },
     /// Another program's route has the destination and metric of a route that carnet needs.
     #[error(
-        "cannot {operation}: a route of origin {protocol} with the same destination and metric is there; expected \
-         none (`ip -6 route show table {table}`)"
+        "cannot {operation}: a route of origin {protocol} with the same destination and metric is there; \
+         expected none (`ip -6 route show table {table}`)"
     )]
     RouteTaken {
         /// Operation and its object.

@@ -119,7 +119,8 @@ const FAREWELLS: usize = 4;
 /// Most obstacles that are reported.
 const OBSTACLES: usize = 16;
 /// Message to the operator if another program has moved the local rule back.
-const EARLY_LOCAL_RULE: &str = "the rule for the `local` table is back at priority 0, so that packets for carnet's tunnels do not reach it";
+const EARLY_LOCAL_RULE: &str = "the rule for the `local` table is back at priority 0, so that packets for \
+                                carnet's tunnels do not reach it";
 
 /// Failed timed attempts before the operator gets a message about a refusal that mostly passes by itself:
 /// about five seconds.

@@ -51,10 +51,10 @@ mod tests {
 
     #[test]
     fn octets_are_the_first_column_of_each_direction() {
-        let text = "Inter-|   Receive                            |  Transmit\n face |bytes    packets errs\n    \
-                    lo:  136144    1588    0    0    0     0          0         0   136145    1588    0    0    0\n\
-                    wlan0:1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\nwlan01: 18446744073709551615 0 0 0 0 0 0 0 7 0\n\
-                    short: 1 2\n";
+        let text = "Inter-|   Receive                            |  Transmit\n face |bytes    packets \
+                    errs\n    lo:  136144    1588    0    0    0     0          0         0   136145    \
+                    1588    0    0    0\nwlan0:1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\nwlan01: \
+                    18446744073709551615 0 0 0 0 0 0 0 7 0\nshort: 1 2\n";
         assert_eq!(counters_of(text, "lo"), Some((136_144, 136_145)));
         assert_eq!(counters_of(text, "wlan0"), Some((1, 9)));
         assert_eq!(counters_of(text, "wlan01"), Some((u64::MAX, 7)));

@@ -55,8 +55,9 @@ impl Protected {
     pub(crate) fn open() -> Result<Protected> {
         Ok(Protected(Some(Arc::new(open().map_err(|source| {
             Error::kernel(
-                "open a socket for messages under IPsec, which auth = \"ipsec\" wants: the kernel needs CONFIG_XFRM_USER and \
-                 CONFIG_INET6_ESP (modules xfrm_user, esp6), the process CAP_NET_ADMIN and CAP_NET_RAW",
+                "open a socket for messages under IPsec, which auth = \"ipsec\" wants: the kernel needs \
+                 CONFIG_XFRM_USER and CONFIG_INET6_ESP (modules xfrm_user, esp6), the process CAP_NET_ADMIN \
+                 and CAP_NET_RAW",
                 source,
             )
         })?))))

@@ -371,7 +371,8 @@ impl Switches {
                     match undo.save() {
                         Err(error) if self.parting => {
                             tracing::warn!(
-                                "{error}: what forwards after a crash from here on has to be put right by hand"
+                                "{error}: what forwards after a crash from here on has to be put right by \
+                                 hand"
                             );
                         }
                         saved => saved?,

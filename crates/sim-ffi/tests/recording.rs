@@ -10,8 +10,8 @@ use carnet_settings::recording::Inputs;
 use carnet_sim::station::{Options, Refusal, SimulatedStation};
 use carnet_station::io::{GeonetRequest, GeonetTransport, Input, Output, Position};
 
-const CONFIG: &str = "[station]\nname = 'node'\n[geonet]\ninterface = 'radio'\nposition = 'gpsd://localhost'\n\
-                      beacon = { interval = '1s' }\n";
+const CONFIG: &str = "[station]\nname = 'node'\n[geonet]\ninterface = 'radio'\nposition = \
+                      'gpsd://localhost'\nbeacon = { interval = '1s' }\n";
 
 fn position(timestamp: u32, longitude: i32) -> Input {
     Input::Position(Position {

@@ -404,8 +404,9 @@ fn never_tested_addresses_get_bounded_small_probes_over_mutated_registrations() 
     }
     let seconds = now.saturating_since(Time::ZERO).as_secs() as usize;
     println!(
-        "{updates} updates of {update_octets} octets in {seconds} s; to addresses that never answer {probes} probes, {others} \
-         answers of {other_octets} octets; {answered} echoes, {data_to_true} packets to addresses that answer"
+        "{updates} updates of {update_octets} octets in {seconds} s; to addresses that never answer {probes} \
+         probes, {others} answers of {other_octets} octets; {answered} echoes, {data_to_true} packets to \
+         addresses that answer"
     );
     assert!(probes <= 48 + 2 * (seconds + 1) && probes > 100, "{probes} probes in {seconds} s");
     assert!(others <= updates && other_octets <= update_octets, "{others}, {other_octets}");

@@ -96,7 +96,8 @@ fn cases() -> Vec<(Vec<u8>, &'static str)> {
     vec![
         (
             to_agent(Builder::binding_update(1, flags(0xc400), 60).option(&care_of).option(&prefix)),
-            "U/MIP6MH_BU(seq=1, flags='AHR', mhtime=60, options=[MIP6OptAltCoA(acoa=C), MIP6OptMobNetPrefix(prefix='2001:db8:2::')])",
+            "U/MIP6MH_BU(seq=1, flags='AHR', mhtime=60, options=[MIP6OptAltCoA(acoa=C), \
+             MIP6OptMobNetPrefix(prefix='2001:db8:2::')])",
         ),
         (
             to_agent(Builder::binding_update(0xffff, flags(0xffc0 & !0x0240), 0xffff)),
@@ -117,7 +118,9 @@ fn cases() -> Vec<(Vec<u8>, &'static str)> {
                     .option(&prefix)
                     .option(&MobilityOption::Authentication { subtype: 1, spi: 300, data: &[0x5a; 12] }),
             ),
-            "U/MIP6MH_BU(seq=3, flags='AHR', mhtime=0, options=[MIP6OptMNID(id=b'bus42@example.net'), MIP6OptReplayProtection(timestamp=0xdeadbeef01020304), MIP6OptMobNetPrefix(prefix='2001:db8:2::'), MIP6OptMsgAuth(mspi=300, authdata=b'Z'*12)])",
+            "U/MIP6MH_BU(seq=3, flags='AHR', mhtime=0, options=[MIP6OptMNID(id=b'bus42@example.net'), \
+             MIP6OptReplayProtection(timestamp=0xdeadbeef01020304), \
+             MIP6OptMobNetPrefix(prefix='2001:db8:2::'), MIP6OptMsgAuth(mspi=300, authdata=b'Z'*12)])",
         ),
         (
             to_agent(
@@ -125,7 +128,8 @@ fn cases() -> Vec<(Vec<u8>, &'static str)> {
                     .option(&MobilityOption::Unknown { option_type: 200, data: &[1, 2, 3] })
                     .option(&care_of),
             ),
-            "U/MIP6MH_BU(seq=4, flags='H', mhtime=1, options=[MIP6OptUnknown(otype=200, odata=b'\\1\\2\\3'), MIP6OptAltCoA(acoa=C)])",
+            "U/MIP6MH_BU(seq=4, flags='H', mhtime=1, options=[MIP6OptUnknown(otype=200, odata=b'\\1\\2\\3'), \
+             MIP6OptAltCoA(acoa=C)])",
         ),
         (plain(Builder::binding_update(5, flags(0xc400), 0)), "P/MIP6MH_BU(seq=5, flags='AHR', mhtime=0)"),
         (
@@ -142,7 +146,9 @@ fn cases() -> Vec<(Vec<u8>, &'static str)> {
                     .option(&MobilityOption::Authentication { subtype: 1, spi: 7, data: &[1; 12] })
                     .option(&MobilityOption::Authentication { subtype: 2, spi: 3, data: &[2; 20] }),
             ),
-            "R/MIP6MH_BA(status=144, flags='K', seq=9, mhtime=0, options=[MIP6OptReplayProtection(timestamp=1), MIP6OptMsgAuth(mspi=7, authdata=b'\\1'*12), MIP6OptMsgAuth(subtype=2, mspi=3, authdata=b'\\2'*20)])",
+            "R/MIP6MH_BA(status=144, flags='K', seq=9, mhtime=0, \
+             options=[MIP6OptReplayProtection(timestamp=1), MIP6OptMsgAuth(mspi=7, authdata=b'\\1'*12), \
+             MIP6OptMsgAuth(subtype=2, mspi=3, authdata=b'\\2'*20)])",
         ),
         (plain(Builder::binding_refresh_request()), "P/MIP6MH_BRR()"),
         (plain(Builder::binding_error(2, address(HOME))), "P/MIP6MH_BE(status=2, ha=H)"),
@@ -184,7 +190,12 @@ fn cases() -> Vec<(Vec<u8>, &'static str)> {
                     options: &options,
                 })
             }),
-            "L/ICMPv6ND_RA(chlim=64, M=1, O=0, H=1, prf=3, routerlifetime=1800, reachabletime=30000, retranstimer=1000)/ICMPv6NDOptSrcLLAddr(lladdr='02:00:00:00:00:01')/ICMPv6NDOptMTU(mtu=1460)/ICMPv6NDOptPrefixInfo(prefix='2001:db8:1::1', L=1, A=0, R=1, validlifetime=7200, preferredlifetime=3600)/ICMPv6NDOptHAInfo(res=0x8000, pref=10, lifetime=1800)/ICMPv6NDOptRouteInfo(len=2, plen=64, prf=1, rtlifetime=600, prefix='2001:db8:a::')",
+            "L/ICMPv6ND_RA(chlim=64, M=1, O=0, H=1, prf=3, routerlifetime=1800, reachabletime=30000, \
+             retranstimer=1000)/ICMPv6NDOptSrcLLAddr(lladdr='02:00:00:00:00:01')/ICMPv6NDOptMTU(mtu=1460)/\
+             ICMPv6NDOptPrefixInfo(prefix='2001:db8:1::1', L=1, A=0, R=1, validlifetime=7200, \
+             preferredlifetime=3600)/ICMPv6NDOptHAInfo(res=0x8000, pref=10, \
+             lifetime=1800)/ICMPv6NDOptRouteInfo(len=2, plen=64, prf=1, rtlifetime=600, \
+             prefix='2001:db8:a::')",
         ),
         (
             link(
@@ -192,7 +203,8 @@ fn cases() -> Vec<(Vec<u8>, &'static str)> {
                 "ff02::2",
                 RouterSolicitation { source_link_address: Some([2, 0, 0, 0, 0, 1]) }.emit(),
             ),
-            "IPv6(src='fe80::1', dst='ff02::2', hlim=255)/ICMPv6ND_RS()/ICMPv6NDOptSrcLLAddr(lladdr='02:00:00:00:00:01')",
+            "IPv6(src='fe80::1', dst='ff02::2', \
+             hlim=255)/ICMPv6ND_RS()/ICMPv6NDOptSrcLLAddr(lladdr='02:00:00:00:00:01')",
         ),
         (
             link(
@@ -201,7 +213,8 @@ fn cases() -> Vec<(Vec<u8>, &'static str)> {
                 NeighborSolicitation { target: address(HOME), source_link_address: Some([2, 0, 0, 0, 0, 1]) }
                     .emit(),
             ),
-            "IPv6(src='fe80::1', dst='ff02::1:ff00:1234', hlim=255)/ICMPv6ND_NS(tgt=H)/ICMPv6NDOptSrcLLAddr(lladdr='02:00:00:00:00:01')",
+            "IPv6(src='fe80::1', dst='ff02::1:ff00:1234', \
+             hlim=255)/ICMPv6ND_NS(tgt=H)/ICMPv6NDOptSrcLLAddr(lladdr='02:00:00:00:00:01')",
         ),
         (
             link(

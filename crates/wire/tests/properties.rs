@@ -638,7 +638,8 @@ proptest! {
             data
         }),
     ) {
-        let mut octets = vec![59, u8::try_from((6 + data.len()) / 8 - 1).expect("short"), message_type, 0, 0, 0];
+        let mut octets = vec![59, u8::try_from((6 + data.len()) / 8 - 1).expect("shor\
+            t"), message_type, 0, 0, 0];
         octets.extend(data);
         everything(&octets);
     }

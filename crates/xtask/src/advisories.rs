@@ -145,7 +145,8 @@ mod tests {
     use super::*;
 
     const ADVISORY: &str = "```toml\n[advisory]\nid = \"RUSTSEC-2022-0090\"\npackage = \"libsqlite3-sys\"\n\
-        date = \"2022-08-03\"\n\n[versions]\npatched = [\">= 0.25.1\"]\nunaffected = [\"< 0.3\"]\n```\n\n# Title\n";
+        date = \"2022-08-03\"\n\n[versions]\npatched = [\">= 0.25.1\"]\nunaffected = [\"< 0.3\"]\n```\n\n# \
+        Title\n";
 
     #[test]
     fn advisory_concerns_versions_that_are_neither_patched_nor_unaffected() {

@@ -48,16 +48,16 @@ impl Config {
             for routers in routers_of_key.into_values() {
                 if let Some(routers) = several(routers) {
                     advice.push(format!(
-                        "home_agent: {routers} have one key: each of them can register as the others; expected a key \
-                         for each"
+                        "home_agent: {routers} have one key: each of them can register as the others; \
+                         expected a key for each"
                     ));
                 }
             }
             for (spi, routers) in routers_of_spi {
                 if let Some(routers) = several(routers) {
                     advice.push(format!(
-                        "home_agent: {routers} have one SPI, {spi}: logs and counters cannot tell their keys apart; \
-                         expected an SPI for each"
+                        "home_agent: {routers} have one SPI, {spi}: logs and counters cannot tell their keys \
+                         apart; expected an SPI for each"
                     ));
                 }
             }
@@ -72,7 +72,8 @@ impl Config {
     }
 }
 
-const DOCUMENTED: &str = "the documentation prints this key, so that everybody knows it; expected one of your own, by `openssl rand -hex 16`";
+const DOCUMENTED: &str = "the documentation prints this key, so that everybody knows it; expected one of \
+                          your own, by `openssl rand -hex 16`";
 
 /// The first of several routers and how many there are; `None` for one alone, which may have an SPI twice.
 fn several(mut routers: Vec<String>) -> Option<String> {
@@ -200,7 +201,10 @@ mod tests {
         ] {
             let told = advice(&[(300, A)], &[uplink(first), other(second)].join(", "));
             let expected = expected.map(|missing| {
-                format!("mobile_node.uplink wlan0: it has {missing}, other uplinks do: is it to be used like them?")
+                format!(
+                    "mobile_node.uplink wlan0: it has {missing}, other uplinks do: is it to be used like \
+                         them?"
+                )
             });
             assert_eq!(told, expected.into_iter().collect::<Vec<_>>(), "{first} {second}");
         }

@@ -77,8 +77,8 @@ fn ipsec(draft: &Draft, sink: &Sink<'_>) {
     let own = router.and_then(|router| router.auth.as_ref()).filter(is_ipsec);
     let Some(first) = own.or(of_nodes.first().copied()) else { return };
     if draft.dataplane.as_ref().is_some_and(|dataplane| dataplane.path == DataplanePath::Kernel) {
-        let message = "the kernel's own tunnel devices take the packets that IPsec is to see, expected another \
-                       `dataplane.path` than \"kernel\"";
+        let message = "the kernel's own tunnel devices take the packets that IPsec is to see, expected \
+                       another `dataplane.path` than \"kernel\"";
         sink.push(first.at, message);
     }
     if let (Some(auth), Some(router)) = (own, router) {

@@ -70,16 +70,16 @@ impl HomeAgent {
         let shared = |router: &AllowedRouter| router.auth.mac().is_some_and(|mac| mac.per_agent.is_none());
         if self.dhaad && self.home_link.is_some() && self.mobile_routers.iter().any(shared) {
             warnings.push(
-                "home_agent.mobile_router: auth without `per_agent`: if another home agent of the home link has the \
-                 same key, what is recorded on the way to one can be played again at the other"
+                "home_agent.mobile_router: auth without `per_agent`: if another home agent of the home link \
+                 has the same key, what is recorded on the way to one can be played again at the other"
                     .to_owned(),
             );
         }
         let known = std::iter::once(self.home_prefix).chain(self.home_network);
         if !known.into_iter().any(|prefix| prefix.contains(&self.address)) {
             warnings.push(format!(
-                "home_agent.address {}: neither in home_prefix nor in home_network; it has to be an address that \
-                 this machine has on no interface, and that is routed to it",
+                "home_agent.address {}: neither in home_prefix nor in home_network; it has to be an address \
+                 that this machine has on no interface, and that is routed to it",
                 self.address
             ));
         }
@@ -87,8 +87,8 @@ impl HomeAgent {
             let known = std::iter::once(self.home_prefix).chain(self.home_network);
             if !known.into_iter().any(|prefix| prefix.contains(&peer.address)) {
                 warnings.push(format!(
-                    "home_agent.peer {}: neither in home_prefix nor in home_network; is it a home agent of this \
-                     home prefix?",
+                    "home_agent.peer {}: neither in home_prefix nor in home_network; is it a home agent of \
+                     this home prefix?",
                     peer.address
                 ));
             }
@@ -361,7 +361,8 @@ impl Draft {
         {
             if auth.value.mac().is_some_and(|mac| mac.per_agent.is_none()) {
                 let message = "whether other home agents have the same key has to be said where there is a \
-                               [[home_agent.peer]], expected per_agent = true, or per_agent = false for a key that none has";
+                               [[home_agent.peer]], expected per_agent = true, or per_agent = false for a \
+                               key that none has";
                 sink.push(auth.at, message);
             }
         }

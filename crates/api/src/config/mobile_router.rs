@@ -139,8 +139,9 @@ impl MobileRouter {
         let by_sequence = self.auth.mac().is_some_and(|mac| mac.replay == Replay::Sequence);
         if by_sequence && !has_state_dir {
             warnings.push(format!(
-                "{table} without station.state_dir: each start takes its first sequence number from the clock, and \
-                 uses up the numbers of the key sooner (32768, then the home agent demands timestamps)"
+                "{table} without station.state_dir: each start takes its first sequence number from the \
+                 clock, and uses up the numbers of the key sooner (32768, then the home agent demands \
+                 timestamps)"
             ));
         }
         let limited = self.uplinks.iter().filter(|uplink| uplink.volume.is_some());
@@ -619,8 +620,8 @@ impl Draft {
     fn check_key(&self, sink: &Sink<'_>) {
         let Some(auth) = self.auth.as_ref().filter(|_| self.has_several_home_agents()) else { return };
         if auth.value.mac().is_some_and(|mac| mac.per_agent != Some(true)) {
-            let message = "one key for several home agents lets Binding Updates to one be played again at another, \
-                           expected per_agent = true";
+            let message = "one key for several home agents lets Binding Updates to one be played again at \
+                           another, expected per_agent = true";
             sink.push(auth.at, message);
         }
     }

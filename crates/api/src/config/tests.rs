@@ -193,7 +193,8 @@ fn home_agents_may_be_several_or_be_found_out() {
             "[mobile_router]\nhome_address = \"2001:db8:1::1234\"\nhome_prefix = \"2001:db8:1::/64\"\n\
              home_agent = \"2001:db8:1::1\"",
             &format!(
-                "[mobile_router]\nhome_address = \"2001:db8:1::1234\"\nhome_prefix = \"2001:db8:1::/64\"\n{text}"
+                "[mobile_router]\nhome_address = \"2001:db8:1::1234\"\nhome_prefix = \
+                 \"2001:db8:1::/64\"\n{text}"
             ),
         );
         let text = text.replace("ffffff\" }", "ffffff\", per_agent = true }");
@@ -218,8 +219,8 @@ fn one_key_for_several_home_agents_is_refused_unless_it_is_made_into_one_for_eac
     };
     let key = |rest: &str| format!("{{ spi = 300, key = \"000102030405060708090a0b0c0d0e0f\"{rest} }}");
     let (one, two, found) = ("\"2001:db8:1::1\"", "[\"2001:db8:1::1\", \"2001:db8:1::2\"]", "\"discover\"");
-    let refused = "c.toml:8:8: one key for several home agents lets Binding Updates to one be played again at \
-                   another, expected per_agent = true";
+    let refused = "c.toml:8:8: one key for several home agents lets Binding Updates to one be played again \
+                   at another, expected per_agent = true";
     for (home_agent, rest, expected) in [
         (one, "", ""),
         (one, ", per_agent = true", ""),
@@ -521,10 +522,9 @@ fn what_is_unwise_is_warned_about() {
     let router = SMALL_ROUTER.replace("\"none\"", auth);
     assert_eq!(
         parse(&router).warnings(),
-        [
-            "mobile_router without station.state_dir: each start takes its first sequence number from the clock, and uses \
-          up the numbers of the key sooner (32768, then the home agent demands timestamps)"
-        ]
+        ["mobile_router without station.state_dir: each start takes its first sequence number from the \
+             clock, and uses up the numbers of the key sooner (32768, then the home agent demands \
+             timestamps)"]
     );
     let with_state = router.replace("[station]", "[station]\nstate_dir = '/var/lib/carnet'");
     assert!(parse(&with_state).warnings().is_empty());
@@ -574,7 +574,8 @@ fn former_keys_have_mistakes_of_their_own() {
         ),
         (
             "{ spi = 300 }",
-            "c.toml:8:95: `auth.former.key` is missing, expected 32 hexadecimal digits (16 octets) or a `key_file`"
+            "c.toml:8:95: `auth.former.key` is missing, expected 32 hexadecimal digits (16 octets) or a \
+             `key_file`"
                 .to_owned(),
         ),
         (

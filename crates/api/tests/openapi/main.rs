@@ -86,7 +86,10 @@ fn answer(types: &mut Types, request: &Request) -> (&'static str, Value) {
     let name = named(&request.answer).filter(|name| name.starts_with(char::is_uppercase));
     let schema = name.as_deref().map(|name| types.reference(name));
     let text = request.answer.as_str();
-    let json = |schema: Value| json!({"description": "The answer.", "content": {"application/json": {"schema": schema}}});
+    let json = |schema: Value| {
+        json!({"description": "The \
+        answer.", "content": {"application/json": {"schema": schema}}})
+    };
     if text.starts_with("none") {
         ("204", json!({"description": "Done."}))
     } else if text.starts_with("stream") {
@@ -162,23 +165,27 @@ fn document() -> Value {
         path[&request.method] = operation;
     }
     let refusal = types.reference("ErrorBody");
-    let refusal = |description: &str| json!({"description": description, "content": {"application/json": {"schema": refusal}}});
+    let refusal = |description: &str| {
+        json!({"description": description, "content": {"application/\
+        json": {"schema": refusal}}})
+    };
     json!({
         "openapi": "3.1.0",
         "info": {
             "title": "carnet",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "A running station: mobile router, home agent, GeoNetworking router. See docs/api.md. Fields \
-                            may be added to answers, never renamed or taken away.",
+            "description": "A running station: mobile router, home agent, GeoNetworking router. See \
+                            docs/api.md. Fields may be added to answers, never renamed or taken away.",
             "license": {"name": "Apache-2.0 OR MIT"},
         },
-        "servers": [{"url": "http://localhost:8440", "description": "station.http; the UNIX socket has the same"}],
+        "servers": [{"url": "http://localhost:8440", "description": "station.http; the UNIX socket has the \
+            same"}],
         "security": [{"token": []}, {}],
         "paths": paths,
         "components": {
             "responses": {
-                "Refused": refusal("The request makes no sense (400, 404, 405, 413, 415, 422), needs a token (401) or a \
-                                    better one (403), or the station says no (409)."),
+                "Refused": refusal("The request makes no sense (400, 404, 405, 413, 415, 422), needs a token \
+                                    (401) or a better one (403), or the station says no (409)."),
                 "Unable": refusal("The station is about to stop (503) or does not answer (504)."),
             },
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer",
@@ -199,7 +206,8 @@ fn the_description_is_what_the_sources_say() {
     let there: Value = serde_json::from_str(&read("docs/openapi.json")).expect("docs/openapi.json is JSON");
     assert!(
         made == there,
-        "docs/openapi.json is not what the sources say: CARNET_UPDATE_OPENAPI=1 cargo test -p carnet-api --test openapi"
+        "docs/openapi.json is not what the sources say: CARNET_UPDATE_OPENAPI=1 cargo test -p carnet-api \
+         --test openapi"
     );
 }
 

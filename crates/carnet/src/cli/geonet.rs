@@ -19,13 +19,15 @@ pub struct AreaCommand {
     /// Name of the area; one that was set before is replaced.
     pub name: String,
     /// Centre: `here`, a place (LAT,LON), or a station by its GeoNetworking, MAC or IPv6 address.
-    #[arg(long, value_name = "PLACE", value_parser = around, allow_hyphen_values = true, required_unless_present = "remove")]
+    #[arg(long, value_name = "PLAC\
+                              E", value_parser = around, allow_hyphen_values = true, required_unless_present = "remove")]
     pub around: Option<GnAround>,
     /// Its shape.
     #[arg(long, value_enum, default_value = "circle")]
     pub shape: Shape,
     /// From the centre to the edge of a circle.
-    #[arg(long, value_name = "LENGTH", value_parser = parse_length, conflicts_with_all = ["distance_a", "distance_b", "angle"])]
+    #[arg(long, value_name = "LENGTH", value_parser = parse_length, conflicts_with_all = ["distance_a", "dist\
+        ance_b", "angle"])]
     pub radius: Option<u16>,
     /// From the centre to the edge in the direction of the angle.
     #[arg(long, value_name = "LENGTH", value_parser = parse_length)]
@@ -43,7 +45,8 @@ pub struct AreaCommand {
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub lifetime: Option<Duration>,
     /// Remove it.
-    #[arg(long, conflicts_with_all = ["around", "radius", "distance_a", "distance_b", "angle", "group", "lifetime"])]
+    #[arg(long, conflicts_with_all = ["around", "radius", "distance_a", "distance_b", "angle", "group", "life\
+        time"])]
     pub remove: bool,
     /// The station.
     #[command(flatten)]
@@ -250,8 +253,8 @@ pub(super) fn milliseconds(time: Duration) -> u64 {
 fn around(text: &str) -> Result<GnAround, String> {
     let wrong = || {
         format!(
-            "{text:?} is nowhere, expected here, LAT,LON such as 48.8375,2.1008, or the GeoNetworking, MAC or IPv6 \
-             address of a station"
+            "{text:?} is nowhere, expected here, LAT,LON such as 48.8375,2.1008, or the GeoNetworking, MAC \
+             or IPv6 address of a station"
         )
     };
     match text.split_once(',') {

@@ -95,7 +95,8 @@ mod tests {
     fn progress(state: &str, reachable: bool, uplinks: [&str; 2]) -> Option<Progress> {
         let status = json!({"name": "bus", "version": "1", "uptime_s": 1, "roles": ["mobile_router"],
             "mobile_router": {"state": state, "reachable": reachable, "home_address": "2001:db8:1::1234",
-                "home_agent": "2001:db8:1::1", "care_of_address": null, "uplink": null, "wanted_uplink": null},
+                "home_agent": "2001:db8:1::1", "care_of_address": null, "uplink": null, "wanted_uplin\
+                    k": null},
             "home_agent": null, "geonet": null});
         let uplink = |state: &&str| {
             json!({"interface": "wlan0", "state": state, "care_of_address": null,

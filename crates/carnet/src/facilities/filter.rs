@@ -49,8 +49,8 @@ impl Filter {
                 "radius_m" => circle[2] = Some(bounded(key, &value, 1.0, 65535.0)?),
                 _ => {
                     return Err(format!(
-                        "{key:?} is not known, expected type, area, latitude, longitude, radius_m, station_type or \
-                         cause"
+                        "{key:?} is not known, expected type, area, latitude, longitude, radius_m, \
+                         station_type or cause"
                     ));
                 }
             }

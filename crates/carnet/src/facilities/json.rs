@@ -332,13 +332,16 @@ mod tests {
             "protocol_version": 2, "station_id": 42, "generation_delta_time": 0,
             "basic_container": {"station_type": 0, "reference_position": position, "confidence": confidence},
             "high_frequency_container": {
-                "heading": 3601, "speed": 16383, "drive_direction": 2, "vehicle_length": 1023, "vehicle_width": 62,
+                "heading": 3601, "speed": 16383, "drive_direction": 2, "vehicle_length": 1023, "vehicle_widt\
+                    h": 62,
                 "curvature": 1023, "curvature_calculation_mode": 2, "longitudinal_acceleration": 161,
-                "yaw_rate": 32767, "acceleration_control": "1000000", "lane_position": 1, "lateral_acceleration": 161,
+                "yaw_rate": 32767, "acceleration_control": "1000000", "lane_position": 1, "lateral_accelerati\
+                    on": 161,
                 "confidence": {"heading": 127, "speed": 127, "vehicle_length": 4, "yaw_rate": 8,
                     "longitudinal_acceleration": 102, "curvature": 7, "lateral_acceleration": 102},
             },
-            "low_frequency_container": {"vehicle_role": 0, "exterior_lights": "00100000", "path_history": path},
+            "low_frequency_container": {"vehicle_role": 0, "exterior_lights": "00100000", "path_histor\
+                y": path},
         });
         let (heard, found) = cam(&message);
         assert_eq!(found, expected);
@@ -370,8 +373,10 @@ mod tests {
         let action = json!({"originating_station_id": 0, "sequence_number": 0});
         let expected = json!({
             "protocol_version": 2, "station_id": 0,
-            "management_container": {"action_id": action, "detection_time": 0, "reference_time": 0, "termination": 1,
-                "event_position": position, "validity_duration": 600, "station_type": 0, "confidence": confidence},
+            "management_container": {"action_id": action, "detection_time": 0, "reference_time": 0, "terminat\
+                ion": 1,
+                "event_position": position, "validity_duration": 600, "station_type": 0, "confidenc\
+                    e": confidence},
             "situation_container": {"information_quality": 0, "event_type": {"cause": 94, "subcause": 2}},
             "location_container": {"event_speed": 16383, "traces": [{"path_history": path}],
                 "confidence": {"event_speed": 127}},

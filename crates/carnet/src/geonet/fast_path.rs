@@ -97,7 +97,8 @@ impl FastPath {
         if self.is_needed {
             let needed = settings::what_a_path_needs(carnet_linux::Path::Bpf);
             return Err(format!(
-                "dataplane.path = \"bpf\" cannot be had for GeoNetworking: {why}; expected {needed}, or \"auto\""
+                "dataplane.path = \"bpf\" cannot be had for GeoNetworking: {why}; expected {needed}, or \
+                 \"auto\""
             ));
         }
         info!("no data path \"bpf\" for GeoNetworking: {why}");

@@ -138,8 +138,8 @@ pub fn station_of(address: Ipv6Addr) -> std::result::Result<GnStation, String> {
     let station = addresses::station_of(address);
     station.map(|mac| GnStation::Mac(carnet_api::address::MacAddress(mac))).ok_or_else(|| {
         format!(
-            "{address} does not name a station, expected an interface identifier that is made of a MAC address \
-             (xxxx:xxff:fexx:xxxx), a GeoNetworking or MAC address"
+            "{address} does not name a station, expected an interface identifier that is made of a MAC \
+             address (xxxx:xxff:fexx:xxxx), a GeoNetworking or MAC address"
         )
     })
 }

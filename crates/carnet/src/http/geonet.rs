@@ -102,8 +102,8 @@ fn off_the_globe(latitude: f64, longitude: f64) -> Option<String> {
     let is_on = (-90.0..=90.0).contains(&latitude) && (-180.0..=180.0).contains(&longitude);
     (!is_on).then(|| {
         format!(
-            "{latitude}, {longitude} is not on the globe, expected a latitude from -90 to 90 and a longitude from \
-             -180 to 180"
+            "{latitude}, {longitude} is not on the globe, expected a latitude from -90 to 90 and a longitude \
+             from -180 to 180"
         )
     })
 }

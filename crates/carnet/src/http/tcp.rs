@@ -226,7 +226,8 @@ impl Port {
         if !carnet_linux::has_address(address) {
             let address = address.ip();
             warn!(
-                "station.http: no interface has the address {address} yet; the port answers as soon as one has it"
+                "station.http: no interface has the address {address} yet; the port answers as soon as one \
+                 has it"
             );
         }
         Ok(Port { listener })

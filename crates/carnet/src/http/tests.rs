@@ -116,12 +116,14 @@ async fn questions_are_answered_as_json() {
     assert_eq!(
         bench.client.get("/v1/status").await.expect("status"),
         json!({"name": "bus-42", "version": "0.1.0", "uptime_s": 1.5, "roles": ["home_agent"],
-               "dataplane": "tun", "dataplane_loading": null, "obstacles": [], "mobile_router": null, "home_agent": null, "geonet": null, "sandbox": null})
+               "dataplane": "tun", "dataplane_loading": null, "obstacles": [], "mobile_router": null, "home_a\
+                   gent": null, "geonet": null, "sandbox": null})
     );
     assert_eq!(
         bench.client.get("/v1/bindings").await.expect("bindings"),
         json!([{"role": "home_agent", "home_address": "2001:db8:1::1234", "care_of_address": null,
-                "stay_s": 3, "bid": null, "prefixes": ["2001:db8:a::/64"], "state": "registered", "lifetime_s": 60,
+                "stay_s": 3, "bid": null, "prefixes": ["2001:db8:a::/\
+                    64"], "state": "registered", "lifetime_s": 60,
                 "remaining_s": 57, "sequence": 7}])
     );
     assert_eq!(bench.client.get("/v1/uplinks").await.expect("uplinks"), json!([]));

@@ -30,7 +30,8 @@ pub fn furnish(config: &Config, rng: Rng, date: WallTime) -> Result<Furnished> {
 #[cfg(not(feature = "security"))]
 fn from_files(_: &Security, _: Rng, _: WallTime) -> Result<Furnished> {
     anyhow::bail!(
-        "[security]: this program was built without signatures (feature `security`), expected policy = \"off\""
+        "[security]: this program was built without signatures (feature `security`), expected policy = \
+         \"off\""
     )
 }
 

@@ -13,7 +13,8 @@ fn show(what: Table, answer: Value, width: Option<usize>) -> String {
 fn two_bindings() -> Value {
     json!([
         {"role": "home_agent", "home_address": "2001:db8:1::1234", "care_of_address": "2001:db8:f::7",
-         "stay_s": 93_784, "bid": null, "prefixes": ["2001:db8:a::/64", "2001:db8:b::/64"], "state": "registered",
+         "stay_s": 93_784, "bid": null, "prefixes": ["2001:db8:a::/64", "2001:db8:b::/\
+             64"], "state": "registered",
          "lifetime_s": 60, "remaining_s": 57, "sequence": 7, "added_later": true},
         {"role": "home_agent", "home_address": "2001:db8:1::5", "care_of_address": null,
          "bid": null, "prefixes": [], "state": "at_home", "lifetime_s": 0, "remaining_s": 0,
@@ -92,7 +93,8 @@ fn uplinks_as_a_table() {
         "\
 UPLINK   STATE       CARE-OF ADDRESS  PRIORITY  SIGNAL   RTT      LOSS   CAPACITY     VOLUME
 wlan0 *  registered  2001:db8:f::7    10        -61 dBm  12.3 ms  0.5 %  48.5 Mbit/s  999 B this month
-wwan0    registered  2001:db8:f::7    10        -        12.3 ms  0.5 %  900 kbit/s   1.2 GB of 5.0 GB this month
+wwan0    registered  2001:db8:f::7    10        -        12.3 ms  0.5 %  900 kbit/s   1.2 GB of 5.0 GB this \
+month
 wwan1    registered  2001:db8:f::7    10        -        12.3 ms  0.5 %  900 kbit/s   -
 "
     );
@@ -145,7 +147,8 @@ w0      router fe80::1 does not answer  10
 #[test]
 fn uplinks_show_what_on_this_machine_is_in_their_way_once() {
     let uplink = |interface: &str| {
-        json!({"interface": interface, "state": "silent", "retry_s": null, "care_of_address": null, "bid": null,
+        json!({"interface": interface, "state": "silent", "retry_s": null, "care_of_address": null, "bi\
+            d": null,
                "priority": 10, "signal_dbm": null, "rtt_ms": null, "loss": null, "active": false,
                "obstacle": "x is 0, 1 is needed"})
     };
@@ -164,7 +167,8 @@ on this machine: x is 0, 1 is needed
 #[test]
 fn policies() {
     let policy = |name: &str, wanted: Value, takes: Value, home_agent: &str| {
-        json!({"name": name, "action": "failover", "selectors": 1, "uplinks": ["w1", "w0"], "wanted_uplink": wanted,
+        json!({"name": name, "action": "failover", "selectors": 1, "uplinks": ["w1", "w0"], "wanted_uplin\
+            k": wanted,
                "takes": takes, "home_agent": home_agent})
     };
     assert_eq!(
@@ -199,7 +203,8 @@ fn tunnels_and_counters() {
             Some(120)
         ),
         "\
-HOME ADDRESS   LOCAL          REMOTE          BID  ENCAPSULATION  MTU   PATH  PACKETS IN (OCTETS)  PACKETS OUT (OCTETS)
+HOME ADDRESS   LOCAL          REMOTE          BID  ENCAPSULATION  MTU   PATH  PACKETS IN (OCTETS)  PACKETS \
+OUT (OCTETS)
 2001:db8:1::5  2001:db8:f::7  2001:db8:1::1   -    ipv6           1460  tun   12 (3456)            7 (890)
 -              10.0.0.2       192.0.2.1:4191  2    udp            1472  tun   0 (0)                0 (0)
 "
@@ -219,7 +224,8 @@ fn routes() {
         show(
             Table::Routes,
             json!([
-                {"prefix": "2001:db8:b::/64", "path": "direct", "interface": "gn0", "station": "02:00:00:00:00:0b",
+                {"prefix": "2001:db8:b::/\
+                            64", "path": "direct", "interface": "gn0", "station": "02:00:00:00:00:0b",
                  "next_hop": "fe80::ff:fe00:b", "rtt_ms": 2.34, "age_s": 63.5, "reason": "reached straight"},
                 {"prefix": "::/0", "path": "home_agent", "interface": "wwan0", "station": null,
                  "next_hop": "2001:db8:1::1", "rtt_ms": null, "age_s": null, "reason": "registered"}
@@ -254,7 +260,8 @@ fn status_of_a_station() {
     let answer = json!({
         "name": "bus-42", "version": "0.1.0", "uptime_s": 93784.9, "roles": ["mobile_router", "home_agent"],
         "dataplane": "tun", "dataplane_loading": "bpf",
-        "mobile_router": {"state": "at_home", "home_address": "2001:db8:1::1234", "home_agent": "2001:db8:1::1",
+        "mobile_router": {"state": "at_home", "home_address": "2001:db8:1::1234", "home_agent": "2001:db8:1::\
+            1",
                           "care_of_address": null, "uplink": "wlan0", "wanted_uplink": "wlan0",
                           "care_of_addresses": ["2001:db8:f::7", "10.0.0.2"], "prefixes": ["2001:db8:a::/64"],
                           "lan": [{"interface": "lan0", "state": "up"},
@@ -267,7 +274,8 @@ fn status_of_a_station() {
         "obstacles": ["x is 0, 1 is needed; this station puts it right in 2 s"],
     });
     let uplink = |interface: &str, state: &str, retry_s: Value| {
-        json!({"interface": interface, "state": state, "retry_s": retry_s, "care_of_address": null, "bid": null,
+        json!({"interface": interface, "state": state, "retry_s": retry_s, "care_of_address": null, "bi\
+            d": null,
                "priority": 10, "signal_dbm": null, "rtt_ms": null, "loss": null, "active": false})
     };
     let mut behind_portal = uplink("wlan1", "silent", json!(7));
@@ -317,8 +325,10 @@ fn a_router_without_a_way_says_so() {
     let refusal = |state: &str| (state == "refused").then_some("status 131, home registration not supported");
     let first = |state: &str, reachable: serde_json::Value| {
         let answer = json!({
-            "name": "bus-42", "version": "0.1.0", "uptime_s": 1, "roles": ["mobile_router"], "dataplane": "tun",
-            "mobile_router": {"state": state, "reachable": reachable, "refusal": refusal(state), "home_address": "2001:db8:1::1234",
+            "name": "bus-42", "version": "0.1.0", "uptime_s": 1, "roles": ["mobile_router"], "dataplane": "tu\
+                n",
+            "mobile_router": {"state": state, "reachable": reachable, "refusal": refusal(state), "home_addres\
+                s": "2001:db8:1::1234",
                               "home_agent": "2001:db8:1::1", "care_of_address": null, "uplink": null,
                               "wanted_uplink": null},
             "home_agent": null,

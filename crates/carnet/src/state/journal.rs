@@ -160,9 +160,9 @@ impl Journal {
         };
         journal.take_in(&octets).with_context(|| {
             format!(
-                "the state in {} cannot be used, and the station does not start with a part of it. Restore the file, or \
-                 move it away: bindings then come back as routers register, but recorded Binding Updates that \
-                 somebody sends again are not known as old until then",
+                "the state in {} cannot be used, and the station does not start with a part of it. Restore \
+                 the file, or move it away: bindings then come back as routers register, but recorded \
+                 Binding Updates that somebody sends again are not known as old until then",
                 path.display()
             )
         })?;
@@ -188,7 +188,8 @@ impl Journal {
                 let later = (at + 1..octets.len()).find(|later| whole_commit(octets, *later).is_some());
                 if let Some(later) = later {
                     bail!(
-                        "octets {at} to {later} are damaged: expected a commit with the checksum that it names"
+                        "octets {at} to {later} are damaged: expected a commit with the checksum that it \
+                         names"
                     );
                 }
                 break;

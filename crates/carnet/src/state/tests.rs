@@ -132,7 +132,11 @@ async fn a_disk_that_takes_nothing_is_told_once() {
     let failing = || News::Failing("No space left on device".into());
     let (packets, told) = state.handle(failing());
     assert_eq!(packets, []);
-    assert!(told.is_some_and(|told| told.contains("no registration is acknowledged") && told.contains("No space")));
+    assert!(told.is_some_and(|told| told.contains("no registration is acknowledged")
+        && told.contains(
+            "No \
+        space"
+        )));
     assert_eq!(state.handle(failing()), (vec![], None));
     let (packets, told) = state.handle(News::Written(1));
     assert_eq!((packets, told.as_deref()), (vec![packet(1)], Some("the state can be written again")));

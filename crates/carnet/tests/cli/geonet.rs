@@ -82,9 +82,11 @@ fn a_packet_is_sent_as_the_command_line_says() {
             &["gbc", "--to", "area:crossing"],
             format!(r#"{{"transport":{{"type":"gbc","area":{{"name":"crossing"}}}},{rest}"#),
         ),
-        (&["shb", "--hops", "1"], format!(r#"{{"transport":{{"type":"shb"}},{}"#, rest.replace("\"hop_limit\":null", "\"hop_limit\":1"))),
+        (&["shb", "--hops", "1"], format!(r#"{{"transport":{{"type":"shb"}},{}"#, rest.replace("\"hop_limit\"\
+            :null", "\"hop_limit\":1"))),
         (
-            &["tsb", "--hops", "3", "--lifetime", "1m30s", "--scf", "--next-header", "btp-b", "--port", "2002"],
+            &["tsb", "--hops", "3", "--lifetime", "1m30s", "--scf", "--next-header", "btp-b", "--port", "200\
+                2"],
             r#"{"transport":{"type":"tsb"},"next_header":"btp-b","port":2002,"hop_limit":3,"lifetime_ms":90000,"scf":true,"payload":"0102"}"#.to_owned(),
         ),
     ];

@@ -91,7 +91,8 @@ fn tcp_arrives_as_it_was_sent_both_ways_in_few_pieces() {
     let sum = |all: [(u64, u64); 2]| (all[0].0 + all[1].0, all[0].1 + all[1].1);
     let (read, written) = (sum(after).0 - sum(before).0, sum(after).1 - sum(before).1);
     println!(
-        "two streams of {STREAM} octets: {segments:?} packets in and out of tunnels, {read} read, {written} written"
+        "two streams of {STREAM} octets: {segments:?} packets in and out of tunnels, {read} read, {written} \
+         written"
     );
     let needed = 2 * (STREAM / 1460) as u64;
     assert!(segments.0 >= needed && segments.1 >= needed, "{segments:?}");

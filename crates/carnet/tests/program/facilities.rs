@@ -207,7 +207,8 @@ fn tshark_reads_what_the_stations_say_to_the_last_field() {
     let mut stations = stations(&line);
     let [_, middle, east] = &stations;
     let vehicle = json!({"speed_mps": 8.5, "yaw_rate_dps": -4.5, "curvature_per_m": 0.01, "lane": 2,
-        "steering_wheel_angle_deg": 15, "lateral_acceleration_mps2": 0.5, "role": "public_transport", "embarkation": true,
+        "steering_wheel_angle_deg": 15, "lateral_acceleration_mps2": 0.5, "role": "public_transport", "embark\
+            ation": true,
         "acceleration_control": ["brake_pedal_engaged"], "exterior_lights": ["left_turn_signal_on"]});
     wait_until("the middle is on the map with its own speed", seconds(10), || {
         let answer = ask(&middle.socket, "PUT", "/v1/vehicle", &vehicle);
@@ -397,9 +398,11 @@ fn road_works(number: u16, sub_cause: u8, detected_ago_s: u64, validity_s: u64) 
     let position = json!({"latitude": 488_375_000, "longitude": 21_062_500, "altitude": 800_001});
     let detection = its_time() - 1000 * detected_ago_s;
     let management = json!({"action_id": {"originating_station_id": 999, "sequence_number": number},
-        "detection_time": detection, "reference_time": its_time(), "event_position": position, "relevance_distance": 4,
+        "detection_time": detection, "reference_time": its_time(), "event_position": position, "relevance_dis\
+            tance": 4,
         "validity_duration": validity_s});
-    json!({"type": "denm", "origin": "global_application", "version": "1.1.3", "source_uuid": "centre", "timestamp": 0,
+    json!({"type": "denm", "origin": "global_application", "version": "1.1.3", "source_uuid": "centre", "time\
+        stamp": 0,
         "message": {"protocol_version": 2, "station_id": 999, "management_container": management,
         "situation_container": {"event_type": {"cause": 3, "subcause": sub_cause}}}})
 }
@@ -422,8 +425,8 @@ fn a_bridge_outlives_any_message_and_its_events_outlive_the_broker() {
     let folder = line.scratch.path("kept");
     fs::create_dir(&folder).expect("a folder");
     let config = line.scratch.path("mosquitto.conf");
-    let text = "listener 1883 127.0.0.1\nallow_anonymous true\nuser root\npersistence true\nautosave_on_changes true\n\
-                autosave_interval 1\n";
+    let text = "listener 1883 127.0.0.1\nallow_anonymous true\nuser root\npersistence \
+                true\nautosave_on_changes true\nautosave_interval 1\n";
     fs::write(&config, format!("{text}persistence_location {}/\n", folder.display())).expect("a file");
     let words = ["-c", config.to_str().expect("a path")];
     let broker = beside.broker("broker", &words);
@@ -538,10 +541,13 @@ fn messages_go_to_a_broker_and_its_events_come_from_there() {
 
     // The station sends a message of another client of the broker to the vehicles around, once, and ends it.
     let position = json!({"latitude": 488_375_000, "longitude": 21_062_500, "altitude": 800_001});
-    let management = json!({"action_id": {"originating_station_id": 999, "sequence_number": 5}, "detection_time": 0,
+    let management = json!({"action_id": {"originating_station_id": 999, "sequence_number": 5}, "detection_ti\
+        me": 0,
         "reference_time": 0, "event_position": position, "relevance_distance": 4});
-    let mut denm = json!({"type": "denm", "origin": "global_application", "version": "1.1.3", "source_uuid": "centre",
-        "timestamp": 0, "message": {"protocol_version": 2, "station_id": 999, "management_container": management,
+    let mut denm = json!({"type": "denm", "origin": "global_application", "version": "1.1.3", "source_uui\
+        d": "centre",
+        "timestamp": 0, "message": {"protocol_version": 2, "station_id": 999, "management_containe\
+            r": management,
         "situation_container": {"event_type": {"cause": 3, "subcause": 4}}}});
     let publish = |text: &str| beside.publish(&OUT_QUEUE, text);
     publish("{\"type\": \"denm\", \"message\": 7}");

@@ -403,8 +403,8 @@ fn a_config_with_a_mistake_is_refused() {
     let agent = bed.scratch.path("north.toml");
     fs::write(&agent, bed.agent_config()).expect("a config file");
     let good = &format!(
-        "member = 'anna'\nstore = ['http://[::1]:2379']\nseat = 'north'\nconfig = 'north.toml'\nmembers = ['anna']\n\
-         program = '{PROGRAM}'\n"
+        "member = 'anna'\nstore = ['http://[::1]:2379']\nseat = 'north'\nconfig = 'north.toml'\nmembers = \
+         ['anna']\nprogram = '{PROGRAM}'\n"
     );
     let file = bed.scratch.path("fleet.toml");
     let checked = |text: &str| {

@@ -104,7 +104,8 @@ fn messages_go_under_ipsec_and_nothing_else_is_believed() {
     let before = [bed.agent.snapshot(), bed.router.snapshot()];
     let (agent, router) = configs(&bed);
     let second = format!(
-        "\n[[home_agent.mobile_router]]\nhome_address = '{OTHER}'\nprefixes = ['2001:db8:b::/64']\nauth = 'ipsec'\n"
+        "\n[[home_agent.mobile_router]]\nhome_address = '{OTHER}'\nprefixes = ['2001:db8:b::/64']\nauth = \
+         'ipsec'\n"
     );
     let mut agent = Station::start(&bed.agent, &(agent + &second));
     let sniffer = Sniffer::start(&bed.core, EVERYWHERE);
@@ -196,15 +197,17 @@ impl<'a> Swan<'a> {
         let output = carnet(&[&words[..], if data { &["--data"] } else { &[] }].concat());
         assert!(output.status.success(), "{}", said(&output));
         let secret = format!(
-            "secrets {{\n ike-test {{\n  id-1 = {HOME_ADDRESS}\n  id-2 = {HOME_AGENT}\n  secret = \"a secret\"\n }}\n}}\n"
+            "secrets {{\n ike-test {{\n  id-1 = {HOME_ADDRESS}\n  id-2 = {HOME_AGENT}\n  secret = \"a \
+             secret\"\n }}\n}}\n"
         );
         let text = String::from_utf8(output.stdout).expect("text") + &secret;
         fs::write(at("swanctl.conf"), text).expect("a file");
         let settings = format!(
-            "charon {{\n load = random nonce openssl kdf aes sha2 hmac gcm kernel-netlink socket-default vici\n \
-             install_routes = no\n install_virtual_ip = no\n filelog {{\n  file {{\n   path = {log}\n   default = 1\n   \
-             flush_line = yes\n  }}\n }}\n \
-             plugins {{\n  vici {{\n   socket = unix://{vici}\n  }}\n }}\n}}\nswanctl {{\n socket = unix://{vici}\n}}\n"
+            "charon {{\n load = random nonce openssl kdf aes sha2 hmac gcm kernel-netlink socket-default \
+             vici\n install_routes = no\n install_virtual_ip = no\n filelog {{\n  file {{\n   path = \
+             {log}\n   default = 1\n   flush_line = yes\n  }}\n }}\n \
+             plugins {{\n  vici {{\n   socket = unix://{vici}\n  }}\n }}\n}}\nswanctl {{\n socket = \
+             unix://{vici}\n}}\n"
         );
         fs::write(at("strongswan.conf"), settings).expect("a file");
         // The files in /run belong to one host.

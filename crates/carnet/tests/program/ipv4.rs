@@ -318,9 +318,9 @@ fn two_uplinks_with_the_same_private_address() {
     }
 }
 
-/// ConnMan 1.41 (`src/connection.c`) gives each service a route to its gateway, and one service alone the IPv4
-/// default route. When a service loses its carrier, ConnMan removes its routes and moves the default route to
-/// the other. It leaves the route there when the preferred service is back.
+/// ConnMan 1.41 (`src/connection.c`) gives each service a route to its gateway, and one service alone the
+/// IPv4 default route. When a service loses its carrier, ConnMan removes its routes and moves the default
+/// route to the other. It leaves the route there when the preferred service is back.
 #[test]
 fn preferred_uplink_that_returns_is_used_again_without_a_default_route_of_its_own() {
     if !possible() {

@@ -27,8 +27,8 @@ fn node_config(bed: &Testbed, uplinks: &[&str]) -> String {
         uplinks.iter().map(|uplink| format!("[[mobile_node.uplink]]\ninterface = '{uplink}'\n")).collect();
     format!(
         "[station]\nname = 'node'\nsocket = '{}'\n\n\
-         [mobile_node]\nhome_address = '{NODE}'\nhome_prefix = '2001:db8:1::/64'\nhome_agent = '{HOME_AGENT}'\n\
-         auth = {{ spi = 301, key = '0f0e0d0c0b0a09080706050403020100' }}\n{uplinks}",
+         [mobile_node]\nhome_address = '{NODE}'\nhome_prefix = '2001:db8:1::/64'\nhome_agent = \
+         '{HOME_AGENT}'\nauth = {{ spi = 301, key = '0f0e0d0c0b0a09080706050403020100' }}\n{uplinks}",
         bed.scratch.path("node.sock").display()
     )
 }

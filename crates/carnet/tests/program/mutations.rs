@@ -272,8 +272,8 @@ fn mutated_packets_leave_the_stations_alive_small_and_with_the_bindings_that_the
     let after = (drops(&agent), drops(&router));
     let grown = (agent.resident() - memory.0, router.resident() - memory.1);
     println!(
-        "mutations sent {sent:?} ({WARM_UP} to warm up); dropped by the agent {}, by the router {}; RSS agent {} kB \
-         {:+} kB, router {} kB {:+} kB",
+        "mutations sent {sent:?} ({WARM_UP} to warm up); dropped by the agent {}, by the router {}; RSS \
+         agent {} kB {:+} kB, router {} kB {:+} kB",
         after.0 - before.0,
         after.1 - before.1,
         memory.0,

@@ -199,7 +199,8 @@ fn a_narrow_link_that_is_silent_is_found_by_probing() {
     let settled = narrow.transfers();
     narrow.datagrams_pass();
     println!(
-        "4 MB each way: {plain:?} without a narrow link, {first:?} at first, {settled:?} when the MTU is known"
+        "4 MB each way: {plain:?} without a narrow link, {first:?} at first, {settled:?} when the MTU is \
+         known"
     );
     println!("the MTU was known after at most {discovery:?}, transfers included");
     for (took, plain) in first.into_iter().chain(settled).zip(plain.into_iter().chain(plain)) {

@@ -126,7 +126,10 @@ fn messages_that_the_ticket_does_not_allow_are_refused_with_the_identifier() {
     };
     // Road works, which the SSP of an ordinary ticket do not permit (EN 302 637-3 table 7).
     conflict(&post("/v1/denm", &json!({"cause": 3})), "application 37 (DENM)");
-    let message = |port: u16| json!({"transport": {"type": "shb"}, "next_header": "btp-b", "port": port, "payload": "c0ffee"});
+    let message = |port: u16| {
+        json!({"transport": {"type": "shb"}, "next_header": "btp-b", "port": port, "pay\
+        load": "c0ffee"})
+    };
     let reason =
         |application: &str| format!("the ticket of this station does not allow application {application}");
     for (port, application) in [(2008, "637 (SSEM)"), (2003, "138 (MAPEM)")] {

@@ -17,7 +17,8 @@ fn config(scratch: &Scratch, geonet: &str) -> String {
     let (latitude, longitude) = PLACE;
     format!(
         "[station]\nname = 's'\nsocket = '{}'\n[geonet]\ninterface = 'radio'\n\
-         position = 'fixed:{latitude},{longitude}'\nbeacon = {{ interval = '200ms', jitter = '50ms' }}\n{geonet}",
+         position = 'fixed:{latitude},{longitude}'\nbeacon = {{ interval = '200ms', jitter = '50ms' \
+         }}\n{geonet}",
         scratch.path("s.sock").display()
     )
 }

@@ -94,7 +94,8 @@ impl Roads {
              AdvDefaultLifetime {lifetime}; prefix {prefix} {{ AdvOnLink on; AdvAutonomous on; }}; }};\n"
         );
         fs::write(path("conf"), config).expect("a config");
-        // The killed radvd has a child, which keeps the PID file locked until it has noticed: each has its own.
+        // The killed radvd has a child, which keeps the PID file locked until it has noticed: each has its
+        // own.
         let started = self.started.get() + 1;
         self.started.set(started);
         let pid = path(&format!("{started}.pid"));
@@ -247,7 +248,8 @@ fn two_providers_on_one_link_see_their_own_addresses_only() {
         let via = link_local.expect("a link-local address").to_owned();
         // Count packets from the other provider's addresses, except for multicast Neighbor Solicitations.
         let rules = format!(
-            "table inet t {{ chain c {{ type filter hook prerouting priority 0; iifname lan ip6 saddr {} ip6 daddr != ff00::/8 counter; }}; }}",
+            "table inet t {{ chain c {{ type filter hook prerouting priority 0; iifname lan ip6 saddr {} ip6 \
+             daddr != ff00::/8 counter; }}; }}",
             prefix(3 - number)
         );
         let output = host.output(&["nft", &rules]);

@@ -40,8 +40,8 @@ fn complete() -> bool {
 fn agent(scratch: &Scratch, line: &str) -> String {
     let socket = scratch.path("agent.sock");
     format!(
-        "[station]\nname = 'agent'\nsocket = '{}'\n{line}\n[home_agent]\naddress = '2001:db8:1::1'\nhome_prefix = \
-         '2001:db8:1::/64'\n[dataplane]\npath = 'tun'\n",
+        "[station]\nname = 'agent'\nsocket = '{}'\n{line}\n[home_agent]\naddress = \
+         '2001:db8:1::1'\nhome_prefix = '2001:db8:1::/64'\n[dataplane]\npath = 'tun'\n",
         socket.display()
     )
 }
@@ -155,8 +155,8 @@ fn a_station_that_changes_nothing_of_the_network_keeps_no_capability() {
     }
     let scratch = Scratch::new();
     let config = format!(
-        "[station]\nname = 'car'\nsocket = '{}'\nsandbox = 'required'\n[geonet]\ninterface = 'udp:[::1]:8947,[::1]:8948'\n\
-         position = 'fixed:48.8375,2.1008'\n[dataplane]\npath = 'tun'\n",
+        "[station]\nname = 'car'\nsocket = '{}'\nsandbox = 'required'\n[geonet]\ninterface = \
+         'udp:[::1]:8947,[::1]:8948'\nposition = 'fixed:48.8375,2.1008'\n[dataplane]\npath = 'tun'\n",
         scratch.path("car.sock").display()
     );
     let host = Host::new();

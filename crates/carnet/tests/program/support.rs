@@ -99,8 +99,8 @@ fn a_bundle_holds_no_secret_of_the_station() {
             "auth.key_file" => {
                 guarded(&at("shared.key"), &new.text);
                 config.push_str(
-                    "\n[[home_agent.mobile_router]]\nhome_address = '2001:db8:1::77'\nauth = { spi = 301, key_file = \
-                     'shared.key' }\n",
+                    "\n[[home_agent.mobile_router]]\nhome_address = '2001:db8:1::77'\nauth = \
+                     { spi = 301, key_file = 'shared.key' }\n",
                 );
             }
             // Keys that are accepted in addition.
@@ -113,8 +113,8 @@ fn a_bundle_holds_no_secret_of_the_station() {
             "auth.former.key_file" => {
                 guarded(&at("former.key"), &new.text);
                 config.push_str(&format!(
-                    "\n[[home_agent.mobile_router]]\nhome_address = '2001:db8:1::79'\nauth = {{ spi = 301, key = \
-                     '{}', former = [{{ spi = 300, key_file = 'former.key' }}] }}\n",
+                    "\n[[home_agent.mobile_router]]\nhome_address = '2001:db8:1::79'\nauth = {{ spi = 301, \
+                     key = '{}', former = [{{ spi = 300, key_file = 'former.key' }}] }}\n",
                     secret(202, 16).text
                 ));
             }
@@ -129,7 +129,8 @@ fn a_bundle_holds_no_secret_of_the_station() {
                 // Off, because the program may lack the feature for signatures.
                 config.push_str("\n[security]\npolicy = 'off'\ntickets = 'tickets'\n");
                 config.push_str(
-                    "\n[geonet]\ninterface = 'udp:[::1]:8947,[::1]:8948'\nposition = 'fixed:48.8375,2.1008'\n",
+                    "\n[geonet]\ninterface = 'udp:[::1]:8947,[::1]:8948'\nposition = \
+                     'fixed:48.8375,2.1008'\n",
                 );
             }
             other => panic!("{other}: put a secret of this kind into the station of this test"),

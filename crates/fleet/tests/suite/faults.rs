@@ -99,8 +99,8 @@ fn no_two_members_have_a_seat_and_nothing_acknowledged_is_lost() {
     }
     let [takeovers, kills, cuts, unlinks] = total;
     println!(
-        "{count} schedules: {takeovers} times a home agent began to work, {kills} members killed, {cuts} cut off from the store, \
-         {unlinks} from routers"
+        "{count} schedules: {takeovers} times a home agent began to work, {kills} members killed, {cuts} cut \
+         off from the store, {unlinks} from routers"
     );
     let troubled = |faults| faults > 100.min(5 * count);
     assert!(takeovers > 2 * count && troubled(kills + cuts) && troubled(unlinks), "{total:?}");

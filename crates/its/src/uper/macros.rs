@@ -247,7 +247,8 @@ macro_rules! sequences {
     (@one [$($meta:tt)*] $name:ident $extensible:literal
      { $($field:ident: $type:ty $(= $default:expr)?),* } { $($later:ident: $addition:ty),* }) => {
         $($meta)*
-        #[allow(missing_docs, reason = "the components' names are the standard's; units stand at their types")]
+        #[allow(missing_docs, reason = "the components' names are the standard's; units stand at their \
+                                        types")]
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub struct $name { $(pub $field: $type,)* $(pub $later: Option<$addition>,)* }
 

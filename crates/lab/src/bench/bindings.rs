@@ -63,7 +63,8 @@ fn config(name: &str, path: Path, bindings: u32, folder: &std::path::Path) -> St
     );
     let _ = write!(
         text,
-        "[home_agent]\naddress = \"{HOME_AGENT}\"\nhome_prefix = \"2001:db8:1::/64\"\nmax_lifetime = \"72h\"\n"
+        "[home_agent]\naddress = \"{HOME_AGENT}\"\nhome_prefix = \"2001:db8:1::/64\"\nmax_lifetime = \
+         \"72h\"\n"
     );
     for number in 0..bindings {
         let _ = write!(

@@ -82,7 +82,8 @@ pub struct Args {
     #[arg(long, value_delimiter = ',', value_name = "NUMBERS")]
     bindings: Vec<u32>,
     /// Numbers of routers that register, in place of the default number.
-    #[arg(long, value_delimiter = ',', value_name = "NUMBERS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_delimiter = ',', value_name = "NUMBER\
+        S", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     routers: Vec<u32>,
     /// Number of faults per path for machines that are home agents together, in place of the default; 0 for
     /// none.
@@ -92,7 +93,8 @@ pub struct Args {
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
     /// Numbers of TCP streams between hosts whose MTU fits the tunnel. Measures no other TCP.
-    #[arg(long, value_delimiter = ',', value_name = "NUMBERS", value_parser = clap::value_parser!(u16).range(1..=128))]
+    #[arg(long, value_delimiter = ',', value_name = "NUMBER\
+        S", value_parser = clap::value_parser!(u16).range(1..=128))]
     streams: Vec<u16>,
     /// Number of rounds, in place of the default.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]

@@ -92,11 +92,12 @@ fn packets(text: &mut String, bench: &Bench) {
     }
     let _ = writeln!(
         text,
-        "Packets per second, in thousands (ns for a packet; ratio to plain forwarding through the same part of the \
-         network). Sender, routers and sink share core {}; a closed loop with at most {} packets under way, so this \
-         is what passes without loss. The source hands over bursts of {} packets, which the kernel cuts before the \
-         first interface: every path gets the same single packets, a list of them at a time, as from a network \
-         card. The first table is the share that source and sink have in all others.\n",
+        "Packets per second, in thousands (ns for a packet; ratio to plain forwarding through the same part \
+         of the network). Sender, routers and sink share core {}; a closed loop with at most {} packets \
+         under way, so this is what passes without loss. The source hands over bursts of {} packets, which \
+         the kernel cuts before the first interface: every path gets the same single packets, a list of them \
+         at a time, as from a network card. The first table is the share that source and sink have in all \
+         others.\n",
         bench.core, bench.window, SEGMENTS
     );
     let paths = measured(bench);
@@ -156,8 +157,8 @@ fn net(text: &mut String, bench: &Bench, paths: &[Path]) {
     if all.iter().all(|figure| bench.net_ns(figure).is_none()) {
         return;
     }
-    *text += "The same through both routers without the share of source and sink: ns for a packet, and how many \
-              times as many packets as plain forwarding.\n\n";
+    *text += "The same through both routers without the share of source and sink: ns for a packet, and how \
+              many times as many packets as plain forwarding.\n\n";
     let mut rows = vec![vec!["both routers, net; octets".to_owned()]];
     rows[0].extend(paths.iter().map(|path| path.name().to_owned()));
     for first in all.iter().filter(|figure| figure.path == Path::Plain) {
@@ -192,9 +193,9 @@ fn tcp(text: &mut String, bench: &Bench) {
     let rounds = bench.tcp.iter().map(|figure| figure.gbit.rounds.len()).max().unwrap_or(0);
     let _ = writeln!(
         text,
-        "TCP (iperf3) in Gbit/s of payload, medians of {rounds}; in brackets the ratio to plain forwarding, the median of \
-         the rounds' ratios, and between what it lies with a probability of 95 %; all cores. `up` is from the mobile \
-         network, `down` to it.\n"
+        "TCP (iperf3) in Gbit/s of payload, medians of {rounds}; in brackets the ratio to plain forwarding, \
+         the median of the rounds' ratios, and between what it lies with a probability of 95 %; all cores. \
+         `up` is from the mobile network, `down` to it.\n"
     );
     let paths = measured(bench);
     let mut table = vec![vec!["hosts; streams".to_owned()]];
@@ -239,8 +240,8 @@ fn rtt(text: &mut String, bench: &Bench) {
     }
     let _ = writeln!(
         text,
-        "Round-trip time of a UDP echo between the hosts in microseconds, all on core {}; `added` is for each \
-         direction, half the median difference to the plain echo beside it.\n",
+        "Round-trip time of a UDP echo between the hosts in microseconds, all on core {}; `added` is for \
+         each direction, half the median difference to the plain echo beside it.\n",
         bench.core
     );
     let cells = bench.rtt.iter().map(|one| {
@@ -261,8 +262,8 @@ fn cpu(text: &mut String, bench: &Bench) {
     if bench.cpu.is_empty() {
         return;
     }
-    *text += "Processor time for each Gbit of TCP at a fixed rate, in milliseconds of one core: the whole machine \
-              (hosts, routers, network), and the carnet programs alone.\n\n";
+    *text += "Processor time for each Gbit of TCP at a fixed rate, in milliseconds of one core: the whole \
+              machine (hosts, routers, network), and the carnet programs alone.\n\n";
     let cells = bench.cpu.iter().map(|one| {
         [
             format!("{} {}", one.path.name(), one.direction),
@@ -279,8 +280,8 @@ fn handover(text: &mut String, bench: &Bench) {
     if bench.handover.is_empty() {
         return;
     }
-    *text += "Handovers by order between two live uplinks, while packets of 500 octets flow at 70 % of the highest \
-              rate without loss. In brackets the same without handovers.\n\n";
+    *text += "Handovers by order between two live uplinks, while packets of 500 octets flow at 70 % of the \
+              highest rate without loss. In brackets the same without handovers.\n\n";
     let cells = bench.handover.iter().map(|one| {
         [
             format!("{} {}", one.path.name(), one.direction),
@@ -301,9 +302,9 @@ fn bindings(text: &mut String, bench: &Bench) {
     if bench.bindings.is_empty() {
         return;
     }
-    *text += "The home agent alone with many bindings: packets per second, in thousands (ratio to the same with one \
-              binding), to and from mobile networks. `plain` is a router without carnet that has as many routes. Each packet goes elsewhere; so \
-              here the source sends one by one.\n\n";
+    *text += "The home agent alone with many bindings: packets per second, in thousands (ratio to the same \
+              with one binding), to and from mobile networks. `plain` is a router without carnet that has as \
+              many routes. Each packet goes elsewhere; so here the source sends one by one.\n\n";
     let mut numbers: Vec<u32> = bench.bindings.iter().map(|one| one.bindings).collect();
     numbers.sort_unstable();
     numbers.dedup();
@@ -342,10 +343,11 @@ fn registrations(text: &mut String, bench: &Bench) {
     if bench.registrations.is_empty() {
         return;
     }
-    *text += "Routers that register with authentication (RFC 4285), all at once, at a home agent whose state is on the \
-              disk; every acknowledgement was checked. `processor` is what the home agent ran, on one core; `octets` \
-              what its memory grew by for each binding. Then all renew once, at the rate of a lifetime of 60 s; `share` \
-              is of a core. At last the home agent is killed and started again.\n\n";
+    *text += "Routers that register with authentication (RFC 4285), all at once, at a home agent whose state \
+              is on the disk; every acknowledgement was checked. `processor` is what the home agent ran, on \
+              one core; `octets` what its memory grew by for each binding. Then all renew once, at the rate \
+              of a lifetime of 60 s; `share` is of a core. At last the home agent is killed and started \
+              again.\n\n";
     let cells = bench.registrations.iter().map(|one| {
         [
             format!("{} {}", one.path.name(), one.routers),
@@ -382,9 +384,10 @@ fn attacks(text: &mut String, bench: &Bench) {
     if bench.attacks.is_empty() {
         return;
     }
-    *text += "Routers that renew their registrations, and a stream of packets to one of them, while strangers flood their \
-              home agent. `waited` is the longest time until an acknowledgement; a router asks again after a second. \
-              `processor` is the share of a core that the home agent ran.\n\n";
+    *text += "Routers that renew their registrations, and a stream of packets to one of them, while \
+              strangers flood their home agent. `waited` is the longest time until an acknowledgement; a \
+              router asks again after a second. `processor` is the share of a core that the home agent \
+              ran.\n\n";
     let cells = bench.attacks.iter().map(|one| {
         let lost = 100.0 * one.packets_lost as f64 / one.packets.max(1) as f64;
         [
@@ -416,11 +419,12 @@ fn takeovers(text: &mut String, bench: &Bench) {
     let Some(first) = bench.takeovers.first() else { return };
     let _ = writeln!(
         text,
-        "Three machines that are home agents together (docs/fleet.md), with {} of etcd, a home agent each and a third of the \
-         routers. All that is on one of them is killed with `kill -9`, and started again; each in turn. A flow is the \
-         traffic of one router in one direction, a packet each {:.0} ms, and silent for the longest time without one. What \
-         a routing protocol takes is no part of it: packets are sent to all machines, and only one forwards them. `others` \
-         are flows through machines that live; `back` is the longest silence when the machine has its home agent again.\n",
+        "Three machines that are home agents together (docs/fleet.md), with {} of etcd, a home agent each \
+         and a third of the routers. All that is on one of them is killed with `kill -9`, and started again; \
+         each in turn. A flow is the traffic of one router in one direction, a packet each {:.0} ms, and \
+         silent for the longest time without one. What a routing protocol takes is no part of it: packets \
+         are sent to all machines, and only one forwards them. `others` are flows through machines that \
+         live; `back` is the longest silence when the machine has its home agent again.\n",
         if first.stores == 1 { "one server".to_owned() } else { format!("{} servers", first.stores) },
         first.period_ms
     );
@@ -463,11 +467,12 @@ fn faults(text: &mut String, bench: &Bench) {
     if bench.faults.is_empty() {
         return;
     }
-    *text += "The same machines in a series of random faults, each of which is healed after up to 2.5 s. Half of the routers keep silent from \
-              before a fault until all has been looked at; the others go on to register, at another care-of address each \
-              time. `late` are acknowledgements of a former home agent, of what was asked and stored before there was another. \
-              `forwarded by two`: a home agent that cannot reach etcd, or is stalled, goes on to forward what it has until it hears \
-              of the next one; packets are sent to both here, which no network does.\n\n";
+    *text += "The same machines in a series of random faults, each of which is healed after up to 2.5 s. \
+              Half of the routers keep silent from before a fault until all has been looked at; the others \
+              go on to register, at another care-of address each time. `late` are acknowledgements of a \
+              former home agent, of what was asked and stored before there was another. `forwarded by two`: \
+              a home agent that cannot reach etcd, or is stalled, goes on to forward what it has until it \
+              hears of the next one; packets are sent to both here, which no network does.\n\n";
     let cells = bench.faults.iter().map(|one| {
         [
             format!("{} {}", one.path.name(), one.routers),

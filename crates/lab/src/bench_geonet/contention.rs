@@ -63,7 +63,8 @@ fn formula(distance: f64) -> f64 {
 pub fn measure(program: &Path, count: usize) -> anyhow::Result<Vec<Delays>> {
     let (latitude, longitude) = HOME.degrees();
     let config = format!(
-        "interface = '{INTERFACE}'\nposition = 'fixed:{latitude},{longitude}'\nbeacon = {{ interval = '1h' }}\n"
+        "interface = '{INTERFACE}'\nposition = 'fixed:{latitude},{longitude}'\nbeacon = {{ interval = '1h' \
+         }}\n"
     );
     let mut carnet = Carnet::start(program, FORWARDER, None, &config)?;
     greet()?;

@@ -158,7 +158,8 @@ impl Forwarder {
         }
         let (latitude, longitude) = HOME.degrees();
         let mut config = format!(
-            "interface = '{INTERFACE}'\nposition = 'fixed:{latitude},{longitude}'\nbeacon = {{ interval = '1h' }}\n"
+            "interface = '{INTERFACE}'\nposition = 'fixed:{latitude},{longitude}'\nbeacon = {{ interval = \
+             '1h' }}\n"
         );
         if case == Case::UnicastOneSource {
             config += "mib = { max_packet_data_rate = 0 }\n";

@@ -119,7 +119,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             let delays = contention::measure(&program, if args.quick { 50 } else { 200 })?;
             for row in &delays {
                 println!(
-                    "round {round}: contention at {} m: median {:.2} ms, the formula says {:.2} ms ({} of {})",
+                    "round {round}: contention at {} m: median {:.2} ms, the formula says {:.2} ms ({} of \
+                     {})",
                     row.distance, row.median_ms, row.formula_ms, row.returned, row.sent
                 );
             }

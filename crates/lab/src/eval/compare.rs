@@ -99,7 +99,8 @@ impl Verdict {
         let count = |change| self.compared.iter().filter(|one| one.change == change).count();
         let _ = writeln!(
             text,
-            "{} slower, {} faster, {} without a difference, {} with too few repetitions, {} no longer measured",
+            "{} slower, {} faster, {} without a difference, {} with too few repetitions, {} no longer \
+             measured",
             count(Change::Slower),
             count(Change::Faster),
             count(Change::Same),

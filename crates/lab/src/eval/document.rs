@@ -281,7 +281,8 @@ mod tests {
             "{made}"
         );
         assert!(made.contains(
-            "| Figure 2: UDP throughput with and without NEMO | highest, router | 92.8 Mbit/s | 92.1 Mbit/s (92 to 92.2) | 0.992 |"
+            "| Figure 2: UDP throughput with and without NEMO | highest, router | 92.8 Mbit/s | 92.1 Mbit/s \
+             (92 to 92.2) | 0.992 |"
         ));
         let paper = &paper::named(&results.papers, results.effort).expect("is good")[0];
         for figure in &paper.figures {
@@ -304,7 +305,8 @@ mod tests {
             why: "the disk is full\nand more".into(),
         });
         let made = filled(&page, &broken).expect("is good");
-        let row = "| highest, router | 92.8 Mbit/s | 92.1 Mbit/s (92 to 92.2) (broken off: the disk is full) | 0.992 |";
+        let row = "| highest, router | 92.8 Mbit/s | 92.1 Mbit/s (92 to 92.2) (broken off: the disk is full) \
+                   | 0.992 |";
         assert!(made.contains(row), "{made}");
         let mut emulated = results;
         emulated.machine.emulated = true;

@@ -69,7 +69,8 @@ pub struct Args {
     #[arg(long, value_name = "COMMAND", requires = "mr")]
     ha: Option<String>,
     /// Measure nothing: report which figures became slower between two eval.json, and with which certainty.
-    #[arg(long, num_args = 2, value_names = ["OLD", "NEW"], conflicts_with_all = ["papers", "document", "render"])]
+    #[arg(long, num_args = 2, value_names = ["OLD", "NEW"], conflicts_with_all = ["papers", "document", "rend\
+        er"])]
     compare: Vec<PathBuf>,
     /// Measure nothing: write the tables of an eval.json into a page of documentation.
     #[arg(long, num_args = 2, value_names = ["RESULTS", "PAGE"], conflicts_with = "papers")]

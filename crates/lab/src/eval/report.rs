@@ -49,8 +49,8 @@ pub fn html(paper: &Paper, results: &Results) -> String {
     );
     put!(
         out,
-        "<p><b>There:</b> {}</p><p><b>Here:</b> {} beside plain routing, by turns, in network namespaces of one \
-         machine; {}.</p>\n",
+        "<p><b>There:</b> {}</p><p><b>Here:</b> {} beside plain routing, by turns, in network namespaces of \
+         one machine; {}.</p>\n",
         escape(&paper.setting),
         escape(&results.subject.name),
         escape(&results.time)
@@ -67,8 +67,8 @@ pub fn html(paper: &Paper, results: &Results) -> String {
         paper.figures.iter().map(|figure| (figure, rows(paper, figure, results))).collect();
     put!(
         out,
-        "<h2>At a glance</h2>\n<p class=\"sub\">Medians; in brackets the lowest and the highest repetition, each taken \
-         alone, where there is more than one and they differ.</p>\n"
+        "<h2>At a glance</h2>\n<p class=\"sub\">Medians; in brackets the lowest and the highest repetition, \
+         each taken alone, where there is more than one and they differ.</p>\n"
     );
     table(
         &mut out,
@@ -91,8 +91,9 @@ fn table<'a>(out: &mut String, results: &Results, rows: impl Iterator<Item = (Op
     let first = if rows[0].0.is_some() { "<th>figure</th>" } else { "" };
     put!(
         out,
-        "<div class=\"scroll\" style=\"margin-top:10px\"><table><thead><tr>{first}<th></th><th class=\"n\">paper</th><th class=\"n\">{}</th>\
-         <th class=\"n\">here / paper</th><th class=\"opt\">place in the paper</th></tr></thead><tbody>\n",
+        "<div class=\"scroll\" style=\"margin-top:10px\"><table><thead><tr>{first}<th></th><th \
+         class=\"n\">paper</th><th class=\"n\">{}</th><th class=\"n\">here / paper</th><th \
+         class=\"opt\">place in the paper</th></tr></thead><tbody>\n",
         here(results)
     );
     for (at, (figure, row)) in rows.iter().enumerate() {
@@ -183,16 +184,16 @@ fn traces(paper: &Paper, figure: &Figure, results: &Results) -> Vec<(Chart, Stri
     let drawn = wanted.flat_map(|trace| {
         let (lost, all) = trace.lost();
         let whole = format!(
-            "Echoes {}: medians of {WHOLE} s, the shade from the lowest to the highest in them. Lost: {lost} of {all}. \
-             Diamonds are the paper's numbers.",
+            "Echoes {}: medians of {WHOLE} s, the shade from the lowest to the highest in them. Lost: {lost} \
+             of {all}. Diamonds are the paper's numbers.",
             trace.label,
         );
         trace.charts(figure, &series(SUBJECT, results)).into_iter().enumerate().map(move |(number, chart)| {
             let caption = match number {
                 0 => whole.clone(),
                 _ => format!(
-                    "{}: echoes by when they were sent; at 0 the new uplink takes the traffic. Medians of {} ms, the \
-                     shade from the lowest to the highest.",
+                    "{}: echoes by when they were sent; at 0 the new uplink takes the traffic. Medians of {} \
+                     ms, the shade from the lowest to the highest.",
                     chart.title,
                     1e3 * MOVE
                 ),

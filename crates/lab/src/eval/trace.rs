@@ -150,10 +150,17 @@ mod tests {
             let ms = if n < 100 { 3.0 } else { 47.0 };
             json!([f64::from(n) / 100.0, if n == 100 { Value::Null } else { json!(ms) }])
         };
-        let active = |uplink: &str, from: f64| json!({"node": "mr", "uplink": uplink, "from_s": from, "to_s": from + 1.0});
-        let link = |uplink: &str, label: &str| json!({"ends": [["ar", uplink], ["mr", uplink]], "label": label, "shared": false});
+        let active = |uplink: &str, from: f64| {
+            json!({"node": "mr", "uplink": uplink, "from_s": from, "to_\
+            s": from + 1.0})
+        };
+        let link = |uplink: &str, label: &str| {
+            json!({"ends": [["ar", uplink], ["mr", uplink]], "labe\
+            l": label, "shared": false})
+        };
         json!({
-            "series": {"rtt": [{"name": "rtt", "label": "in the tunnel", "points": (0..200).map(echo).collect::<Vec<_>>()}]},
+            "series": {"rtt": [{"name": "rtt", "label": "in the \
+                tunnel", "points": (0..200).map(echo).collect::<Vec<_>>()}]},
             "active": [active("w0", 0.0), active("w1", 1.0)],
             "topology": {"nodes": [], "links": [link("w0", "Wi-Fi, 3 ms"), link("w1", "")]},
         })

@@ -79,8 +79,8 @@ pub fn check_degrees((latitude, longitude): (f64, f64)) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "latitude {latitude}, longitude {longitude} is no place on the globe, expected a latitude from -90 to 90 and a longitude \
-         from -180 to 180"
+        "latitude {latitude}, longitude {longitude} is no place on the globe, expected a latitude from -90 \
+         to 90 and a longitude from -180 to 180"
     ))
 }
 

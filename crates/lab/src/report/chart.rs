@@ -301,7 +301,8 @@ fn path(out: &mut String, curve: &Curve, color: &str, x: &impl Fn(f64) -> f64, y
     put!(
         out,
         "<path fill=\"{color}\" fill-opacity=\".15\" d=\"M{upper}L{lower}z\"/>\
-         <path fill=\"none\" stroke=\"{color}\" stroke-width=\"1.8\" stroke-linejoin=\"round\"{dash} d=\"M{middle}\"/>"
+         <path fill=\"none\" stroke=\"{color}\" stroke-width=\"1.8\" stroke-linejoin=\"round\"{dash} \
+         d=\"M{middle}\"/>"
     );
     if curve.points.len() <= DOTS {
         for point in &curve.points {
@@ -404,8 +405,8 @@ fn bars(chart: &Chart, width: f64) -> String {
     let mut row = |out: &mut String, label: &str, value: f64, range: Option<(f64, f64)>, style: &str| {
         put!(
             out,
-            "<text x=\"4\" y=\"{:.1}\">{}</text><rect x=\"4\" y=\"{:.1}\" width=\"{:.1}\" height=\"20\" rx=\"3\" {style}/>\
-             <text class=\"strong\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+            "<text x=\"4\" y=\"{:.1}\">{}</text><rect x=\"4\" y=\"{:.1}\" width=\"{:.1}\" height=\"20\" \
+             rx=\"3\" {style}/><text class=\"strong\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
             at + 12.0,
             escape(&short(label, fits(width))),
             at + 18.0,
@@ -417,7 +418,8 @@ fn bars(chart: &Chart, width: f64) -> String {
         if let Some((low, high)) = range.filter(|(low, high)| high > low) {
             put!(
                 out,
-                "<path d=\"M{:.1} {mid:.1}H{:.1}M{:.1} {:.1}v8M{:.1} {:.1}v8\" stroke=\"var(--ink)\" fill=\"none\"/>",
+                "<path d=\"M{:.1} {mid:.1}H{:.1}M{:.1} {:.1}v8M{:.1} {:.1}v8\" stroke=\"var(--ink)\" \
+                 fill=\"none\"/>",
                 x(low),
                 x(high),
                 x(low),

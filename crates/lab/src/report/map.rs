@@ -76,7 +76,8 @@ pub fn map(map: &Map, width: f64, wide: bool) -> String {
             node.way.iter().map(|p| place_node(*p)).map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
         put!(
             out,
-            "<path fill=\"none\" stroke=\"var(--faint)\" stroke-opacity=\".5\" stroke-width=\"1.4\" d=\"M{}\"/>",
+            "<path fill=\"none\" stroke=\"var(--faint)\" stroke-opacity=\".5\" stroke-width=\"1.4\" \
+             d=\"M{}\"/>",
             points.join("L")
         );
     }

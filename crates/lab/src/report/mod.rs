@@ -55,8 +55,9 @@ pub fn html(r: &Results) -> String {
         put!(out, "<div class=\"narrow\">{}</div>", plot::timeline(r, 400.0));
         put!(
             out,
-            "<figcaption>{}Lines are medians of 100 ms, the shade reaches up to the highest value in them. Red ticks are lost packets, or \
-             broadcasts that somebody did not get. Round-trip times and delays are on a logarithmic scale.</figcaption></figure>\n",
+            "<figcaption>{}Lines are medians of 100 ms, the shade reaches up to the highest value in them. \
+             Red ticks are lost packets, or broadcasts that somebody did not get. Round-trip times and \
+             delays are on a logarithmic scale.</figcaption></figure>\n",
             if r.actions.is_empty() { "" } else { "Numbered lines are the actions of the table below. " }
         );
     }
@@ -73,9 +74,10 @@ pub fn html(r: &Results) -> String {
         put!(
             out,
             "<figcaption>Where the nodes are when the timetable begins, and the way that each goes until its \
-             end; those in orange ask or warn. Dashed: how far a radio reaches, {} m. The lanes of a long road are drawn apart. Orange circles: where \
-             packets are sent to. Every node is a network namespace of one kernel with a carnet of its own; \
-             the medium between them is the lab's.</figcaption></figure>\n",
+             end; those in orange ask or warn. Dashed: how far a radio reaches, {} m. The lanes of a long \
+             road are drawn apart. Orange circles: where packets are sent to. Every node is a network \
+             namespace of one kernel with a carnet of its own; the medium between them is the \
+             lab's.</figcaption></figure>\n",
             number(map.range_m)
         );
     }

@@ -144,8 +144,8 @@ pub(super) fn check(scenario: &Scenario, folder: Option<&Path>) -> Result<(), Wr
             a.run.is_some(),
         ];
         if what.iter().filter(|x| **x).count() != 1 {
-            let message = "an action has exactly one of nothing, link_down, link_up, carrier_off, carrier_on, \
-                           degrade, blackhole, restore, nat_forget, handover, order, run";
+            let message = "an action has exactly one of nothing, link_down, link_up, carrier_off, \
+                           carrier_on, degrade, blackhole, restore, nat_forget, handover, order, run";
             return Err((a.name.span(), message.into()));
         }
         if a.at < last || a.at > scenario.timetable.duration {

@@ -801,7 +801,10 @@ mod tests {
 
     #[test]
     fn requests_have_their_answers() {
-        let answer = |sequence: u64, rtt: f64, hops: u64| json!({"event": "answer", "sequence": sequence, "rtt_ms": rtt, "hops": hops});
+        let answer = |sequence: u64, rtt: f64, hops: u64| {
+            json!({"event": "answer", "sequence": sequence, "rt\
+            t_ms": rtt, "hops": hops})
+        };
         let events = [
             (10 * MILLISECOND, answer(1, 4.0, 2)),
             (12 * MILLISECOND, answer(1, 6.0, 3)),

@@ -488,8 +488,8 @@ impl Programs {
             }
             if !takes && self.unable.insert(index) {
                 complaints.push(format!(
-                    "{name} takes no frames that XDP redirects to it: what is to leave by it takes the slow path \
-                     (virtual Ethernet takes them when its other end polls: ethtool -K PEER gro on)"
+                    "{name} takes no frames that XDP redirects to it: what is to leave by it takes the slow \
+                     path (virtual Ethernet takes them when its other end polls: ethtool -K PEER gro on)"
                 ));
             } else if takes && self.unable.remove(&index) {
                 tracing::info!("{name} takes frames that XDP redirects to it now");
@@ -699,9 +699,9 @@ fn program_of(kind: Kind, ports: &Ports, name: &str, bare: bool) -> Option<&'sta
     })
 }
 
-/// Returns the programs of all present interfaces, and of interfaces that may appear: the configured ones, and
-/// at a home agent any. Whether these have a link-layer address is unknown before (a modem's has none), so both
-/// programs are included. The set is never empty.
+/// Returns the programs of all present interfaces, and of interfaces that may appear: the configured ones,
+/// and at a home agent any. Whether these have a link-layer address is unknown before (a modem's has none),
+/// so both programs are included. The set is never empty.
 fn expected(kind: Kind, ports: &Ports, tunnel_device: u32, links: &[LinkInfo]) -> BTreeSet<&'static str> {
     let present = links.iter().filter_map(|link| program_for(kind, ports, tunnel_device, link));
     let configured = ports.lan.iter().chain(&ports.uplinks);

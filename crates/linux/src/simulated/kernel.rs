@@ -477,8 +477,8 @@ impl State {
         Ok(())
     }
 
-    /// Returns the next hop of a packet from a socket that is bound to this interface and address. `None` says
-    /// that no route by that interface leads there.
+    /// Returns the next hop of a packet from a socket that is bound to this interface and address. `None`
+    /// says that no route by that interface leads there.
     pub(super) fn ipv4_next_hop(
         &self,
         interface: &str,

@@ -180,8 +180,8 @@ impl Kernel {
         let _ = state.add_ipv4_route(route, false);
     }
 
-    /// Returns the next hop of a packet from a socket that is bound to this interface and address. `None` says
-    /// that no route by that interface leads there.
+    /// Returns the next hop of a packet from a socket that is bound to this interface and address. `None`
+    /// says that no route by that interface leads there.
     pub fn ipv4_next_hop(&self, interface: &str, from: Ipv4Addr, to: Ipv4Addr) -> Option<Option<Ipv4Addr>> {
         self.0.borrow().ipv4_next_hop(interface, from, to)
     }

@@ -342,8 +342,8 @@ impl Agents {
         let authentication = &current.config().authentication;
         if authentication.is_one_for_all_agents() && !self.is_choice() {
             let message = format!(
-                "the home agent {present} asks us to leave, but the key is for this home agent only, expected \
-                 per_agent = true at all of them"
+                "the home agent {present} asks us to leave, but the key is for this home agent only, \
+                 expected per_agent = true at all of them"
             );
             return self.outputs.push_back(Output::Event(Event::Warning { message }));
         }

@@ -145,12 +145,16 @@ impl PrefixDiscovery {
         let news = before != Some(standing) && (before.is_some() || standing != Standing::Preferred);
         let agent = message.source;
         Ok(news.then(|| match standing {
-            Standing::Preferred => format!("the home agent {agent} advertises the prefix of {home_address} again"),
+            Standing::Preferred => format!(
+                "the home agent {agent} advertises the prefix of {home_address} \
+                                            again"
+            ),
             Standing::Deprecated => format!(
                 "the home agent {agent} has deprecated the prefix of {home_address}, which ends in {good} s"
             ),
             Standing::Gone => format!(
-                "the home agent {agent} no longer advertises the prefix of {home_address}, the home address of the config"
+                "the home agent {agent} no longer advertises the prefix of {home_address}, the home address \
+                 of the config"
             ),
         }))
     }

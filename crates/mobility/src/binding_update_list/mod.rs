@@ -83,8 +83,8 @@ impl BindingUpdateList {
         }
     }
 
-    /// Whether a care-of address is an IPv6 one that the router tries while IPv4 carries the uplink. It has to speak
-    /// for itself.
+    /// Whether a care-of address is an IPv6 one that the router tries while IPv4 carries the uplink. It has
+    /// to speak for itself.
     pub(crate) fn is_trying_ipv6(&self, index: usize, care_of_address: IpAddr) -> bool {
         let registered = self.bindings.get(index).and_then(|binding| binding.care_of_address());
         care_of_address.is_ipv6() && registered.is_some_and(|registered| registered.is_ipv4())
@@ -143,8 +143,8 @@ impl BindingUpdateList {
         }
     }
 
-    /// Registers a care-of address for an entry. Returns the registration, with the time since when the care-of address
-    /// has been the same, and the one before.
+    /// Registers a care-of address for an entry. Returns the registration, with the time since when the
+    /// care-of address has been the same, and the one before.
     pub(crate) fn register(
         &mut self,
         bid: Option<Bid>,

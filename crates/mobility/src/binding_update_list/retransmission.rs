@@ -1,8 +1,8 @@
 //! Retransmission of a request with back-off (RFC 6275 11.8), for every entry of the Binding Update List.
 //!
 //! A round has one transmission for each care-of address that may carry the request. The time for an answer
-//! doubles from round to round. Registrations without Binding Identifier, with one, removals, and the tests and
-//! Binding Updates of direct routes all use it.
+//! doubles from round to round. Registrations without Binding Identifier, with one, removals, and the tests
+//! and Binding Updates of direct routes all use it.
 
 use std::time::Duration;
 
@@ -63,8 +63,8 @@ impl Retransmission {
         }
     }
 
-    /// Notes a transmission about one of `candidates` care-of addresses. Returns how long to wait for an answer
-    /// before the next one.
+    /// Notes a transmission about one of `candidates` care-of addresses. Returns how long to wait for an
+    /// answer before the next one.
     pub(crate) fn transmitted(&mut self, now: Time, candidates: usize) -> Duration {
         self.started.get_or_insert(now);
         self.silent_since.get_or_insert(now);

@@ -15,7 +15,8 @@
 //! [`TESTED_LIFETIME`] are not tested again, nor are those of nodes without `care_of_test`.
 //!
 //! The requests are no longer than the Binding Update that caused them. Each care-of address in one causes
-//! [`PROBES`] at most, with pauses that grow. A node's limit is [`PROBE_BURST`] at once and one in [`PROBE_INTERVAL`].
+//! [`PROBES`] at most, with pauses that grow. A node's limit is [`PROBE_BURST`] at once and one in
+//! [`PROBE_INTERVAL`].
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -153,8 +154,8 @@ impl HomeAgent {
         self.timers.set(timer, now + running.pause());
         if running.sent == SILENT {
             let message = format!(
-                "{home_address} does not answer Echo Requests at its care-of address {}: no packets are sent there before it \
-                 does (care_of_test)",
+                "{home_address} does not answer Echo Requests at its care-of address {}: no packets are sent \
+                 there before it does (care_of_test)",
                 binding.care_of_address
             );
             self.outputs.push_back(Output::Event(Event::Warning { message }));

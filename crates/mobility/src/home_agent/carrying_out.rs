@@ -220,9 +220,9 @@ impl HomeAgent {
         let is_first = association.replay == ReplayProtection::Sequence && numbers <= MAX_NUMBERS;
         if is_first && self.silence.allows(now, request.home_address, MobilityDrop::Timestamp) {
             let message = format!(
-                "{} has to send timestamps from now on (status 145): the key of its SPI {} has used its {MAX_NUMBERS} sequence \
-                 numbers, after which recorded Binding Updates would be new again. A node that sends no timestamps (RFC 4285 \
-                 6) needs a new key",
+                "{} has to send timestamps from now on (status 145): the key of its SPI {} has used its \
+                 {MAX_NUMBERS} sequence numbers, after which recorded Binding Updates would be new again. A \
+                 node that sends no timestamps (RFC 4285 6) needs a new key",
                 request.home_address, association.spi
             );
             self.outputs.push_back(Output::Event(Event::Warning { message }));
@@ -269,9 +269,10 @@ impl HomeAgent {
             {
                 let left = MAX_NUMBERS.saturating_sub(numbers);
                 let message = format!(
-                    "the key of SPI {} of {home_address} has {left} of {MAX_NUMBERS} sequence numbers left; after them the home \
-                     agent accepts its Binding Updates with timestamps only (RFC 4285 6), which carnet's mobile router sends \
-                     when it is told to. A node that sends none needs a new key before that",
+                    "the key of SPI {} of {home_address} has {left} of {MAX_NUMBERS} sequence numbers left; \
+                     after them the home agent accepts its Binding Updates with timestamps only (RFC 4285 \
+                     6), which carnet's mobile router sends when it is told to. A node that sends none needs \
+                     a new key before that",
                     association.spi
                 );
                 self.outputs.push_back(Output::Event(Event::Warning { message }));

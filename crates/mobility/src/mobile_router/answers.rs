@@ -810,8 +810,8 @@ impl MobileRouter {
         if patient { Ok(()) } else { Err(MobilityDrop::RateLimited) }
     }
 
-    /// Returns the registration that an acknowledgement grants: for the requested lifetime at most, counted from when
-    /// the Binding Update was sent.
+    /// Returns the registration that an acknowledgement grants: for the requested lifetime at most, counted
+    /// from when the Binding Update was sent.
     fn granted(
         &self,
         now: Time,
@@ -831,8 +831,8 @@ impl MobileRouter {
         }
     }
 
-    /// Takes over a registration for an entry of the Binding Update List. Returns it, and whether the care-of address
-    /// is the same as before.
+    /// Takes over a registration for an entry of the Binding Update List. Returns it, and whether the care-of
+    /// address is the same as before.
     fn entry_registered(
         &mut self,
         now: Time,

@@ -113,7 +113,8 @@ impl Gauge {
 }
 
 impl Uplink {
-    /// Takes in the counters of the interface. Returns the capacity in kbit/s if the known one differs from it.
+    /// Takes in the counters of the interface. Returns the capacity in kbit/s if the known one differs from
+    /// it.
     pub(super) fn measure_capacity(&mut self, now: Time, octets: Octets) -> Option<u32> {
         let rates = self.gauge.rates(now, octets)?;
         let long = self.path.trips.are_long();

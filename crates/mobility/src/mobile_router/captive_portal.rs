@@ -154,8 +154,8 @@ impl PortalProber {
         self.probe = self.probe.filter(|(probed, _)| *probed != index);
     }
 
-    /// Takes in the result of a probe over an uplink on a foreign link. Returns the event to be told, and whether a
-    /// known portal lets packets pass now.
+    /// Takes in the result of a probe over an uplink on a foreign link. Returns the event to be told, and
+    /// whether a known portal lets packets pass now.
     pub(super) fn take(
         &mut self,
         now: Time,

@@ -28,8 +28,8 @@ const MAX_AGAIN: Duration = Duration::from_secs(960);
 const ATTEMPT: Duration = Duration::from_secs(1);
 
 impl Uplink {
-    /// Returns when the uplink, which is registered with this care-of address, tries IPv6 again; `None` if it is not
-    /// on IPv4 for want of an answer.
+    /// Returns when the uplink, which is registered with this care-of address, tries IPv6 again; `None` if it
+    /// is not on IPv4 for want of an answer.
     pub(super) fn next_ipv6_attempt(&mut self, now: Time, care_of_address: IpAddr) -> Option<Time> {
         let is_lost = self.lost.is_some_and(|lost| lost.is_ipv6());
         if !care_of_address.is_ipv4() || !is_lost {

@@ -187,8 +187,8 @@ impl Flows {
         (!same).then_some(wanted)
     }
 
-    /// Returns the binding whose Binding Update shall tell the home agent about flows, if there is something to tell:
-    /// `best`, the first one that traffic may take.
+    /// Returns the binding whose Binding Update shall tell the home agent about flows, if there is something
+    /// to tell: `best`, the first one that traffic may take.
     pub(super) fn carrier(
         &self,
         all: &Uplinks,

@@ -42,7 +42,8 @@ impl MobileRouterConfig {
         self.prefixes.iter().any(|prefix| self.home_prefix.contains(prefix))
     }
 
-    /// Returns the answer to a neighbour on the home link that asks for an address on board, which is behind us.
+    /// Returns the answer to a neighbour on the home link that asks for an address on board, which is behind
+    /// us.
     pub(super) fn home_answer(
         &self,
         uplink: &Uplink,

@@ -104,8 +104,8 @@ pub(super) struct PathState {
     denied: Vec<u32>,
     pub(super) trips: RoundTrips,
     pub(super) arrivals: Arrivals,
-    /// Number of the last heartbeat. Each path counts for itself, from a random number. So a listener on one path
-    /// does not know the numbers of another, and cannot answer there in place of the home agent.
+    /// Number of the last heartbeat. Each path counts for itself, from a random number. So a listener on one
+    /// path does not know the numbers of another, and cannot answer there in place of the home agent.
     sequence: u32,
 }
 

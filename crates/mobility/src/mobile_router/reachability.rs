@@ -28,7 +28,8 @@ const PATIENCE: Duration = Duration::from_millis(1200);
 const PROBE_INTERVAL: Duration = Duration::from_millis(300);
 /// An answer of the home router is late after this at least, and after twice the time that answers take.
 const LATE: Duration = Duration::from_millis(50);
-/// Between two Router Solicitations because of doubt about one home router: `RTR_SOLICITATION_INTERVAL` (RFC 4861 10).
+/// Between two Router Solicitations because of doubt about one home router: `RTR_SOLICITATION_INTERVAL` (RFC
+/// 4861 10).
 const SOLICITATION_INTERVAL: Duration = Duration::from_secs(4);
 /// Routers of one link answer a Router Solicitation within this time of each other (`MAX_RA_DELAY_TIME`, RFC
 /// 4861 10). A router that was heard longer before the home router, and not since, is on another link.
@@ -109,7 +110,8 @@ impl Reachability {
         }
     }
 
-    /// A router has advertised. It was heard before at `before`; `in_use` is the router that traffic leaves by.
+    /// A router has advertised. It was heard before at `before`; `in_use` is the router that traffic leaves
+    /// by.
     pub fn heard(&mut self, now: Time, router: Ipv6Addr, before: Option<Time>, in_use: Option<Ipv6Addr>) {
         if self.probe.is_some_and(|probe| probe.router == router) {
             self.probe = None;

@@ -318,8 +318,8 @@ impl MobileRouter {
             None => format!("the home address {}", config.home_address),
         };
         let message = format!(
-            "no valid acknowledgement from the home agent {} over {name} after {SILENT_AFTER} Binding Updates: it \
-             cannot be reached that way, or does not know {unknown}, which its log tells",
+            "no valid acknowledgement from the home agent {} over {name} after {SILENT_AFTER} Binding \
+             Updates: it cannot be reached that way, or does not know {unknown}, which its log tells",
             config.home_agent
         );
         self.outputs.push_back(Output::Event(Event::Warning { message }));

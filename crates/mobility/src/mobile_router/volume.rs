@@ -380,7 +380,8 @@ impl Uplink {
         self.config.volume_action == VolumeAction::Stop && self.is_used_up()
     }
 
-    /// Takes in the counters of the interface. Returns the octets of the period, and whether they are to be stored.
+    /// Takes in the counters of the interface. Returns the octets of the period, and whether they are to be
+    /// stored.
     pub(super) fn count_octets(&mut self, now: Time, wall: WallTime, octets: Octets) -> (u64, bool) {
         let first = self.meter.volume.is_none();
         let volume = self.meter.volume.get_or_insert_with(|| StoredVolume::new(octets));

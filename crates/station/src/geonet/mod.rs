@@ -362,8 +362,8 @@ fn event_output(event: carnet_geonet::Event) -> Option<Output> {
             format!("another station uses the GN address {address}; this station is {replacement} now")
         }
         carnet_geonet::Event::PacketDataRate { source, limit } => format!(
-            "packets of {source} are not forwarded: more than geonet.mib.max_packet_data_rate = {} allows (kilobytes per \
-             second; IPv6 has four fifths of it, 0 is no limit)",
+            "packets of {source} are not forwarded: more than geonet.mib.max_packet_data_rate = {} allows \
+             (kilobytes per second; IPv6 has four fifths of it, 0 is no limit)",
             limit / 1000
         ),
         carnet_geonet::Event::LocationUnknown(address) => {

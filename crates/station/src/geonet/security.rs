@@ -299,7 +299,8 @@ impl Secured {
             }
             Err(SecurityDrop::NoTicket) => NO_TICKET.into(),
             Err(SecurityDrop::NoServicePermission) => format!(
-                "the SSP of this station's ticket for application {application} do not cover what the message says"
+                "the SSP of this station's ticket for application {application} do not cover what the \
+                 message says"
             ),
             Err(_) => format!("the ticket of this station does not allow application {application}"),
         })
@@ -380,8 +381,9 @@ impl Secured {
             Some(ahead) => {
                 let direction = if ahead > 0 { "ahead of" } else { "behind" };
                 format!(
-                    "all signed messages of other stations are out of time: this station's clock seems to be {} s {direction} \
-                     theirs; nothing of theirs is believed, nor will they believe what it signs",
+                    "all signed messages of other stations are out of time: this station's clock seems to be \
+                     {} s {direction} theirs; nothing of theirs is believed, nor will they believe what it \
+                     signs",
                     ahead.unsigned_abs() / 1000
                 )
             }

@@ -228,7 +228,8 @@ impl Station {
         let _ = self.protection.as_mut().and_then(|protection| protection.recall(header.flow_label));
         if self.protection.as_mut().is_some_and(|protection| protection.told.allow(now)) {
             let message = format!(
-                "a message from {} to {} is not sent: there is no IPsec policy for it; is strongSwan running?",
+                "a message from {} to {} is not sent: there is no IPsec policy for it; is strongSwan \
+                 running?",
                 header.source, header.destination
             );
             self.outputs.push_back(Output::Event(Event::Warning { message }));

@@ -189,7 +189,8 @@ pub(super) fn position(text: &str, config_file: &str) -> Result<PositionSource, 
     if let Some(address) = text.strip_prefix("gpsd://") {
         gpsd(address).ok_or_else(|| {
             format!(
-                "{text:?} names no host, expected \"gpsd://HOST[:PORT][/DEVICE]\" such as \"gpsd://[::1]:2947\""
+                "{text:?} names no host, expected \"gpsd://HOST[:PORT][/DEVICE]\" such as \
+                 \"gpsd://[::1]:2947\""
             )
         })
     } else if let Some(place) = text.strip_prefix("fixed:") {

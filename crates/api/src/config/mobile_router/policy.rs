@@ -184,7 +184,8 @@ pub(super) fn check(policies: &[Draft], uplinks: &[uplink::Draft], sink: &Sink<'
         flows += policy.flows;
         if flows > MAX_FLOWS && flows - policy.flows <= MAX_FLOWS {
             let message = format!(
-                "the policies make more than {MAX_FLOWS} flow bindings, expected fewer code points, prefixes or ports"
+                "the policies make more than {MAX_FLOWS} flow bindings, expected fewer code points, prefixes \
+                 or ports"
             );
             sink.push(policy.at, message);
         }

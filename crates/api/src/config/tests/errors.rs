@@ -38,16 +38,14 @@ fn a_port_that_can_be_reached_from_afar_needs_tokens() {
         (
             "record = ",
             "http = \"0.0.0.0:8440\" # ",
-            &[
-                "c.toml:6:8: `station.http`: \"0.0.0.0:8440\" can be reached from afar, expected a loopback address, or http_tokens beside it",
-            ],
+            &["c.toml:6:8: `station.http`: \"0.0.0.0:8440\" can be reached from afar, expected a loopback \
+                 address, or http_tokens beside it"],
         ),
         (
             "record = ",
             "http = \"8440\" # ",
-            &[
-                "c.toml:6:8: `station.http`: \"8440\" is no address with a port, expected an address of this machine with a port, such as \"127.0.0.1:8440\"",
-            ],
+            &["c.toml:6:8: `station.http`: \"8440\" is no address with a port, expected an address of this \
+                 machine with a port, such as \"127.0.0.1:8440\""],
         ),
         (
             "record = ",
@@ -64,9 +62,8 @@ fn unknown_keys_and_keys_of_later_versions() {
         (
             "record = ",
             "flavour = ",
-            &[
-                "c.toml:6:1: unknown key `flavour` in [station], expected `name`, `socket`, `state_dir`, `record`, `http`, `http_tokens`, `http_pages` or `sandbox`",
-            ],
+            &["c.toml:6:1: unknown key `flavour` in [station], expected `name`, `socket`, `state_dir`, \
+                 `record`, `http`, `http_tokens`, `http_pages` or `sandbox`"],
         ),
         (
             "[dataplane]\npath = \"tun\"",
@@ -81,46 +78,45 @@ fn unknown_keys_and_keys_of_later_versions() {
         (
             "upper_tester = \"[::1]:12345\"\nanywhere = true",
             "upper_tester = \"[2001:db8::1]:12345\"",
-            &[
-                "c.toml:77:16: `conformance.upper_tester`: \"[2001:db8::1]:12345\" can be reached from afar, expected a loopback or link-local address, or anywhere = true beside it",
-            ],
+            &["c.toml:77:16: `conformance.upper_tester`: \"[2001:db8::1]:12345\" can be reached from afar, \
+                 expected a loopback or link-local address, or anywhere = true beside it"],
         ),
         (
             "upper_tester = \"[::1]:12345\"",
             "upper_tester = \"[::1]:0\"",
-            &[
-                "c.toml:77:16: `conformance.upper_tester`: \"[::1]:0\" is nothing to listen at, expected [IPV6]:PORT or IPV4:PORT of this machine",
-            ],
+            &["c.toml:77:16: `conformance.upper_tester`: \"[::1]:0\" is nothing to listen at, expected \
+                 [IPV6]:PORT or IPV4:PORT of this machine"],
         ),
         (
             "upper_tester = \"[::1]:12345\"",
             "upper_tester = \"localhost\"",
-            &[
-                "c.toml:77:16: `conformance.upper_tester`: \"localhost\" is no address with a port, expected [IPV6]:PORT or IPV4:PORT",
-            ],
+            &["c.toml:77:16: `conformance.upper_tester`: \"localhost\" is no address with a port, expected \
+                 [IPV6]:PORT or IPV4:PORT"],
         ),
         (
             "replay = \"timestamp\"",
             "reply = \"timestamp\"",
             &[
                 "c.toml:22:63: unknown key `reply` in auth, expected `replay`",
-                "c.toml:22:93: `auth.window`: a window goes with timestamps only, expected replay = \"timestamp\" beside it",
+                "c.toml:22:93: `auth.window`: a window goes with timestamps only, expected replay = \
+                 \"timestamp\" beside it",
             ],
         ),
         (
             "path = \"tun\"",
             "path = \"fast\"",
-            &[
-                "c.toml:9:8: `dataplane.path`: \"fast\" is not known, expected \"auto\", \"bpf\", \"xdp\", \"kernel\" or \"tun\"",
-            ],
+            &["c.toml:9:8: `dataplane.path`: \"fast\" is not known, expected \"auto\", \"bpf\", \"xdp\", \
+                 \"kernel\" or \"tun\""],
         ),
         (
             "home_agent = \"2001:db8:1::1\"",
             "home_agent = [\"2001:db8:1::1\", \"2001:db8:1::2\", \"2001:db8:1::1\"]",
             &[
                 "c.toml:32:49: 2001:db8:1::1 is there at c.toml:32:15 already, expected another",
-                "c.toml:38:8: one key for several home agents lets Binding Updates to one be played again at another, expected per_agent = true",
-                "c.toml:39:19: there are 1 IPv4 addresses for 3 home agents, expected one for each in `home_agent`",
+                "c.toml:38:8: one key for several home agents lets Binding Updates to one be played again at \
+                 another, expected per_agent = true",
+                "c.toml:39:19: there are 1 IPv4 addresses for 3 home agents, expected one for each in \
+                 `home_agent`",
             ],
         ),
         (
@@ -128,7 +124,9 @@ fn unknown_keys_and_keys_of_later_versions() {
             "peer = [{ address = \"2001:db8:2::9\" }, { address = \"2001:db8:2::9\" }]",
             &[
                 "c.toml:18:52: 2001:db8:2::9 is a peer already at c.toml:18:21, expected another",
-                "c.toml:22:8: whether other home agents have the same key has to be said where there is a [[home_agent.peer]], expected per_agent = true, or per_agent = false for a key that none has",
+                "c.toml:22:8: whether other home agents have the same key has to be said where there is a \
+                 [[home_agent.peer]], expected per_agent = true, or per_agent = false for a key that none \
+                 has",
             ],
         ),
         (
@@ -136,29 +134,28 @@ fn unknown_keys_and_keys_of_later_versions() {
             "peer = [{ address = \"2001:db8:2::1\" }]",
             &[
                 "c.toml:18:21: 2001:db8:2::1 is this home agent at c.toml:12:11, expected another",
-                "c.toml:22:8: whether other home agents have the same key has to be said where there is a [[home_agent.peer]], expected per_agent = true, or per_agent = false for a key that none has",
+                "c.toml:22:8: whether other home agents have the same key has to be said where there is a \
+                 [[home_agent.peer]], expected per_agent = true, or per_agent = false for a key that none \
+                 has",
             ],
         ),
         (
             "home_agent = \"2001:db8:1::1\"",
             "home_agent = []",
-            &[
-                "c.toml:32:14: `mobile_router.home_agent`: there is no home agent, expected an address, \"discover\", or an array of addresses",
-            ],
+            &["c.toml:32:14: `mobile_router.home_agent`: there is no home agent, expected an address, \
+                 \"discover\", or an array of addresses"],
         ),
         (
             "prefixes = [\"fd00:2::/64\"]\nauth = \"none\"",
             "prefixes = [\"fd00:2::/64\"]\nauth = \"psk\"",
-            &[
-                "c.toml:27:8: `home_agent.mobile_router.auth`: \"psk\" is not known, expected authentication to be chosen: { spi = 300, key = \"...\" }, \"ipsec\" or \"none\"",
-            ],
+            &["c.toml:27:8: `home_agent.mobile_router.auth`: \"psk\" is not known, expected authentication \
+                 to be chosen: { spi = 300, key = \"...\" }, \"ipsec\" or \"none\""],
         ),
         (
             "registration = \"implicit\"",
             "registration = \"Implicit\"",
-            &[
-                "c.toml:34:16: `mobile_router.registration`: \"Implicit\" is not known, expected \"explicit\" or \"implicit\"",
-            ],
+            &["c.toml:34:16: `mobile_router.registration`: \"Implicit\" is not known, expected \
+                 \"explicit\" or \"implicit\""],
         ),
     ]);
 }
@@ -169,23 +166,20 @@ fn single_values() {
         (
             "name = \"bus-42\"",
             "name = \"bus/42\"",
-            &[
-                "c.toml:3:8: `station.name`: \"bus/42\" is no name, expected 1 to 63 letters, digits, `.`, `_` or `-`, with a letter or digit first",
-            ],
+            &["c.toml:3:8: `station.name`: \"bus/42\" is no name, expected 1 to 63 letters, digits, `.`, \
+                 `_` or `-`, with a letter or digit first"],
         ),
         (
             "name = \"bus-42\"",
             "name = \"\"",
-            &[
-                "c.toml:3:8: `station.name`: \"\" is no name, expected 1 to 63 letters, digits, `.`, `_` or `-`, with a letter or digit first",
-            ],
+            &["c.toml:3:8: `station.name`: \"\" is no name, expected 1 to 63 letters, digits, `.`, `_` or \
+                 `-`, with a letter or digit first"],
         ),
         (
             "name = \"bus-42\"",
             "name = 42",
-            &[
-                "c.toml:3:8: `station.name`: an integer does not go here, expected 1 to 63 letters, digits, `.`, `_` or `-`, with a letter or digit first",
-            ],
+            &["c.toml:3:8: `station.name`: an integer does not go here, expected 1 to 63 letters, digits, \
+                 `.`, `_` or `-`, with a letter or digit first"],
         ),
         (
             "\"/run/carnet/x.sock\"",
@@ -194,129 +188,117 @@ fn single_values() {
         ),
         (
             "\"/run/carnet/x.sock\"",
-            "\"/run/xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\"",
+            "\"/run/xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\
+             xxxxxxxxxxxxxx\"",
             &["c.toml:4:10: `station.socket`: the path has 108 octets, expected 107 at most for a socket"],
         ),
         (
             "home_agent = \"2001:db8:1::1\"",
             "home_agent = \"192.0.2.1\"",
-            &[
-                "c.toml:32:14: `mobile_router.home_agent`: \"192.0.2.1\" is an IPv4 address, expected a global or unique local unicast address such as \"2001:db8:1::1\"",
-            ],
+            &["c.toml:32:14: `mobile_router.home_agent`: \"192.0.2.1\" is an IPv4 address, expected a \
+                 global or unique local unicast address such as \"2001:db8:1::1\""],
         ),
         (
             "home_agent = \"2001:db8:1::1\"",
             "home_agent = \"2001:db8:1::1/64\"",
-            &[
-                "c.toml:32:14: `mobile_router.home_agent`: \"2001:db8:1::1/64\" is a prefix, expected a global or unique local unicast address such as \"2001:db8:1::1\"",
-            ],
+            &["c.toml:32:14: `mobile_router.home_agent`: \"2001:db8:1::1/64\" is a prefix, expected a \
+                 global or unique local unicast address such as \"2001:db8:1::1\""],
         ),
         (
             "home_agent = \"2001:db8:1::1\"",
             "home_agent = \"ha.example\"",
-            &[
-                "c.toml:32:14: `mobile_router.home_agent`: \"ha.example\" is no IPv6 address, expected a global or unique local unicast address such as \"2001:db8:1::1\"",
-            ],
+            &["c.toml:32:14: `mobile_router.home_agent`: \"ha.example\" is no IPv6 address, expected a \
+                 global or unique local unicast address such as \"2001:db8:1::1\""],
         ),
         (
             "home_agent = \"2001:db8:1::1\"",
             "home_agent = \"fe80::1\"",
-            &[
-                "c.toml:32:14: `mobile_router.home_agent`: fe80::1 is link-local, expected a global or unique local unicast address such as \"2001:db8:1::1\"",
-            ],
+            &["c.toml:32:14: `mobile_router.home_agent`: fe80::1 is link-local, expected a global or \
+                 unique local unicast address such as \"2001:db8:1::1\""],
         ),
         (
             "home_agent = \"2001:db8:1::1\"",
             "home_agent = \"ff02::1\"",
-            &[
-                "c.toml:32:14: `mobile_router.home_agent`: ff02::1 is multicast, expected a global or unique local unicast address such as \"2001:db8:1::1\"",
-            ],
+            &["c.toml:32:14: `mobile_router.home_agent`: ff02::1 is multicast, expected a global or unique \
+                 local unicast address such as \"2001:db8:1::1\""],
         ),
         (
             "home_agent = \"2001:db8:1::1\"",
             "home_agent = \"::\"",
-            &[
-                "c.toml:32:14: `mobile_router.home_agent`: :: is unspecified, expected a global or unique local unicast address such as \"2001:db8:1::1\"",
-            ],
+            &["c.toml:32:14: `mobile_router.home_agent`: :: is unspecified, expected a global or unique \
+                 local unicast address such as \"2001:db8:1::1\""],
         ),
         (
             "home_agent = \"2001:db8:1::1\"",
             "home_agent = \"::1\"",
-            &[
-                "c.toml:32:14: `mobile_router.home_agent`: ::1 is loopback, expected a global or unique local unicast address such as \"2001:db8:1::1\"",
-            ],
+            &["c.toml:32:14: `mobile_router.home_agent`: ::1 is loopback, expected a global or unique \
+                 local unicast address such as \"2001:db8:1::1\""],
         ),
         (
             "home_agent = \"2001:db8:1::1\"",
             "home_agent = \"::ffff:192.0.2.1\"",
-            &[
-                "c.toml:32:14: `mobile_router.home_agent`: ::ffff:192.0.2.1 is IPv4-mapped, expected a global or unique local unicast address such as \"2001:db8:1::1\"",
-            ],
+            &["c.toml:32:14: `mobile_router.home_agent`: ::ffff:192.0.2.1 is IPv4-mapped, expected a \
+                 global or unique local unicast address such as \"2001:db8:1::1\""],
         ),
         (
             "home_agent = \"2001:db8:1::1\"",
             "home_agent = \"fec0::1\"",
-            &[
-                "c.toml:32:14: `mobile_router.home_agent`: fec0::1 is site-local (deprecated by RFC 3879), expected a global or unique local unicast address such as \"2001:db8:1::1\"",
-            ],
+            &["c.toml:32:14: `mobile_router.home_agent`: fec0::1 is site-local (deprecated by RFC 3879), \
+                 expected a global or unique local unicast address such as \"2001:db8:1::1\""],
         ),
         (
             "home_agent = \"2001:db8:1::1\"",
             "home_agent = 7",
-            &[
-                "c.toml:32:14: `mobile_router.home_agent`: an integer does not go here, expected a global or unique local unicast address such as \"2001:db8:1::1\"",
-            ],
+            &["c.toml:32:14: `mobile_router.home_agent`: an integer does not go here, expected a global or \
+                 unique local unicast address such as \"2001:db8:1::1\""],
         ),
         (
             "home_prefix = \"2001:db8:1::/64\"",
             "home_prefix = \"2001:db8:1::1/64\"",
-            &[
-                "c.toml:31:15: `mobile_router.home_prefix`: 2001:db8:1::1/64 has host bits that are not zero, expected 2001:db8:1::/64",
-            ],
+            &["c.toml:31:15: `mobile_router.home_prefix`: 2001:db8:1::1/64 has host bits that are not \
+                 zero, expected 2001:db8:1::/64"],
         ),
         (
             "home_prefix = \"2001:db8:1::/64\"",
             "home_prefix = \"2001:db8:1::\"",
-            &[
-                "c.toml:31:15: `mobile_router.home_prefix`: \"2001:db8:1::\" is an address without a prefix length, expected a prefix such as \"2001:db8:a::/64\"",
-            ],
+            &["c.toml:31:15: `mobile_router.home_prefix`: \"2001:db8:1::\" is an address without a prefix \
+                 length, expected a prefix such as \"2001:db8:a::/64\""],
         ),
         (
             "home_prefix = \"2001:db8:1::/64\"",
             "home_prefix = \"2001:db8:1::/129\"",
-            &[
-                "c.toml:31:15: `mobile_router.home_prefix`: \"2001:db8:1::/129\" is no IPv6 prefix, expected a prefix such as \"2001:db8:a::/64\"",
-            ],
+            &["c.toml:31:15: `mobile_router.home_prefix`: \"2001:db8:1::/129\" is no IPv6 prefix, expected \
+                 a prefix such as \"2001:db8:a::/64\""],
         ),
         (
             "\"2001:db8:a::/64\"",
             "\"::/0\"",
-            &[
-                "c.toml:33:13: `mobile_router.prefixes`: ::/0 is everything, expected a global or unique local unicast prefix",
-            ],
+            &["c.toml:33:13: `mobile_router.prefixes`: ::/0 is everything, expected a global or unique \
+                 local unicast prefix"],
         ),
         (
             "\"2001:db8:a::/64\"",
             "\"ff0e::/16\"",
-            &[
-                "c.toml:33:13: `mobile_router.prefixes`: ff0e::/16 is multicast, expected a global or unique local unicast prefix",
-            ],
+            &["c.toml:33:13: `mobile_router.prefixes`: ff0e::/16 is multicast, expected a global or unique \
+                 local unicast prefix"],
         ),
         (
             "\"2001:db8:a::/64\"",
             "\"2001:db8:a::/64\", 7, \"é\", \"fe80::/64\"",
             &[
-                "c.toml:33:32: `mobile_router.prefixes`: an integer does not go here, expected a prefix such as \"2001:db8:a::/64\"",
-                "c.toml:33:35: `mobile_router.prefixes`: \"é\" is no IPv6 prefix, expected a prefix such as \"2001:db8:a::/64\"",
-                "c.toml:33:40: `mobile_router.prefixes`: fe80::/64 is link-local, expected a global or unique local unicast prefix",
+                "c.toml:33:32: `mobile_router.prefixes`: an integer does not go here, expected a prefix such \
+                 as \"2001:db8:a::/64\"",
+                "c.toml:33:35: `mobile_router.prefixes`: \"é\" is no IPv6 prefix, expected a prefix such as \
+                 \"2001:db8:a::/64\"",
+                "c.toml:33:40: `mobile_router.prefixes`: fe80::/64 is link-local, expected a global or \
+                 unique local unicast prefix",
             ],
         ),
         (
             "prefixes = [\"2001:db8:a::/64\"]",
             "prefixes = \"2001:db8:a::/64\"",
-            &[
-                "c.toml:33:12: `mobile_router.prefixes`: a string does not go here, expected an array of prefixes",
-            ],
+            &["c.toml:33:12: `mobile_router.prefixes`: a string does not go here, expected an array of \
+                 prefixes"],
         ),
         (
             "lifetime = \"63s\"",
@@ -331,93 +313,80 @@ fn single_values() {
         (
             "lifetime = \"63s\"",
             "lifetime = 60",
-            &[
-                "c.toml:35:12: `mobile_router.lifetime`: an integer does not go here, expected a duration such as \"60s\", \"10m\" or \"1h30m\"",
-            ],
+            &["c.toml:35:12: `mobile_router.lifetime`: an integer does not go here, expected a duration \
+                 such as \"60s\", \"10m\" or \"1h30m\""],
         ),
         (
             "max_lifetime = \"1h30m\"",
             "max_lifetime = \"90\"",
-            &[
-                "c.toml:15:16: `home_agent.max_lifetime`: \"90\" is no duration, expected a duration such as \"60s\", \"10m\" or \"1h30m\"",
-            ],
+            &["c.toml:15:16: `home_agent.max_lifetime`: \"90\" is no duration, expected a duration such as \
+                 \"60s\", \"10m\" or \"1h30m\""],
         ),
         (
             "preference = 10",
             "preference = 65536",
-            &[
-                "c.toml:16:14: `home_agent.preference`: 65536 is out of range, expected an integer from 0 to 65535",
-            ],
+            &["c.toml:16:14: `home_agent.preference`: 65536 is out of range, expected an integer from 0 to \
+                 65535"],
         ),
         (
             "preference = 10",
             "preference = -1",
-            &[
-                "c.toml:16:14: `home_agent.preference`: -1 is out of range, expected an integer from 0 to 65535",
-            ],
+            &["c.toml:16:14: `home_agent.preference`: -1 is out of range, expected an integer from 0 to \
+                 65535"],
         ),
         (
             "priority = 127",
             "priority = 0",
-            &[
-                "c.toml:42:12: `mobile_router.uplink.priority`: 0 is out of range, expected an integer from 1 to 127",
-            ],
+            &["c.toml:42:12: `mobile_router.uplink.priority`: 0 is out of range, expected an integer from \
+                 1 to 127"],
         ),
         (
             "priority = 127",
             "priority = 128",
-            &[
-                "c.toml:42:12: `mobile_router.uplink.priority`: 128 is out of range, expected an integer from 1 to 127",
-            ],
+            &["c.toml:42:12: `mobile_router.uplink.priority`: 128 is out of range, expected an integer \
+                 from 1 to 127"],
         ),
         (
             "{ good = -49, poor = -69 }",
             "{ good = -69, poor = -49 }",
-            &[
-                "c.toml:43:31: `mobile_router.uplink.signal.poor`: -49 dBm is not less than `good`, expected less than -69",
-            ],
+            &["c.toml:43:31: `mobile_router.uplink.signal.poor`: -49 dBm is not less than `good`, expected \
+                 less than -69"],
         ),
         (
             "{ good = -49, poor = -69 }",
             "{ good = 490, poor = -69 }",
-            &[
-                "c.toml:43:19: `mobile_router.uplink.signal.good`: 490 is out of range, expected an integer from -200 to 100",
-            ],
+            &["c.toml:43:19: `mobile_router.uplink.signal.good`: 490 is out of range, expected an integer \
+                 from -200 to 100"],
         ),
         (
             "{ good = -49, poor = -69 }",
             "{ good = -49 }",
-            &[
-                "c.toml:43:10: `mobile_router.uplink.signal.poor` is missing, expected an integer from -200 to 100",
-            ],
+            &["c.toml:43:10: `mobile_router.uplink.signal.poor` is missing, expected an integer from -200 \
+                 to 100"],
         ),
         (
             "priority = 127",
             "priority = \"high\"",
-            &[
-                "c.toml:42:12: `mobile_router.uplink.priority`: a string does not go here, expected an integer from 1 to 127",
-            ],
+            &["c.toml:42:12: `mobile_router.uplink.priority`: a string does not go here, expected an \
+                 integer from 1 to 127"],
         ),
         (
             "home_link = \"h0\"",
             "home_link = \"a-very-long-name\"",
-            &[
-                "c.toml:14:13: `home_agent.home_link`: \"a-very-long-name\" is too long, expected an interface name of 1 to 15 characters",
-            ],
+            &["c.toml:14:13: `home_agent.home_link`: \"a-very-long-name\" is too long, expected an \
+                 interface name of 1 to 15 characters"],
         ),
         (
             "home_link = \"h0\"",
             "home_link = \"a b\"",
-            &[
-                "c.toml:14:13: `home_agent.home_link`: \"a b\" has the character ' ', expected an interface name of 1 to 15 characters",
-            ],
+            &["c.toml:14:13: `home_agent.home_link`: \"a b\" has the character ' ', expected an interface \
+                 name of 1 to 15 characters"],
         ),
         (
             "home_link = \"h0\"",
             "home_link = \"\"",
-            &[
-                "c.toml:14:13: `home_agent.home_link`: \"\" is empty, expected an interface name of 1 to 15 characters",
-            ],
+            &["c.toml:14:13: `home_agent.home_link`: \"\" is empty, expected an interface name of 1 to 15 \
+                 characters"],
         ),
         (
             "advertise = false",
@@ -432,9 +401,8 @@ fn single_values() {
         (
             "spi = 256",
             "spi = 4294967296",
-            &[
-                "c.toml:22:16: `auth.spi`: 4294967296 is out of range, expected an integer from 256 to 4294967295",
-            ],
+            &["c.toml:22:16: `auth.spi`: 4294967296 is out of range, expected an integer from 256 to \
+                 4294967295"],
         ),
         (
             "key = \"000102030405060708090a0b0c0d0e0f\"",
@@ -444,16 +412,14 @@ fn single_values() {
         (
             "key = \"000102030405060708090a0b0c0d0e0f\"",
             "key = \"000102030405060708090a0b0c0d0e0x\"",
-            &[
-                "c.toml:22:27: `auth.key`: the key has the character 'x', expected 32 hexadecimal digits (16 octets)",
-            ],
+            &["c.toml:22:27: `auth.key`: the key has the character 'x', expected 32 hexadecimal digits (16 \
+                 octets)"],
         ),
         (
             "key = \"000102030405060708090a0b0c0d0e0f\"",
             "key = 1",
-            &[
-                "c.toml:22:27: `auth.key`: an integer does not go here, expected 32 hexadecimal digits (16 octets)",
-            ],
+            &["c.toml:22:27: `auth.key`: an integer does not go here, expected 32 hexadecimal digits (16 \
+                 octets)"],
         ),
         (
             "window = \"10s\"",
@@ -463,9 +429,8 @@ fn single_values() {
         (
             "replay = \"timestamp\"",
             "replay = \"sequence\"",
-            &[
-                "c.toml:22:93: `auth.window`: a window goes with timestamps only, expected replay = \"timestamp\" beside it",
-            ],
+            &["c.toml:22:93: `auth.window`: a window goes with timestamps only, expected replay = \
+                 \"timestamp\" beside it"],
         ),
         (
             "replay = \"timestamp\"",
@@ -486,37 +451,32 @@ fn missing_values() {
         (
             "name = \"bus-42\"\n",
             "",
-            &[
-                "c.toml:2:1: `station.name` is missing, expected 1 to 63 letters, digits, `.`, `_` or `-`, with a letter or digit first",
-            ],
+            &["c.toml:2:1: `station.name` is missing, expected 1 to 63 letters, digits, `.`, `_` or `-`, \
+                 with a letter or digit first"],
         ),
         (
             "home_agent = \"2001:db8:1::1\"\n",
             "",
-            &[
-                "c.toml:29:1: `mobile_router.home_agent` is missing, expected a global or unique local unicast address such as \"2001:db8:1::1\"",
-            ],
+            &["c.toml:29:1: `mobile_router.home_agent` is missing, expected a global or unique local \
+                 unicast address such as \"2001:db8:1::1\""],
         ),
         (
             "address = \"2001:db8:2::1\"\n",
             "",
-            &[
-                "c.toml:11:1: `home_agent.address` is missing, expected a global or unique local unicast address such as \"2001:db8:1::1\"",
-            ],
+            &["c.toml:11:1: `home_agent.address` is missing, expected a global or unique local unicast \
+                 address such as \"2001:db8:1::1\""],
         ),
         (
             "interface = \"wwan0\"\n",
             "",
-            &[
-                "c.toml:44:1: `mobile_router.uplink.interface` is missing, expected an interface name of 1 to 15 characters",
-            ],
+            &["c.toml:44:1: `mobile_router.uplink.interface` is missing, expected an interface name of 1 \
+                 to 15 characters"],
         ),
         (
             "prefixes = [\"fd00:2::/64\"]\nauth = \"none\"",
             "prefixes = [\"fd00:2::/64\"]",
-            &[
-                "c.toml:24:1: `home_agent.mobile_router.auth` is missing, expected authentication to be chosen: { spi = 300, key = \"...\" }, \"ipsec\" or \"none\"",
-            ],
+            &["c.toml:24:1: `home_agent.mobile_router.auth` is missing, expected authentication to be \
+                 chosen: { spi = 300, key = \"...\" }, \"ipsec\" or \"none\""],
         ),
         (
             "spi = 256, ",
@@ -526,37 +486,38 @@ fn missing_values() {
         (
             "key = \"000102030405060708090a0b0c0d0e0f\", ",
             "",
-            &[
-                "c.toml:22:8: `auth.key` is missing, expected 32 hexadecimal digits (16 octets) or a `key_file`",
-            ],
+            &["c.toml:22:8: `auth.key` is missing, expected 32 hexadecimal digits (16 octets) or a \
+                 `key_file`"],
         ),
         (
             "key = \"000102030405060708090a0b0c0d0e0f\"",
             "key = \"000102030405060708090a0b0c0d0e0f\", key_file = \"k\"",
-            &[
-                "c.toml:22:74: `auth.key_file`: there is a `key` already, expected one of `key` and `key_file`",
-            ],
+            &["c.toml:22:74: `auth.key_file`: there is a `key` already, expected one of `key` and \
+                 `key_file`"],
         ),
         (
-            "[[mobile_router.uplink]]\ninterface = \"wlan0\"\npriority = 127\nsignal = { good = -49, poor = -69 }\n[[mobile_router.uplink]]\ninterface = \"wwan0\"\nsignal_file = \"/run/modem/signal\"\n",
+            "[[mobile_router.uplink]]\ninterface = \"wlan0\"\npriority = 127\nsignal = \
+             { good = -49, poor = -69 }\n[[mobile_router.uplink]]\ninterface = \"wwan0\"\nsignal_file = \
+             \"/run/modem/signal\"\n",
             "",
-            &[
-                "c.toml:29:1: `mobile_router.uplink` is missing, expected at least one table [[mobile_router.uplink]]",
-            ],
+            &["c.toml:29:1: `mobile_router.uplink` is missing, expected at least one table \
+                 [[mobile_router.uplink]]"],
         ),
         (
-            "[[mobile_router.uplink]]\ninterface = \"wlan0\"\npriority = 127\nsignal = { good = -49, poor = -69 }\n[[mobile_router.uplink]]\ninterface = \"wwan0\"\nsignal_file = \"/run/modem/signal\"\n",
+            "[[mobile_router.uplink]]\ninterface = \"wlan0\"\npriority = 127\nsignal = \
+             { good = -49, poor = -69 }\n[[mobile_router.uplink]]\ninterface = \"wwan0\"\nsignal_file = \
+             \"/run/modem/signal\"\n",
             "uplink = []\n",
-            &[
-                "c.toml:40:10: `mobile_router.uplink`: there is no uplink, expected at least one table [[mobile_router.uplink]]",
-            ],
+            &["c.toml:40:10: `mobile_router.uplink`: there is no uplink, expected at least one table \
+                 [[mobile_router.uplink]]"],
         ),
         (
-            "[[mobile_router.uplink]]\ninterface = \"wlan0\"\npriority = 127\nsignal = { good = -49, poor = -69 }\n[[mobile_router.uplink]]\ninterface = \"wwan0\"\nsignal_file = \"/run/modem/signal\"\n",
+            "[[mobile_router.uplink]]\ninterface = \"wlan0\"\npriority = 127\nsignal = \
+             { good = -49, poor = -69 }\n[[mobile_router.uplink]]\ninterface = \"wwan0\"\nsignal_file = \
+             \"/run/modem/signal\"\n",
             "uplink = \"wlan0\"\n",
-            &[
-                "c.toml:40:10: `mobile_router.uplink`: a string does not go here, expected tables [[mobile_router.uplink]]",
-            ],
+            &["c.toml:40:10: `mobile_router.uplink`: a string does not go here, expected tables \
+                 [[mobile_router.uplink]]"],
         ),
     ]);
 }

@@ -151,8 +151,8 @@ fn beacons_are_fixed_or_adaptive() {
 fn areas_of_every_shape() {
     let text = "area = [\n\
                 { name = 'a', shape = 'circle', center = [48.8375, 2.1008], radius = '300m' },\n\
-                { name = 'b', shape = 'ellipse', center = [-1, 1_0], distance_a = '2km', distance_b = '1m' },\n\
-                ]\n";
+                { name = 'b', shape = 'ellipse', center = [-1, 1_0], distance_a = '2km', distance_b = '1m' },\
+                \n]\n";
     let area = |name: &str, shape, center, distance_a_m, distance_b_m| Area {
         name: name.to_owned(),
         shape,
@@ -192,72 +192,64 @@ fn keys_and_values() {
         (
             "interface = \"wlan1\"\n",
             "",
-            &[
-                "c.toml:47:1: `geonet.interface` is missing, expected an interface name of 1 to 15 characters or \"udp:ADDRESS[,PEER...]\"",
-            ],
+            &["c.toml:47:1: `geonet.interface` is missing, expected an interface name of 1 to 15 \
+                 characters or \"udp:ADDRESS[,PEER...]\""],
         ),
         (
             "position = \"gpsd://[::1]:2947\"\n",
             "",
-            &[
-                "c.toml:47:1: `geonet.position` is missing, expected \"gpsd://HOST[:PORT]\", \"fixed:LAT,LON\" in degrees or \"trace:FILE\"",
-            ],
+            &["c.toml:47:1: `geonet.position` is missing, expected \"gpsd://HOST[:PORT]\", \
+                 \"fixed:LAT,LON\" in degrees or \"trace:FILE\""],
         ),
         (
             "\"wlan1\"",
             "\"a-very-long-name\"",
-            &[
-                "c.toml:48:13: `geonet.interface`: \"a-very-long-name\" is too long, expected an interface name of 1 to 15 characters or \"udp:ADDRESS[,PEER...]\"",
-            ],
+            &["c.toml:48:13: `geonet.interface`: \"a-very-long-name\" is too long, expected an interface \
+                 name of 1 to 15 characters or \"udp:ADDRESS[,PEER...]\""],
         ),
         (
             "\"wlan1\"",
             "\"udp:4747\"",
-            &[
-                "c.toml:48:13: `geonet.interface`: \"4747\" is no address with a port, expected [IPV6]:PORT or IPV4:PORT behind udp:",
-            ],
+            &["c.toml:48:13: `geonet.interface`: \"4747\" is no address with a port, expected [IPV6]:PORT \
+                 or IPV4:PORT behind udp:"],
         ),
         (
             "\"bus\"",
             "\"car\"",
-            &[
-                "c.toml:49:16: `geonet.station_type`: \"car\" is not known, expected \"unknown\", \"pedestrian\", \"cyclist\", \"moped\", \"motorcycle\", \"passenger_car\", \"bus\", \"light_truck\", \"heavy_truck\", \"trailer\", \"special_vehicle\", \"tram\" or \"road_side_unit\"",
-            ],
+            &["c.toml:49:16: `geonet.station_type`: \"car\" is not known, expected \"unknown\", \
+                 \"pedestrian\", \"cyclist\", \"moped\", \"motorcycle\", \"passenger_car\", \"bus\", \
+                 \"light_truck\", \"heavy_truck\", \"trailer\", \"special_vehicle\", \"tram\" or \
+                 \"road_side_unit\""],
         ),
         (
             "\"managed:02:00:00:00:00:0a\"",
             "\"managed:02:00:00\"",
-            &[
-                "c.toml:50:11: `geonet.address`: \"02:00:00\" is no MAC address, expected six groups of two hexadecimal digits such as 02:00:00:00:00:0a",
-            ],
+            &["c.toml:50:11: `geonet.address`: \"02:00:00\" is no MAC address, expected six groups of two \
+                 hexadecimal digits such as 02:00:00:00:00:0a"],
         ),
         (
             "\"managed:02:00:00:00:00:0a\"",
             "\"managed:ff:ff:ff:ff:ff:ff\"",
-            &[
-                "c.toml:50:11: `geonet.address`: ff:ff:ff:ff:ff:ff is a group address, expected that of one station such as 02:00:00:00:00:0a",
-            ],
+            &["c.toml:50:11: `geonet.address`: ff:ff:ff:ff:ff:ff is a group address, expected that of one \
+                 station such as 02:00:00:00:00:0a"],
         ),
         (
             "\"managed:02:00:00:00:00:0a\"",
             "\"manual\"",
-            &[
-                "c.toml:50:11: `geonet.address`: \"manual\" is not known, expected \"auto\", \"managed:02:00:00:00:00:0a\" or \"anonymous\"",
-            ],
+            &["c.toml:50:11: `geonet.address`: \"manual\" is not known, expected \"auto\", \
+                 \"managed:02:00:00:00:00:0a\" or \"anonymous\""],
         ),
         (
             "\"gpsd://[::1]:2947\"",
             "\"gpsd://local host\"",
-            &[
-                "c.toml:51:12: `geonet.position`: \"gpsd://local host\" names no host, expected \"gpsd://HOST[:PORT][/DEVICE]\" such as \"gpsd://[::1]:2947\"",
-            ],
+            &["c.toml:51:12: `geonet.position`: \"gpsd://local host\" names no host, expected \
+                 \"gpsd://HOST[:PORT][/DEVICE]\" such as \"gpsd://[::1]:2947\""],
         ),
         (
             "\"gpsd://[::1]:2947\"",
             "\"fixed:48.8375\"",
-            &[
-                "c.toml:51:12: `geonet.position`: \"48.8375\" is no pair of numbers, expected \"fixed:LAT,LON\" in degrees",
-            ],
+            &["c.toml:51:12: `geonet.position`: \"48.8375\" is no pair of numbers, expected \
+                 \"fixed:LAT,LON\" in degrees"],
         ),
         (
             "\"gpsd://[::1]:2947\"",
@@ -272,37 +264,32 @@ fn keys_and_values() {
         (
             "\"gpsd://[::1]:2947\"",
             "\"galileo\"",
-            &[
-                "c.toml:51:12: `geonet.position`: \"galileo\" is no source of positions, expected \"gpsd://HOST[:PORT]\", \"fixed:LAT,LON\" in degrees or \"trace:FILE\"",
-            ],
+            &["c.toml:51:12: `geonet.position`: \"galileo\" is no source of positions, expected \
+                 \"gpsd://HOST[:PORT]\", \"fixed:LAT,LON\" in degrees or \"trace:FILE\""],
         ),
         (
             "\"500m\"",
             "\"0m\"",
-            &[
-                "c.toml:52:9: `geonet.range`: \"0m\" is nothing, expected a length from 1 m to 65535 m such as \"300m\" or \"1km\"",
-            ],
+            &["c.toml:52:9: `geonet.range`: \"0m\" is nothing, expected a length from 1 m to 65535 m such \
+                 as \"300m\" or \"1km\""],
         ),
         (
             "standard = \"1.3.1\"",
             "standard = 1.3",
-            &[
-                "c.toml:53:12: `geonet.standard`: a float does not go here, expected \"1.4.1\", \"1.3.1\" or \"1.2.1\"",
-            ],
+            &["c.toml:53:12: `geonet.standard`: a float does not go here, expected \"1.4.1\", \"1.3.1\" or \
+                 \"1.2.1\""],
         ),
         (
             "unicast = \"cbf\"",
             "unicast = \"simple\"",
-            &[
-                "c.toml:56:11: `geonet.forwarding.unicast`: \"simple\" is not known, expected \"greedy\" or \"cbf\"",
-            ],
+            &["c.toml:56:11: `geonet.forwarding.unicast`: \"simple\" is not known, expected \"greedy\" or \
+                 \"cbf\""],
         ),
         (
             "recovery = \"gpsr\"",
             "recovery = \"none\"",
-            &[
-                "c.toml:59:17: `geonet.forwarding.planarisation`: a planarisation goes with perimeter recovery only, expected recovery = \"gpsr\" beside it",
-            ],
+            &["c.toml:59:17: `geonet.forwarding.planarisation`: a planarisation goes with perimeter \
+                 recovery only, expected recovery = \"gpsr\" beside it"],
         ),
     ]);
 }
@@ -324,9 +311,8 @@ fn motion_ahead() {
     );
     assert_eq!(
         refused("beacon = { deviation = '5m' }\n"),
-        [
-            "c.toml:7:24: `geonet.beacon.deviation`: goes with adaptive beacons only, expected adaptive = true beside it"
-        ]
+        ["c.toml:7:24: `geonet.beacon.deviation`: goes with adaptive beacons only, expected adaptive = \
+             true beside it"]
     );
 }
 
@@ -346,23 +332,20 @@ fn beacons_that_do_not_go_together() {
         (
             "jitter = \"500ms\"",
             "adaptive = true",
-            &[
-                "c.toml:62:12: `geonet.beacon.interval`: goes with a fixed interval only, expected adaptive = false",
-            ],
+            &["c.toml:62:12: `geonet.beacon.interval`: goes with a fixed interval only, expected adaptive \
+                 = false"],
         ),
         (
             "jitter = \"500ms\"",
             "longest = \"1s\"",
-            &[
-                "c.toml:63:11: `geonet.beacon.longest`: goes with adaptive beacons only, expected adaptive = true beside it",
-            ],
+            &["c.toml:63:11: `geonet.beacon.longest`: goes with adaptive beacons only, expected adaptive = \
+                 true beside it"],
         ),
         (
             "interval = \"3s\"\njitter = \"500ms\"",
             "adaptive = true\nlongest = \"50ms\"",
-            &[
-                "c.toml:63:11: `geonet.beacon.longest`: the longest interval is shorter than the shortest, expected `shortest` up to `longest`",
-            ],
+            &["c.toml:63:11: `geonet.beacon.longest`: the longest interval is shorter than the shortest, \
+                 expected `shortest` up to `longest`"],
         ),
         (
             "hops = 3",
@@ -383,7 +366,8 @@ fn areas_that_are_none() {
             "\"rectangle\"",
             "\"circle\"",
             &[
-                "c.toml:68:1: `geonet.area.radius` is missing, expected a length from 1 m to 65535 m such as \"300m\" or \"1km\"",
+                "c.toml:68:1: `geonet.area.radius` is missing, expected a length from 1 m to 65535 m such as \
+                 \"300m\" or \"1km\"",
                 "c.toml:72:14: `geonet.area.distance_a`: a circle has none, expected `radius` alone",
                 "c.toml:73:14: `geonet.area.distance_b`: a circle has none, expected `radius` alone",
                 "c.toml:74:9: `geonet.area.angle`: a circle has none, expected `radius` alone",
@@ -393,8 +377,10 @@ fn areas_that_are_none() {
             "distance_b = \"50m\"",
             "radius = \"50m\"",
             &[
-                "c.toml:68:1: `geonet.area.distance_b` is missing, expected a length from 1 m to 65535 m such as \"300m\" or \"1km\"",
-                "c.toml:73:10: `geonet.area.radius`: only a circle has one, expected `distance_a` and `distance_b`",
+                "c.toml:68:1: `geonet.area.distance_b` is missing, expected a length from 1 m to 65535 m \
+                 such as \"300m\" or \"1km\"",
+                "c.toml:73:10: `geonet.area.radius`: only a circle has one, expected `distance_a` and \
+                 `distance_b`",
             ],
         ),
         (
@@ -410,16 +396,16 @@ fn areas_that_are_none() {
         (
             "[48.8375, -2.1008]",
             "[48.8375]",
-            &[
-                "c.toml:71:10: `geonet.area.center`: an array of 1 does not go here, expected [LATITUDE, LONGITUDE] in degrees",
-            ],
+            &["c.toml:71:10: `geonet.area.center`: an array of 1 does not go here, expected [LATITUDE, \
+                 LONGITUDE] in degrees"],
         ),
         (
             "[48.8375, -2.1008]",
             "[90.5, \"2\"]",
             &[
                 "c.toml:71:11: `geonet.area.center`: 90.5 is no latitude, expected -90 to 90 degrees",
-                "c.toml:71:17: `geonet.area.center`: a string does not go here, expected a longitude from -180 to 180 degrees",
+                "c.toml:71:17: `geonet.area.center`: a string does not go here, expected a longitude from \
+                 -180 to 180 degrees",
             ],
         ),
         (
@@ -469,9 +455,12 @@ fn the_parameters_of_the_standard() {
     assert_eq!(
         refused("[geonet.mib]\nlifetime_neighbour = '21s'\ncbf_min_time = '1h'\nmax_area_size = 0\n"),
         [
-            "c.toml:8:22: `geonet.mib.lifetime_neighbour`: `lifetime_neighbour` is longer than `lifetime_location_entry`, expected 20s at most",
-            "c.toml:9:16: `geonet.mib.cbf_min_time`: `cbf_min_time` is longer than `cbf_max_time`, expected 100ms at most",
-            "c.toml:10:17: `geonet.mib.max_area_size`: 0 is out of range, expected an integer from 1 to 100000",
+            "c.toml:8:22: `geonet.mib.lifetime_neighbour`: `lifetime_neighbour` is longer than \
+             `lifetime_location_entry`, expected 20s at most",
+            "c.toml:9:16: `geonet.mib.cbf_min_time`: `cbf_min_time` is longer than `cbf_max_time`, expected \
+             100ms at most",
+            "c.toml:10:17: `geonet.mib.max_area_size`: 0 is out of range, expected an integer from 1 to \
+             100000",
         ]
     );
     assert_eq!(
@@ -497,7 +486,8 @@ fn congestion_control_is_for_the_rates_that_there_are() {
     assert_eq!(
         refused("[geonet.dcc]\ndata_rate = 10\nqueue_length = 101\n"),
         [
-            "c.toml:8:13: `geonet.dcc.data_rate`: 10 Mbit/s is no rate of 802.11p with 10 MHz, expected 3, 6, 9, 12, 18, 24 or 27",
+            "c.toml:8:13: `geonet.dcc.data_rate`: 10 Mbit/s is no rate of 802.11p with 10 MHz, expected 3, \
+             6, 9, 12, 18, 24 or 27",
             "c.toml:9:16: `geonet.dcc.queue_length`: 101 is out of range, expected an integer from 1 to 100",
         ]
     );
@@ -603,26 +593,24 @@ fn ipv6_interfaces_and_groups_are_each_one_of_a_kind() {
         ),
         (
             format!("{a}group = 'ff02::1'"),
-            &[
-                "c.toml:12:9: `geonet.area.group`: \"ff02::1\" does not leave its link, expected a multicast address of more than link scope such as \"ff3e:40:2001:db8:1::1\"",
-            ],
+            &["c.toml:12:9: `geonet.area.group`: \"ff02::1\" does not leave its link, expected a multicast \
+                 address of more than link scope such as \"ff3e:40:2001:db8:1::1\""],
         ),
         (
             format!("{a}group = '2001:db8::1'"),
-            &[
-                "c.toml:12:9: `geonet.area.group`: \"2001:db8::1\" is no multicast address, expected a multicast address of more than link scope such as \"ff3e:40:2001:db8:1::1\"",
-            ],
+            &["c.toml:12:9: `geonet.area.group`: \"2001:db8::1\" is no multicast address, expected a \
+                 multicast address of more than link scope such as \"ff3e:40:2001:db8:1::1\""],
         ),
         (
             format!("{a}prefix = '2001:db8::/65'"),
-            &[
-                "c.toml:12:10: `geonet.area.prefix`: 2001:db8::/65 has no room for interface identifiers, expected /64 or shorter",
-            ],
+            &["c.toml:12:10: `geonet.area.prefix`: 2001:db8::/65 has no room for interface identifiers, \
+                 expected /64 or shorter"],
         ),
         (
             "ipv6_interface = 'gn0'\nipv6 = { learnt_links = 65, hop_limit = 0 }".into(),
             &[
-                "c.toml:8:25: `geonet.ipv6.learnt_links`: 65 is out of range, expected an integer from 0 to 64",
+                "c.toml:8:25: `geonet.ipv6.learnt_links`: 65 is out of range, expected an integer from 0 to \
+                 64",
                 "c.toml:8:41: `geonet.ipv6.hop_limit`: 0 is out of range, expected an integer from 1 to 255",
             ],
         ),

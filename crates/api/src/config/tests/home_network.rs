@@ -8,7 +8,8 @@ use super::{FULL, net, parse};
 fn agent(keys: &str, prefix: &str) -> String {
     format!(
         "[station]\nname = \"a\"\n[home_agent]\naddress = \"2001:db8:1::1\"\n{keys}\n\
-         [[home_agent.mobile_router]]\nhome_address = \"2001:db8:1::a1\"\nprefixes = [\"{prefix}\"]\nauth = \"none\"\n"
+         [[home_agent.mobile_router]]\nhome_address = \"2001:db8:1::a1\"\nprefixes = [\"{prefix}\"]\nauth = \
+         \"none\"\n"
     )
 }
 
@@ -28,7 +29,8 @@ fn an_extended_home_network_contains_the_home_prefix() {
     let text = agent(&format!("{home}\nhome_network = \"2001:db8:1::/48\""), "2001:db8:1:a::/64");
     assert_eq!(parse(&text).home_agent.and_then(|agent| agent.home_network), Some(net("2001:db8:1::/48")));
     let text = text.replace("2001:db8:1::/48", "2001:db8:2::/48");
-    let expected = "c.toml:6:16: 2001:db8:2::/48 does not contain the home prefix 2001:db8:1::/64 at c.toml:5:15, expected one that does";
+    let expected = "c.toml:6:16: 2001:db8:2::/48 does not contain the home prefix 2001:db8:1::/64 at \
+                    c.toml:5:15, expected one that does";
     assert_eq!(errors(&text), [expected]);
     assert!(
         Config::parse(FULL, "c.toml").is_ok_and(|c| c.home_agent.is_some_and(|a| a.home_network.is_none()))

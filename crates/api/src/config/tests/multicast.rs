@@ -13,7 +13,8 @@ fn multicast_of_the_mobile_network() {
     let seconds = Duration::from_secs;
     assert_eq!((plain.query_interval, plain.query_response_interval), (seconds(125), seconds(10)));
     let other = multicast(
-        "lan = ['i0'], unmapped = true, robustness = 3, query_interval = '20s', query_response_interval = '500ms'",
+        "lan = ['i0'], unmapped = true, robustness = 3, query_interval = '20s', query_response_interval = \
+         '500ms'",
     );
     assert_eq!((other.unmapped, other.robustness, other.query_interval), (true, 3, seconds(20)));
     assert_eq!(other.query_response_interval, Duration::from_millis(500));
@@ -28,11 +29,13 @@ fn multicast_of_the_mobile_network() {
         ("lan = ['i0', 'i0']", "c.toml:8:28: \"i0\" is in the lan already at c.toml:8:22, expected another"),
         (
             "lan = ['i0'], query_interval = '10s'",
-            "c.toml:8:46: `geonet.multicast.query_interval`: hosts have no time to answer, expected a response interval shorter than the interval",
+            "c.toml:8:46: `geonet.multicast.query_interval`: hosts have no time to answer, expected a \
+             response interval shorter than the interval",
         ),
         (
             "lan = ['i0'], query_interval = '100ms'",
-            "c.toml:8:46: `geonet.multicast.query_interval`: \"100ms\" does not go here, expected 1s to 31744s",
+            "c.toml:8:46: `geonet.multicast.query_interval`: \"100ms\" does not go here, expected 1s to \
+             31744s",
         ),
         (
             "lan = ['i0'], robustness = 0",

@@ -13,13 +13,14 @@ const TABLE: &str = "\n| Key | Type | Default | Meaning |\n|---|---|---|---|\n";
 
 /// A config with every key of a mobile node that has a default.
 fn node() -> String {
-    "[station]\nname = \"n\"\n[mobile_node]\nhome_address = \"2001:db8:1::77\"\nhome_prefix = \"2001:db8:1::/64\"\n\
-     home_agent = \"2001:db8:1::1\"\nudp = true\nheartbeat = \"500ms\"\nheartbeat_idle = \"2s\"\nlifetime = \"90s\"\n\
-     auth = \"none\"\nuplink = [{ interface = \"wlan0\" }]\n"
+    "[station]\nname = \"n\"\n[mobile_node]\nhome_address = \"2001:db8:1::77\"\nhome_prefix = \
+     \"2001:db8:1::/64\"\nhome_agent = \"2001:db8:1::1\"\nudp = true\nheartbeat = \"500ms\"\nheartbeat_idle \
+     = \"2s\"\nlifetime = \"90s\"\nauth = \"none\"\nuplink = [{ interface = \"wlan0\" }]\n"
         .to_owned()
 }
 
-/// The sections that have a chapter. The tables of a mobile node's uplinks and policies are a mobile router's.
+/// The sections that have a chapter. The tables of a mobile node's uplinks and policies are a mobile
+/// router's.
 fn chapters() -> Vec<&'static Section> {
     sections().into_iter().filter(|section| !section.path.starts_with("mobile_node.")).collect()
 }
@@ -66,8 +67,8 @@ fn rows_of_the_page_are_those_of_the_declarations() {
     for (found, expected) in PAGE.lines().zip(written.lines()) {
         assert_eq!(
             found, expected,
-            "docs/config.md is not what the declarations say: CARNET_UPDATE_CONFIG=1 cargo test -p carnet-api \
-             rows_of_the_page"
+            "docs/config.md is not what the declarations say: CARNET_UPDATE_CONFIG=1 cargo test -p \
+             carnet-api rows_of_the_page"
         );
     }
     assert_eq!(PAGE.lines().count(), written.lines().count());

@@ -10,22 +10,21 @@ fn values_that_do_not_go_together() {
         (
             "\"2001:db8:1::1234\"",
             "\"2001:db8:9::1234\"",
-            &[
-                "c.toml:30:16: home address 2001:db8:9::1234 is outside, expected an address in 2001:db8:1::/64 or in one of the prefixes",
-            ],
+            &["c.toml:30:16: home address 2001:db8:9::1234 is outside, expected an address in \
+                 2001:db8:1::/64 or in one of the prefixes"],
         ),
         (
             "\"2001:db8:2::1234\"",
             "\"2001:db8:9::1234\"",
-            &[
-                "c.toml:20:16: home address 2001:db8:9::1234 is outside, expected an address in 2001:db8:2::/64 or in one of the prefixes",
-            ],
+            &["c.toml:20:16: home address 2001:db8:9::1234 is outside, expected an address in \
+                 2001:db8:2::/64 or in one of the prefixes"],
         ),
         (
             "\"2001:db8:2::1234\"",
             "\"fd00:2::1\"",
             &[
-                "c.toml:20:16: home address fd00:2::1 is outside, expected an address in 2001:db8:2::/64 or in one of the prefixes",
+                "c.toml:20:16: home address fd00:2::1 is outside, expected an address in 2001:db8:2::/64 or \
+                 in one of the prefixes",
                 "c.toml:25:16: fd00:2::1 is the home address at c.toml:20:16, expected another",
             ],
         ),
@@ -42,38 +41,36 @@ fn values_that_do_not_go_together() {
         (
             "\"2001:db8:c::/64\", ",
             "\"2001:db8:c::/64\", \"2001:db8:c::/65\", ",
-            &[
-                "c.toml:21:32: 2001:db8:c::/65 overlaps 2001:db8:c::/64 at c.toml:21:13, expected prefixes that do not overlap",
-            ],
+            &["c.toml:21:32: 2001:db8:c::/65 overlaps 2001:db8:c::/64 at c.toml:21:13, expected prefixes \
+                 that do not overlap"],
         ),
         (
             "[\"fd00:2::/64\"]",
             "[\"fd00:2::/64\", \"2001:db8::/44\"]",
             &[
-                "c.toml:26:28: 2001:db8::/44 contains the home agent 2001:db8:2::1 at c.toml:12:11, expected a prefix without it",
-                "c.toml:26:28: 2001:db8::/44 overlaps 2001:db8:c::/64 at c.toml:21:13, expected prefixes that do not overlap",
+                "c.toml:26:28: 2001:db8::/44 contains the home agent 2001:db8:2::1 at c.toml:12:11, expected \
+                 a prefix without it",
+                "c.toml:26:28: 2001:db8::/44 overlaps 2001:db8:c::/64 at c.toml:21:13, expected prefixes \
+                 that do not overlap",
             ],
         ),
         (
             "\"fd00:1:2::/48\"",
             "\"2001:db8:2::/48\"",
-            &[
-                "c.toml:21:32: 2001:db8:2::/48 contains the home agent 2001:db8:2::1 at c.toml:12:11, expected a prefix without it",
-            ],
+            &["c.toml:21:32: 2001:db8:2::/48 contains the home agent 2001:db8:2::1 at c.toml:12:11, \
+                 expected a prefix without it"],
         ),
         (
             "[\"2001:db8:a::/64\"]",
             "[\"2001:db8:a::/64\", \"2001:db8:a::/64\"]",
-            &[
-                "c.toml:33:32: 2001:db8:a::/64 overlaps 2001:db8:a::/64 at c.toml:33:13, expected prefixes that do not overlap",
-            ],
+            &["c.toml:33:32: 2001:db8:a::/64 overlaps 2001:db8:a::/64 at c.toml:33:13, expected prefixes \
+                 that do not overlap"],
         ),
         (
             "[\"2001:db8:a::/64\"]",
             "[\"2001:db8:1::/64\"]",
-            &[
-                "c.toml:33:13: 2001:db8:1::/64 contains the home agent 2001:db8:1::1 at c.toml:32:14, expected a prefix without it",
-            ],
+            &["c.toml:33:13: 2001:db8:1::/64 contains the home agent 2001:db8:1::1 at c.toml:32:14, \
+                 expected a prefix without it"],
         ),
         (
             "[\"2001:db8:a::/64\"]\nregistration",
@@ -81,11 +78,11 @@ fn values_that_do_not_go_together() {
             &["c.toml:36:8: the mobile network has no prefix, expected `mobile_router.prefixes`"],
         ),
         (
-            "[\"2001:db8:a::/64\"]\nregistration = \"implicit\"\nlifetime = \"63s\"\nlan = [\"i0\", \"i1\"]\nadvertise = false",
+            "[\"2001:db8:a::/64\"]\nregistration = \"implicit\"\nlifetime = \"63s\"\nlan = [\"i0\", \
+             \"i1\"]\nadvertise = false",
             "[\"2001:db8:a::/65\", \"2001:db8:b::/64\"]\nlan = [\"i0\"]",
-            &[
-                "c.toml:33:13: 2001:db8:a::/65 is too long to be advertised on the lan, expected /64 or shorter, or advertise = false",
-            ],
+            &["c.toml:33:13: 2001:db8:a::/65 is too long to be advertised on the lan, expected /64 or \
+                 shorter, or advertise = false"],
         ),
         (
             "\"wwan0\"",
@@ -103,23 +100,23 @@ fn values_that_do_not_go_together() {
         (
             "address = \"2001:db8:2::1\"",
             "address = \"2001:db8:1::1\"",
-            &[
-                "c.toml:32:14: 2001:db8:1::1 is this station's own home agent at c.toml:12:11, expected another home agent",
-            ],
+            &["c.toml:32:14: 2001:db8:1::1 is this station's own home agent at c.toml:12:11, expected \
+                 another home agent"],
         ),
         (
             "home_agent = \"2001:db8:1::1\"",
             "home_agent = \"2001:db8:2::1\"",
-            &[
-                "c.toml:32:14: 2001:db8:2::1 is this station's own home agent at c.toml:12:11, expected another home agent",
-            ],
+            &["c.toml:32:14: 2001:db8:2::1 is this station's own home agent at c.toml:12:11, expected \
+                 another home agent"],
         ),
         (
             "\"fd00:2::1\"",
             "\"2001:db8:1::1234\"",
             &[
-                "c.toml:25:16: home address 2001:db8:1::1234 is outside, expected an address in 2001:db8:2::/64 or in one of the prefixes",
-                "c.toml:25:16: 2001:db8:1::1234 is this station's own home address at c.toml:30:16, expected another",
+                "c.toml:25:16: home address 2001:db8:1::1234 is outside, expected an address in \
+                 2001:db8:2::/64 or in one of the prefixes",
+                "c.toml:25:16: 2001:db8:1::1234 is this station's own home address at c.toml:30:16, expected \
+                 another",
             ],
         ),
         (
@@ -136,7 +133,8 @@ fn whole_files() {
         (
             "[station]\nname = \"a\"\n[conformance]\nupper_tester = \"127.0.0.1:1\"\n",
             &[
-                "c.toml:1:1: the station has no job, expected [home_agent], [mobile_router], [mobile_node] or [geonet]",
+                "c.toml:1:1: the station has no job, expected [home_agent], [mobile_router], [mobile_node] \
+                 or [geonet]",
                 "c.toml:3:1: the upper tester steers GeoNetworking, expected [geonet] beside it",
             ],
         ),
@@ -144,26 +142,28 @@ fn whole_files() {
             "",
             &[
                 "c.toml:1:1: `station` is missing, expected a table [station] with a `name`",
-                "c.toml:1:1: the station has no job, expected [home_agent], [mobile_router], [mobile_node] or [geonet]",
+                "c.toml:1:1: the station has no job, expected [home_agent], [mobile_router], [mobile_node] \
+                 or [geonet]",
             ],
         ),
         (
             "# nothing\n",
             &[
                 "c.toml:1:1: `station` is missing, expected a table [station] with a `name`",
-                "c.toml:1:1: the station has no job, expected [home_agent], [mobile_router], [mobile_node] or [geonet]",
+                "c.toml:1:1: the station has no job, expected [home_agent], [mobile_router], [mobile_node] \
+                 or [geonet]",
             ],
         ),
         (
             "[station]\nname = \"a\"\n",
-            &[
-                "c.toml:1:1: the station has no job, expected [home_agent], [mobile_router], [mobile_node] or [geonet]",
-            ],
+            &["c.toml:1:1: the station has no job, expected [home_agent], [mobile_router], [mobile_node] \
+                 or [geonet]"],
         ),
         (
             "station = 1\n",
             &[
-                "c.toml:1:1: the station has no job, expected [home_agent], [mobile_router], [mobile_node] or [geonet]",
+                "c.toml:1:1: the station has no job, expected [home_agent], [mobile_router], [mobile_node] \
+                 or [geonet]",
                 "c.toml:1:11: `station`: an integer does not go here, expected a table [station]",
             ],
         ),
@@ -171,7 +171,8 @@ fn whole_files() {
             "[[station]]\nname = \"a\"\n",
             &[
                 "c.toml:1:1: `station`: an array does not go here, expected a table [station]",
-                "c.toml:1:1: the station has no job, expected [home_agent], [mobile_router], [mobile_node] or [geonet]",
+                "c.toml:1:1: the station has no job, expected [home_agent], [mobile_router], [mobile_node] \
+                 or [geonet]",
             ],
         ),
         (
@@ -192,16 +193,19 @@ fn whole_files() {
         (
             "[station]\n\"é\" = 1\n",
             &[
-                "c.toml:1:1: `station.name` is missing, expected 1 to 63 letters, digits, `.`, `_` or `-`, with a letter or digit first",
-                "c.toml:1:1: the station has no job, expected [home_agent], [mobile_router], [mobile_node] or [geonet]",
-                "c.toml:2:1: unknown key `é` in [station], expected `name`, `socket`, `state_dir`, `record`, `http`, `http_tokens`, `http_pages` or `sandbox`",
+                "c.toml:1:1: `station.name` is missing, expected 1 to 63 letters, digits, `.`, `_` or `-`, \
+                 with a letter or digit first",
+                "c.toml:1:1: the station has no job, expected [home_agent], [mobile_router], [mobile_node] \
+                 or [geonet]",
+                "c.toml:2:1: unknown key `é` in [station], expected `name`, `socket`, `state_dir`, `record`, \
+                 `http`, `http_tokens`, `http_pages` or `sandbox`",
             ],
         ),
         (
-            "[station]\nname = 'a'\n[home_agent]\naddress = 'fd00::1'\nhome_prefix = 'fd00::/64'\n[home_agent.mobile_router]\nauth = 'none'\n",
-            &[
-                "c.toml:6:1: `home_agent.mobile_router`: a table does not go here, expected tables [[home_agent.mobile_router]]",
-            ],
+            "[station]\nname = 'a'\n[home_agent]\naddress = 'fd00::1'\nhome_prefix = \
+             'fd00::/64'\n[home_agent.mobile_router]\nauth = 'none'\n",
+            &["c.toml:6:1: `home_agent.mobile_router`: a table does not go here, expected tables \
+                 [[home_agent.mobile_router]]"],
         ),
     ];
     for (text, expected) in cases {
@@ -232,11 +236,18 @@ fn every_error_of_a_file_is_told_at_once() {
     assert_eq!(
         errors(&text),
         [
-            "c.toml:3:8: `station.name`: \"bus 42\" is no name, expected 1 to 63 letters, digits, `.`, `_` or `-`, with a letter or digit first",
-            "c.toml:4:1: `mobile_router.auth` is missing, expected authentication to be chosen: { spi = 300, key = \"...\" }, \"ipsec\" or \"none\"",
-            "c.toml:5:16: `mobile_router.home_address`: fe80::1 is link-local, expected a global or unique local unicast address such as \"2001:db8:1::1\"",
-            "c.toml:8:1: unknown key `colour` in [mobile_router], expected `home_address`, `home_prefix`, `home_agent`, `home_agent_ipv4`, `udp`, `heartbeat`, `heartbeat_idle`, `prefixes`, `registration`, `lifetime`, `lan`, `advertise`, `nesting`, `nested_routers`, `direct_routes`, `prefix_discovery`, `captive_portal_probe`, `auth`, `uplink` or `policy`",
-            "c.toml:9:25: `mobile_router.uplink.interface`: \"wlan0-and-too-long\" is too long, expected an interface name of 1 to 15 characters",
+            "c.toml:3:8: `station.name`: \"bus 42\" is no name, expected 1 to 63 letters, digits, `.`, `_` \
+             or `-`, with a letter or digit first",
+            "c.toml:4:1: `mobile_router.auth` is missing, expected authentication to be chosen: \
+             { spi = 300, key = \"...\" }, \"ipsec\" or \"none\"",
+            "c.toml:5:16: `mobile_router.home_address`: fe80::1 is link-local, expected a global or unique \
+             local unicast address such as \"2001:db8:1::1\"",
+            "c.toml:8:1: unknown key `colour` in [mobile_router], expected `home_address`, `home_prefix`, \
+             `home_agent`, `home_agent_ipv4`, `udp`, `heartbeat`, `heartbeat_idle`, `prefixes`, \
+             `registration`, `lifetime`, `lan`, `advertise`, `nesting`, `nested_routers`, `direct_routes`, \
+             `prefix_discovery`, `captive_portal_probe`, `auth`, `uplink` or `policy`",
+            "c.toml:9:25: `mobile_router.uplink.interface`: \"wlan0-and-too-long\" is too long, expected an \
+             interface name of 1 to 15 characters",
         ]
     );
 }
@@ -246,9 +257,9 @@ fn every_error_of_a_file_is_told_at_once() {
 fn what_ipsec_does_not_go_with() {
     let config = |path: &str, home_agent: &str, more: &str| {
         format!(
-            "[station]\nname = 'bus'\n[dataplane]\npath = '{path}'\n[mobile_router]\nhome_address = '2001:db8:1::1234'\n\
-             home_prefix = '2001:db8:1::/64'\nhome_agent = {home_agent}\nprefixes = ['2001:db8:a::/64']\nauth = 'ipsec'\n{more}\
-             [[mobile_router.uplink]]\ninterface = 'wlan0'\n"
+            "[station]\nname = 'bus'\n[dataplane]\npath = '{path}'\n[mobile_router]\nhome_address = \
+             '2001:db8:1::1234'\nhome_prefix = '2001:db8:1::/64'\nhome_agent = {home_agent}\nprefixes = \
+             ['2001:db8:a::/64']\nauth = 'ipsec'\n{more}[[mobile_router.uplink]]\ninterface = 'wlan0'\n"
         )
     };
     let one = "'2001:db8:1::1'";
@@ -257,8 +268,8 @@ fn what_ipsec_does_not_go_with() {
     for (text, expected) in [
         (
             config("kernel", one, ""),
-            "c.toml:10:8: the kernel's own tunnel devices take the packets that IPsec is to see, expected another \
-             `dataplane.path` than \"kernel\"",
+            "c.toml:10:8: the kernel's own tunnel devices take the packets that IPsec is to see, expected \
+             another `dataplane.path` than \"kernel\"",
         ),
         (
             config("tun", "['2001:db8:1::1', '2001:db8:1::2']", ""),
@@ -275,8 +286,9 @@ fn what_ipsec_does_not_go_with() {
     ] {
         assert_eq!(errors(&text), [expected]);
     }
-    let agent = "[station]\nname = 'home'\n[home_agent]\naddress = '2001:db8:1::1'\nhome_prefix = '2001:db8:1::/64'\n\
-                 [[home_agent.peer]]\naddress = '2001:db8:1::2'\n[[home_agent.mobile_router]]\n\
-                 home_address = '2001:db8:1::1234'\nauth = 'ipsec'\n";
+    let agent = "[station]\nname = 'home'\n[home_agent]\naddress = '2001:db8:1::1'\nhome_prefix = \
+                 '2001:db8:1::/64'\n[[home_agent.peer]]\naddress = \
+                 '2001:db8:1::2'\n[[home_agent.mobile_router]]\nhome_address = '2001:db8:1::1234'\nauth = \
+                 'ipsec'\n";
     assert_eq!(errors(agent), ["c.toml:10:8: IPsec is with one home agent, expected no [[home_agent.peer]]"]);
 }

@@ -23,7 +23,8 @@ fn locations_and_received_payloads_have_their_shape() {
             neighbour: true,
         },
         json!({"gn_address": "1400:0200:0000:0002", "mac": "02:00:00:00:00:02", "latitude": 48.8375,
-               "longitude": 2.1008, "speed_mps": 13.9, "heading_deg": 90.5, "age_ms": 120, "neighbour": true}),
+               "longitude": 2.1008, "speed_mps": 13.9, "heading_deg": 90.5, "age_ms": 120, "neighbou\
+                   r": true}),
     );
     same(
         GnReceived {
@@ -39,7 +40,8 @@ fn locations_and_received_payloads_have_their_shape() {
             payload: Octets(vec![0xff]),
         },
         json!({"type": "gbc", "next_header": "btp-b", "port": 2002, "source_port": null, "port_info": 0,
-               "source": "1400:0200:0000:0002", "latitude": 48.8375, "longitude": 2.1008, "remaining_hop_limit": 9,
+               "source": "1400:0200:0000:0002", "latitude": 48.8375, "longitude": 2.1008, "remaining_hop_limi\
+                   t": 9,
                "payload": "ff"}),
     );
 }

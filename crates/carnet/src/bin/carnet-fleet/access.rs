@@ -95,12 +95,14 @@ impl Files {
             }
             ensure!(
                 self.user.is_none() && self.password_file.is_none(),
-                "access.user: expected servers with https:// in store, for others would read the password, found http://"
+                "access.user: expected servers with https:// in store, for others would read the password, \
+                 found http://"
             );
             return Ok(Access::default());
         }
         let ca = self.ca.as_ref().context(
-            "access.ca: expected the file with the authorities of etcd's certificates, for store has https://",
+            "access.ca: expected the file with the authorities of etcd's certificates, for store has \
+             https://",
         )?;
         Ok(Access { tls: Some(Arc::new(self.tls(ca)?)), user: self.user()?.map(Arc::new) })
     }

@@ -195,7 +195,8 @@ async fn live(
                     taken = None;
                     continue;
                 };
-                let changes: Vec<Change> = serde_json::from_str(&line).context("what it commits is no JSON of ours")?;
+                let changes: Vec<Change> = serde_json::from_str(&line).context("what it commits is no JSON \
+                    of ours")?;
                 commits += 1;
                 let _ = say.send(News::Commit(commits, changes));
             }

@@ -174,7 +174,8 @@ impl Config {
         for text in &self.reach {
             ensure!(
                 neighbour(text).is_some(),
-                "reach: expected unicast addresses of IPv6, link-local ones with an interface (fe80::1%eth0), found {text:?}"
+                "reach: expected unicast addresses of IPv6, link-local ones with an interface \
+                 (fe80::1%eth0), found {text:?}"
             );
         }
         ensure!(
@@ -185,7 +186,8 @@ impl Config {
         let times = self.seat();
         ensure!(
             times.beat >= Duration::from_millis(10) && times.lease >= times.beat * 4,
-            "times: expected a beat_ms of at least 10, and a lease_ms of at least four of them, found {} and {}",
+            "times: expected a beat_ms of at least 10, and a lease_ms of at least four of them, found {} and \
+             {}",
             times.beat.as_millis(),
             times.lease.as_millis()
         );
@@ -238,7 +240,8 @@ impl Config {
         for text in &self.store {
             let (scheme, place) = place(text).with_context(|| {
                 format!(
-                    "store: expected https://HOST:PORT or http://HOST:PORT, with an address of IPv6 in brackets, found {text:?}"
+                    "store: expected https://HOST:PORT or http://HOST:PORT, with an address of IPv6 in \
+                     brackets, found {text:?}"
                 )
             })?;
             let same = (scheme == ENCRYPTED) == encrypted;

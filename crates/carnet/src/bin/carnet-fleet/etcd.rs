@@ -320,7 +320,8 @@ impl Connection {
         let why = words(said.as_deref().unwrap_or(&String::from_utf8_lossy(&body)));
         ensure!(
             !why.starts_with(COMMON_NAME),
-            "expected in access.certificate a subject without a common name (CN), for etcd answers {status}: {why}"
+            "expected in access.certificate a subject without a common name (CN), for etcd answers {status}: \
+             {why}"
         );
         Ok(Answered::No(status, why))
     }
@@ -437,7 +438,8 @@ impl Connection {
         // One transaction reads all at one revision.
         let body = json!({"success": [
             {"request_range": {"key": prefix.name(&Key::Owner)}},
-            {"request_range": {"key": encoded(&records), "range_end": encoded(&after(&records)), "count_only": true}},
+            {"request_range": {"key": encoded(&records), "range_end": encoded(&after(&records)), "count_onl\
+                y": true}},
             {"request_range": {"key": prefix.name(&Key::Record(OWN.into())), "count_only": true}},
         ]});
         let response = self.send("/v3/kv/txn", &body).await?;

@@ -376,8 +376,8 @@ mod tests {
     /// Asserts the state and the leader.
     fn says(listener: &Listener, owner: Option<&str>, expected: &str) {
         let config: Config = toml::from_str(
-            "member = 'anna'\nstore = []\nseat = 'north'\nconfig = 'north.toml'\nmembers = ['anna', 'bruno']\n\
-             directory = '/nonexistent'",
+            "member = 'anna'\nstore = []\nseat = 'north'\nconfig = 'north.toml'\nmembers = ['anna', \
+             'bruno']\ndirectory = '/nonexistent'",
         )
         .expect("a config");
         let status = Status::of(&config, listener, 0, Vec::new());

@@ -198,7 +198,8 @@ async fn stations_and_areas_are_answered_as_json() {
     assert_eq!(
         bench.client.get("/v1/areas").await.expect("areas"),
         json!([{"name": "crossing", "origin": "config", "shape": "circle", "around": null, "latitude": 48.5,
-                "longitude": 2.5, "distance_a_m": 300, "distance_b_m": null, "angle_deg": null, "inside": true,
+                "longitude": 2.5, "distance_a_m": 300, "distance_b_m": null, "angle_deg": null, "insid\
+                    e": true,
                 "group": null, "prefixes": [], "ipv6_interface": null, "remaining_s": null}])
     );
     assert_eq!(
@@ -277,7 +278,8 @@ async fn a_packet_is_sent_or_refused_with_the_reason() {
         ),
         (
             circle(90.5, 0.0, 1),
-            "90.5, 0 is not on the globe, expected a latitude from -90 to 90 and a longitude from -180 to 180",
+            "90.5, 0 is not on the globe, expected a latitude from -90 to 90 and a longitude from -180 to \
+             180",
         ),
         (circle(0.0, 0.0, 0), "radius_m is 0, expected 1 to 65535"),
     ] {
@@ -346,11 +348,10 @@ async fn payloads_arrive_and_a_slow_reader_is_told_what_it_missed() {
     for hops in [8, 9] {
         assert_eq!(
             payloads.next().await.expect("a stream"),
-            Some(
-                json!({"type": "shb", "next_header": "any", "port": null, "source_port": null, "port_info": null,
+            Some(json!({"type": "shb", "next_header": "any", "port": null, "source_port": null, "port_inf\
+                    o": null,
                         "source": "1400:0200:0000:0002", "latitude": 48.5, "longitude": 2.5,
-                        "remaining_hop_limit": hops, "payload": "beef"})
-            )
+                        "remaining_hop_limit": hops, "payload": "beef"}))
         );
     }
     assert_eq!(payloads.next().await.expect("a stream"), None);

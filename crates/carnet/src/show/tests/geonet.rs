@@ -55,7 +55,8 @@ motorway  rectangle  48.8375000, 2.1008000  1000 m       40 m  45°    no
 #[test]
 fn areas_that_are_not_of_the_config_say_so() {
     let moving = json!({"name": "convoy", "origin": "api", "shape": "circle",
-        "around": {"station": "1400:0200:0000:000a"}, "latitude": null, "longitude": null, "distance_a_m": 300,
+        "around": {"station": "1400:0200:0000:000a"}, "latitude": null, "longitude": null, "distance_a_\
+            m": 300,
         "distance_b_m": null, "angle_deg": null, "inside": null, "group": "ff1e::42", "remaining_s": 60});
     assert_eq!(
         show(Table::Areas, json!([moving]), Some(200)),
@@ -113,15 +114,17 @@ fn nothing_to_show_is_said() {
 
 #[test]
 fn status_of_a_station_with_geonetworking_alone() {
-    let text = |latitude: Value, longitude: Value, position: &str| {
-        status(json!({
+    let text =
+        |latitude: Value, longitude: Value, position: &str| {
+            status(json!({
             "name": "car-7", "version": "0.1.0", "uptime_s": 1, "roles": ["geonet"], "dataplane": null,
             "mobile_router": null, "home_agent": null,
-            "geonet": {"gn_address": "1400:0200:0000:000a", "path": "bpf", "position": position, "latitude": latitude,
+            "geonet": {"gn_address": "1400:0200:0000:000a", "path": "bpf", "position": position, "latitud\
+                e": latitude,
                        "longitude": longitude, "neighbours": 3, "locations": 12},
         }), json!([]))
         .expect("a status")
-    };
+        };
     assert_eq!(
         text(json!(48.8375), json!(2.1008), "fix"),
         "\

@@ -39,8 +39,8 @@ fn authority(folder: &Path, name: &str) {
     openssl(
         folder,
         &format!(
-            "req -x509 -config openssl.cnf -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout {name}.key \
-             -out {name}.pem -subj /CN={name} -days 3650 -addext basicConstraints=critical,CA:TRUE"
+            "req -x509 -config openssl.cnf -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout \
+             {name}.key -out {name}.pem -subj /CN={name} -days 3650 -addext basicConstraints=critical,CA:TRUE"
         ),
     );
 }
@@ -52,8 +52,8 @@ fn certificate(folder: &Path, by: &str, name: &str, subject: &str, holds_for: &s
         folder,
         &format!(
             "req -x509 -CA {by}.pem -CAkey {by}.key -config openssl.cnf -newkey ec -pkeyopt \
-             ec_paramgen_curve:prime256v1 -nodes -keyout {name}.key -out {name}.pem -subj {subject} -days 3650 \
-             -addext basicConstraints=critical,CA:FALSE -addext extendedKeyUsage=serverAuth,clientAuth \
+             ec_paramgen_curve:prime256v1 -nodes -keyout {name}.key -out {name}.pem -subj {subject} -days \
+             3650 -addext basicConstraints=critical,CA:FALSE -addext extendedKeyUsage=serverAuth,clientAuth \
              -addext subjectAltName={holds_for}"
         ),
     );
@@ -277,8 +277,9 @@ fn a_config_of_access_with_a_mistake_is_refused() {
         (output.status.code(), String::from_utf8(output.stderr).expect("text"))
     };
     let good = format!(
-        "member = 'anna'\nstore = ['https://[2001:db8::1]:2379', 'https://192.0.2.1:2379', 'https://etcd.example:2379/']\n\
-         seat = 'north'\nconfig = 'north.toml'\nmembers = ['anna']\nprogram = '{PROGRAM}'\n{ACCESS}"
+        "member = 'anna'\nstore = ['https://[2001:db8::1]:2379', 'https://192.0.2.1:2379', \
+         'https://etcd.example:2379/']\nseat = 'north'\nconfig = 'north.toml'\nmembers = ['anna']\nprogram = \
+         '{PROGRAM}'\n{ACCESS}"
     );
     public("north.toml", include_str!("../../../../../packaging/examples/north.toml"));
     assert_eq!(checked(&good), (Some(0), String::new()));

@@ -37,7 +37,8 @@ fn three() -> Option<Fleet> {
 fn silence(fleet: &Fleet, host: &Host, net: &str) {
     let file = fleet.bed.scratch.path("silence.nft");
     let rules = "add table netdev cut
-                 add chain netdev cut in { type filter hook ingress device ha0 priority -500; policy drop; }\n";
+                 add chain netdev cut in \
+                 { type filter hook ingress device ha0 priority -500; policy drop; }\n";
     fs::write(&file, rules).expect("a file");
     let cut = host.output(&["nft", "--file", file.to_str().expect("a path")]);
     assert!(cut.status.success(), "{}", said(&cut));

@@ -117,7 +117,8 @@ fn status_says_who_has_the_seat_and_who_is_there() {
     fleet.store.wait().expect("etcd");
     let expected = "owner             nobody knows: no server of the store answers\n\
                     store             [2001:db8:c::1]:2383: no answer within 5 s\n\
-                    store             [2001:db8:c::1]:2379: cannot reach etcd at [2001:db8:c::1]:2379: Connection refused";
+                    store             [2001:db8:c::1]:2379: cannot reach etcd at [2001:db8:c::1]:2379: \
+                    Connection refused";
     let none = text(&fleet, 1, 1);
     assert!(none.contains(expected), "{none}");
     assert!(none.ends_with("\nhere              bruno: no carnet-fleet runs\n"), "{none}");

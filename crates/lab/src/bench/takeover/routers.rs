@@ -532,8 +532,8 @@ impl Routers {
             self.seen.two += 1;
             let ago = (now - voice.since) / MILLISECOND;
             self.complaint.get_or_insert(format!(
-                "seat {seat}: member {member} acknowledged to router {number} what was asked {} ms before; {:?} had begun \
-                 to {ago} ms before",
+                "seat {seat}: member {member} acknowledged to router {number} what was asked {} ms before; \
+                 {:?} had begun to {ago} ms before",
                 (now - asked) / MILLISECOND,
                 voice.member
             ));
@@ -592,8 +592,8 @@ impl Routers {
             });
             if !right {
                 missing.push(format!(
-                    "router {number}: acknowledged {acknowledged}, sent {}, the home agent has {known:?}; packets go to \
-                     {}, by members {:?}",
+                    "router {number}: acknowledged {acknowledged}, sent {}, the home agent has {known:?}; \
+                     packets go to {}, by members {:?}",
                     router.sent,
                     router.at,
                     router.flows.map(|flow| flow.member)

@@ -220,7 +220,8 @@ impl Machines {
                 &format!(
                     "cd /proc/sys/net/ipv6/conf
                      for key in default all; do
-                         echo 0 > $key/accept_dad; echo 0 > $key/dad_transmits; echo {silent} > $key/disable_ipv6
+                         echo 0 > $key/accept_dad; echo 0 > $key/dad_transmits; echo {silent} > \
+                         $key/disable_ipv6
                      done"
                 ),
             ]))?;
@@ -371,7 +372,8 @@ impl Machines {
         let stores: Vec<String> = (0..self.store.len()).map(|one| Self::url(one, 2379)).collect();
         let text = format!(
             "member = {:?}\nstore = {stores:?}\ndirectory = \"/run/carnet-fleet-{}\"\nprogram = {:?}\n\
-             seat = \"seat{}\"\nconfig = {:?}\nmembers = {order:?}\nlinks = [\"f0\", \"h0\"]\n[times]\nsettled_ms = {SETTLED}\n",
+             seat = \"seat{}\"\nconfig = {:?}\nmembers = {order:?}\nlinks = [\"f0\", \
+             \"h0\"]\n[times]\nsettled_ms = {SETTLED}\n",
             MACHINES[member.machine],
             member.name(),
             self.programs.carnet.display().to_string(),

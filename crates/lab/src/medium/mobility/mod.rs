@@ -148,11 +148,13 @@ mod tests {
     /// The parser accepts a randomly changed file of another program, or refuses it with its line.
     #[test]
     fn mutated_movement_files_are_taken_or_refused_with_their_line() {
-        const FCD: &str = "<fcd-export>\n<timestep time=\"0.00\">\n<vehicle id=\"a\" x=\"10.00\" y=\"-1.60\"/>\n</timestep>\n\
-            <!-- <x> -->\n<timestep time=\"1.50\">\n<vehicle id=\"a\" x=\"23.90\" y=\"-1.60\"/>\n\
-            <person id=\"b\" x=\"0\" y=\"1.6\"/>\n</timestep>\n</fcd-export>\n";
+        const FCD: &str = "<fcd-export>\n<timestep time=\"0.00\">\n<vehicle id=\"a\" x=\"10.00\" \
+                           y=\"-1.60\"/>\n</timestep>\n<!-- <x> -->\n<timestep time=\"1.50\">\n<vehicle \
+                           id=\"a\" x=\"23.90\" y=\"-1.60\"/>\n<person id=\"b\" x=\"0\" \
+                           y=\"1.6\"/>\n</timestep>\n</fcd-export>\n";
         const NS2: &str = "$node_(0) set X_ 100.0\n$node_(0) set Y_ 50\n\
-            $ns_ at 2.0 \"$node_(0) setdest 200.0 50.0 10.0\"\n$ns_ at 5.0 \"$node_(0) setdest 130.0 90.0 20.0\"\n";
+            $ns_ at 2.0 \"$node_(0) setdest 200.0 50.0 10.0\"\n$ns_ at 5.0 \"$node_(0) setdest 130.0 90.0 \
+            20.0\"\n";
         const PIECES: [&str; 12] =
             ["1e308", "-1e308", "NaN", "inf", "1e-308", "\"", "<", ">", "/", "-->", "4294967296", "\u{e9}"];
         let origin = Origin::new(48.8375, 2.1008);

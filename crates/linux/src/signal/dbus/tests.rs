@@ -104,7 +104,8 @@ fn what_is_no_message_is_refused() {
 proptest! {
     /// Any input gives a message or an error.
     #[test]
-    fn nothing_panics(signature in "[ybnqiuxtdsogvah(){}]{0,24}", body in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn nothing_panics(signature in "[ybnqiuxtdsogvah(){}]\
+                                    {0,24}", body in prop::collection::vec(any::<u8>(), 0..200)) {
         let octets = answer(&signature, &body);
         let _ = length(&octets);
         let _ = Message::parse(&octets);

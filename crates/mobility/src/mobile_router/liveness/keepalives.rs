@@ -17,7 +17,8 @@ impl PathState {
         }
     }
 
-    /// The NAT still knew the mapping after an interval with nothing else on the path: lengthens the interval.
+    /// The NAT still knew the mapping after an interval with nothing else on the path: lengthens the
+    /// interval.
     pub(super) fn keepalive_answered(&mut self) {
         let current = self.keepalive_interval();
         let longest = self.too_long.map_or(KEEPALIVE.2, |too_long| (too_long * 4 / 5).max(MIN_KEEPALIVE));
