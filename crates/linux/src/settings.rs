@@ -1,18 +1,16 @@
-//! The switches under `/proc/sys/net/ipv6/conf`, one of IPv4's, and features of interfaces
-//! ([`crate::offloads`]).
+//! Switches under `/proc/sys/net/ipv6/conf`, one of IPv4's, and features of interfaces ([`crate::offloads`]).
 //!
-//! That tree shows the network namespace of the thread that opens a file. The value is written only if it
-//! differs from the desired one, and restored only if it is still carnet's. A later change of another program
-//! stays.
+//! That tree shows the network namespace of the thread that opens a file. The module writes a value only if
+//! it differs from the desired one, and restores it only if it is still carnet's. A later change of another
+//! program stays.
 //!
-//! Some switches of `all` carry over to every interface (`forwarding`, `disable_ipv6`, ...), in both
-//! directions. So carnet keeps the interfaces' former values with the value of `all`. A later value of
-//! another program stays, and a later interface gets the former value of `default`. Interfaces are identified
-//! by name only.
+//! Some switches of `all` overwrite every interface (`forwarding`, `disable_ipv6`, ...), in both directions.
+//! So carnet stores the interfaces' former values with the value of `all`. A later value of another program
+//! stays, and a later interface gets the former value of `default`. Interfaces are identified by name only.
 //!
-//! `rp_filter` (RFC 3704) is IPv4's. Where it is strict (1, or `all` is), the kernel drops what comes in by
-//! any interface but the one that it would answer by. Only then it is written; what is loose or off stays as
-//! it is.
+//! `rp_filter` (RFC 3704) is IPv4's. If it is strict (1, or `all` is 1), the kernel drops packets from any
+//! interface but the one by which it would answer. Only then carnet writes it; a loose or disabled filter
+//! stays unchanged.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,7 +27,7 @@ pub(crate) const FORWARDING: &str = "forwarding";
 
 const ROOT: &str = "/proc/sys/net/ipv6/conf";
 const IPV4_ROOT: &str = "/proc/sys/net/ipv4/conf";
-/// The switch of IPv4, and its strict position.
+/// Switch of IPv4; the next constant is its strict value.
 const RP_FILTER: &str = "rp_filter";
 const STRICT: &str = "1";
 
@@ -37,12 +35,12 @@ fn root(name: &str) -> &'static str {
     if name == RP_FILTER { IPV4_ROOT } else { ROOT }
 }
 
-/// Whether settings of this interface concern all of them.
+/// Returns whether settings of this interface concern all interfaces.
 pub(crate) fn is_common(interface: &str) -> bool {
     matches!(interface, "all" | "default")
 }
 
-/// As an operator knows the switch.
+/// Returns the name of the switch that operators use.
 fn described(interface: &str, name: &str) -> String {
     match name {
         name if offloads::is_feature(name) => format!("feature {name} of {interface}"),
@@ -51,7 +49,7 @@ fn described(interface: &str, name: &str) -> String {
     }
 }
 
-/// Refuses what would lead out of the directory.
+/// Refuses a name that would leave the directory.
 pub(crate) fn check(setting: &Setting) -> Result<()> {
     let name_is_fine =
         setting.name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
@@ -67,17 +65,17 @@ pub(crate) fn check(setting: &Setting) -> Result<()> {
     })
 }
 
-/// Where switches are.
+/// A tree of switches.
 pub(crate) trait Tree {
-    /// The value; `None` where there is no such switch.
+    /// Returns the value; `None` if the switch does not exist.
     fn read(&self, interface: &str, name: &str) -> io::Result<Option<String>>;
-    /// Sets it.
+    /// Sets the value of a switch.
     fn write(&mut self, interface: &str, name: &str, value: &str) -> io::Result<()>;
-    /// All that has switches: interfaces, `all` and `default`.
+    /// Returns all names with switches: interfaces, `all` and `default`.
     fn interfaces(&self) -> io::Result<Vec<String>>;
 }
 
-/// Those of the kernel.
+/// The kernel's tree of switches.
 struct ProcSys;
 
 impl Tree for ProcSys {
@@ -106,7 +104,7 @@ fn read(interface: &str, name: &str) -> io::Result<Option<String>> {
     }
 }
 
-/// Whether there is no such switch, or no such interface any more.
+/// Returns whether the switch or its interface does not exist.
 fn is_missing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV))
 }
@@ -118,13 +116,13 @@ fn write(interface: &str, name: &str, value: &str) -> io::Result<()> {
     fs::write(format!("{}/{interface}/{name}", root(name)), value)
 }
 
-/// The switches.
+/// Switches and the record of carnet's changes.
 pub(crate) struct Switches {
     tree: Box<dyn Tree>,
-    /// How often one was set.
+    /// Number of times that a switch was written.
     pub(crate) writes: u64,
-    /// The process ends, and this is the last attempt: what cannot be written down before is put back all the
-    /// same.
+    /// Whether the process ends with this last attempt. A value is then restored even if the record cannot be
+    /// written first.
     pub(crate) parting: bool,
 }
 
@@ -134,29 +132,29 @@ impl std::fmt::Debug for Switches {
     }
 }
 
-/// How it went to set a switch.
+/// Outcome of setting a switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Set {
-    /// It is in position.
+    /// The switch has the desired value.
     Done,
-    /// It was not touched: see [`is_others_business`].
+    /// carnet does not write the switch: see [`is_others_business`].
     LeftAlone,
-    /// Its interface is not there.
+    /// The interface of the switch is missing.
     Missing,
 }
 
-/// Router Advertisements accepted, also by a router.
+/// Returns the setting that accepts Router Advertisements, on a router too.
 pub(crate) fn accept_ra(interface: &str) -> Setting {
     Setting { interface: interface.to_owned(), name: ACCEPT_RA.to_owned(), value: "2".to_owned() }
 }
 
-/// Where the kernel shall not hear Router Advertisements, something in user space does (NetworkManager,
-/// systemd-networkd), or the operator wants none.
+/// Returns whether carnet must not change the switch. If the kernel ignores Router Advertisements, a program
+/// in user space handles them (NetworkManager, systemd-networkd), or the operator wants none.
 fn is_others_business(setting: &Setting, current: &str) -> bool {
     setting.name == ACCEPT_RA && setting.value.trim() != "0" && current == "0"
 }
 
-/// Whether carnet has made a router of this machine.
+/// Returns whether carnet has made this machine a router.
 pub(crate) fn forwards(record: &Record) -> bool {
     record
         .settings
@@ -164,12 +162,13 @@ pub(crate) fn forwards(record: &Record) -> bool {
         .any(|s| s.interface == "all" && s.name == FORWARDING && s.original == "0" && s.ours != "0")
 }
 
-/// The interfaces with a changed switch of this name.
+/// Returns the interfaces with a changed switch of this name.
 pub(crate) fn recorded(record: &Record, name: &str) -> Vec<String> {
     record.settings.iter().filter(|s| s.name == name).map(|s| s.interface.clone()).collect()
 }
 
-/// Returns the value of a switch without carnet: a later interface has its value from carnet's `all`.
+/// Returns the value of a switch without carnet's changes: a later interface has its value from carnet's
+/// `all`.
 fn without_ours(record: &Record, setting: &Setting, current: String) -> String {
     let is_all = |s: &&ChangedSetting| s.interface == "all" && s.name == setting.name && s.ours == current;
     let all = record.settings.iter().find(is_all).filter(|_| setting.interface != "all");
@@ -179,12 +178,12 @@ fn without_ours(record: &Record, setting: &Setting, current: String) -> String {
 }
 
 impl Switches {
-    /// The kernel's.
+    /// Creates the switches of the kernel.
     pub(crate) fn of_kernel() -> Switches {
         Switches::of(Box::new(ProcSys))
     }
 
-    /// Those of a tree.
+    /// Creates the switches of a tree.
     pub(crate) fn of(tree: Box<dyn Tree>) -> Switches {
         Switches { tree, writes: 0, parting: false }
     }
@@ -194,7 +193,7 @@ impl Switches {
         self.tree.write(interface, name, value)
     }
 
-    /// The value on every interface.
+    /// Returns the value of a switch on every interface.
     fn read_everywhere(&self, name: &str) -> io::Result<BTreeMap<String, String>> {
         let mut values = BTreeMap::new();
         for interface in self.tree.interfaces()? {
@@ -207,13 +206,14 @@ impl Switches {
         Ok(values)
     }
 
-    /// Whether an interface lets in only what it would be answered by: the higher one of the two counts.
+    /// Returns whether the filter of an interface is strict: the higher value of the interface and `all`
+    /// applies.
     fn is_strict(&self, interface: &str) -> bool {
         let of = |interface| self.tree.read(interface, RP_FILTER).ok().flatten().unwrap_or_default();
         [of("all"), of(interface)].into_iter().max().as_deref() == Some(STRICT)
     }
 
-    /// Whether the switch has this value now.
+    /// Returns whether the switch has this value now.
     pub(crate) fn is(&self, interface: &str, name: &str, value: &str) -> Result<bool> {
         let current = self.tree.read(interface, name);
         let current =
@@ -221,7 +221,7 @@ impl Switches {
         Ok(current.as_deref() == Some(value))
     }
 
-    /// Whether the kernel takes Router Advertisements on an interface.
+    /// Returns whether the kernel accepts Router Advertisements on an interface.
     pub(crate) fn takes_advertisements(&self, interface: &str) -> bool {
         let is = |name, value| self.is(interface, name, value).unwrap_or_default();
         is(ACCEPT_RA, "2") || is(ACCEPT_RA, "1") && is(FORWARDING, "0")
@@ -246,7 +246,7 @@ impl Switches {
         Some(format!("{} is {current}, {needed} is needed", described(interface, name)))
     }
 
-    /// Whether this will turn a host into a router.
+    /// Returns whether this setting will turn a host into a router.
     pub(crate) fn begins_forwarding(&self, setting: &Setting) -> Result<bool> {
         let (interface, name) = (setting.interface.as_str(), setting.name.as_str());
         Ok((interface, name) == ("all", FORWARDING)
@@ -254,9 +254,9 @@ impl Switches {
             && self.is(interface, name, "0")?)
     }
 
-    /// Puts a switch into position.
+    /// Sets a switch to its desired value.
     ///
-    /// `index` is the interface's, 0 for [`is_common`] ones. The setting has passed [`check`].
+    /// `index` is that of the interface, 0 if [`is_common`]. The setting has passed [`check`].
     pub(crate) fn set(&mut self, setting: &Setting, index: u32, undo: &mut UndoFile) -> Result<Set> {
         let Setting { interface, name, value } = setting;
         let failed =
@@ -279,13 +279,14 @@ impl Switches {
         }
         let earlier = known.filter(|at| undo.record.settings[*at].index != index);
         if let Some(at) = earlier {
-            // Of an earlier interface of this name.
+            // The record is of an earlier interface of this name.
             undo.record.settings.remove(at);
         }
         let known = known.filter(|_| earlier.is_none());
         let returns = known.is_some_and(|at| undo.record.settings[at].returns);
         let mut others = None;
-        // Those of a switch that is not in position are not carnet's, unless it was not put back to the end.
+        // If the switch lacks the desired value, the present values of interfaces are not carnet's, unless a
+        // restoration was not finished.
         if interface == "all" && (known.is_none() || !right && !returns) {
             let mut values = self.read_everywhere(name).map_err(failed)?;
             for own in undo.record.settings.iter().filter(|s| s.name == *name && s.interface != "all") {
@@ -296,8 +297,8 @@ impl Switches {
         match known {
             Some(at) => {
                 let changed = &mut undo.record.settings[at];
-                // An operator has set it since, and is to find it so at the end. A value of one interface
-                // tells nothing: `all` carries over.
+                // An operator has set it since, and must get that value back at the end. The value of a
+                // single interface proves nothing, because `all` overwrites it.
                 if interface == "all" && !right && !returns && current != changed.ours {
                     changed.original = current;
                 }
@@ -316,13 +317,14 @@ impl Switches {
                 returns: false,
             }),
         }
-        // Noted even if it is right: it must stay so when `all` carries over.
+        // Record the switch even if it has the value already: it must keep that value when `all` overwrites
+        // it.
         undo.save()?;
         if !right {
             self.write(interface, name, value).map_err(failed)?;
         }
         if let Some(changed) = known.filter(|_| returns).and_then(|at| undo.record.settings.get_mut(at)) {
-            // From here on everything is as it was set, and not before.
+            // The desired value is in force only from here on.
             changed.returns = false;
             undo.save()?;
         }
@@ -332,7 +334,8 @@ impl Switches {
         Ok(Set::Done)
     }
 
-    /// Puts a switch back where carnet found it. `index` is its interface's now, `None` when that is gone.
+    /// Restores the value that a switch had before carnet. `index` is that of its interface now, `None` if
+    /// the interface is gone.
     pub(crate) fn restore(
         &mut self,
         interface: &str,
@@ -361,7 +364,7 @@ impl Switches {
         match current.as_deref() {
             Some(current) if current == original && !returns => {}
             Some(current) if current == original || current == ours => {
-                // With it go all interfaces, and some of them have to come back.
+                // Writing `all` overwrites all interfaces, and some of them must be restored.
                 if interface == "all" && (!returns || undo.is_unsaved()) {
                     if !returns {
                         others = self.originals(&undo.record, &undo.record.settings[at]).map_err(failed)?;
@@ -397,8 +400,8 @@ impl Switches {
         Ok(())
     }
 
-    /// Returns the values for interfaces without a setting of carnet's when `all` carries over to them. A
-    /// value that another program has set since carnet did comes first, then the interface's former value. A
+    /// Returns the values for interfaces without a setting of carnet's after `all` overwrites them. A value
+    /// that another program has set since carnet's change comes first, then the interface's former value. A
     /// later interface gets the value that new ones had.
     fn originals(&self, record: &Record, all: &ChangedSetting) -> io::Result<BTreeMap<String, String>> {
         let mut originals = all.others.clone();
@@ -414,8 +417,8 @@ impl Switches {
         Ok(originals)
     }
 
-    /// After `all` has carried over to every interface: those with a setting of carnet's get that again, the
-    /// others what is in `originals`. Goes on after an error; the first one.
+    /// After writing `all` has overwritten every interface, sets carnet's own settings again and restores
+    /// `originals` on the rest. Continues after an error and returns the first one.
     fn settle_others(
         &mut self,
         name: &str,
@@ -433,37 +436,37 @@ impl Switches {
                 Ok(_) => Ok(()),
                 Err(error) => Err(error),
             };
-            // Interfaces may go at any time.
+            // An interface may vanish at any time.
             result = result.and(this.or_else(|error| if is_missing(&error) { Ok(()) } else { Err(error) }));
         }
         result
     }
 }
 
-/// Whether this network namespace has IPv6.
+/// Returns whether this network namespace has IPv6.
 pub(crate) fn ipv6_exists() -> bool {
     fs::metadata("/proc/sys/net").is_err() || fs::metadata(ROOT).is_ok()
 }
 
-/// Parts of Router Advertisements that the kernel uses on one of carnet's own interfaces, also on a router.
+/// Parts of Router Advertisements that the kernel uses on one of carnet's own interfaces, on a router too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Advertisements {
-    /// Nothing.
+    /// No part.
     Ignored,
-    /// Addresses and prefixes, but no default router.
+    /// Addresses and prefixes, but no default route.
     Addresses,
-    /// All of it.
+    /// All parts.
     All,
 }
 
-/// Sets this; the interface goes at the end.
+/// Sets which parts the kernel uses. The interface vanishes at the end, so nothing is restored.
 pub(crate) fn accept_advertisements(interface: &str, taken: Advertisements) -> Result<()> {
     let (accept, default_router) = match taken {
         Advertisements::Ignored => ("0", "0"),
         Advertisements::Addresses => ("2", "0"),
         Advertisements::All => ("2", "1"),
     };
-    // The narrower one first: no advertisement comes between.
+    // Write the narrower switch first, so that no advertisement is used in between.
     for (name, value) in [("accept_ra_defrtr", default_router), (ACCEPT_RA, accept)] {
         write(interface, name, value)
             .map_err(|e| Error::kernel(format!("set net.ipv6.conf.{interface}.{name}"), e))?;
@@ -471,25 +474,26 @@ pub(crate) fn accept_advertisements(interface: &str, taken: Advertisements) -> R
     Ok(())
 }
 
-/// Lets the kernel tell neighbours of another link-layer address of an interface at once (RFC 4861 7.2.6).
+/// Lets the kernel announce a changed link-layer address of an interface to neighbours at once (RFC 4861
+/// 7.2.6).
 pub(crate) fn announce_changes(interface: &str) -> Result<()> {
     write(interface, "ndisc_notify", "1")
         .map_err(|error| Error::kernel(format!("set net.ipv6.conf.{interface}.ndisc_notify"), error))
 }
 
-/// Keeps the kernel from doing IPv6 on an interface.
+/// Disables the kernel's IPv6 on an interface.
 pub(crate) fn disable_ipv6(interface: &str) -> Result<()> {
     write(interface, "disable_ipv6", "1")
         .map_err(|error| Error::kernel(format!("disable IPv6 on {interface}"), error))
 }
 
-/// Lets the kernel answer route look-ups for IPv4 packets from this interface, although none come. By these
-/// the fast path finds the path of packets that it puts into IPv4.
+/// Lets the kernel answer route lookups for IPv4 packets from this interface, although no such packets
+/// arrive. By these lookups the fast path finds the next hop of packets that it puts into IPv4.
 pub(crate) fn forward_ipv4_from(interface: &str) -> io::Result<()> {
     fs::write(format!("{IPV4_ROOT}/{interface}/{FORWARDING}"), "1")
 }
 
-/// Lets the tunnel device have IPv6 where new interfaces have none.
+/// Enables IPv6 on the tunnel device if new interfaces have none.
 pub(crate) fn enable_ipv6(interface: &str, writes: &mut u64) -> Result<()> {
     let failed = |e: io::Error| Error::kernel(format!("enable IPv6 on {interface}"), e);
     match read(interface, "disable_ipv6").map_err(failed)? {

@@ -2,9 +2,8 @@
 //!
 //! The tracker receives reports, connections and the time, and returns [`PositionEvent`]s:
 //!
-//! * **One receiver at a time.** With several receivers at one gpsd, the tracker uses the one that gave the
-//!   last fix as long as it sends reports. It ignores the others. Otherwise positions would jump between two
-//!   antennas.
+//! * **One receiver at a time.** The tracker uses the receiver that gave the last fix as long as it sends
+//!   reports. It ignores the others. Otherwise positions would jump between two antennas.
 //! * **Silence.** A fix that is older than `stale_after` is lost, even if gpsd still lists the receiver.
 //! * **A receiver that repeats itself.** A report with the time of an earlier one is no new fix. After
 //!   `stale_after` the fix is lost, and the event names the receiver, not the clock, as the cause. A

@@ -198,7 +198,7 @@ mod filter {
         ];
         let controls = [libc::PR_SET_NAME, libc::PR_GET_NAME, PR_SET_VMA, libc::PR_GET_DUMPABLE];
         let controls = controls.into_iter().map(|option| vec![is(0, option as u32)]).collect();
-        // Own limits may be asked for, and not be set.
+        // Own limits may be read, but not set.
         let limits = vec![vec![is(0, 0), is(2, 0), Test(2, Half::High, u32::MAX, 0)]];
         let own = vec![vec![is(0, std::process::id())]];
         let mut calls = vec![
@@ -210,7 +210,7 @@ mod filter {
             (libc::SYS_ioctl, ioctls),
             (libc::SYS_prctl, controls),
             (libc::SYS_prlimit64, limits),
-            // abort()
+            // abort() sends a signal to its own thread.
             (libc::SYS_tgkill, own),
         ];
         if plan.programs || plan.steers {
@@ -225,8 +225,9 @@ mod filter {
 
     const PR_SET_VMA: libc::c_int = 0x5356_4d41;
 
-    /// Commands of `bpf(2)` that loading, attaching and filling maps take: own objects, by their descriptors.
-    /// Not those that find others' objects (by their number, or pinned), trace, or hand rights on (tokens).
+    /// Commands of `bpf(2)` for loading, attaching and filling maps: own objects, by their descriptors.
+    /// Commands that find other programs' objects (by their number, or pinned), trace, or pass rights on
+    /// (tokens) are left out.
     const BPF_COMMANDS: &[u32] = &[
         0,  // MAP_CREATE
         1,  // MAP_LOOKUP_ELEM
@@ -249,7 +250,7 @@ mod filter {
         35, // PROG_BIND_MAP
     ];
 
-    /// Those of them that only look up, change and list what is in a map.
+    /// Commands that only look up, change and list the content of a map.
     const MAP_COMMANDS: &[u32] = &[1, 2, 3, 4, 24, 26, 27];
 
     // `linux/bpf_common.h`: classic BPF, as for sockets.
@@ -259,7 +260,7 @@ mod filter {
     const IF_GREATER: u16 = 0x25;
     const RETURN: u16 = 0x06;
 
-    // `struct seccomp_data`
+    // Offsets in `struct seccomp_data`.
     const NUMBER: u32 = 0;
     const ARCH: u32 = 4;
     const ARGUMENTS: u32 = 16;
@@ -272,7 +273,7 @@ mod filter {
     type Program = Vec<libc::sock_filter>;
 
     fn put(program: &mut Program, code: u16, k: u32, jt: usize, jf: usize) {
-        // Jumps lead over the tests of one call, of which there are a few dozen: a test looks.
+        // A jump leads over the tests of one call, which are a few dozen. A test checks this.
         let near = |jump: usize| u8::try_from(jump).unwrap_or(u8::MAX);
         program.push(libc::sock_filter { code, jt: near(jt), jf: near(jf), k });
     }
@@ -281,7 +282,8 @@ mod filter {
         put(program, RETURN, value, 0, 0);
     }
 
-    /// With the number in the accumulator. Another architecture than ours means other numbers.
+    /// Begins a program with the call's number in the accumulator. On another architecture the numbers
+    /// differ, so the program refuses it.
     fn begin() -> Program {
         let mut program = Program::new();
         put(&mut program, LOAD, ARCH, 0, 0);
@@ -303,7 +305,7 @@ mod filter {
         way.len() * 3 + 1
     }
 
-    /// The list.
+    /// Returns the program of the list.
     pub(super) fn list(plan: &Plan) -> Program {
         let mut program = begin();
         each(&mut program, ALLOWED, ALLOW);
@@ -320,7 +322,7 @@ mod filter {
         program
     }
 
-    /// A call that is allowed in some ways and refused in all others.
+    /// Adds a call that is allowed by some alternatives and refused otherwise.
     fn one_of(program: &mut Program, call: libc::c_long, ways: &Ways) {
         let whole: usize = ways.iter().map(|way| length(way)).sum();
         put(program, IF_EQUAL, call as u32, 0, whole + 1);
@@ -331,7 +333,7 @@ mod filter {
                 let offset = ARGUMENTS + argument * 8 + if second { 4 } else { 0 };
                 put(program, LOAD, offset, 0, 0);
                 put(program, AND, *mask, 0, 0);
-                // To the next test, or to the next way.
+                // On failure, jump to the next test, or to the next alternative.
                 put(program, IF_EQUAL, *value, 0, length(way) - (at + 1) * 3);
             }
             answer(program, ALLOW);
@@ -339,7 +341,7 @@ mod filter {
         answer(program, REFUSE);
     }
 
-    /// Of BPF their maps alone.
+    /// Returns a program that allows only commands on maps, of all BPF commands.
     pub(super) fn maps_alone() -> Program {
         let mut program = begin();
         one_of(&mut program, libc::SYS_bpf, &commands(MAP_COMMANDS));
@@ -347,7 +349,7 @@ mod filter {
         program
     }
 
-    /// Refuses newer calls as unknown, like an older kernel. It is a filter of its own, because such calls
+    /// Refuses newer calls as unknown, like an older kernel. This is a separate filter, because such calls
     /// need no log entry.
     pub(super) fn older_kernel() -> Program {
         let mut program = begin();
@@ -358,7 +360,7 @@ mod filter {
         program
     }
 
-    /// Puts both filters in force. `no_new_privs` has to be set.
+    /// Enforces both filters. `no_new_privs` must be set.
     pub(in super::super) fn restrict(plan: &Plan) -> io::Result<()> {
         install(&older_kernel(), 0)?;
         let list = list(plan);
@@ -366,7 +368,7 @@ mod filter {
         install(&list, libc::SECCOMP_FILTER_FLAG_LOG).or_else(|_| install(&list, 0))
     }
 
-    /// Has all threads do without BPF programs from now on.
+    /// Forbids all threads to load BPF programs from now on.
     pub(in super::super) fn restrict_to_maps() -> io::Result<()> {
         let program = maps_alone();
         let all = libc::SECCOMP_FILTER_FLAG_TSYNC;
@@ -392,7 +394,7 @@ mod filter {
     mod tests {
         use super::*;
 
-        /// Every jump stays inside, and the last instruction is an answer.
+        /// Every jump stays inside the program, and the last instruction is an answer.
         #[test]
         fn programs_are_whole() {
             let plan = Plan { packets: true, programs: true, ..Plan::default() };

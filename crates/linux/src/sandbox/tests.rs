@@ -1,6 +1,6 @@
-//! The tests try each forbidden action in a process of its own. They try it without any layer, where it has
-//! to succeed, under each layer alone, and under all of them. So they see which layer refuses it, and that
-//! the sandbox does.
+//! The tests try each forbidden action in a process of its own. They try it without any layer, where it must
+//! succeed, under each layer alone, and under all layers. So they show which layer refuses it, and that the
+//! sandbox does.
 
 #![allow(clippy::unwrap_used, reason = "a test says no more by expect")]
 
@@ -38,14 +38,14 @@ const CLOSED: End = Refused(Errno::EACCES);
 
 /// Attempts, with their result under each of the [`LAYERS`].
 const ATTEMPTS: [(&str, [End; 3]); 28] = [
-    // Permitted actions of the station.
+    // Actions that the station may execute.
     ("read-named", [Done, Done, Done]),
     ("replace-own", [Done, Done, Done]),
     ("connect-named", [Done, Done, Done]),
     ("new-thread", [Done, Done, Done]),
     ("own-netlink", [Done, Done, Done]),
     ("ask-of-socket", [Done, Done, Done]),
-    // And what not.
+    // Actions that the station may not execute.
     ("execute", [Done, CLOSED, Killed]),
     ("fork", [Done, Done, NO]),
     ("executable-memory", [Done, Done, NO]),
@@ -70,7 +70,7 @@ const ATTEMPTS: [(&str, [End; 3]); 28] = [
     ("load-module", [NO, Done, Killed]),
 ];
 
-/// Which versions of Landlock know what an attempt is about.
+/// Returns the first Landlock version that restricts the object of an attempt.
 fn since(attempt: &str) -> u32 {
     match attempt {
         "connect-other" | "listen-other" => 4,
@@ -106,7 +106,7 @@ impl Outside {
         }
     }
 
-    /// Has a new process try it.
+    /// Lets a new process try an action.
     fn attempt(&self, attempt: &str, layer: &str) -> End {
         let ports = [&self.named, &self.other].map(|listener| listener.local_addr().unwrap().port());
         let task = format!("{attempt} {layer} {} {} {}", ports[0], ports[1], self.folder.display());
@@ -171,7 +171,7 @@ fn what_is_forbidden_is_refused_by_whom_it_should() {
     }
 }
 
-/// A libc that finds a newer call missing takes an older one.
+/// A libc that finds a newer call missing uses an older one.
 #[test]
 fn calls_that_no_list_knows_are_as_on_an_older_kernel() {
     if !cfg!(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")) {
@@ -184,7 +184,7 @@ fn calls_that_no_list_knows_are_as_on_an_older_kernel() {
     }
 }
 
-/// A station that may load BPF programs gives up that right once it knows that it loads none; so do its other
+/// A station that may load BPF programs drops that right once it knows that it loads none. So do its other
 /// threads.
 #[test]
 fn what_is_settled_is_given_up() {
@@ -204,7 +204,7 @@ fn what_is_settled_is_given_up() {
     }
 }
 
-/// Files of others are used with a capability that is kept for them only.
+/// The process keeps a capability only if the config names files of other users.
 #[test]
 fn files_of_others_keep_the_right_to_them() {
     if !nix::unistd::geteuid().is_root() {
@@ -224,7 +224,7 @@ fn files_of_others_keep_the_right_to_them() {
     assert_eq!(capabilities::of_others(&named), None);
     nix::unistd::chown(&secret, Some(12345.into()), None).unwrap();
     assert_eq!(capabilities::of_others(&named), Some(secret));
-    // The right was put aside for the look alone.
+    // The check drops the right only temporarily.
     fs::write(folder.join("new"), "text").unwrap();
     let names = |others| {
         capabilities::needs(&plan(&folder), others).into_iter().map(|need| need.name).collect::<Vec<_>>()
@@ -248,10 +248,10 @@ fn everything() -> Plan {
     Plan { network: true, packets: true, programs: true, ..Plan::default() }
 }
 
-/// Task of the trying process: action, layer, ports and folder.
+/// Task of the child process: action, layer, ports and folder.
 const TASK: &str = "CARNET_SANDBOX_TASK";
 
-/// No test of its own: the process that tries.
+/// Not a test: the code of the child process.
 #[test]
 fn one_attempt() {
     let Ok(task) = std::env::var(TASK) else { return };
@@ -267,7 +267,7 @@ fn one_attempt() {
         connects: vec![named],
         ..Plan::default()
     };
-    // A mount namespace without effect outside; its descriptor is for the attempt to enter one.
+    // Creates a mount namespace, which has no effect outside. Its descriptor is for the attempt to enter one.
     if nix::unistd::geteuid().is_root() {
         unshare(CloneFlags::CLONE_NEWNS).unwrap();
         let nothing = None::<&str>;
@@ -292,7 +292,7 @@ fn one_attempt() {
             let mut held = enter(&plan);
             assert_eq!(held.lacking, Vec::<String>::new());
             assert!(held.no_new_privileges && held.seccomp && held.landlock.is_some(), "{held:?}");
-            // One that is there before anything is settled, and tries it afterwards.
+            // This thread exists before the right is dropped, and tries the action afterwards.
             let (go, wait) = std::sync::mpsc::channel();
             let thread = std::thread::spawn(move || wait.recv().map_or(Ok(()), |()| make_map()));
             if layer == "settled" {
@@ -329,7 +329,7 @@ fn attempt_of(
     let zero: libc::c_long = 0;
     let call = |number: libc::c_long, arguments: [libc::c_long; 6]| {
         let [a, b, c, d, e, f] = arguments;
-        // SAFETY: each call below gets numbers, null pointers, or pointers to what lives until it has
+        // SAFETY: each call below gets numbers, null pointers, or pointers to values that live until it has
         // returned.
         checked(unsafe { libc::syscall(number, a, b, c, d, e, f) })
     };
@@ -349,7 +349,7 @@ fn attempt_of(
         "ask-of-socket" => {
             let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
             let mut octets: libc::c_int = 0;
-            // SAFETY: the kernel writes one integer to where the pointer leads.
+            // SAFETY: the kernel writes one integer to the pointer's target.
             let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut octets) };
             checked(result.into()).map(drop)
         }
@@ -375,7 +375,7 @@ fn attempt_of(
             // SAFETY: the kernel writes at most this number of octets.
             checked(unsafe { libc::gethostname(name.as_mut_ptr().cast(), 64) }.into())?;
             let length = name.iter().position(|octet| *octet == 0).unwrap_or(64);
-            // The same name again.
+            // Sets the same name again.
             fs::OpenOptions::new()
                 .write(true)
                 .open(file)
@@ -391,12 +391,12 @@ fn attempt_of(
         "read-process" => {
             let mut octets = [0_u8; 8];
             let local = libc::iovec { iov_base: octets.as_mut_ptr().cast(), iov_len: octets.len() };
-            // The same program: what is here is mapped there, at another address. That it is not is no
-            // refusal.
+            // The other process runs the same program, so this memory is mapped there at another address. A
+            // missing mapping is no refusal.
             let remote =
                 libc::iovec { iov_base: std::ptr::without_provenance_mut(4096), iov_len: octets.len() };
-            // SAFETY: both vectors live until the call has returned, and the kernel writes into `octets`
-            // alone.
+            // SAFETY: both vectors live until the call has returned, and the kernel writes only into
+            // `octets`.
             let read = unsafe {
                 libc::syscall(
                     libc::SYS_process_vm_readv,
@@ -413,7 +413,7 @@ fn attempt_of(
                 result => result.map(drop),
             }
         }
-        // As debuggers do it, without stopping the other.
+        // Seizes the process as debuggers do, without stopping it.
         "trace" => call(libc::SYS_ptrace, [libc::PTRACE_SEIZE.into(), parent, 0, 0, 0, 0]).map(drop),
         "mount" => {
             let nothing = None::<&str>;
@@ -428,13 +428,13 @@ fn attempt_of(
             let mut attr = [0_u64; 16];
             let attr = attr.as_mut_ptr() as libc::c_long;
             match call(libc::SYS_bpf, [PROG_GET_NEXT_ID, attr, 128, 0, 0, 0]) {
-                // There are no programs.
+                // ENOENT: there are no programs.
                 Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
                 result => result.map(drop),
             }
         }
         "load-module" => match call(libc::SYS_init_module, [zero; 6]) {
-            // The kernel has looked at it.
+            // The kernel has checked the module, so it did not refuse the call.
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOEXEC | libc::EFAULT)) => Ok(()),
             result => result.map(drop),
         },
@@ -444,7 +444,7 @@ fn attempt_of(
     }
 }
 
-/// An array of one number, for BPF programs.
+/// Creates an array map of one number, for BPF programs.
 fn make_map() -> io::Result<()> {
     const MAP_CREATE: libc::c_long = 0;
     let mut attr = [0_u32; 32];
@@ -455,6 +455,6 @@ fn make_map() -> io::Result<()> {
 }
 
 fn socket(domain: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> io::Result<()> {
-    // SAFETY: it takes numbers, and the descriptor ends with the process.
+    // SAFETY: the call takes numbers, and the descriptor ends with the process.
     checked(unsafe { libc::socket(domain, kind, protocol) }.into()).map(drop)
 }

@@ -1,10 +1,10 @@
-//! As much of D-Bus as asking a service needs: a connection to a bus, method calls and their answers.
+//! The part of D-Bus for requests to a service: a connection to a bus, method calls and their answers.
 //!
-//! It follows the D-Bus Specification 0.43. Requests are little endian; answers may have either order. Every
-//! message is checked against its length and nested no deeper than [`MAX_DEPTH`]. If a bus sends more than
-//! [`MAX_MESSAGE`] or [`MAX_VALUES`] at a time, or no D-Bus, the connection ends.
+//! The module follows the D-Bus Specification 0.43. Requests are little endian; answers may have either
+//! order. Every message is checked against its length and nested no deeper than [`MAX_DEPTH`]. If a bus sends
+//! more than [`MAX_MESSAGE`] or [`MAX_VALUES`] at a time, or no D-Bus, the connection ends.
 //!
-//! Left out: signals and calls to us, which are passed over; file descriptors; addresses other than
+//! Left out: signals and calls to carnet, which are skipped; file descriptors; addresses other than
 //! `unix:path=`.
 
 use std::io;
@@ -13,31 +13,31 @@ use std::path::Path;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
-/// Longest message that is taken, octets. (The specification allows 128 MiB; what is asked here takes a few
-/// kB.)
+/// Octets of the longest message that is accepted. (The specification allows 128 MiB; the answers for carnet
+/// have a few kB.)
 const MAX_MESSAGE: usize = 256 * 1024;
-/// Values in a message, containers included. A value takes many times the room of an octet on the bus;
-/// ModemManager tells of a modem in a few hundred.
+/// Most values in a message, containers included. A value takes many times the memory of an octet on the bus.
+/// ModemManager describes a modem in a few hundred values.
 const MAX_VALUES: usize = 16 * 1024;
-/// Containers inside containers, variants included.
+/// Most containers inside each other, variants included.
 const MAX_DEPTH: u32 = 32;
-/// Longest line while authenticating.
+/// Octets of the longest line during authentication.
 const MAX_LINE: usize = 512;
-/// The part of a header with a fixed length, with the length of the array that follows.
+/// Octets of the fixed part of a header, including the length of the array that follows.
 const FIXED: usize = 16;
 
 const METHOD_CALL: u8 = 1;
 const METHOD_RETURN: u8 = 2;
 const ERROR: u8 = 3;
-/// The bus shall start no service for an answer.
+/// Flag: the bus must start no service for an answer.
 const NO_AUTO_START: u8 = 2;
 
-/// Why there is no answer.
+/// Reason for a missing answer.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The bus cannot be reached, or not any more.
+    /// The bus cannot be reached, or the connection broke.
     Broken(io::Error),
-    /// The other side, or the bus, says no: the name of the error.
+    /// The service or the bus refuses the call; the text is the name of the error.
     Refused(String),
 }
 
@@ -56,18 +56,18 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// A value of any type. The value of a variant stands directly.
+/// A value of any type. A variant is represented by its value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {
-    /// `b`
+    /// Type `b`.
     Boolean(bool),
-    /// `y`, `n`, `q`, `i`, `u`, `x` and `t`
+    /// Types `y`, `n`, `q`, `i`, `u`, `x` and `t`.
     Integer(i128),
-    /// `d`
+    /// Type `d`.
     Double(f64),
-    /// `s`, `o` and `g`
+    /// Types `s`, `o` and `g`.
     Text(String),
-    /// `a`, `()`, and `{}` as one of two values
+    /// Types `a`, `()`, and `{}` as a list of two values.
     List(Vec<Value>),
 }
 
@@ -87,7 +87,7 @@ impl Value {
         }
     }
 
-    /// The elements of an array or structure; none of anything else.
+    /// Returns the elements of an array or structure; an empty list for other values.
     pub(super) fn list(&self) -> &[Value] {
         match self {
             Value::List(values) => values,
@@ -95,7 +95,7 @@ impl Value {
         }
     }
 
-    /// The keys and values of a dictionary with texts as keys.
+    /// Returns keys and values of a dictionary with text keys.
     pub(super) fn entries(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.list().iter().filter_map(|entry| match entry.list() {
             [key, value] => Some((key.text()?, value)),
@@ -103,7 +103,7 @@ impl Value {
         })
     }
 
-    /// The value of a key in a dictionary.
+    /// Returns the value of a key in a dictionary.
     pub(super) fn get(&self, key: &str) -> Option<&Value> {
         self.entries().find(|(name, _)| *name == key).map(|(_, value)| value)
     }
@@ -134,10 +134,11 @@ pub(super) struct Bus {
 }
 
 impl Bus {
-    /// Connects, authenticates and says hello. To be called with a limit of time.
+    /// Connects, authenticates and sends Hello. The caller must set a time limit.
     pub(super) async fn connect(path: &Path) -> Result<Bus, Failure> {
         let mut bus = Bus { stream: UnixStream::connect(path).await?, serial: 0 };
-        // EXTERNAL without a name: the bus sees who we are, in its own user namespace, by the socket.
+        // EXTERNAL without a name: the bus gets the user of this process from the socket, in its own user
+        // namespace.
         bus.stream.write_all(b"\0AUTH EXTERNAL\r\n").await?;
         bus.expect_line("DATA").await?;
         bus.stream.write_all(b"DATA\r\n").await?;
@@ -164,10 +165,10 @@ impl Bus {
         }
     }
 
-    /// Calls a method and waits for the answer. To be called with a limit of time; when that has run out, the
-    /// connection is of no use any more.
+    /// Calls a method and waits for the answer. The caller must set a time limit; after a timeout the
+    /// connection is unusable.
     pub(super) async fn call(&mut self, call: &Call<'_>) -> Result<Vec<Value>, Failure> {
-        // Zero is no serial number.
+        // Zero is no valid serial number.
         self.serial = self.serial.checked_add(1).unwrap_or(1);
         self.stream.write_all(&emit(call, self.serial)).await?;
         loop {
@@ -192,7 +193,7 @@ fn wrong(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("the bus says what is no D-Bus: {what}"))
 }
 
-/// A message to a method.
+/// Encodes a method call.
 fn emit(call: &Call<'_>, serial: u32) -> Vec<u8> {
     let mut body = Vec::new();
     let mut signature = String::new();
@@ -254,12 +255,12 @@ fn put_signature(octets: &mut Vec<u8>, signature: &str) {
     octets.push(0);
 }
 
-/// The length of a message whose first [`FIXED`] octets these are.
+/// Returns the length of a message that begins with these [`FIXED`] octets.
 fn length(fixed: &[u8]) -> io::Result<usize> {
     let mut reader = Reader::new(fixed)?;
     reader.at = 4;
     let (body, _serial, fields) = (reader.u32()?, reader.u32()?, reader.u32()?);
-    // In 32 bits on every machine: the lengths that do not fit are those that a small machine cannot add up.
+    // Computes in 32 bits on every machine, so that an overflow is found on all of them.
     let header = (FIXED as u32).checked_add(fields).and_then(|length| length.checked_next_multiple_of(8));
     let length = header.and_then(|header| header.checked_add(body)).map(|length| length as usize);
     match length {
@@ -268,11 +269,11 @@ fn length(fixed: &[u8]) -> io::Result<usize> {
     }
 }
 
-/// A message, as far as it matters.
+/// The used parts of a message.
 #[derive(Debug, PartialEq)]
 struct Message {
     kind: u8,
-    /// The serial number of the call that it answers.
+    /// Serial number of the call that the message answers.
     answers: Option<u32>,
     error: Option<String>,
     body: Vec<Value>,
@@ -314,7 +315,7 @@ impl Signature<'_> {
         Ok(*first)
     }
 
-    /// Passes over one complete type.
+    /// Skips one complete type.
     fn skip(&mut self, depth: u32) -> io::Result<()> {
         if depth > MAX_DEPTH {
             return Err(wrong("a signature that is nested too deep"));
@@ -332,12 +333,12 @@ impl Signature<'_> {
     }
 }
 
-/// Reads a message.
+/// Reader of a message.
 struct Reader<'a> {
     octets: &'a [u8],
     at: usize,
     big: bool,
-    /// Values that were read.
+    /// Number of values read so far.
     values: usize,
 }
 
@@ -361,7 +362,7 @@ impl<'a> Reader<'a> {
         self.take(self.at.next_multiple_of(alignment) - self.at).map(|_| ())
     }
 
-    /// A number of `N` octets, aligned to its size.
+    /// Reads a number of `N` octets, aligned to its size.
     fn number<const N: usize>(&mut self) -> io::Result<[u8; N]> {
         self.align(N)?;
         let mut octets: [u8; N] = self.take(N)?.try_into().map_err(|_| wrong("a short number"))?;
@@ -375,14 +376,14 @@ impl<'a> Reader<'a> {
         self.number().map(u32::from_le_bytes)
     }
 
-    /// A text whose length has been read, with its zero at the end.
+    /// Reads a text of this length, with its zero at the end.
     fn text(&mut self, length: usize) -> io::Result<String> {
         let text = self.take(length)?.to_vec();
         self.take(1)?;
         String::from_utf8(text).map_err(|_| wrong("a text that is not UTF-8"))
     }
 
-    /// The next value, of the next type of the signature.
+    /// Reads the next value, by the next type of the signature.
     fn value(&mut self, signature: &mut Signature<'_>, depth: u32) -> io::Result<Value> {
         if depth > MAX_DEPTH {
             return Err(wrong("a value that is nested too deep"));
@@ -442,7 +443,7 @@ impl<'a> Reader<'a> {
                     values.push(self.value(signature, depth + 1)?);
                 }
                 signature.next()?;
-                // The specification has none; an array of them would never end.
+                // The specification forbids empty structures. An array of them would never end.
                 if values.is_empty() {
                     return Err(wrong("an empty structure"));
                 }

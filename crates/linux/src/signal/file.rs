@@ -1,9 +1,9 @@
-//! Signals out of plain files: the last line is the signal, in dBm.
+//! Signals from plain files: the last line of a file is the signal in dBm.
 //!
 //! A program may append a line for each value, or replace the file. The folder is watched (inotify), so that
-//! both are noticed at once, even if the file does not exist yet. The file is also read from time to time,
-//! for file systems without events and folders that appear later. A file without a write since gives no new
-//! value.
+//! both are noticed at once, even if the file does not exist yet. The file is also read at intervals, for
+//! file systems without events and folders that appear later. A file without a write since the last reading
+//! gives no new value.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -19,29 +19,28 @@ use tokio::io::unix::AsyncFd;
 use super::PLAUSIBLE;
 use crate::readable::watch;
 
-/// So much of the end of a file is looked at, octets.
+/// Octets of the end of a file that are read.
 const TAIL: u64 = 256;
 
 /// Events that report a changed file in a folder.
 const EVENTS: u32 = libc::IN_MODIFY | libc::IN_CLOSE_WRITE | libc::IN_CREATE | libc::IN_MOVED_TO;
 
-/// Data that changes when a file is written to: the file itself, its length, and the time (seconds,
-/// nanoseconds).
+/// Values that change when a file is written: inode, length, and time (seconds, nanoseconds).
 type Stamp = (u64, u64, i64, i64);
 
-/// A file.
+/// A file with the signals of an interface.
 #[derive(Debug)]
 struct Source {
     interface: String,
     path: PathBuf,
     watched: bool,
-    /// Last value.
+    /// Last stamp and value.
     known: Option<(Stamp, i32)>,
-    /// Last fault of the file, which is logged once.
+    /// Last error of the file, which is logged once.
     complaint: Option<String>,
 }
 
-/// Files with signals.
+/// All files with signals.
 #[derive(Debug)]
 pub(super) struct Files {
     sources: Vec<Source>,
@@ -49,7 +48,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Begins to watch the files of these interfaces.
+    /// Watches the files of these interfaces.
     pub(super) fn open(files: Vec<(String, PathBuf)>) -> Files {
         let sources: Vec<Source> = files
             .into_iter()
@@ -65,7 +64,7 @@ impl Files {
         self.sources.is_empty()
     }
 
-    /// Watches the folders that were not there before.
+    /// Watches folders that did not exist before.
     fn watch(&mut self) {
         let Some(inotify) = &self.inotify else { return };
         for source in self.sources.iter_mut().filter(|source| !source.watched) {
@@ -78,7 +77,7 @@ impl Files {
         }
     }
 
-    /// Whether something has changed in a folder since the last call.
+    /// Returns whether a watched folder has changed since the last call.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(inotify) = &self.inotify else { return false };
         let mut changed = false;
@@ -87,14 +86,15 @@ impl Files {
             match ready.try_io(|fd| nix::unistd::read(fd, &mut events).map_err(io::Error::from)) {
                 Ok(Ok(1..)) => changed = true,
                 Err(_would_block) => {}
-                // It says nothing any more: the files are still looked at.
+                // inotify no longer works: the files are still read at intervals.
                 Ok(_) => break,
             }
         }
         changed
     }
 
-    /// Reads all files: interface and signal of those that have one and were written to since the last time.
+    /// Reads all files. Adds interface and signal for each file that has a signal and was written since the
+    /// last call.
     pub(super) fn read(&mut self, found: &mut Vec<(String, i32)>) {
         self.watch();
         for source in &mut self.sources {
@@ -129,16 +129,16 @@ impl Files {
 }
 
 fn inotify() -> io::Result<OwnedFd> {
-    // SAFETY: no memory is passed.
+    // SAFETY: the call gets no memory.
     let fd = unsafe { libc::inotify_init1(libc::IN_NONBLOCK | libc::IN_CLOEXEC) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just given us this descriptor, and no other code has it.
+    // SAFETY: the kernel has just created this descriptor, and no other code has it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// The end of a file, and its stamp from before.
+/// Returns the end of a file, and the stamp from before the reading.
 fn tail(path: &Path) -> io::Result<(Stamp, Vec<u8>)> {
     let mut file = File::open(path)?;
     let metadata = file.metadata()?;
@@ -150,8 +150,8 @@ fn tail(path: &Path) -> io::Result<(Stamp, Vec<u8>)> {
     Ok((stamp, text))
 }
 
-/// The signal in the last line of a text; `None` for an empty text. A line whose end is still to be written
-/// counts only where it is the only one.
+/// Returns the signal in the last line of a text; `None` for an empty text. A line without its end counts
+/// only if it is the only line.
 fn last(text: &[u8]) -> Result<Option<i32>, String> {
     let text = String::from_utf8_lossy(text);
     let complete = match text.rfind('\n') {
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(last(b"\n\n"), Ok(None));
         assert_eq!(last(b"-61"), Ok(Some(-61)));
         assert_eq!(last(b"-61\n-70.6 dBm\n\n"), Ok(Some(-71)));
-        // Half a line is no line.
+        // An incomplete line does not count.
         assert_eq!(last(b"-61\n-7"), Ok(Some(-61)));
         assert_eq!(last(b"-61\r\n"), Ok(Some(-61)));
     }

@@ -1,7 +1,7 @@
-//! How strong the signal of each uplink is, in dBm.
+//! Signal strength of each uplink in dBm.
 //!
-//! An uplink with a file ([`SignalSource::file`]) has its signal from there, whichever program writes it
-//! (`file`). For any other, carnet asks the kernel whether it is a Wi-Fi interface (`wireless`). It asks
+//! An uplink with a file ([`SignalSource::file`]) has its signal from the file, which any program may write
+//! (`file`). For other uplinks, carnet asks the kernel whether it is a Wi-Fi interface (`wireless`). It asks
 //! ModemManager whether it is a cellular modem's (`modem`, by `dbus`), which also reports roaming. Changes
 //! are reported at once, and unchanged measurements every two seconds, so the receiver knows that the source
 //! still measures. Each part is optional: an uplink may have no signal.
@@ -32,46 +32,46 @@ const INTERVAL: Duration = Duration::from_millis(500);
 /// Time after which an unchanged value is reported again, if it was measured again.
 const RENEWAL: Duration = Duration::from_secs(2);
 
-/// Whether a modem roams counts so long without ModemManager: its restart neither makes a modem that roams
-/// usable nor takes one away. After that the roaming state is unknown. The mobile router uses an uplink whose
-/// roaming state is unknown.
+/// Time for which a modem's roaming state is valid without ModemManager. So a restart of ModemManager neither
+/// makes a roaming modem usable nor removes one. After that time the roaming state is unknown. The mobile
+/// router uses an uplink whose roaming state is unknown.
 const ROAMING_HOLD: Duration = Duration::from_secs(60);
 
-/// Where the D-Bus Specification has the system bus.
+/// Path of the system bus in the D-Bus Specification.
 const SYSTEM_BUS: &str = "/run/dbus/system_bus_socket";
 
-/// No radio works beyond these, dBm; what is beyond is a mistake.
+/// Plausible signals in dBm. No radio works outside of this range.
 pub const PLAUSIBLE: std::ops::RangeInclusive<i32> = -200..=100;
 
-/// An interface whose signal is wanted.
+/// An interface whose signal carnet needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignalSource {
-    /// Its name.
+    /// Name of the interface.
     pub interface: String,
-    /// A file whose last line is its signal.
+    /// File whose last line is the signal, if any.
     pub file: Option<PathBuf>,
 }
 
 /// State of the radio of an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Signal {
-    /// How strong its signal is.
+    /// Signal strength of an interface.
     Strength {
-        /// Its name.
+        /// Name of the interface.
         interface: String,
-        /// In dBm.
+        /// Signal strength in dBm.
         dbm: i32,
     },
-    /// Whether its modem is in a network that is not its own operator's.
+    /// Whether the modem of an interface is registered in a network of another operator.
     Roaming {
-        /// Its name.
+        /// Name of the interface.
         interface: String,
-        /// `None` where it is registered in none.
+        /// Whether the modem roams; `None` if it is not registered.
         roaming: Option<bool>,
     },
 }
 
-/// The signals of all uplinks.
+/// Signals of all uplinks.
 #[derive(Debug)]
 pub struct Signals {
     files: Files,
@@ -81,16 +81,17 @@ pub struct Signals {
     modems: Modems,
     /// Last reported values, with their time.
     told: BTreeMap<String, (i32, Instant)>,
-    /// Which modems roam, as was told last, and when that was confirmed.
+    /// Last reported roaming state of each modem, with the time of its last confirmation.
     roaming: BTreeMap<String, (Option<bool>, Instant)>,
-    /// How long that counts without being confirmed.
+    /// Time for which a roaming state is valid without confirmation.
     roaming_hold: Duration,
     news: VecDeque<Signal>,
     tick: Interval,
 }
 
 impl Signals {
-    /// Begins to watch, in the network namespace of the calling thread, which must be one of a tokio runtime.
+    /// Watches these interfaces, in the network namespace of the calling thread, which must be one of a tokio
+    /// runtime.
     pub fn open(sources: Vec<SignalSource>) -> Signals {
         Signals::with_bus(sources, Path::new(SYSTEM_BUS))
     }
@@ -116,15 +117,14 @@ impl Signals {
         }
     }
 
-    /// Watches other interfaces from now on. Of those that stay it is not forgotten whether their modems
-    /// roam.
+    /// Watches other interfaces from now on. The roaming state of interfaces that stay is kept.
     pub fn watch(&mut self, sources: Vec<SignalSource>) {
         let mut roaming = std::mem::take(&mut self.roaming);
         roaming.retain(|interface, _| sources.iter().any(|source| source.interface == *interface));
         *self = Signals { roaming, ..Signals::open(sources) };
     }
 
-    /// The next change or renewal. Waits for ever where there is nothing to watch. Safe to cancel.
+    /// Returns the next change or renewal. Waits for ever if there is no interface to watch. Safe to cancel.
     pub async fn next(&mut self) -> Signal {
         loop {
             if let Some(signal) = self.news.pop_front() {
@@ -139,7 +139,7 @@ impl Signals {
             return Poll::Pending;
         }
         let mut ticked = false;
-        // Until it is pending, so that it wakes this task the next time.
+        // Poll until it is pending, so that the timer wakes this task the next time.
         while self.tick.poll_tick(cx).is_ready() {
             ticked = true;
         }
@@ -158,7 +158,7 @@ impl Signals {
                 Signal::Strength { interface, dbm } => found.push((interface, dbm)),
                 Signal::Roaming { interface, roaming } => {
                     let before = self.roaming.insert(interface.clone(), (roaming, Instant::now()));
-                    // A first unknown value is no event.
+                    // A first unknown roaming state causes no event.
                     if before.and_then(|(known, _)| known) != roaming {
                         self.news.push_back(Signal::Roaming { interface, roaming });
                     }
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     const HOLD: Duration = Duration::from_millis(400);
-    /// A signal that has not come by then does not come: the longest wait of these tests is [`HOLD`].
+    /// Longest wait of these tests for a signal. The longest expected time is [`HOLD`].
     const LIMIT: Duration = Duration::from_secs(20);
 
     fn source(name: &str) -> SignalSource {
@@ -206,13 +206,13 @@ mod tests {
         Signal::Roaming { interface: interface.into(), roaming }
     }
 
-    /// Returns the next signal, and fails if it does not come.
+    /// Returns the next signal, and fails after [`LIMIT`].
     async fn next(signals: &mut Signals, expected: &str) -> Signal {
         let next = tokio::time::timeout(LIMIT, signals.next()).await;
         next.unwrap_or_else(|_| panic!("no signal within {LIMIT:?}, expected: {expected}"))
     }
 
-    /// ModemManager has said that one modem roams and another does not.
+    /// Returns the signals after ModemManager has reported one modem that roams and one that does not.
     async fn known() -> Signals {
         let no_bus = Path::new("/nowhere/system_bus_socket");
         let mut signals = Signals::with_bus(vec![source("wwan0"), source("wwan1")], no_bus);

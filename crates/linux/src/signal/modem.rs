@@ -1,17 +1,19 @@
 //! Signals of cellular modems, from ModemManager over D-Bus.
 //!
 //! ModemManager returns all data of all modems in one answer (`GetManagedObjects` of
-//! `org.freedesktop.DBus.ObjectManager`). This module requests that every [`INTERVAL`], and tells a modem
+//! `org.freedesktop.DBus.ObjectManager`). This module requests that every [`INTERVAL`], and orders a modem
 //! that does not measure to do so (`Modem.Signal.Setup`). The modem of an uplink is the one with a port of
-//! that name. If the data has an interface of its own (a multiplexed one), it is the one with a bearer on it.
+//! that name. If the data has an interface of its own (a multiplexed one), the modem is the one with a bearer
+//! on it.
 //!
 //! The signal is the usual measure of the radio in use: RSRP of LTE, which also is the anchor of 5G beside
-//! it, else of 5G, RSCP of UMTS, else RSSI. A modem without these has its `SignalQuality` in percent, which
-//! carnet converts back to ModemManager's RSSI: -113 dBm for 0, -51 dBm for 100.
+//! it, else of 5G, RSCP of UMTS, else RSSI. For a modem without these, carnet converts `SignalQuality` in
+//! percent back to ModemManager's RSSI: -113 dBm for 0, -51 dBm for 100.
 //!
-//! `Modem3gpp.RegistrationState` tells whether the modem roams. (A CDMA modem's states are not looked at.)
+//! `Modem3gpp.RegistrationState` shows whether the modem roams. (The module does not read the states of a
+//! CDMA modem.)
 //!
-//! Nothing of this has to be there. ModemManager is not started for it, and looked for again every [`RETRY`].
+//! ModemManager is optional. carnet does not start it, and looks for it again every [`RETRY`].
 
 use std::path::{Path, PathBuf};
 use std::task::{Context, Poll};
@@ -24,11 +26,11 @@ use tokio::time::{sleep, timeout};
 use super::dbus::{Argument, Bus, Call, Failure, Value};
 use super::{PLAUSIBLE, Signal};
 
-/// How often is asked, and how often a modem shall measure.
+/// Interval of requests, and of a modem's measurements.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// How often is looked whether there is a ModemManager after all.
+/// Interval at which carnet looks for a missing ModemManager.
 const RETRY: Duration = Duration::from_secs(30);
-/// How long an answer may take.
+/// Longest time that an answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 const SERVICE: &str = "org.freedesktop.ModemManager1";
@@ -41,7 +43,7 @@ const BEARER: &str = "org.freedesktop.ModemManager1.Bearer";
 /// `MM_MODEM_PORT_TYPE_NET`
 const NET: f64 = 2.0;
 
-/// The signals by radio, the first that there is counts.
+/// Signals by radio; the first available one counts.
 const MEASURES: [(&str, &str); 6] = [
     ("Lte", "rsrp"),
     ("Nr5g", "rsrp"),
@@ -51,7 +53,7 @@ const MEASURES: [(&str, &str); 6] = [
     ("Evdo", "rssi"),
 ];
 
-/// Asks as long as it is there.
+/// Task that asks ModemManager, and ends with this value.
 #[derive(Debug)]
 pub(super) struct Modems {
     news: Option<mpsc::Receiver<Signal>>,
@@ -67,7 +69,7 @@ impl Drop for Modems {
 }
 
 impl Modems {
-    /// Begins to ask about these interfaces, on the bus with this socket.
+    /// Starts to ask about these interfaces, on the bus with this socket.
     pub(super) fn open(interfaces: Vec<String>, bus: PathBuf) -> Modems {
         if interfaces.is_empty() {
             return Modems { news: None, task: None };
@@ -83,7 +85,7 @@ impl Modems {
         Modems { news: Some(news), task: None }
     }
 
-    /// Takes what has come.
+    /// Takes the signals that have arrived.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, found: &mut Vec<Signal>) {
         let Some(news) = &mut self.news else { return };
         while let Poll::Ready(Some(signal)) = news.poll_recv(cx) {
@@ -92,7 +94,7 @@ impl Modems {
     }
 }
 
-/// Asks for ever.
+/// Asks in an endless loop.
 async fn follow(interfaces: &[String], path: &Path, news: &mpsc::Sender<Signal>) {
     let mut said = None;
     loop {
@@ -104,7 +106,7 @@ async fn follow(interfaces: &[String], path: &Path, news: &mpsc::Sender<Signal>)
         if has_answered {
             said = None;
         }
-        // Once: most uplinks are no modems.
+        // Log each reason once: most uplinks are no modems.
         if said.as_ref() != Some(&why) {
             tracing::info!("no signals of cellular modems ({why}); looking again from time to time");
             said = Some(why);
@@ -113,7 +115,7 @@ async fn follow(interfaces: &[String], path: &Path, news: &mpsc::Sender<Signal>)
     }
 }
 
-/// Asks until that fails.
+/// Asks until a request fails.
 async fn ask(
     interfaces: &[String],
     path: &Path,
@@ -126,13 +128,13 @@ async fn ask(
         Ok(Err(failure)) => return failure,
         Err(_) => return late(),
     };
-    // Modems that do not want to measure.
+    // Modems that refuse to measure.
     let mut unwilling = Vec::new();
     loop {
         match timeout(PATIENCE, look(&mut bus, interfaces, &mut unwilling)).await {
             Ok(Ok(found)) => {
                 for signal in found {
-                    // A reader that is behind gets the next.
+                    // If the channel is full, the reader gets the next signal.
                     let _ = news.try_send(signal);
                 }
             }
@@ -144,7 +146,7 @@ async fn ask(
     }
 }
 
-/// The signals of these interfaces now.
+/// Reads the present signals of these interfaces.
 async fn look(
     bus: &mut Bus,
     interfaces: &[String],
@@ -179,7 +181,7 @@ async fn look(
                         let name = values.first().and_then(Value::text);
                         names.extend(interfaces.iter().filter(|i| Some(i.as_str()) == name).cloned());
                     }
-                    // It has gone meanwhile.
+                    // The modem has vanished meanwhile.
                     Err(Failure::Refused(_)) => {}
                     Err(broken) => return Err(broken),
                 }
@@ -214,27 +216,28 @@ async fn look(
     Ok(found)
 }
 
-/// A modem that is plugged in again gets another path: those of former ones would be kept for ever.
+/// Forgets refusals of vanished modems. A modem that is plugged in again gets another path, so its former
+/// path would stay for ever.
 fn forget_gone(unwilling: &mut Vec<String>, modems: &[Modem]) {
     unwilling.retain(|path| modems.iter().any(|modem| modem.path == *path));
 }
 
-/// A modem, as ModemManager shows it.
+/// A modem, as ModemManager describes it.
 #[derive(Debug, PartialEq)]
 struct Modem {
     path: String,
-    /// Its network interfaces.
+    /// Network interfaces of the modem.
     ports: Vec<String>,
-    /// Paths of its connections.
+    /// D-Bus paths of the modem's connections.
     bearers: Vec<String>,
-    /// It could measure its signal and has not been told to.
+    /// Whether the modem can measure its signal, but was not ordered to.
     is_idle: bool,
     dbm: Option<i32>,
-    /// It is registered in a network that is not its own operator's; `None` where it is registered in none.
+    /// Whether the modem is registered in a network of another operator; `None` if it is not registered.
     roaming: Option<bool>,
 }
 
-/// The modems in an answer to `GetManagedObjects`: paths, interfaces, properties.
+/// Returns the modems in an answer to `GetManagedObjects`: paths, interfaces, properties.
 fn modems(managed: &Value) -> Vec<Modem> {
     let modem = |(path, interfaces): (&str, &Value)| {
         let modem = interfaces.get(MODEM)?;
@@ -258,21 +261,21 @@ fn modems(managed: &Value) -> Vec<Modem> {
     managed.entries().filter_map(modem).collect()
 }
 
-/// Whether a `MMModem3gppRegistrationState` is one of a network that is not its own operator's.
+/// Returns whether a `MMModem3gppRegistrationState` means a network of another operator.
 fn roaming(state: f64) -> Option<bool> {
-    // HOME, HOME_SMS_ONLY, HOME_CSFB_NOT_PREFERRED; ROAMING and its kin.
+    // States HOME, HOME_SMS_ONLY, HOME_CSFB_NOT_PREFERRED, and the corresponding states of ROAMING.
     const HOME: [f64; 3] = [1.0, 6.0, 9.0];
     const ROAMING: [f64; 3] = [5.0, 7.0, 10.0];
     if ROAMING.contains(&state) { Some(true) } else { HOME.contains(&state).then_some(false) }
 }
 
-/// Returns the measured value. A modem without data of a radio leaves it out, or gives the least possible
+/// Returns the measured value. A modem without data of a radio omits it, or reports the least possible
 /// number.
 fn measured(signal: &Value) -> Option<i32> {
     MEASURES.iter().find_map(|(radio, measure)| plausible(signal.get(radio)?.get(measure)?.number()?))
 }
 
-/// The RSSI of a quality in percent. Zero is also what a modem shows that is not registered.
+/// Returns the RSSI for a quality in percent. Zero is also the value of a modem that is not registered.
 fn estimated(quality: &Value) -> Option<i32> {
     let percent = quality.list().first()?.number().filter(|percent| (1.0..=100.0).contains(percent))?;
     plausible(-113.0 + percent * 62.0 / 100.0)

@@ -10,26 +10,26 @@ use std::task::Context;
 use super::PLAUSIBLE;
 use crate::generic_netlink::{Events, Family, Message, Questions, attribute, find};
 
-/// `enum nl80211_commands`
+/// Command of `enum nl80211_commands`.
 const GET_STATION: u8 = 17;
 const NEW_STATION: u8 = 19;
 const CONNECT: u8 = 46;
 const ROAM: u8 = 47;
 const NOTIFY_CQM: u8 = 64;
-/// `enum nl80211_attrs`
+/// Attributes of `enum nl80211_attrs`.
 const IFINDEX: u16 = 3;
 const STA_INFO: u16 = 21;
-/// `enum nl80211_sta_info`
+/// Attributes of `enum nl80211_sta_info`.
 const SIGNAL: u16 = 7;
 const SIGNAL_AVG: u16 = 13;
 /// Rounds after which carnet asks again about an interface without Wi-Fi, and looks for a missing family.
 const PAUSE: u32 = 60;
 
-/// An interface that may be one of Wi-Fi.
+/// An interface that may be a Wi-Fi interface.
 #[derive(Debug)]
 struct Station {
     interface: String,
-    /// Rounds until it is asked about again.
+    /// Rounds until carnet asks about the interface again.
     pause: u32,
 }
 
@@ -40,12 +40,12 @@ pub(super) struct Wireless {
     questions: Option<Questions>,
     family: Option<Family>,
     events: Events,
-    /// Rounds until the family is looked for again.
+    /// Rounds until carnet looks for the family again.
     pause: u32,
 }
 
 impl Wireless {
-    /// Begins to watch those of these interfaces that are of Wi-Fi.
+    /// Watches those of these interfaces that are Wi-Fi interfaces.
     pub(super) fn open(interfaces: Vec<String>) -> Wireless {
         let stations = interfaces.into_iter().map(|interface| Station { interface, pause: 0 });
         let stations: Vec<Station> = stations.collect();
@@ -57,16 +57,16 @@ impl Wireless {
         self.stations.is_empty()
     }
 
-    /// Whether something has happened to a connection since the last call.
+    /// Returns whether a connection may have changed since the last call.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> bool {
         self.events.poll(cx, concerns_signal)
     }
 
-    /// Asks about all interfaces: name and signal of those that have one.
+    /// Asks about all interfaces. Adds name and signal of those that have a signal.
     pub(super) fn ask(&mut self, found: &mut Vec<(String, i32)>) {
         let Some(questions) = &mut self.questions else { return };
         if self.family.is_none() {
-            // A driver may come later, with a radio that is plugged in.
+            // The driver may be loaded later, with a radio that is plugged in.
             if self.pause > 0 {
                 self.pause -= 1;
                 return;
@@ -83,7 +83,7 @@ impl Wireless {
                 continue;
             }
             let index = nix::net::if_::if_nametoindex(station.interface.as_str());
-            // Not there is not for ever: asking costs nothing.
+            // A missing interface may appear later, and asking for it costs nothing.
             let Ok(index) = index else { continue };
             let about = attribute(IFINDEX, &index.to_ne_bytes());
             match questions.dump(family.id, GET_STATION, &about) {
@@ -100,16 +100,16 @@ fn concerns_signal(events: &[Message]) -> bool {
     events.iter().any(|event| matches!(event.command, CONNECT | ROAM | NOTIFY_CQM))
 }
 
-/// The signal of the strongest of the stations that a dump told: for a client there is one.
+/// Returns the signal of the strongest station in a dump. A client has one station.
 fn strongest(stations: &[Message]) -> Option<i32> {
     stations.iter().filter(|s| s.command == NEW_STATION).filter_map(|s| signal(&s.attributes)).max()
 }
 
-/// The mean signal of a station, or else that of its last frame.
+/// Returns the mean signal of a station, or else that of its last frame.
 fn signal(attributes: &[u8]) -> Option<i32> {
     let info = find(attributes, STA_INFO)?;
     let octet = find(info, SIGNAL_AVG).or_else(|| find(info, SIGNAL))?.first()?;
-    // NLA_U8, but a signed number of dBm.
+    // The attribute is NLA_U8, but its value is a signed number of dBm.
     let dbm = i32::from(*octet as i8);
     (PLAUSIBLE.contains(&dbm) && dbm != 0).then_some(dbm)
 }
@@ -136,7 +136,7 @@ mod tests {
     fn no_station_and_no_signal_are_none() {
         assert_eq!(strongest(&[]), None);
         assert_eq!(strongest(&[station(&[])]), None);
-        // Value of drivers that do not know.
+        // Drivers that do not know the signal report 0.
         assert_eq!(strongest(&[station(&[(SIGNAL, 0)])]), None);
         let mut other = station(&[(SIGNAL, -70)]);
         other.command = GET_STATION;

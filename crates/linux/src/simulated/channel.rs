@@ -1,5 +1,5 @@
-//! A simulated kernel's side of rtnetlink: requests as octets in, answers and events as octets out, and all
-//! that can go wrong between.
+//! rtnetlink of a simulated kernel: requests as octets in, answers and events as octets out, and faults in
+//! between.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -31,17 +31,17 @@ use crate::settings::Tree;
 
 /// Errors that a kernel may return for any request.
 const REFUSALS: [i32; 5] = [libc::ENOBUFS, libc::ENOMEM, libc::EINVAL, libc::EBUSY, libc::EAGAIN];
-/// carnet's port, and everybody else's.
+/// carnet's port; the next constant is the port of other programs.
 const PORT: u32 = 77;
 /// Octets of `struct nlmsghdr`.
 const NETLINK_HEADER: u32 = 16;
 const OTHERS: u32 = 5;
 
-/// The socket of one process.
+/// Socket of one process to the simulated kernel.
 pub(super) struct SimulatedChannel {
     pub(super) kernel: Rc<RefCell<State>>,
     answers: VecDeque<Vec<u8>>,
-    /// The answer to the request that was just taken is lost.
+    /// Whether the answer to the request just taken is lost.
     deaf: bool,
 }
 
@@ -77,7 +77,7 @@ impl Channel for SimulatedChannel {
         let NetlinkPayload::InnerMessage(message) = parsed.expect("a request of rtnetlink").payload else {
             panic!("a request that is none");
         };
-        // Another program is a moment faster.
+        // Another program makes the change a moment earlier.
         if fails && (kind == 1 || kind == 6 && state.rng.chance(0.5)) {
             forestall(&mut state, &message, flags);
         }
@@ -140,7 +140,7 @@ fn emit<T: netlink_packet_core::NetlinkSerializable>(
     octets
 }
 
-/// An event as its listeners get it.
+/// Returns an event in the format that listeners receive.
 pub(super) fn event(news: News, by: Maker) -> Vec<u8> {
     use RouteNetlinkMessage::*;
     let message = match news {
@@ -173,7 +173,7 @@ fn setting_message() -> Vec<u8> {
     octets
 }
 
-/// An operator has just made what is asked for.
+/// An operator has just made the requested change.
 fn forestall(state: &mut State, message: &RouteNetlinkMessage, flags: u16) {
     match message {
         RouteNetlinkMessage::NewAddress(message) if flags & NLM_F_EXCL != 0 => {
@@ -277,9 +277,9 @@ fn serve(
             let KnownRule { rule, protocol, .. } = rule_of(&message);
             state.delete_rule(&rule, protocol, by)
         }
-        // It has no neighbours.
+        // The simulated kernel has no neighbours.
         GetNeighbour(_) => Err(libc::ENOENT),
-        // There never was a fast path.
+        // There was no fast path.
         DelTrafficFilter(_) | DelQueueDiscipline(_) => Err(libc::ENOENT),
         GetTrafficFilter(_) => Ok(()),
         other => panic!("a request that nobody has thought of: {other:?}"),
@@ -403,7 +403,7 @@ fn rule_message(known: &KnownRule) -> RuleMessage {
     message.header.src_len = rule.from.map_or(0, |it| it.prefix_len());
     message.header.dst_len = rule.to.map_or(0, |it| it.prefix_len());
     let attributes = &mut message.attributes;
-    // The kernel does not name the priority 0.
+    // The kernel sends no attribute for priority 0.
     attributes.extend((rule.priority != 0).then_some(RuleAttribute::Priority(rule.priority)));
     attributes.extend([RuleAttribute::Table(rule.table), RuleAttribute::SuppressPrefixLen(u32::MAX)]);
     attributes.push(RuleAttribute::Protocol(RouteProtocol::from(*protocol)));
@@ -515,7 +515,7 @@ fn ipv4_rule_of(message: &RuleMessage) -> KnownIpv4Rule {
     KnownIpv4Rule { rule, protocol, maker: Maker::Station }
 }
 
-/// The switches of a simulated kernel.
+/// Switches of a simulated kernel.
 pub(super) struct SimulatedTree(pub(super) Rc<RefCell<State>>);
 
 impl Tree for SimulatedTree {
@@ -537,7 +537,7 @@ impl Tree for SimulatedTree {
 }
 
 impl SimulatedTree {
-    /// Fails now and then.
+    /// Fails at random.
     fn stumble(&self) -> io::Result<()> {
         let mut state = self.0.borrow_mut();
         if state.step() {

@@ -1,4 +1,4 @@
-//! Where a kernel is not what it is to be, whatever the installer believes.
+//! Differences between the simulated kernel's state and the desired one.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::kernel::{Action, KnownIpv4Route, KnownIpv4Rule, KnownRoute, KnownRule
 use crate::ROUTE_PROTOCOL;
 use crate::netlink::effective_metric;
 
-/// All of them, in words.
+/// Returns all differences in words.
 pub(super) fn differences<'a>(state: &State, wanted: impl Iterator<Item = &'a Entry> + Clone) -> Vec<String> {
     let mut found: Vec<String> = wanted
         .clone()
@@ -69,11 +69,11 @@ pub(super) fn differences<'a>(state: &State, wanted: impl Iterator<Item = &'a En
     found
 }
 
-/// Whether what is wanted is there, as far as it can be.
+/// Returns whether a desired entry is installed, as far as it can be.
 fn is_there(state: &State, entry: &Entry) -> bool {
     match entry {
         Entry::Setting(setting) => match state.switch(&setting.interface, &setting.name) {
-            // A setting of another program.
+            // Another program's setting stays.
             Some(is) if setting.name == "accept_ra" && is == "0" => true,
             Some(is) => is == setting.value,
             None => true,
@@ -98,7 +98,7 @@ fn is_ipv4_route_there(state: &State, route: &Ipv4Route) -> bool {
     there.is_some_and(|it| it.maker == Maker::Other || (it.index, it.gateway) == (link.index, route.gateway))
 }
 
-/// The IPv4 routes and rules of carnet's that nothing asks for.
+/// Returns carnet's IPv4 routes and rules that no desired entry needs.
 fn stale_ipv4<'a>(state: &State, wanted: impl Iterator<Item = &'a Entry>) -> Vec<String> {
     let (mut routes, mut rules) = (BTreeSet::new(), BTreeSet::new());
     for entry in wanted {
@@ -127,6 +127,6 @@ fn is_route_there(state: &State, route: &Route) -> bool {
     };
     let key = (route.table, route.destination, effective_metric(route.metric));
     let there = state.routes.iter().find(|it| (it.table, it.destination, it.metric) == key);
-    // An operator's is left where it is.
+    // An operator's route stays unchanged.
     there.is_some_and(|it| it.maker == Maker::Other || it.action == action)
 }

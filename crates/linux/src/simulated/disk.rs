@@ -1,8 +1,8 @@
-//! A disk that keeps what it was told to keep, and of the rest what it likes.
+//! A simulated disk that keeps synced writes, and a random part of the others.
 //!
-//! A power cut loses the writes since the last sync from some point on. Some first part of these writes is
-//! there, and some first octets of the next. The same holds for the names in the directory. A failed sync may
-//! have kept some of them, and the next one does not try the lost ones again, as on Linux.
+//! A power cut loses the writes since the last sync from some point on. A first part of these writes remains,
+//! and the first octets of the next one. The same holds for the names in the directory. A failed sync may
+//! have kept some of them, and the next sync does not write the lost ones again, as on Linux.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,7 +21,7 @@ enum Write {
 }
 
 impl Write {
-    /// Applies it, at most the given number of octets.
+    /// Applies the write, at most the given number of octets.
     fn apply(&self, content: &mut Vec<u8>, at_most: usize) {
         match self {
             Write::Length(length) => content.resize(*length as usize, 0),
@@ -39,7 +39,7 @@ impl Write {
 
 #[derive(Debug, Clone, Default)]
 struct Inode {
-    /// As everybody sees it, and as it is on the disk.
+    /// Content as programs see it; the next field is the content on the disk.
     seen: Vec<u8>,
     kept: Vec<u8>,
     /// Writes since the last sync.
@@ -55,7 +55,7 @@ enum Naming {
 }
 
 impl Naming {
-    /// Where the name is.
+    /// Returns the directory of the name.
     fn directory(&self) -> Option<&Path> {
         let (Naming::Is(path, _) | Naming::Gone(path) | Naming::Renamed(_, path)) = self;
         path.parent()
@@ -84,7 +84,7 @@ struct State {
     rng: Rng,
     full: bool,
     trouble: f64,
-    /// The writing process is gone.
+    /// Whether the writing process has died.
     dead: bool,
 }
 
@@ -100,7 +100,7 @@ impl State {
         }
     }
 
-    /// Writes some first part of what is between.
+    /// Writes a first part of the pending writes to the disk.
     fn keep_some(&mut self, inode: u64) {
         let State { inodes, rng, .. } = self;
         let Some(inode) = inodes.get_mut(&inode) else { return };
@@ -114,12 +114,12 @@ impl State {
     }
 }
 
-/// A disk, as long as the machine lasts and longer.
+/// A simulated disk, which survives the machine.
 #[derive(Debug, Clone)]
 pub struct SimulatedDisk(Arc<Mutex<State>>);
 
 impl SimulatedDisk {
-    /// An empty one.
+    /// Creates an empty disk.
     pub fn new(rng: Rng) -> SimulatedDisk {
         SimulatedDisk(Arc::new(Mutex::new(State {
             inodes: BTreeMap::new(),
@@ -138,13 +138,13 @@ impl SimulatedDisk {
         self.0.lock().expect("nobody has panicked with it")
     }
 
-    /// Whether it takes anything more, and how likely it is that something fails.
+    /// Sets whether the disk is full, and the probability of a failure.
     pub fn set_trouble(&self, full: bool, trouble: f64) {
         let mut state = self.state();
         (state.full, state.trouble) = (full, trouble);
     }
 
-    /// Whether something may fail.
+    /// Returns whether a request may fail.
     pub fn is_troubled(&self) -> bool {
         let state = self.state();
         state.full || state.trouble > 0.0
@@ -154,12 +154,12 @@ impl SimulatedDisk {
         self.state().dead = dead;
     }
 
-    /// The process is gone, what it wrote is not.
+    /// The process has died; its writes stay.
     pub fn abandon(&self) {
         self.state().inodes.values_mut().for_each(|inode| inode.locked = false);
     }
 
-    /// Returns the disk after a power cut at this moment: a disk of its own, which works.
+    /// Returns a copy of the disk after a power cut at this moment, which works without faults.
     pub fn after_power_cut(&self) -> SimulatedDisk {
         let mut state = self.state();
         let rng = state.rng.fork();
@@ -187,13 +187,13 @@ impl SimulatedDisk {
         SimulatedDisk(Arc::new(Mutex::new(copy)))
     }
 
-    /// Octets of a file.
+    /// Returns the octets of a file.
     pub fn size(&self, path: &Path) -> usize {
         let state = self.state();
         state.seen.get(path).and_then(|inode| state.inodes.get(inode)).map_or(0, |inode| inode.seen.len())
     }
 
-    /// Whether there is a file of this name.
+    /// Returns whether a file of this name exists.
     pub fn exists(&self, path: &Path) -> bool {
         self.state().seen.contains_key(path)
     }
@@ -263,7 +263,7 @@ impl Disk for SimulatedDisk {
         between
             .extract_if(.., |naming| naming.directory() == Some(path))
             .for_each(|naming| naming.apply(kept));
-        // A file that is not named yet, in another directory, exists.
+        // A file whose new name in another directory is pending still exists.
         let coming =
             |inode: &u64| between.iter().any(|it| matches!(it, Naming::Is(_, named) if named == inode));
         let named = |inode: &u64| kept.values().chain(seen.values()).any(|named| named == inode);
@@ -276,7 +276,7 @@ impl Disk for SimulatedDisk {
 struct SimulatedFile {
     disk: SimulatedDisk,
     inode: u64,
-    /// It keeps others out.
+    /// Whether this open file holds the lock.
     holds: AtomicBool,
 }
 

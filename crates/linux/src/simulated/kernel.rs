@@ -1,8 +1,8 @@
-//! Networking state of a kernel, and its own actions. Routes and addresses go with their interface, switches
-//! carry over, and a machine forgets default routers when it begins to forward.
+//! Networking state of a simulated kernel, and its own actions. Routes and addresses vanish with their
+//! interface, `all` overwrites switches, and a machine forgets default routers when it begins to forward.
 //!
-//! The kernel stores the owner of each object. Objects of carnet's socket must go with it, those of other
-//! programs must stay. It notes each violation as a fault of carnet.
+//! The kernel stores the owner of each object. carnet's objects must vanish with carnet, those of other
+//! programs must stay. The kernel notes each violation as a fault of carnet.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -17,15 +17,15 @@ use crate::ROUTE_PROTOCOL;
 pub(super) const TABLE_LOCAL: u32 = 255;
 pub(super) const PROTOCOL_KERNEL: u8 = 2;
 const PROTOCOL_ADVERTISED: u8 = 9;
-/// Events that wait for a listener who does not read them.
+/// Most events that wait for a listener.
 const QUEUE: usize = 64;
-/// Interfaces, and their switches, that concern all.
+/// Names of interfaces whose switches concern all interfaces.
 const COMMON: [&str; 2] = ["all", "default"];
 
 /// Owner of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Maker {
-    /// The kernel, operators, others.
+    /// The kernel, an operator or another program.
     Other,
     /// carnet.
     Station,
@@ -49,7 +49,7 @@ pub(super) struct OwnAddress {
     pub(super) maker: Maker,
 }
 
-/// Action of a route.
+/// Action of a route on a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
     Unreachable,
@@ -83,7 +83,7 @@ pub(super) struct KnownRule {
     pub(super) maker: Maker,
 }
 
-/// An IPv4 route; one without gateway has the scope of the link.
+/// An IPv4 route. Without a gateway it has the scope of the link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct KnownIpv4Route {
     pub(super) table: u32,
@@ -101,7 +101,7 @@ pub(super) struct KnownIpv4Rule {
     pub(super) maker: Maker,
 }
 
-/// Something that others are told of.
+/// An event for listeners.
 #[derive(Debug, Clone)]
 pub(super) enum News {
     Link(Link, bool),
@@ -111,56 +111,56 @@ pub(super) enum News {
     Ipv4Address(u32, Ipv4Net, bool),
     Ipv4Route(KnownIpv4Route, bool),
     Ipv4Rule(KnownIpv4Rule, bool),
-    /// A setting is another one; the kernel tells of some.
+    /// A setting has changed; the kernel sends events about some settings.
     Setting,
 }
 
-/// Where a packet goes.
+/// Destination of a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Way {
-    /// To this machine itself.
+    /// This machine itself.
     Local,
-    /// Out of an interface, to a next hop if it is not on the link.
+    /// An interface, with a next hop if the destination is not on the link.
     Out(String, Option<Ipv6Addr>),
-    /// Nowhere.
+    /// No destination: the packet is dropped.
     Nowhere,
 }
 
-/// An errno.
+/// Result of a request, with an errno.
 pub(super) type Answer = Result<(), i32>;
 
-/// A kernel's networking.
+/// Networking state of a kernel.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) links: Vec<Link>,
     pub(super) addresses: Vec<OwnAddress>,
     pub(super) routes: Vec<KnownRoute>,
     pub(super) rules: Vec<KnownRule>,
-    /// Index of the interface, and address.
+    /// IPv4 addresses, each with the index of its interface.
     pub(super) ipv4_addresses: Vec<(u32, Ipv4Net)>,
     pub(super) ipv4_routes: Vec<KnownIpv4Route>,
     pub(super) ipv4_rules: Vec<KnownIpv4Rule>,
-    /// Interfaces without IPv6 at the moment, by index.
+    /// Indices of interfaces without IPv6 at the moment.
     pub(super) without_ipv6: BTreeSet<u32>,
-    /// Interfaces whose former forwarding state is unknown.
+    /// Interfaces whose former forwarding state is unknown, so that it is not checked.
     forgiven: BTreeSet<String>,
-    /// Values of switches, and their values without carnet.
+    /// Values of switches, each with its value without carnet.
     switches: BTreeMap<(String, String), (String, String)>,
     next_index: u32,
     /// Events that carnet's socket has not read; `None` without such a socket.
     pub(super) news: Option<VecDeque<(News, Maker)>>,
     pub(super) overrun: bool,
-    /// So many of the next events are lost.
+    /// Number of the next events that are lost.
     pub(super) losing: u32,
-    /// Changes of carnet to objects of other programs.
+    /// carnet's changes to objects of other programs.
     pub(super) misdeeds: Vec<String>,
     pub(super) rng: Rng,
-    /// How likely it is that a request fails, and a switch.
+    /// Probability that a request or a write of a switch fails.
     pub(super) trouble: f64,
     pub(super) boot: u32,
-    /// Whether an address bears the mark of who has made it; before Linux 5.18 none does.
+    /// Whether addresses keep the mark of their owner; before Linux 5.18 they do not.
     pub(super) keeps_marks: bool,
-    /// Steps until the process is as good as dead, and what dies with it.
+    /// Steps until the process counts as dead, and the disk that fails with it.
     pub(super) fuse: Option<(u32, SimulatedDisk)>,
 }
 
@@ -206,7 +206,7 @@ impl State {
         state
     }
 
-    /// Takes a step of the process; whether it can take none any more.
+    /// Counts a step of the process. Returns whether the process is dead.
     pub(super) fn step(&mut self) -> bool {
         let Some((left, disk)) = &mut self.fuse else { return false };
         *left = left.saturating_sub(1);
@@ -218,7 +218,7 @@ impl State {
 
     fn tell(&mut self, news: News, by: Maker) {
         let Some(queue) = &mut self.news else { return };
-        // The program's filter: its own routes and rules are no news to it.
+        // The program's filter drops events about its own routes and rules.
         let is_filtered =
             matches!(news, News::Route(..) | News::Rule(..) | News::Ipv4Route(..) | News::Ipv4Rule(..));
         if by == Maker::Station && is_filtered {
@@ -257,12 +257,12 @@ impl State {
         self.tell(News::Link(link, true), Maker::Other);
         if was_up && !up {
             self.empty(index);
-            // Addresses of IPv4 stay.
+            // IPv4 addresses stay.
             self.ipv4_routes.retain(|it| it.index != index);
         }
     }
 
-    /// Addresses and routes go with their interface; of these not all kernels tell.
+    /// Removes addresses and routes of an interface. Not all kernels send events about these.
     fn empty(&mut self, index: u32) {
         let tells = self.rng.chance(0.5);
         for address in self.addresses.extract_if(.., |it| it.index == index).collect::<Vec<_>>() {
@@ -397,7 +397,7 @@ impl State {
         let is = |it: &KnownRule| it.rule == *rule && (protocol == 0 || it.protocol == protocol);
         let at = self.rules.iter().position(is).ok_or(libc::ENOENT)?;
         let gone = self.rules.remove(at);
-        // The one that it moves.
+        // carnet may delete only this rule of another owner, because it moves it.
         if gone.rule != local_rule(0) {
             self.blame(by, gone.maker, || format!("rule {rule:?} deleted"));
         }
@@ -412,7 +412,7 @@ impl State {
         }
     }
 
-    /// With an interface's last address its routes go, of which the kernel does not tell.
+    /// Deletes an address. With an interface's last address its routes vanish without an event.
     pub(super) fn delete_ipv4_address(&mut self, index: u32, address: Ipv4Net) {
         self.ipv4_addresses.retain(|known| *known != (index, address));
         if !self.ipv4_addresses.iter().any(|(at, _)| *at == index) {
@@ -498,7 +498,7 @@ impl State {
         })
     }
 
-    /// Where `all` forwards as it did before, interfaces that do not may stay so.
+    /// Exempts interfaces that do not forward from the check, if `all` forwards as it did before.
     pub(super) fn forgive_forwarding(&mut self) {
         let of = |interface: &str| self.switches.get(&(interface.to_owned(), "forwarding".to_owned()));
         if of("all").is_some_and(|(is, without)| is == without) {
@@ -556,7 +556,7 @@ impl State {
         Ok(())
     }
 
-    /// Whether a Router Advertisement means anything to an interface.
+    /// Returns whether an interface accepts Router Advertisements.
     fn hears_advertisements(&self, interface: &str) -> bool {
         match self.switch(interface, "accept_ra").as_deref() {
             Some("2") => true,
@@ -565,7 +565,7 @@ impl State {
         }
     }
 
-    /// A Router Advertisement with an address that follows from it.
+    /// Handles a Router Advertisement, which gives the interface an address.
     pub(super) fn advertise(&mut self, interface: &str, router: Ipv6Addr, address: Ipv6Addr) {
         let Some(link) = self.link(interface).cloned().filter(|link| link.running) else { return };
         if !self.hears_advertisements(interface) {
@@ -590,7 +590,7 @@ impl State {
             maker: Maker::Other,
         });
         let action = Action::Forward(index, Some(router));
-        // Of several uplinks each has its own.
+        // Routes of several uplinks have different metrics.
         let metric = 1024 + index;
         let route = KnownRoute {
             table: TABLE_MAIN,
@@ -605,7 +605,7 @@ impl State {
         }
     }
 
-    /// The process has died, or closed its files: the tunnel device goes, and no socket receives events.
+    /// The process has died, or closed its files: the tunnel device vanishes, and no socket receives events.
     pub(super) fn abandon(&mut self) {
         self.news = None;
         self.overrun = false;
@@ -641,7 +641,7 @@ impl State {
         left
     }
 
-    /// How many objects bear carnet's mark.
+    /// Returns the number of objects with carnet's mark.
     pub(super) fn marked(&self) -> usize {
         self.routes.iter().filter(|it| it.protocol == ROUTE_PROTOCOL).count()
             + self.rules.iter().filter(|it| it.protocol == ROUTE_PROTOCOL).count()
@@ -649,7 +649,7 @@ impl State {
             + self.ipv4_rules.iter().filter(|it| it.protocol == ROUTE_PROTOCOL).count()
     }
 
-    /// Where a packet goes that came in by an interface (`lo`: that this machine sends).
+    /// Returns the destination of a packet that arrived at an interface (`lo`: that this machine sends).
     pub(super) fn way(&self, input: &str, source: Ipv6Addr, destination: Ipv6Addr, protocol: u8) -> Way {
         for KnownRule { rule, .. } in &self.rules {
             let matches = rule.input_interface.as_deref().is_none_or(|it| it == input)
@@ -680,5 +680,5 @@ impl State {
     }
 }
 
-/// Switches that every interface has, and what they are at first.
+/// Switches of every interface, with their initial values.
 const DEFAULTS: [(&str, &str); 3] = [("forwarding", "0"), ("accept_ra", "1"), ("rp_filter", "0")];

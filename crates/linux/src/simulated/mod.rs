@@ -1,8 +1,8 @@
-//! A simulated machine: the part of the kernel that [`Platform`](crate::Platform) uses, and a disk, which
-//! fail on request. For tests; in no program.
+//! A simulated machine for tests: the part of the kernel that [`Platform`](crate::Platform) uses, and a disk.
+//! Both fail on request. No program contains it.
 //!
-//! All of carnet's code is the real one, down to the octets of netlink: requests, the installer, the
-//! observer, the record of changes to revert. Left out: tunnel device and sockets (a packet's path comes from
+//! All code of carnet is the real one, down to the octets of netlink: requests, the installer, the observer,
+//! the record of changes to revert. Left out: tunnel device and sockets (a packet's path comes from
 //! [`Kernel::way`] and [`Kernel::ipv4_next_hop`]), the fast paths.
 
 mod channel;
@@ -33,23 +33,23 @@ pub use disk::SimulatedDisk;
 pub use kernel::Way;
 use kernel::{Action, KnownIpv4Route, KnownRoute, KnownRule, Maker, OwnAddress, State, local_rule};
 
-/// A kernel; clones are the same one.
+/// A simulated kernel; clones share its state.
 #[derive(Debug, Clone)]
 pub struct Kernel(Rc<RefCell<State>>);
 
 impl Kernel {
-    /// One that has just booted, with a loopback interface.
+    /// Creates a kernel that has just booted, with a loopback interface.
     pub fn new(rng: Rng) -> Kernel {
         Kernel(Rc::new(RefCell::new(State::new(rng))))
     }
 
-    /// How likely it is that a request fails.
+    /// Sets the probability that a request fails.
     pub fn set_trouble(&self, trouble: f64) {
         self.0.borrow_mut().trouble = trouble;
     }
 
-    /// Number of steps after which the process is as good as dead: the kernel and the disk accept no request
-    /// any more.
+    /// Sets the number of steps after which the process counts as dead: the kernel and the disk then accept
+    /// no request.
     pub fn set_fuse(&self, fuse: Option<(u32, SimulatedDisk)>) {
         let mut state = self.0.borrow_mut();
         if let (None, Some((_, disk))) = (&fuse, &state.fuse) {
@@ -58,55 +58,56 @@ impl Kernel {
         state.fuse = fuse;
     }
 
-    /// Whether it has taken the last one.
+    /// Returns whether the process has taken its last step.
     pub fn is_dead(&self) -> bool {
         self.0.borrow().fuse.as_ref().is_some_and(|(left, _)| *left == 0)
     }
 
-    /// Takes a step; whether there will be none any more.
+    /// Counts a step. Returns whether the process is dead.
     pub fn step(&self) -> bool {
         self.0.borrow_mut().step()
     }
 
-    /// The next events are lost: the listener is told that some were.
+    /// Loses the next events. The listener gets an error about the loss.
     pub fn lose_events(&self) {
         let mut state = self.0.borrow_mut();
         state.losing = 1 + state.rng.below(5) as u32;
     }
 
-    /// It is one of before Linux 5.18: addresses bear no mark.
+    /// Makes this a kernel before Linux 5.18: addresses have no mark.
     pub fn keep_no_marks(&self) {
         self.0.borrow_mut().keeps_marks = false;
     }
 
-    /// A new interface, which is down.
+    /// Adds an interface that is down.
     pub fn add_link(&self, name: &str) {
         self.0.borrow_mut().add_link(name);
     }
 
-    /// An interface goes.
+    /// Removes an interface.
     pub fn remove_link(&self, name: &str) {
         let index = self.0.borrow().link(name).map(|link| link.index);
         let _ = index.map(|index| self.0.borrow_mut().remove_link(index));
     }
 
-    /// Whether there is an interface, and it has carrier.
+    /// Returns whether the interface has a carrier; `None` if it does not exist.
     pub fn is_running(&self, name: &str) -> Option<bool> {
         self.0.borrow().link(name).map(|link| link.running)
     }
 
-    /// An interface is taken up or down, has carrier or not.
+    /// Sets whether an interface is up, and whether it has a carrier.
     pub fn set_link(&self, name: &str, up: bool, running: bool) {
         let index = self.0.borrow().link(name).map(|link| link.index);
         let _ = index.map(|index| self.0.borrow_mut().set_link(index, up, running));
     }
 
-    /// A Router Advertisement comes in, from which an address follows.
+    /// Receives a Router Advertisement, which gives the interface an address.
     pub fn advertise(&self, interface: &str, router: Ipv6Addr, address: Ipv6Addr) {
         self.0.borrow_mut().advertise(interface, router, address);
     }
 
-    /// Sets a switch as an operator. A switch that has this value already shows no trace of it.
+    /// Sets a switch as an operator. If the switch has this value already, the kernel cannot tell that an
+    /// operator set it.
     pub fn set_switch(&self, interface: &str, name: &str, value: &str) {
         let mut state = self.0.borrow_mut();
         if state.switch(interface, name).as_deref() != Some(value) {
@@ -114,8 +115,8 @@ impl Kernel {
         }
     }
 
-    /// Another program takes IPv6 off an interface, or gives it back; routes there are refused meanwhile
-    /// (EACCES).
+    /// Another program removes IPv6 from an interface, or enables it again. Meanwhile the kernel refuses
+    /// routes there (EACCES).
     pub fn disable_ipv6(&self, name: &str, is_disabled: bool) {
         let mut state = self.0.borrow_mut();
         let index = state.link(name).map_or(0, |link| link.index);
@@ -131,12 +132,12 @@ impl Kernel {
         let _ = self.0.borrow_mut().add_rule(rule);
     }
 
-    /// Interfaces that do not forward as they did before, while `all` does, may stay so.
+    /// Exempts interfaces that do not forward as they did before from the check, while `all` does.
     pub fn forgive_forwarding(&self) {
         self.0.borrow_mut().forgive_forwarding();
     }
 
-    /// An operator makes a route of his own.
+    /// An operator adds a route.
     pub fn add_route(&self, table: u32, destination: Ipv6Net, metric: u32, interface: &str) {
         let index = self.0.borrow().link(interface).map(|link| link.index);
         let Some(index) = index else { return };
@@ -146,7 +147,7 @@ impl Kernel {
         let _ = self.0.borrow_mut().add_route(route, true);
     }
 
-    /// An operator puts an address on an interface.
+    /// An operator adds an address to an interface.
     pub fn add_address(&self, interface: &str, address: Ipv6Addr, prefix_length: u8) {
         let index = self.0.borrow().link(interface).map(|link| link.index);
         let Some(index) = index else { return };
@@ -155,7 +156,7 @@ impl Kernel {
         let _ = self.0.borrow_mut().add_address(address);
     }
 
-    /// A network manager gives an interface an IPv4 address.
+    /// A network manager adds an IPv4 address to an interface.
     pub fn add_ipv4_address(&self, interface: &str, address: Ipv4Net) {
         let mut state = self.0.borrow_mut();
         if let Some(index) = state.link(interface).map(|link| link.index) {
@@ -163,7 +164,7 @@ impl Kernel {
         }
     }
 
-    /// A network manager takes an IPv4 address away; with the last one of the interface its routes go.
+    /// A network manager removes an IPv4 address. With the interface's last address its routes vanish.
     pub fn delete_ipv4_address(&self, interface: &str, address: Ipv4Net) {
         let mut state = self.0.borrow_mut();
         if let Some(index) = state.link(interface).map(|link| link.index) {
@@ -171,7 +172,7 @@ impl Kernel {
         }
     }
 
-    /// A network manager makes an IPv4 route in the main table, in the place of one to the same destination.
+    /// A network manager sets an IPv4 route in the main table, and replaces a route to the same destination.
     pub fn set_ipv4_route(&self, destination: Ipv4Net, gateway: Option<Ipv4Addr>, interface: &str) {
         let mut state = self.0.borrow_mut();
         let Some(index) = state.link(interface).map(|link| link.index) else { return };
@@ -186,8 +187,7 @@ impl Kernel {
         self.0.borrow().ipv4_next_hop(interface, from, to)
     }
 
-    /// An operator removes something that carnet has made, whatever it is: the one of this number, counted
-    /// round.
+    /// An operator removes an object that carnet has made: the one of this number, modulo their count.
     pub fn meddle(&self, number: usize) {
         let mut state = self.0.borrow_mut();
         let is_ours = |maker: Maker| maker == Maker::Station;
@@ -218,7 +218,8 @@ impl Kernel {
         };
     }
 
-    /// Where a packet goes that came in by an interface, or that the machine sends itself (`lo`).
+    /// Returns the destination of a packet that arrived at an interface, or that the machine itself sends
+    /// (`lo`).
     pub fn way(&self, input: &str, source: Ipv6Addr, destination: Ipv6Addr, protocol: u8) -> Way {
         self.0.borrow().way(input, source, destination, protocol)
     }
@@ -228,7 +229,7 @@ impl Kernel {
         self.0.borrow_mut().abandon();
     }
 
-    /// Power was cut: everything begins anew.
+    /// The machine has lost power and boots again.
     pub fn reboot(&self) {
         let mut state = self.0.borrow_mut();
         let (rng, boot) = (state.rng.fork(), state.boot + 1);
@@ -246,12 +247,12 @@ impl Kernel {
         self.0.borrow().leftovers()
     }
 
-    /// How many routes and rules bear carnet's mark.
+    /// Returns the number of routes and rules with carnet's mark.
     pub fn marked(&self) -> usize {
         self.0.borrow().marked()
     }
 
-    /// Every object of a kind as text, those of the kernel's own alone left out.
+    /// Returns every object as text, except the kernel's own ones.
     pub fn describe(&self) -> Vec<String> {
         let state = self.0.borrow();
         let routes = state.routes.iter().filter(|it| it.table != TABLE_MAIN || it.protocol != 2);
@@ -263,7 +264,7 @@ impl Kernel {
     }
 }
 
-/// State of a process in the platform.
+/// State of a process that uses the platform.
 #[derive(Debug)]
 pub struct Machine {
     kernel: Kernel,
@@ -273,10 +274,10 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// As [`Platform::open`](crate::Platform::open).
+    /// Opens the platform, as [`Platform::open`](crate::Platform::open) does.
     ///
     /// # Errors
-    /// As there; nothing of this process is left then.
+    /// Returns the errors of that function. No object of this process remains then.
     pub fn open(kernel: &Kernel, disk: &SimulatedDisk, undo: &Path) -> Result<Machine> {
         let result = Machine::try_open(kernel, disk, undo);
         if result.is_err() {
@@ -304,23 +305,23 @@ impl Machine {
         Ok(machine)
     }
 
-    /// As [`Platform::apply`](crate::Platform::apply).
+    /// Applies a change, as [`Platform::apply`](crate::Platform::apply) does.
     ///
     /// # Errors
-    /// As there.
+    /// Returns the errors of that function.
     pub fn apply(&mut self, change: &Change) -> Result<()> {
         self.keeper.installer.apply(change)
     }
 
-    /// As [`Platform::commit`](crate::Platform::commit).
+    /// Commits, as [`Platform::commit`](crate::Platform::commit) does.
     pub fn commit(&mut self) {
         self.keeper.commit();
     }
 
-    /// Hears what the kernel tells, and says it.
+    /// Reads the kernel's events, and returns those of the platform.
     ///
     /// # Errors
-    /// As [`Platform::next_event`](crate::Platform::next_event).
+    /// Returns the errors of [`Platform::next_event`](crate::Platform::next_event).
     pub fn poll(&mut self) -> Result<Vec<PlatformEvent>> {
         let (news, overrun) = {
             let mut state = self.kernel.0.borrow_mut();
@@ -338,7 +339,7 @@ impl Machine {
         result.map(|()| self.events.drain(..).collect())
     }
 
-    /// As [`Platform::failures`](crate::Platform::failures).
+    /// Returns the value of [`Platform::failures`](crate::Platform::failures).
     pub fn failures(&self) -> u32 {
         self.failures
     }
@@ -347,7 +348,7 @@ impl Machine {
         self.keeper.refresh(&mut self.events, |_, _| {})
     }
 
-    /// Whether there is anything to hear or to look at.
+    /// Returns whether events wait, or state has to be read.
     pub fn has_news(&self) -> bool {
         let state = self.kernel.0.borrow();
         state.overrun
@@ -356,36 +357,36 @@ impl Machine {
             || !self.events.is_empty()
     }
 
-    /// Whether there is something to try again.
+    /// Returns whether a refused request has to be tried again.
     pub fn is_troubled(&self) -> bool {
         self.keeper.installer.is_troubled() || self.keeper.installer.is_contested()
     }
 
-    /// As [`Platform::obstacles`](crate::Platform::obstacles).
+    /// Returns the value of [`Platform::obstacles`](crate::Platform::obstacles).
     pub fn obstacles(&self) -> Vec<String> {
         self.keeper.installer.obstacles()
     }
 
-    /// A second has passed.
+    /// Handles one more second.
     pub fn tick(&mut self) {
         self.keeper.tick();
     }
 
-    /// Where the kernel is not what it is to be.
+    /// Returns the differences between the kernel's state and the desired one.
     pub fn differences(&self) -> Vec<String> {
         let state = self.kernel.0.borrow();
         differences::differences(&state, self.keeper.installer.wanted())
     }
 
-    /// How much it remembers, in entries.
+    /// Returns the number of stored entries.
     pub fn size(&self) -> usize {
         self.keeper.installer.size() + self.events.len()
     }
 
-    /// As [`Platform::close`](crate::Platform::close).
+    /// Closes the platform, as [`Platform::close`](crate::Platform::close) does.
     ///
     /// # Errors
-    /// As there.
+    /// Returns the errors of that function.
     pub fn close(mut self) -> Result<()> {
         let result = self.keeper.installer.close();
         self.kernel.abandon();

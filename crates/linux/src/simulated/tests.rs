@@ -1,4 +1,4 @@
-//! The installer under refusals of the kernel, and under executed requests whose answer is lost.
+//! Tests the installer under refusals of the kernel, and under executed requests whose answer is lost.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ fn machine(seed: u64) -> (Kernel, SimulatedDisk, Machine) {
     (kernel, disk, machine)
 }
 
-/// The machine's program ends, or is killed first and started again.
+/// Ends the machine's program, or kills it and starts it again first.
 fn end(mut machine: Machine, kernel: &Kernel, disk: &SimulatedDisk, is_killed: bool) {
     if is_killed {
         drop(machine);
@@ -39,7 +39,7 @@ fn net(text: &str) -> Ipv6Net {
     text.parse().expect("a prefix")
 }
 
-/// One of each kind.
+/// Returns one entry of each kind.
 fn entries() -> Vec<Arc<Entry>> {
     let setting = |interface: &str, name: &str, value: &str| {
         Entry::Setting(Box::new(Setting {
@@ -86,7 +86,7 @@ fn entries() -> Vec<Arc<Entry>> {
     entries.into_iter().chain(ipv4_entries()).map(Arc::new).collect()
 }
 
-/// The table of an uplink with an IPv4 address.
+/// Returns the table of an uplink with an IPv4 address.
 fn ipv4_entries() -> [Entry; 3] {
     let route = Ipv4Route {
         table: TABLE_UPLINK,
@@ -113,7 +113,7 @@ fn ipv4_net(text: &str) -> Ipv4Net {
     text.parse().expect("a prefix")
 }
 
-/// The IPv4 routers of an interface, as last told.
+/// Returns the last reported IPv4 routers of an interface.
 fn ipv4_routers(machine: &mut Machine, name: &str) -> Option<Vec<Ipv4Addr>> {
     let events = machine.poll().expect("looks").into_iter();
     let mut told = events.filter_map(|event| match event {
@@ -123,7 +123,7 @@ fn ipv4_routers(machine: &mut Machine, name: &str) -> Option<Vec<Ipv4Addr>> {
     told.next_back().map(|routers| routers.iter().map(|router| router.gateway).collect())
 }
 
-/// ConnMan gives one service the default route, and each a route to its gateway.
+/// ConnMan gives one service the default route, and each service a route to its gateway.
 #[test]
 fn gateway_with_a_route_of_its_own_is_the_router_where_there_is_no_default_route() {
     let (kernel, _, mut machine) = machine(5);
@@ -134,10 +134,10 @@ fn gateway_with_a_route_of_its_own_is_the_router_where_there_is_no_default_route
     }
     let gateways = vec![ipv4("10.2.0.1"), ipv4("10.2.0.53")];
     assert_eq!(ipv4_routers(&mut machine, "w0"), Some(gateways), "neither its own nor link-local ones");
-    // The default route's gateway is the router, whatever hosts there are.
+    // The default route's gateway is the router, even if there are hosts.
     kernel.set_ipv4_route(ipv4_net("0.0.0.0/0"), Some(ipv4("10.2.0.254")), "w0");
     assert_eq!(ipv4_routers(&mut machine, "w0"), Some(vec![ipv4("10.2.0.254")]));
-    // A host by a router is no router.
+    // A host behind a router is no router.
     kernel.set_ipv4_route(ipv4_net("192.0.2.7/32"), Some(ipv4("10.9.0.1")), "i0");
     assert_eq!(ipv4_routers(&mut machine, "i0"), None);
     machine.close().expect("closes");
@@ -156,7 +156,8 @@ fn table_of_an_uplink_is_put_back_after_the_kernel_dropped_it_with_the_last_addr
     }
     machine.poll().expect("looks");
     assert_eq!(kernel.ipv4_next_hop("w0", own, home_agent), Some(Some(gateway)));
-    // The main table's default route is another one, but its other routes come first.
+    // The main table has another default route, which the uplink's default route precedes. Other routes of
+    // the main table come first.
     kernel.set_ipv4_route(ipv4_net("0.0.0.0/0"), Some(ipv4("10.2.0.9")), "w0");
     kernel.set_ipv4_route(ipv4_net("203.0.113.0/24"), Some(ipv4("10.2.0.8")), "w0");
     assert_eq!(kernel.ipv4_next_hop("w0", own, home_agent), Some(Some(gateway)));
@@ -167,14 +168,14 @@ fn table_of_an_uplink_is_put_back_after_the_kernel_dropped_it_with_the_last_addr
     machine.poll().expect("looks");
     assert_eq!(machine.differences(), Vec::<String>::new());
     assert_eq!(kernel.ipv4_next_hop("w0", own, home_agent), Some(Some(gateway)));
-    // Another program's rm -rf.
+    // Another program removes carnet's routes and rules.
     for number in 0..3 {
         kernel.meddle(number);
         assert_eq!(machine.differences().len(), 1, "{:?}", machine.differences());
         machine.poll().expect("looks");
         assert_eq!(machine.differences(), Vec::<String>::new());
     }
-    // The gateway is another one.
+    // The gateway has changed.
     let [Entry::Ipv4Route(default), ..] = ipv4_entries() else { panic!("the default route") };
     let other = Ipv4Route { gateway: Some(ipv4("10.2.0.254")), ..*default };
     machine.apply(&Change::Set(Arc::new(Entry::Ipv4Route(Box::new(other))))).expect("there");
@@ -183,10 +184,10 @@ fn table_of_an_uplink_is_put_back_after_the_kernel_dropped_it_with_the_last_addr
     assert_eq!(kernel.leftovers(), Vec::<String>::new());
 }
 
-/// No event tells that the kernel has memory again.
+/// The kernel sends no event when it has memory again.
 #[test]
 fn what_the_kernel_refuses_is_tried_again_without_any_event() {
-    // With this seed no operator is faster in making one of the entries: that one would stay his.
+    // With this seed no operator adds one of the entries earlier: such an entry would stay the operator's.
     let (kernel, _, mut machine) = machine(3);
     kernel.set_trouble(1.0);
     for entry in entries() {
@@ -205,11 +206,11 @@ fn what_the_kernel_refuses_is_tried_again_without_any_event() {
     assert_eq!(kernel.leftovers(), Vec::<String>::new());
 }
 
-/// Attempts become rarer while the kernel goes on refusing.
+/// Attempts become rarer while the kernel continues to refuse.
 #[test]
 fn a_kernel_that_goes_on_refusing_is_asked_every_half_minute() {
     let (kernel, _, mut machine) = machine(2);
-    // Another program has the place.
+    // Another program's route has the key.
     let entry = &entries()[4];
     kernel.add_route(TABLE_TUNNEL, net("2001:db8:c::/64"), 7, "w0");
     let refused = machine.apply(&Change::Set(entry.clone())).expect_err("taken");
@@ -239,7 +240,7 @@ fn notices(machine: &mut Machine) -> Vec<String> {
         .collect()
 }
 
-/// No interface, address or route changes: the kernel's word about the setting is all that there is.
+/// No interface, address or route changes. Only the kernel's event about the setting shows the change.
 #[test]
 fn setting_that_another_program_changes_is_put_back_at_once_and_said() {
     let (kernel, _, mut machine) = machine(8);
@@ -253,16 +254,16 @@ fn setting_that_another_program_changes_is_put_back_at_once_and_said() {
     assert!(said[0].contains("net.ipv6.conf.all.forwarding is 0, 1 is needed"), "{said:?}");
     assert_eq!(machine.differences(), Vec::<String>::new());
     assert_eq!(machine.obstacles(), Vec::<String>::new());
-    // An uplink that forwards hears no routers.
+    // An uplink that forwards ignores Router Advertisements.
     kernel.set_switch("w0", "forwarding", "1");
     assert!(notices(&mut machine)[0].contains("net.ipv6.conf.w0.forwarding is 1, 0 is needed"));
     assert_eq!(machine.differences(), Vec::<String>::new());
     machine.close().expect("closes");
-    // The original value. Under carnet's `all` an operator's 1 looks like one that carried over.
+    // The original value: under carnet's `all` an operator's 1 is equal to the value from `all`.
     assert_eq!(kernel.leftovers(), ["w0.forwarding is 0, was 1"]);
 }
 
-/// A hardening file turns off what was on before carnet came: at the end it is off.
+/// A hardening file turns a switch off that was on before carnet started: at the end it is off.
 #[test]
 fn setting_that_an_operator_changed_meanwhile_ends_as_the_operator_wants_it() {
     let (kernel, _, mut machine) = machine(12);
@@ -290,7 +291,7 @@ fn strict_reverse_path_filter_of_all_is_made_loose_on_the_uplink() {
     assert_eq!(kernel.leftovers(), Vec::<String>::new());
 }
 
-/// The station does not fight every change of another program, and never gives in.
+/// The station does not correct each of another program's changes at once, but never gives up.
 #[test]
 fn setting_that_is_changed_again_and_again_is_put_back_after_pauses_that_grow() {
     let (kernel, _, mut machine) = machine(10);
@@ -306,7 +307,7 @@ fn setting_that_is_changed_again_and_again_is_put_back_after_pauses_that_grow() 
         while !forwards(&kernel) {
             let obstacles = machine.obstacles();
             assert!(obstacles[0].contains("net.ipv6.conf.all.forwarding is 0, 1 is needed"), "{obstacles:?}");
-            // Events meanwhile do not shorten the pause.
+            // Events during the pause do not shorten it.
             kernel.set_link("i0", true, seconds % 2 == 0);
             machine.poll().expect("looks");
             machine.tick();
@@ -324,8 +325,8 @@ fn setting_that_is_changed_again_and_again_is_put_back_after_pauses_that_grow() 
     assert_eq!(kernel.leftovers(), Vec::<String>::new());
 }
 
-/// A manager that configures an interface anew removes IPv6 from it for a moment. The operator needs no
-/// message unless it lasts.
+/// A manager that configures an interface anew removes IPv6 from it for a moment. The operator gets a message
+/// only if that lasts.
 #[test]
 fn refusal_that_passes_is_not_told_and_one_that_lasts_is() {
     let (kernel, _, mut machine) = machine(13);
@@ -333,7 +334,7 @@ fn refusal_that_passes_is_not_told_and_one_that_lasts_is() {
         machine.apply(&Change::Set(entry)).expect("there");
     }
     machine.poll().expect("looks");
-    // The route by the uplink is the first of two, and after it has come back the last.
+    // The route by the uplink is the first of two. After it was installed again it is the last.
     for (seconds, told, route) in [(1, 0, 0), (20, 1, 1)] {
         kernel.disable_ipv6("w0", true);
         kernel.meddle(route);
@@ -380,7 +381,7 @@ fn local_rule_that_another_program_puts_back_to_priority_0_is_taken_away_again()
     assert_eq!(kernel.leftovers(), Vec::<String>::new());
 }
 
-/// Requests fail before, after and instead of being carried out; entries come and go all the while.
+/// Requests fail before, after and instead of their execution; entries are added and removed all the while.
 #[test]
 fn what_is_in_doubt_is_neither_missing_nor_left_behind() {
     for seed in 0..300 {
@@ -415,8 +416,8 @@ fn what_is_in_doubt_is_neither_missing_nor_left_behind() {
     }
 }
 
-/// An operator removes carnet's address and adds the same: it then is the operator's, whichever process is
-/// killed, and when.
+/// An operator removes carnet's address and adds an equal one. It then belongs to the operator, even if a
+/// process is killed at any time.
 #[test]
 fn an_address_that_somebody_else_has_put_in_the_place_of_carnets_stays() {
     let address = &entries()[3];
@@ -427,7 +428,7 @@ fn an_address_that_somebody_else_has_put_in_the_place_of_carnets_stays() {
         let (kernel, disk, mut machine) = machine(3);
         machine.apply(&Change::Set(address.clone())).expect("added");
         machine.poll().expect("looks");
-        // There is nothing else of carnet's.
+        // carnet has no other object.
         kernel.meddle(0);
         kernel.add_address(interface, *own, *prefix_length);
         if looks {
@@ -449,8 +450,8 @@ fn an_address_that_somebody_else_has_put_in_the_place_of_carnets_stays() {
     }
 }
 
-/// `all` carries over to every interface, and what had been forwarding before carnet does so after it: also
-/// where it dies between the two.
+/// `all` overwrites every interface. An interface that forwarded before carnet must forward after it, even if
+/// carnet dies in between.
 #[test]
 fn a_switch_of_an_operators_is_put_back_whenever_carnet_dies() {
     let mut deaths = 0;
@@ -475,7 +476,7 @@ fn a_switch_of_an_operators_is_put_back_whenever_carnet_dies() {
     assert!((20..59).contains(&deaths), "{deaths} deaths");
 }
 
-/// The directory of what is written down is full, or gone: the machine is no router any more all the same.
+/// The directory of the record is full, or gone. The machine stops forwarding anyway.
 #[test]
 fn switches_are_put_back_at_the_end_though_nothing_can_be_written_down() {
     let (kernel, disk, mut machine) = machine(6);
@@ -492,8 +493,8 @@ fn switches_are_put_back_at_the_end_though_nothing_can_be_written_down() {
     assert_eq!(kernel.leftovers(), Vec::<String>::new());
 }
 
-/// While carnet forwards an operator says of an interface, of new ones or of all that they do not, or do;
-/// interfaces come.
+/// While carnet forwards, an operator turns forwarding on or off for an interface, for new ones or for all.
+/// Interfaces appear meanwhile.
 #[test]
 fn what_an_operator_sets_meanwhile_is_left_to_him() {
     for (is_killed, before, after) in
@@ -535,8 +536,8 @@ fn what_an_operator_turns_off_stays_off_though_it_was_half_put_back() {
     assert!(failures > 20, "{failures}");
 }
 
-/// Before Linux 5.18 it is what was written down that tells: of carnet's own address nothing is forgotten
-/// while it is there.
+/// Before Linux 5.18 only the record identifies carnet's addresses: no record of a present address may be
+/// lost.
 #[test]
 fn without_marks_an_address_is_known_by_what_was_written_down() {
     let address = &entries()[3];
@@ -549,7 +550,7 @@ fn without_marks_an_address_is_known_by_what_was_written_down() {
             let (kernel, disk, mut machine) = machine(4);
             kernel.keep_no_marks();
             machine.apply(&Change::Set(address.clone())).expect("added");
-            // It cannot be taken out, and is wanted again.
+            // The address cannot be removed, and is desired again.
             kernel.set_trouble(if refuses { 1.0 } else { 0.0 });
             let _ = machine.apply(&Change::Remove(address.clone()));
             kernel.set_trouble(0.0);
@@ -564,7 +565,7 @@ fn without_marks_an_address_is_known_by_what_was_written_down() {
     }
 }
 
-/// After a power cut the disk has some first part of the writes since the last sync.
+/// After a power cut the disk has a first part of the writes since the last sync.
 #[test]
 fn a_simulated_disk_keeps_what_it_was_told_to_keep() {
     use crate::disk::Disk;

@@ -1,16 +1,17 @@
-//! Packets into bursts: what generic receive offload does for packets that come from a network card.
+//! Merges packets into bursts, as generic receive offload does for packets from a network card.
 //!
-//! Packets of one TCP or UDP flow that leave the tunnel in a row are merged. So the kernel routes them once
+//! Packets of one TCP or UDP flow that leave the tunnel in a row are merged. So the kernel routes them once,
 //! and a TCP receiver gets them at once. Mergeable packets have the same headers except for length, checksum,
 //! and a TCP sequence number that continues the last one's. All have the payload size of the first, except
-//! for the last, which may be shorter. Cutting the burst gives back the same packets. So a checksum is
-//! verified before one replaces it that the kernel computes, and PSH ends a burst.
+//! for the last, which may be shorter. Cutting the burst gives back the same packets. So the coalescer
+//! verifies a checksum before it is replaced by one that the kernel computes, and PSH ends a burst.
 //!
 //! Packets of one flow keep their order, and a packet whose flow is unknown overtakes nothing. (But a
 //! tunnelled packet goes elsewhere and need not wait.) No packet is held longer than until
 //! [`Coalescer::flush`], at the end of a batch.
 //!
-//! Left out: extension headers, IPv4, and TCP segments with any flag but ACK and PSH; they pass as they are.
+//! Left out: extension headers, IPv4, and TCP segments with any flag but ACK and PSH. These packets pass
+//! unchanged.
 
 use carnet_wire::checksum;
 use carnet_wire::ipv6::{HEADER_LEN, protocol};
@@ -18,11 +19,11 @@ use carnet_wire::ipv6::{HEADER_LEN, protocol};
 use super::segmentation::put;
 use super::virtio::{self, Burst, Header, Transport, Unfinished};
 
-/// Flows in which packets may be held at a time.
+/// Most flows with held packets at a time.
 const FLOWS: usize = 8;
-/// The largest burst: what a device takes that says nothing about itself (`GSO_LEGACY_MAX_SIZE`).
+/// Octets of the largest burst: the limit of a device that declares none (`GSO_LEGACY_MAX_SIZE`).
 const MAX_BURST: usize = 65_535;
-/// No more datagrams in a burst: `UDP_MAX_SEGMENTS` of kernels before 6.9.
+/// Most datagrams in a burst: `UDP_MAX_SEGMENTS` of kernels before 6.9.
 const MAX_DATAGRAMS: usize = 64;
 
 /// Offsets in a TCP header.
@@ -31,7 +32,7 @@ const TCP_FLAGS: usize = 13;
 const ACK: u8 = 0x10;
 const PSH: u8 = 0x08;
 
-/// Which bursts the kernel takes.
+/// Kinds of bursts that the kernel accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Kinds {
     pub tcp: bool,
@@ -40,15 +41,15 @@ pub(crate) struct Kinds {
 
 /// Receiver of merged frames.
 pub(crate) trait Sink {
-    /// Takes a virtio header and a packet in one piece.
+    /// Receives a virtio header and a packet in one piece.
     fn frame(&mut self, header: &Header, frame: &[u8]);
 }
 
-/// Holds packets of which more may follow.
+/// Holds packets to which later packets may be appended.
 #[derive(Debug)]
 pub(crate) struct Coalescer {
     pub kinds: Kinds,
-    /// In the order in which they were begun.
+    /// Held bursts, in the order in which they were begun.
     held: Vec<Held>,
     spare: Vec<Vec<u8>>,
 }
@@ -61,34 +62,34 @@ struct Candidate {
     headers: usize,
     payload: usize,
     sequence: u32,
-    /// Nothing may follow it in its burst.
+    /// Whether no packet may follow this one in its burst (PSH).
     push: bool,
 }
 
 /// One or more packets of a flow.
 #[derive(Debug)]
 struct Held {
-    /// Virtio header and packet.
+    /// Virtio header and packet, concatenated.
     frame: Vec<u8>,
-    /// Of the first packet.
+    /// Fields of the first packet.
     first: Candidate,
     packets: usize,
     next_sequence: u32,
 }
 
 impl Coalescer {
-    /// Holds nothing yet.
+    /// Creates a coalescer without packets.
     pub(crate) fn new(kinds: Kinds) -> Self {
         Coalescer { kinds, held: Vec::new(), spare: Vec::new() }
     }
 
-    /// Takes a packet, or says with false that it is to be written as it is. In either case what has to
-    /// precede it goes into `sink`.
+    /// Takes a packet, or returns false if the caller must write it unchanged. In either case packets that
+    /// must precede it go into `sink`.
     pub(crate) fn push(&mut self, packet: &[u8], sink: &mut impl Sink) -> bool {
         let transport = match packet.get(6) {
             Some(&protocol::TCP) if self.kinds.tcp => Transport::Tcp,
             Some(&protocol::UDP) if self.kinds.udp => Transport::Udp,
-            // On its way to the other end of a tunnel.
+            // The packet goes to the other end of a tunnel.
             Some(&protocol::IPV6) => return false,
             Some(&protocol::TCP | &protocol::UDP) => return false,
             _ => {
@@ -131,7 +132,7 @@ impl Coalescer {
         true
     }
 
-    /// Hands out everything that is held.
+    /// Writes all held packets.
     pub(crate) fn flush(&mut self, sink: &mut impl Sink) {
         while !self.held.is_empty() {
             self.emit(0, sink);
@@ -181,7 +182,7 @@ impl Held {
         self.frame.get(virtio::LENGTH..).unwrap_or_default()
     }
 
-    /// Addresses, protocol and ports; of other protocols whatever stands in the ports' place.
+    /// Compares addresses, protocol and ports; for other protocols, the octets in the ports' place.
     fn is_same_flow(&self, packet: &[u8]) -> bool {
         let mine = self.packet();
         mine.get(6) == packet.get(6) && mine.get(8..44) == packet.get(8..44)
@@ -189,7 +190,7 @@ impl Held {
 
     fn may_append(&self, next: &Candidate, packet: &[u8]) -> bool {
         let (mine, first) = (self.packet(), &self.first);
-        // Version, traffic class, flow label; hop limit.
+        // Compares version, traffic class, flow label, and hop limit.
         let same_ip = mine.get(..4) == packet.get(..4) && mine.get(7) == packet.get(7);
         let room = mine.len() + next.payload <= MAX_BURST;
         if !same_ip || !room || next.headers != first.headers || next.payload > first.payload {
@@ -202,7 +203,7 @@ impl Held {
                     mine.get(HEADER_LEN + from..HEADER_LEN + to)
                         == packet.get(HEADER_LEN + from..HEADER_LEN + to)
                 };
-                // Acknowledgement and data offset, window, urgent pointer and options.
+                // Compares acknowledgement and data offset, window, urgent pointer and options.
                 next.sequence == self.next_sequence
                     && same(8, TCP_FLAGS)
                     && same(14, 16)
@@ -222,14 +223,14 @@ impl Held {
         }
     }
 
-    /// Whether nothing can follow `last`.
+    /// Returns whether no packet can follow `last`.
     fn is_full(&self, last: &Candidate) -> bool {
         last.push
             || last.payload < self.first.payload
             || self.first.transport == Transport::Udp && self.packets >= MAX_DATAGRAMS
     }
 
-    /// Fills in what a burst needs.
+    /// Writes lengths and checksum of a burst, and returns its virtio header.
     fn finish(&mut self) -> Header {
         let Candidate { transport, headers, payload, .. } = self.first;
         if self.packets == 1 {
@@ -263,7 +264,7 @@ pub(crate) fn pseudo_header(packet: &[u8], transport: Transport, length: usize) 
     checksum::add(addresses, checksum::protocol_and_length(transport.protocol(), length))
 }
 
-/// Whether the checksum is right of a packet without extension headers.
+/// Returns whether the checksum of a packet without extension headers is right.
 fn is_intact(packet: &[u8], transport: Transport) -> bool {
     let rest = packet.get(HEADER_LEN..).unwrap_or_default();
     checksum::add(pseudo_header(packet, transport, rest.len()), checksum::sum(rest)) == 0xffff

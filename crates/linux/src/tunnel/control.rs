@@ -1,8 +1,9 @@
-//! The queues of control messages, and when the station hears of what is in them.
+//! Queues of control messages, and the time at which the station is woken for them.
 //!
-//! An epoll of their own watches them, and the runtime watches that. The runtime is woken by each packet of a
-//! queue that it watches itself, even if no task waits for it. So control messages that shall gather would
-//! wake the process one by one. At a home agent with 100,000 routers these were two of three wake-ups.
+//! An epoll of its own watches the queues, and the runtime watches that epoll. If the runtime watched a queue
+//! itself, each packet would wake it, even if no task waits for the queue. So control messages that the
+//! station wants to gather would wake the process one by one. At a home agent with 100,000 routers these were
+//! two of three wake-ups.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -15,14 +16,13 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::readable::{Owner, watch};
 
-/// Both queues, that of the known and that of the strangers: they are heard of together, or not at all for a
-/// while.
+/// Both queues, for known senders and for others. Both wake the station, or none does for a while.
 #[derive(Debug)]
 pub(super) struct Queues {
     files: [OwnedFd; 2],
-    /// Has news as long as there is something to read.
+    /// Epoll that is readable while a queue has packets.
     news: AsyncFd<News>,
-    /// It is told of what comes.
+    /// Whether the epoll reports packets.
     listens: AtomicBool,
 }
 
@@ -38,7 +38,7 @@ impl AsRawFd for News {
 impl Owner for News {}
 
 impl News {
-    /// [`io::ErrorKind::WouldBlock`] if there is nothing to read.
+    /// Checks for packets. Returns [`io::ErrorKind::WouldBlock`] if no queue has any.
     fn look(&self) -> io::Result<()> {
         match self.0.wait(&mut [EpollEvent::empty()], EpollTimeout::ZERO)? {
             0 => Err(io::ErrorKind::WouldBlock.into()),
@@ -48,7 +48,7 @@ impl News {
 }
 
 impl Queues {
-    /// Listens to these.
+    /// Creates the epoll for these queues.
     pub(super) fn new(files: [OwnedFd; 2]) -> io::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         for file in &files {
@@ -67,8 +67,7 @@ impl Queues {
         strangers
     }
 
-    /// Waits until there may be something to read, and is not woken before `from` by anything that comes.
-    /// Safe to cancel.
+    /// Waits until a queue may have packets, and is not woken before `from` by any packet. Safe to cancel.
     pub(super) async fn readable(&self, from: Option<Instant>) -> io::Result<()> {
         self.listen(from.is_none())?;
         if let Some(from) = from {
@@ -76,27 +75,27 @@ impl Queues {
             return Ok(());
         }
         loop {
-            // Forgets the news if there is nothing after all.
+            // Clears the readiness if there is no packet.
             if let Ok(found) = self.news.readable().await?.try_io(|news| news.get_ref().look()) {
                 return found;
             }
         }
     }
 
-    /// Whether reading would be in vain, as far as is known. It makes no system call.
+    /// Returns whether reading is useless, as far as known. Makes no system call.
     pub(super) fn is_quiet(&self) -> bool {
         self.listens.load(Ordering::Relaxed) && self.news.try_io(Interest::READABLE, |_| Ok(())).is_err()
     }
 
-    /// Everything may have been read: [`Self::is_quiet`] from now on, if so.
+    /// Notes that all packets may have been read, so that [`Self::is_quiet`] can become true.
     pub(super) fn was_read(&self) {
-        // An error here appears again when a task waits for them.
+        // An error here appears again when a task waits for the queues.
         let _ = self.news.try_io(Interest::READABLE, News::look);
     }
 
     fn listen(&self, listens: bool) -> io::Result<()> {
         if self.listens.swap(listens, Ordering::Relaxed) != listens {
-            // An error of a queue is heard of even so; a device that is gone shows it in its first queue as
+            // epoll reports an error of a queue in any case. A removed device shows it in its first queue as
             // well.
             let flags = if listens { EpollFlags::EPOLLIN } else { EpollFlags::EPOLLONESHOT };
             for file in &self.files {
@@ -117,7 +116,7 @@ mod tests {
 
     const SOON: Duration = Duration::from_millis(20);
 
-    /// Two queues, and what writes into them.
+    /// Returns two queues, and the files that write into them.
     fn queues() -> (Queues, [File; 2]) {
         let pipes = [(); 2].map(|()| nix::unistd::pipe().expect("a pipe"));
         let [(first, to_first), (second, to_second)] = pipes;
@@ -161,7 +160,7 @@ mod tests {
         );
         gathering.await.expect("the time is over");
         assert!(Instant::now() >= until);
-        // One may look without having heard anything.
+        // The station may check without having been woken.
         assert!(!queues.is_quiet());
         assert!(is_readable(&queues).await, "it came while nobody listened");
         read(&queues, 1);

@@ -1,4 +1,4 @@
-//! Making TUN and TAP devices: `/dev/net/tun` and its ioctls.
+//! Creates TUN and TAP devices by `/dev/net/tun` and its ioctls.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -11,10 +11,10 @@ use crate::error::{Error, Result};
 
 const CLONE_DEVICE: &str = "/dev/net/tun";
 
-/// Kind of packets of a device.
+/// Kind of data that a device carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Packets.
+    /// IP packets.
     Tun,
     /// Ethernet frames.
     Tap,
@@ -23,25 +23,25 @@ pub(crate) enum Kind {
 /// Abilities of the kernel's driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Abilities {
-    /// Each packet has a virtio header before it.
+    /// Whether a virtio header precedes each packet.
     pub(crate) has_header: bool,
-    /// Bursts that the kernel takes, and gives.
+    /// Kinds of bursts that the kernel accepts and delivers.
     pub(crate) kinds: Kinds,
 }
 
-/// Creates a device, down. It goes with its descriptor.
+/// Creates a device that is down. It vanishes when its descriptor is closed.
 pub(crate) fn create(name: &str, kind: Kind) -> Result<(OwnedFd, Abilities)> {
     make(name, kind, libc::IFF_TUN_EXCL)
 }
 
-/// Creates a TUN device, down, with `N` queues more than one and the program that chooses among them. It goes
-/// with the last of their descriptors.
+/// Creates a TUN device that is down, with `N` additional queues and the program that selects a queue. It
+/// vanishes when the last descriptor is closed.
 pub(crate) fn create_steered<const N: usize>(
     name: &str,
     program: &OwnedFd,
 ) -> Result<(OwnedFd, [OwnedFd; N], Abilities)> {
     let (first, abilities) = make(name, Kind::Tun, libc::IFF_TUN_EXCL | libc::IFF_MULTI_QUEUE)?;
-    // Before there are several, so that the kernel never chooses by itself.
+    // Attach the program before there are several queues, so that the kernel never selects one by itself.
     steer(&first, program)?;
     let mut others = Vec::with_capacity(N);
     for _ in 0..N {
@@ -53,7 +53,7 @@ pub(crate) fn create_steered<const N: usize>(
     Ok((first, others, abilities))
 }
 
-/// `TUNSETSTEERINGEBPF` (Linux 4.16): the device keeps the program, whatever becomes of the descriptor.
+/// `TUNSETSTEERINGEBPF` (Linux 4.16): the device keeps the program after the descriptor is closed.
 fn steer(file: &impl AsRawFd, program: &OwnedFd) -> Result<()> {
     let program: libc::c_int = program.as_raw_fd();
     // SAFETY: the descriptors are open, and the kernel reads one `int` from `program`.
@@ -91,7 +91,7 @@ fn open() -> Result<OwnedFd> {
     Ok(OwnedFd::from(file))
 }
 
-/// `TUNGETFEATURES`: whether the driver knows virtio headers.
+/// `TUNGETFEATURES`: returns whether the driver supports virtio headers.
 fn knows_header(file: &impl AsRawFd) -> bool {
     let mut features: libc::c_uint = 0;
     // SAFETY: the descriptor is open, and the kernel writes one `unsigned int` into `features`.
@@ -99,11 +99,11 @@ fn knows_header(file: &impl AsRawFd) -> bool {
     result == 0 && features & libc::IFF_VNET_HDR as libc::c_uint != 0
 }
 
-/// `TUNSETOFFLOAD`: asks for bursts, as many kinds as the kernel has. UDP came with Linux 6.2, where both
-/// versions of IP have to be asked for together.
+/// `TUNSETOFFLOAD`: requests all kinds of bursts that the kernel supports. UDP came with Linux 6.2, which
+/// requires a request for both versions of IP together.
 fn offload(file: &impl AsRawFd) -> Kinds {
     let set = |flags: libc::c_uint| {
-        // SAFETY: the descriptor is open; the argument is a number.
+        // SAFETY: the descriptor is open, and the argument is a number.
         let result =
             unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD as _, libc::c_ulong::from(flags)) };
         result == 0
@@ -115,7 +115,7 @@ fn offload(file: &impl AsRawFd) -> Kinds {
     Kinds { tcp: set(tcp), udp: false }
 }
 
-/// `TUNSETIFF`: makes the device, or another queue of it.
+/// `TUNSETIFF`: creates the device, or an additional queue of it.
 fn attach(file: &impl AsRawFd, name: &str, kind: Kind, has_header: bool, flags: libc::c_int) -> Result<()> {
     // SAFETY: `ifreq` is a plain C structure for which all zeros is a valid value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -132,7 +132,7 @@ fn attach(file: &impl AsRawFd, name: &str, kind: Kind, has_header: bool, flags: 
     }
     let answer = io::Error::last_os_error();
     Err(match answer.raw_os_error() {
-        // EINVAL: an interface of that name that is no such device.
+        // EINVAL: an interface of another kind has this name.
         Some(libc::EBUSY | libc::EEXIST | libc::EINVAL) => Error::Busy { device: name.to_owned() },
         Some(libc::EPERM) => Error::Kernel {
             operation: format!("create {name}"),

@@ -1,31 +1,31 @@
-//! The TUN device: packets that the kernel routes to carnet, and packets that carnet gives the kernel.
+//! The TUN device: receives packets that the kernel routes to carnet, and gives the kernel packets of carnet.
 //!
-//! The device is not persistent: it disappears with the process, whatever the reason, and with it every
-//! route into it. Creating it is also the lock that keeps a second station out of a network namespace.
+//! The device is not persistent: it vanishes when the process ends, for any reason, and with it every route
+//! into it. Creating it is also the lock that prevents a second station in a network namespace.
 //!
 //! The slow path costs a system call and a pass through the kernel's routing for each packet; the station's
 //! own share is small. So the device has a virtio header (`IFF_VNET_HDR`) if the kernel supports it. A burst
 //! of TCP or UDP that the kernel has in one piece is read in one piece and cut here ([`TunnelReader`],
 //! [`segmentation`]). Packets of one flow that come out of a tunnel are written in one piece
-//! ([`TunnelWriter`], [`coalescing`]). Without it packets come and go one by one. Packets *into* a tunnel are
-//! always written one by one: virtio has no burst of IPv6 in IPv6.
+//! ([`TunnelWriter`], [`coalescing`]). Without the header packets are read and written one by one. Packets
+//! *into* a tunnel are always written one by one: virtio has no burst of IPv6 in IPv6.
 //!
-//! One queue at a mobile router: Tunnelled packets of its home agent follow directly after the
-//! acknowledgement that makes the tunnel, and must not be read before it.
+//! **One queue at a mobile router.** Tunnelled packets of its home agent directly follow the acknowledgement
+//! that creates the tunnel. They must not be read before it.
 //!
-//! Three queues (`IFF_MULTI_QUEUE`) at a home agent, where a router's data wait for its acknowledgement. So a
-//! flood of requests does not crowd out forwarded packets, nor unauthenticated sources the known ones.
-//! Packets of tunnels and for them are in the first queue. Control messages (Mobility Header, Destination
-//! Options, fragments, ICMPv6 without echoes) from known tunnel ends are in the second, all others in the
-//! third. [`steering`] also says why messages of one source stay in order. A registration from a new care-of
-//! address therefore waits in the third queue, its renewals do not. One thread owns the station and reads all
-//! queues, a bounded number out of each in its turn (`run/packets.rs` of the program). Written packets go
-//! through the first.
+//! **Three queues at a home agent** (`IFF_MULTI_QUEUE`), where a router sends no data before its
+//! acknowledgement. A flood of requests then does not displace forwarded packets, and unauthenticated sources
+//! do not displace known ones. Packets into and out of tunnels are in the first queue. Control messages
+//! (Mobility Header, Destination Options, fragments, ICMPv6 without echoes) from known tunnel ends are in the
+//! second queue, all others in the third. [`steering`] also says why messages of one source stay in order. So
+//! a registration from a new care-of address waits in the third queue, and its renewals do not. One thread
+//! owns the station and reads all queues, a limited number of packets from each in turn (`run/packets.rs` of
+//! the program). Written packets go through the first queue.
 //!
-//! Without a program the kernel would hash each packet in either direction to choose among queues. Measured
-//! on Linux 6.18 (64 flows, one core): 50 ns more for each packet routed into the device and for each written
-//! one. A packet takes some 700 ns. With a program it asks that for packets routed into the
-//! device, and does not hash written ones. If it allows no program, there is one queue. That holds before
+//! Without a program the kernel would hash each packet in either direction to select a queue. Measured on
+//! Linux 6.18 (64 flows, one core): 50 ns more for each packet routed into the device and for each written
+//! one. A packet takes about 700 ns. With a program the kernel calls it for packets routed into the device,
+//! and does not hash written ones. If the kernel allows no program, there is one queue. That holds before
 //! Linux 5.1, or without the right to load BPF programs.
 
 pub(crate) mod coalescing;
@@ -60,40 +60,40 @@ pub(crate) use steering::Known;
 use steering::Steering;
 pub use writer::TunnelWriter;
 
-/// A device that is deleted shows an error and nothing to read.
+/// A deleted device shows an error and is never readable.
 const READABLE: Interest = Interest::READABLE.add(Interest::ERROR);
 
-/// The tunnel device. Cheap to clone; valid until the platform is closed or another program deletes the
-/// device, after which everything fails with [`Error::TunnelGone`].
+/// The tunnel device. Cheap to clone. It is valid until the platform is closed or another program deletes the
+/// device; then every call fails with [`Error::TunnelGone`].
 #[derive(Debug, Clone)]
 pub struct TunnelIo(Arc<Device>);
 
 #[derive(Debug)]
 struct Device {
     file: AsyncFd<OwnedFd>,
-    /// The other queues, where there are any.
+    /// Queues of control messages, if any.
     control: Option<Control>,
-    /// Each packet has a virtio header before it.
+    /// Whether a virtio header precedes each packet.
     has_header: bool,
-    /// Bursts that the kernel takes.
+    /// Kinds of bursts that the kernel accepts.
     kinds: Kinds,
 }
 
-/// The queues of control messages.
+/// Queues of control messages.
 #[derive(Debug)]
 struct Control {
     queues: Queues,
     steering: Arc<Steering>,
 }
 
-/// The queues of the device, by their numbers.
+/// Queues of the device, by number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Queue {
-    /// Forwarded packets; everything if the device has one queue.
+    /// Forwarded packets; all packets if the device has one queue.
     Forwarded = 0,
     /// Control messages of known senders.
     Known = 1,
-    /// Control messages of everybody else.
+    /// Control messages of all other senders.
     Strangers = 2,
 }
 
@@ -102,11 +102,11 @@ impl Queue {
 }
 
 impl TunnelIo {
-    /// Waits until there may be a packet to read; of control messages nothing is heard before `control_from`,
-    /// where they have queues of their own. Safe to cancel.
+    /// Waits until a packet may be ready. If control messages have queues of their own, they do not wake the
+    /// caller before `control_from`. Safe to cancel.
     ///
     /// # Errors
-    /// At once and every time when the device is gone.
+    /// Fails at once, every time, if the device is gone.
     pub async fn readable(&self, control_from: Option<Instant>) -> io::Result<()> {
         let first = async || {
             let guard = self.0.file.ready(READABLE).await?;
@@ -133,14 +133,14 @@ impl TunnelIo {
         }
     }
 
-    /// Reads whatever comes next in a queue, with its virtio header if the device has them.
+    /// Reads the next packet of a queue, with its virtio header if the device has headers.
     fn try_read(&self, queue: Queue, buffer: &mut [u8]) -> io::Result<usize> {
         let mut read = |fd: &OwnedFd| nix::unistd::read(fd, &mut *buffer).map_err(explain);
         if queue != Queue::Forwarded {
             let file = self.file(queue).filter(|_| !self.queues().is_some_and(Queues::is_quiet));
             return read(file.ok_or(io::ErrorKind::WouldBlock)?);
         }
-        // Not both at once: `try_io` knows no combinations.
+        // `try_io` accepts no combination of interests, so try them one by one.
         match self.0.file.try_io(Interest::READABLE, &mut read) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 self.0.file.try_io(Interest::ERROR, read)
@@ -149,7 +149,7 @@ impl TunnelIo {
         }
     }
 
-    /// Whether there is nothing in a queue now, whatever the runtime has heard of it.
+    /// Returns whether a queue is empty now, independently of the runtime's state.
     fn is_empty(&self, queue: Queue) -> bool {
         use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
         let Some(file) = self.file(queue) else { return true };
@@ -157,7 +157,7 @@ impl TunnelIo {
         matches!(poll(&mut asked, PollTimeout::ZERO), Ok(0))
     }
 
-    /// Hands one IPv6 packet to the kernel, which routes it.
+    /// Gives one IPv6 packet to the kernel, which routes it.
     pub fn try_write(&self, packet: &[u8]) -> io::Result<usize> {
         if !self.0.has_header {
             return nix::unistd::write(self.0.file.get_ref(), packet).map_err(explain);
@@ -167,12 +167,12 @@ impl TunnelIo {
         Ok(written.saturating_sub(virtio::LENGTH))
     }
 
-    /// Writes a packet that has its virtio header before it.
+    /// Writes a packet with its virtio header.
     fn try_write_frame(&self, frame: &[u8]) -> io::Result<usize> {
         nix::unistd::write(self.0.file.get_ref(), frame).map_err(explain)
     }
 
-    /// Creates the device, down. With `senders` above 0 it also returns the receiver of known senders.
+    /// Creates the device, which is down. With `senders` above 0 it also returns the list of known senders.
     pub(crate) fn create(senders: usize) -> Result<(TunnelIo, Option<Known>)> {
         let unwatched = |error| Error::kernel(format!("wait for packets of {TUNNEL_DEVICE}"), error);
         let (file, control, Abilities { has_header, kinds }) = match create_steered(senders) {
@@ -193,7 +193,7 @@ impl TunnelIo {
     }
 }
 
-/// Creates the device with three queues; or says in one line why it cannot be had.
+/// Creates the device with three queues. The error says in one line why that is impossible.
 fn create_steered(
     senders: usize,
 ) -> std::result::Result<(OwnedFd, [OwnedFd; 2], Abilities, Steering), String> {
@@ -206,7 +206,7 @@ fn create_steered(
     Ok((first, others, abilities, steering))
 }
 
-/// The descriptor outlives the device, and this is what it says then.
+/// Explains an error of a device. The descriptor outlives the device, and then returns this error.
 fn explain(error: nix::errno::Errno) -> io::Error {
     match error {
         nix::errno::Errno::EBADFD => io::Error::other(Error::tunnel_gone()),

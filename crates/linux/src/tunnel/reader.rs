@@ -1,7 +1,7 @@
-//! Reading: one IPv6 packet at a time, whatever the kernel has put together.
+//! Reads single IPv6 packets, also from merged bursts.
 //!
 //! A single packet is read directly into its buffer, with its virtio header before it. A burst is cut out of
-//! a buffer of its own. The first is copied into it, and further ones in a row are read into it.
+//! a separate buffer. The first burst is copied into that buffer, and further ones in a row are read into it.
 
 use std::io;
 
@@ -12,25 +12,25 @@ use super::steering::{self, Progress};
 use super::{Queue, TunnelIo, virtio};
 use crate::platform;
 
-/// The largest packet, with a virtio header before it.
+/// Octets of the largest packet, with a virtio header before it.
 const BUFFER: usize = virtio::LENGTH + 40 + 65_535;
 
-/// Reads packets of the tunnel device, each with its checksum finished and none larger than its sender meant
-/// it to be.
+/// Reads packets of the tunnel device. Each has its checksum finished and is no larger than its sender
+/// intended.
 #[derive(Debug)]
 pub struct TunnelReader {
     io: TunnelIo,
     buffer: Box<[u8]>,
-    /// Octets of [`Self::buffer`] that are a burst, and what of it is still to be handed out.
+    /// Length of the burst in [`Self::buffer`], and its remaining segments.
     burst: Option<(usize, Segments)>,
-    /// The last thing that was read was a burst.
+    /// Whether the last read returned a burst.
     had_burst: bool,
-    /// Of the queues of control messages.
+    /// Progress of the queues of control messages.
     progress: [(Queue, Progress); 2],
 }
 
 impl TunnelReader {
-    /// A reader of this device. There should be one only, or each gets a part of the packets.
+    /// Creates a reader of this device. Use only one, or each gets a part of the packets.
     pub fn new(io: TunnelIo) -> Self {
         let progress = [Queue::Known, Queue::Strangers].map(|queue| (queue, Progress::new(steering::now())));
         TunnelReader {
@@ -42,16 +42,17 @@ impl TunnelReader {
         }
     }
 
-    /// Whether the next packet has been read already, so that [`TunnelIo::readable`] knows nothing of it.
+    /// Returns whether the next packet is already in the reader, so that [`TunnelIo::readable`] does not
+    /// report it.
     pub fn is_inside_burst(&self) -> bool {
         self.burst.is_some()
     }
 
-    /// Puts the next packet of any queue into `packet`; nothing for one that makes no sense with its virtio
-    /// header.
+    /// Puts the next packet of any queue into `packet`; leaves it empty if the packet does not match its
+    /// virtio header.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] if there is no packet.
+    /// Returns [`io::ErrorKind::WouldBlock`] if there is no packet.
     pub fn try_read(&mut self, packet: &mut PacketBuffer) -> io::Result<()> {
         let mut result = Err(io::ErrorKind::WouldBlock.into());
         for queue in [Queue::Forwarded, Queue::Known, Queue::Strangers] {
@@ -63,10 +64,10 @@ impl TunnelReader {
         result
     }
 
-    /// Reads the next packet of one queue. The rest of a burst comes first, whichever queue it was in.
+    /// Reads the next packet of one queue. The rest of a burst of any queue comes first.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] if there is no packet.
+    /// Returns [`io::ErrorKind::WouldBlock`] if there is no packet.
     pub fn try_read_from(&mut self, queue: Queue, packet: &mut PacketBuffer) -> io::Result<()> {
         if !self.io.0.has_header {
             let length = read(&self.io, &mut self.progress, queue, packet.space())?;
@@ -124,8 +125,8 @@ impl TunnelReader {
         }
     }
 
-    /// Moves senders that have become known into their queue, and former ones out of it. Call it now and
-    /// then, when all read packets are handled.
+    /// Moves new known senders into their queue, and former ones out of it. Call it at intervals, when all
+    /// read packets are handled.
     pub fn handled(&mut self) {
         let Some(control) = &self.io.0.control else { return };
         control.queues.was_read();
@@ -143,7 +144,7 @@ impl TunnelReader {
     }
 }
 
-/// Reads whatever comes next in a queue.
+/// Reads the next packet of a queue.
 fn read(
     io: &TunnelIo,
     progress: &mut [(Queue, Progress); 2],
@@ -162,7 +163,7 @@ pub(super) enum Taken<'a> {
     Nonsense,
 }
 
-/// Judges a packet with its virtio header, and finishes its checksum.
+/// Checks a packet with its virtio header, and finishes its checksum.
 pub(super) fn take(frame: &mut [u8]) -> Taken<'_> {
     let Some((header, packet)) = frame.split_first_chunk_mut() else { return Taken::Nonsense };
     let Ok(header) = virtio::Header::parse(header) else { return Taken::Nonsense };

@@ -1,12 +1,12 @@
-//! Bursts into packets: what a network card does that has TSO and USO.
+//! Cuts bursts into packets, as a network card with TSO and USO does.
 //!
-//! The kernel delivers TCP and UDP payload of one flow as one packet that is larger than any path takes. With
-//! it comes the size to cut it to. Each segment gets the headers of the whole, with its own lengths, TCP
+//! The kernel delivers TCP and UDP payload of one flow as one packet that is larger than any path carries,
+//! together with the segment size. Each segment gets the headers of the whole, with its own lengths, TCP
 //! sequence number and checksum. FIN and PSH go to the last one, CWR to the first (RFC 3168 6.1.2). The
-//! station never sees a burst, so it judges the path MTU by the real packets.
+//! station never sees a burst, so it compares the real packets with the path MTU.
 //!
-//! Nothing in the header is believed that would lead out of the packet. Left out: IPv4, fragments, bursts
-//! inside tunnels, which the device does not ask for.
+//! The module rejects values of the header that point outside of the packet. Left out: IPv4, fragments, and
+//! bursts inside tunnels, which the device does not request.
 
 use carnet_wire::checksum;
 use carnet_wire::ipv6::HEADER_LEN;
@@ -20,21 +20,21 @@ const FIN: u8 = 0x01;
 const PSH: u8 = 0x08;
 const CWR: u8 = 0x80;
 
-/// A burst being cut. The packet itself is handed in each time.
+/// State of cutting a burst. The caller passes the packet itself each time.
 #[derive(Debug)]
 pub(crate) struct Segments {
     transport: Transport,
     unfinished: Unfinished,
     /// Octets of all headers.
     headers: usize,
-    /// Octets of payload in each segment but the last.
+    /// Octets of payload in each segment except the last.
     size: usize,
-    /// Where the next segment's payload begins.
+    /// Offset of the next segment's payload.
     at: usize,
 }
 
 impl Segments {
-    /// Begins to cut `packet`; nothing when the header does not fit it.
+    /// Begins to cut `packet`; `None` if the header does not match it.
     pub(crate) fn new(header: &Header, packet: &[u8]) -> Option<Segments> {
         let Burst { transport, segment } = header.burst?;
         let unfinished = header.unfinished?;
@@ -63,13 +63,13 @@ impl Segments {
         })
     }
 
-    /// Whether nothing is left.
+    /// Returns whether no segment is left.
     pub(crate) fn is_done(&self, packet: &[u8]) -> bool {
         self.at >= packet.len()
     }
 
-    /// Puts the next segment into `buffer` and returns its length; `None` after the last one. A segment that
-    /// does not fit is truncated, as by a read.
+    /// Writes the next segment into `buffer` and returns its length; `None` after the last one. A segment
+    /// that does not fit is truncated, as by a read.
     pub(crate) fn next(&mut self, packet: &[u8], buffer: &mut [u8]) -> Option<usize> {
         let payload = packet.get(self.at..).filter(|rest| !rest.is_empty())?;
         let payload = payload.get(..self.size).unwrap_or(payload);
@@ -102,7 +102,7 @@ impl Segments {
             }
             Transport::Udp => put(transport, 4, transport_length as u16),
         }
-        // The field holds the sum of a pseudo-header with the length of the whole.
+        // The field has the sum of a pseudo-header with the length of the whole packet.
         let offset = usize::from(self.unfinished.offset);
         let sum = match transport.get(offset..offset + 2) {
             Some([high, low]) => u16::from_be_bytes([*high, *low]),
@@ -116,7 +116,7 @@ impl Segments {
     }
 }
 
-/// Writes a number into a header that is known to be long enough.
+/// Writes a number into a header that is long enough.
 pub(super) fn put(header: &mut [u8], offset: usize, number: u16) {
     if let Some(field) = header.get_mut(offset..offset + 2) {
         field.copy_from_slice(&number.to_be_bytes());

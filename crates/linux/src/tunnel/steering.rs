@@ -1,34 +1,35 @@
-//! The program that chooses among the three queues of the TUN device (`bpf/steering.bpf.c`), and what it
-//! knows.
+//! The BPF program that selects one of the three queues of the TUN device (`bpf/steering.bpf.c`), and its
+//! data.
 //!
 //! The first queue has forwarded packets, the second control messages of known senders, the third those of
-//! all others. Known senders are the other ends of present tunnels, at a home agent the care-of addresses of
-//! its bindings. The program's data belong to descriptors of this process and to the device, and go with
-//! these. A tunnel inside IPv4 arrives by a socket, not by the device, and is not among them.
+//! all others. Known senders are the remote ends of present tunnels, at a home agent the care-of addresses of
+//! its bindings. The program's data belong to descriptors of this process and to the device, and vanish with
+//! them. A tunnel inside IPv4 arrives by a socket, not by the device, so its end is no known sender.
 //!
 //! # Order
 //!
-//! Messages of one source are handled in the order in which they arrived, also while it becomes known or
-//! ceases to be. The home agent refuses a Binding Update that another one overtakes (RFC 6275 9.5.1, status
-//! 135). In one queue they are in order. A source changes its queue only when the old one has none of its
+//! The station handles messages of one source in the order of their arrival, also while the source becomes
+//! known or unknown. The home agent refuses a Binding Update that another one overtakes (RFC 6275 9.5.1,
+//! status 135). One queue keeps the order. A source changes its queue only when the old queue has none of its
 //! packets, which the program ensures:
 //!
-//! * it notes when it has last put something of the source into its queue, and
-//! * it is told the time before which all that was put into that queue has been read ([`Progress`]). Only
-//!   when the first is earlier does the next message, and do all after it, go elsewhere.
+//! * it records when it last put a packet of the source into its queue, and
+//! * carnet tells it the time before which all packets put into that queue have been read ([`Progress`]).
+//!   Only if the recorded time is earlier do the next message and all later ones go into the other queue.
 //!
-//! The reader notes a time. [`ON_THE_WAY`] later it sees the queue empty or begins to read as many packets as
-//! it holds, and handles them. Packets for which the program chose the queue before that time are in it by
-//! then. [`ON_THE_WAY`] is far longer than a processor without interrupts spends between the program and the
-//! queue. The packets of one source come to the program one after the other, as to any network device.
+//! The reader notes a time. [`ON_THE_WAY`] later it finds the queue empty, or begins to read as many packets
+//! as the queue holds, and handles them. All packets for which the program selected the queue before that
+//! time are in it by then. [`ON_THE_WAY`] is far longer than a processor without interrupts takes between the
+//! program and the queue. The packets of one source reach the program one after the other, as any network
+//! device does it.
 //!
-//! So a source that keeps sending remains where it is: a flooding source that becomes known stays in the
-//! third queue. A router moves to the second queue with the first message after a pause. The pause is half a
-//! second and as long as it takes to read a full queue. The reader checks when it has read something. Without
-//! packets it notices no pause, and then nothing delays the third queue. A flood makes it check.
+//! So a source that keeps sending stays in its queue: a flooding source that becomes known stays in the third
+//! queue. A router moves to the second queue with the first message after a pause. The pause is half a second
+//! plus the time to read a full queue. The reader checks when it has read packets. Without packets it notices
+//! no pause, and then nothing delays the third queue. During a flood it checks.
 //!
-//! Left out: a recorded message that an attacker sends again from a router's own address is in the router's
-//! queue; only its authentication tells. It takes nothing from forwarded packets.
+//! Left out: a recorded message that an attacker sends again from a router's own address enters the router's
+//! queue. Only its authentication shows the replay. It does not displace forwarded packets.
 
 use std::collections::VecDeque;
 use std::io;
@@ -43,9 +44,9 @@ use crate::clock;
 
 use super::Queue;
 
-/// A packet is in its queue at the latest so long after the program has chosen it.
+/// Longest time from the program's decision until the packet is in its queue, in nanoseconds.
 const ON_THE_WAY: u64 = 250_000_000;
-/// Senders for whom there is room at least, and at most.
+/// Least and largest number of senders with room.
 const ROOM: (usize, usize) = (1024, 1 << 18);
 
 /// `struct place`.
@@ -57,7 +58,7 @@ struct Place {
     unused: u32,
 }
 
-// SAFETY: every pattern of bits is one, and nothing lies between the fields.
+// SAFETY: every bit pattern is a valid value, and there is no padding.
 unsafe impl Plain for Place {}
 
 /// The loaded program and its maps.
@@ -74,7 +75,7 @@ impl Steering {
     /// messages wait in the third queue.
     ///
     /// # Errors
-    /// Why the kernel does not want it, in one line.
+    /// Returns why the kernel refuses the program, in one line.
     pub(crate) fn open(senders: usize) -> Result<Steering, String> {
         let room = senders.clamp(ROOM.0, ROOM.1) as u32;
         let made = |error: std::io::Error| format!("a map for the program cannot be made: {error}");
@@ -91,27 +92,28 @@ impl Steering {
         Ok(Steering { program, known, places, read })
     }
 
-    /// The program, for the device.
+    /// Returns the program for the device.
     pub(crate) fn program(&self) -> &OwnedFd {
         &self.program
     }
 
-    /// Packets that were put into a queue before this time have been read and handled.
+    /// Tells the program that packets put into a queue before this time have been read and handled.
     pub(super) fn has_read(&self, queue: Queue, before: u64) {
         let _ = self.read.put(&(queue as u32), &before, ANY);
     }
 }
 
-/// The monotonic time of programs.
+/// Returns the monotonic time that BPF programs use.
 pub(super) fn now() -> u64 {
     clock::monotonic().as_nanos()
 }
 
-/// Tells the program whom the station knows.
+/// Known senders, which carnet reports to the program.
 #[derive(Debug)]
 pub(crate) struct Known {
     steering: Arc<Steering>,
-    /// Those without a tunnel whose place is still there, and when that was seen; the earliest first.
+    /// Senders without a tunnel whose place still exists, each with the time of its removal; the earliest
+    /// first.
     leaving: VecDeque<(Ipv6Addr, u64)>,
 }
 
@@ -120,7 +122,7 @@ impl Known {
         Known { steering, leaving: VecDeque::new() }
     }
 
-    /// There is a tunnel, perhaps instead of one with the same ends.
+    /// Adds the sender of a tunnel. The tunnel may replace one with the same ends.
     pub(crate) fn add(&mut self, tunnel: &Tunnel, is_new: bool) {
         let Some(address) = tunnel.remote.ipv6().filter(|_| is_new) else { return };
         self.forget();
@@ -128,7 +130,7 @@ impl Known {
         let is_there = |error: &io::Error| error.raw_os_error() == Some(libc::EEXIST);
         let result = match known.put(&key, &1, NEW) {
             Ok(()) => {
-                // Earlier packets are in the third queue. A place that it has not left yet is the right one.
+                // Earlier packets are in the third queue. A place that still exists is the right one.
                 let place = Place { last: now(), queue: Queue::Strangers as u32, unused: 0 };
                 places
                     .put(&key, &place, NEW)
@@ -145,7 +147,7 @@ impl Known {
         }
     }
 
-    /// It is gone.
+    /// Removes the sender of a tunnel.
     pub(crate) fn remove(&mut self, tunnel: &Tunnel) {
         let Some(address) = tunnel.remote.ipv6() else { return };
         let (key, known) = (address.octets(), &self.steering.known);
@@ -163,20 +165,20 @@ impl Known {
         self.forget();
     }
 
-    /// Gives up places of those who have left: as many in each call that they do not gather.
+    /// Frees places of removed senders: enough in each call that they do not accumulate.
     fn forget(&mut self) {
         let Steering { known, places, read, .. } = &*self.steering;
         let now = now();
         for _ in 0..2 {
-            // No program runs any more that has still found it among the known.
+            // No program that still found the sender among the known ones runs any more.
             let Some((address, _)) = self.leaving.pop_front_if(|(_, since)| *since + ON_THE_WAY <= now)
             else {
                 return;
             };
             let key = address.octets();
-            // It may be back, or have been here twice.
+            // The sender may be back, or have been removed twice.
             let Some(place) = places.get(&key).filter(|_| known.get(&key).is_none()) else { continue };
-            // Without a place the program chooses what it would choose with it.
+            // The program would select the same queue without this place.
             let is_over = place.queue == Queue::Strangers as u32
                 || read.get(&place.queue).is_some_and(|before| place.last < before);
             if is_over {
@@ -188,12 +190,13 @@ impl Known {
     }
 }
 
-/// Up to which time a queue has been read.
+/// Time up to which a queue has been read.
 #[derive(Debug)]
 pub(super) struct Progress {
-    /// A time at which the reader looked.
+    /// A time at which the reader checked the queue.
     mark: u64,
-    /// Packets for the queue before that time have arrived, and this number has been read since.
+    /// Number of packets read since all packets from before `mark` have arrived in the queue; `None` if they
+    /// may not have arrived.
     since: Option<u32>,
 }
 
@@ -202,15 +205,15 @@ impl Progress {
         Progress { mark: now, since: None }
     }
 
-    /// One more has been read.
+    /// Counts a read packet.
     pub(super) fn read(&mut self) {
         if let Some(count) = &mut self.since {
             *count = count.saturating_add(1);
         }
     }
 
-    /// The time before which everything has been read and handled, where that is a later one than before.
-    /// `holds` is what the queue holds at most; whether it is empty is asked when it matters.
+    /// Returns the time before which all packets have been read and handled, if it is later than the last
+    /// result. `holds` is the capacity of the queue. `is_empty` is called only when needed.
     pub(super) fn look(&mut self, now: u64, holds: u32, is_empty: impl FnOnce() -> bool) -> Option<u64> {
         if now < self.mark.saturating_add(ON_THE_WAY) {
             return None;

@@ -1,5 +1,5 @@
-//! Bursts cut and put together: unit tests, properties, and tshark as a witness of lengths, sequence numbers
-//! and checksums.
+//! Tests of cutting and merging bursts: unit tests, properties, and a check of lengths, sequence numbers and
+//! checksums by tshark.
 
 use std::cell::RefCell;
 use std::io;

@@ -1,10 +1,10 @@
-//! Messages laid out by hand, and what is no message.
+//! Tests with messages built by hand, and with invalid messages.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// The answer to call 7 with a body of this signature.
+/// Returns the answer to call 7 with a body of this signature.
 fn answer(signature: &str, body: &[u8]) -> Vec<u8> {
     let mut fields = vec![5];
     put_signature(&mut fields, "u");
@@ -23,7 +23,7 @@ fn answer(signature: &str, body: &[u8]) -> Vec<u8> {
     message
 }
 
-/// Octets laid out by hand, after the specification's tables.
+/// Compares with octets built by hand, by the specification's tables.
 #[test]
 fn a_call_is_laid_out_as_specified() {
     let call = Call {
@@ -92,7 +92,7 @@ fn what_is_no_message_is_refused() {
     let mut long = answer("u", &[0; 4]);
     long[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
     assert!(length(&long).is_err());
-    // Header fields that do not fit into 32 bits with what stands before them, or with the padding behind.
+    // The length of the header fields exceeds 32 bits with the octets before, or with the padding after.
     for fields in [u32::MAX, u32::MAX - 15, u32::MAX - 16, u32::MAX - 22] {
         long[4..8].copy_from_slice(&8_u32.to_le_bytes());
         long[12..16].copy_from_slice(&fields.to_le_bytes());

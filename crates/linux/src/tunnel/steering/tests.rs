@@ -1,4 +1,5 @@
-//! The program in the kernel, one packet at a time (`BPF_PROG_TEST_RUN`), and how far a queue has been read.
+//! Tests of the program in the kernel, on one packet at a time (`BPF_PROG_TEST_RUN`), and of the reading
+//! progress of a queue.
 
 #![allow(clippy::unwrap_used)]
 
@@ -18,7 +19,7 @@ const FORWARDED: u32 = Queue::Forwarded as u32;
 const KNOWN: u32 = Queue::Known as u32;
 const STRANGERS: u32 = Queue::Strangers as u32;
 
-/// Nothing where the kernel allows no programs.
+/// Returns the loaded program; `None` if the kernel allows no programs.
 fn loaded(senders: usize) -> Option<(Arc<Steering>, Known)> {
     match Steering::open(senders) {
         Ok(steering) => {
@@ -33,7 +34,7 @@ fn loaded(senders: usize) -> Option<(Arc<Steering>, Known)> {
     }
 }
 
-/// The queue of a packet, which the kernel wants to have an Ethernet header and hides that from the program.
+/// Returns the queue of a packet. The kernel requires an Ethernet header and hides it from the program.
 fn queue(steering: &Steering, packet: &[u8]) -> u32 {
     let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x86, 0xdd];
     frame.extend(packet);
@@ -65,7 +66,7 @@ fn all(steering: &Steering, source: &str, kinds: &[u8]) -> Vec<u32> {
     kinds.iter().map(|next_header| queue(steering, &packet(source, *next_header))).collect()
 }
 
-/// Addresses with a place; not those that strangers made up.
+/// Returns whether an address has a place. Invented addresses must not get one.
 fn has_place(steering: &Steering, source: &str) -> bool {
     steering.places.get(&source.parse::<Ipv6Addr>().unwrap().octets()).is_some()
 }
@@ -80,7 +81,7 @@ fn a_sender_changes_its_queue_when_nothing_of_it_is_left_in_the_other() {
     assert_eq!(all(&steering, ROUTER, &DATA), [FORWARDED; 6]);
     known.add(&router, true);
     assert_eq!(all(&steering, ROUTER, &CONTROL), [STRANGERS; 6]);
-    // Packets from before it was known, and those of another queue, have been read.
+    // Packets from before the sender was known, and those of the other queue, have been read.
     steering.has_read(Queue::Strangers, before);
     steering.has_read(Queue::Known, now());
     assert_eq!(asks(), STRANGERS);
@@ -92,18 +93,18 @@ fn a_sender_changes_its_queue_when_nothing_of_it_is_left_in_the_other() {
     assert_eq!(all(&steering, ROUTER, &CONTROL), [KNOWN; 6]);
     assert_eq!(all(&steering, ROUTER, &DATA), [FORWARDED; 6]);
     assert_eq!(all(&steering, STRANGER, &CONTROL), [STRANGERS; 6]);
-    // Another router is behind the same address; one of the two leaves.
+    // Two routers are behind the same address; one of the two leaves.
     known.add(&router, true);
     known.add(&router, false);
     known.remove(&router);
     steering.has_read(Queue::Known, now());
     assert_eq!(asks(), KNOWN);
-    // And the other: what it has among the known is read first.
+    // The second router leaves too: its packets in the second queue must be read first.
     known.remove(&router);
     assert_eq!(asks(), KNOWN);
     steering.has_read(Queue::Known, now());
     assert_eq!(asks(), STRANGERS);
-    // It is back.
+    // The router is back.
     known.add(&router, true);
     assert_eq!(asks(), STRANGERS);
     steering.has_read(Queue::Strangers, now());
@@ -129,7 +130,7 @@ fn who_has_left_is_forgotten_when_all_of_him_is_read() {
     known.forget();
     assert!(!has_place(&steering, ROUTER));
     assert!(known.leaving.is_empty());
-    // Back before he was forgotten.
+    // The router is back before its place was freed.
     known.add(&router, true);
     known.remove(&router);
     known.add(&router, true);
@@ -137,7 +138,7 @@ fn who_has_left_is_forgotten_when_all_of_him_is_read() {
     known.forget();
     assert!(has_place(&steering, ROUTER));
     assert!(known.leaving.is_empty());
-    // One that was never there, and one that does not come by the device.
+    // Removes a sender that never existed, and adds one that does not arrive by the device.
     known.remove(&tunnel(STRANGER.parse::<Ipv6Addr>().unwrap().into()));
     known.add(&tunnel("192.0.2.1".parse::<std::net::Ipv4Addr>().unwrap().into()), true);
     assert!(known.leaving.is_empty());
@@ -146,7 +147,7 @@ fn who_has_left_is_forgotten_when_all_of_him_is_read() {
 #[test]
 fn only_the_first_header_counts_and_echoes_are_no_questions() {
     let Some((steering, _known)) = loaded(0) else { return };
-    // The station finds what is wrong with it.
+    // The station checks such packets.
     let whole = packet(STRANGER, 135);
     for length in 40..whole.len() {
         assert_eq!(queue(&steering, &whole[..length]), STRANGERS, "{length}");
@@ -183,12 +184,12 @@ fn more_than_there_is_room_for_remain_strangers() {
     assert_eq!(queues(&steering), [STRANGERS; 2010]);
 }
 
-/// Actions on a queue, each a little later than the one before.
+/// Actions on a queue, each a little later than the previous one.
 #[derive(Debug, Clone)]
 enum Step {
-    /// The program chooses the queue for a packet that arrives in it later.
+    /// The program selects the queue for a packet that arrives in it later.
     Chosen(u64),
-    /// Reads and handles this number of packets, if there are as many, and the reader checks.
+    /// Reads and handles at most this number of packets, and then checks.
     Read(usize),
     /// Time passes.
     Pass(u64),
@@ -203,8 +204,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whenever a time is told, everything that was chosen before it has been read; and where nothing comes,
-    /// one is told.
+    /// At each reported time, all packets selected before it have been read. An empty queue reports a time
+    /// too.
     #[test]
     fn what_was_chosen_before_the_time_that_is_told_has_been_read(
         steps in prop::collection::vec(step(), 1..300),
@@ -212,7 +213,8 @@ proptest! {
         const HOLDS: u32 = 5;
         let mut now = 1_000;
         let mut progress = Progress::new(now);
-        // When chosen, and when in the queue; those that have come in, in their order.
+        // Packets under way: time of selection and time of arrival. Arrived packets are in the queue in
+        // order.
         let (mut coming, mut queue) = (Vec::<(u64, u64)>::new(), VecDeque::new());
         for step in steps.into_iter().chain([Step::Pass(2 * ON_THE_WAY), Step::Read(9), Step::Read(9)]) {
             now += 1;
@@ -224,7 +226,7 @@ proptest! {
             coming.sort_by_key(|(_, at)| *at);
             while coming.first().is_some_and(|(_, at)| *at <= now) {
                 let (chosen, _) = coming.remove(0);
-                // Where it is full the packet is lost.
+                // A full queue drops the packet.
                 if queue.len() < HOLDS as usize {
                     queue.push_back(chosen);
                 }
