@@ -1,9 +1,9 @@
-//! File of changes to revert after a crash.
+//! File of the changes to revert after a crash.
 //!
-//! Routes and rules bear carnet's mark, and the tunnel device dies with the process. But a changed setting
-//! has no record of its former value, and not every kernel keeps the mark of an address. So carnet writes
-//! settings down before it changes them, and addresses directly after. The file belongs to one boot and one
-//! network namespace: carnet ignores it anywhere else, and each line that no longer fits.
+//! Routes and rules have carnet's mark, and the tunnel device vanishes with the process. But a changed
+//! setting has no record of its former value, and not every kernel keeps the mark of an address. So carnet
+//! records settings before it changes them, and addresses directly after. The file belongs to one boot and
+//! one network namespace: carnet ignores it elsewhere, and each line that no longer matches.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,14 +16,14 @@ use serde::{Deserialize, Serialize};
 use crate::disk::{Disk, Files, replace};
 use crate::error::{Error, Result};
 
-/// Where and when a file is valid.
+/// Boot and network namespace for which a file is valid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Place {
-    /// `/proc/sys/kernel/random/boot_id`.
+    /// Content of `/proc/sys/kernel/random/boot_id`.
     pub(crate) boot_id: String,
-    /// Inode of the network namespace. It may be given to another namespace later, so there is the next:
+    /// Inode of the network namespace. Another namespace may get it later, so the cookie is checked too.
     pub(crate) netns: u64,
-    /// The namespace's cookie, unique since boot (Linux 5.14 and later, else 0).
+    /// Cookie of the namespace, unique since boot (Linux 5.14 and later, else 0).
     pub(crate) netns_cookie: u64,
 }
 
@@ -39,14 +39,14 @@ impl Place {
     }
 }
 
-/// The cookie of the calling thread's network namespace.
+/// Returns the cookie of the calling thread's network namespace.
 fn netns_cookie() -> Option<u64> {
     /// `SO_NETNS_COOKIE` of asm-generic/socket.h.
     const SO_NETNS_COOKIE: libc::c_int = 71;
     let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::DGRAM, None).ok()?;
     let mut cookie = 0u64;
     let mut length = size_of::<u64>() as libc::socklen_t;
-    // SAFETY: `cookie` is writable for `length` octets, and both outlive the call; the descriptor is open.
+    // SAFETY: `cookie` is writable for `length` octets, both outlive the call, and the descriptor is open.
     let result = unsafe {
         libc::getsockopt(
             std::os::fd::AsRawFd::as_raw_fd(&socket),
@@ -70,9 +70,11 @@ pub(crate) struct ChangedSetting {
     pub(crate) original: String,
     /// carnet's value.
     pub(crate) ours: String,
-    /// For `all`: what it was on every interface, since some switches carry over to them.
+    /// For `all`: former values of every interface, because writing `all` overwrites some switches of
+    /// interfaces.
     pub(crate) others: BTreeMap<String, String>,
-    /// It is being put back, and the others after it: though it is what it was, they may not be yet.
+    /// Whether the setting, and those after it in the record, are being restored. The latter may not be
+    /// restored yet even if this one is.
     #[serde(default)]
     pub(crate) returns: bool,
 }
@@ -97,7 +99,7 @@ pub(crate) struct ChangedLinkAddress {
     pub(crate) ours: [u8; 6],
 }
 
-/// All that is written down.
+/// All recorded changes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub(crate) settings: Vec<ChangedSetting>,
@@ -112,25 +114,26 @@ struct Contents {
     record: Record,
 }
 
-/// The file.
+/// The file, and the record in memory.
 #[derive(Debug)]
 pub(crate) struct UndoFile {
     disk: Box<dyn Disk>,
     path: PathBuf,
     place: Place,
-    /// The record is not in the file as it is.
+    /// Whether the file differs from the record.
     unsaved: bool,
     /// Content of the file.
     pub(crate) record: Record,
 }
 
 impl UndoFile {
-    /// Reads what an earlier run left; empty when that was in another boot or namespace, or unreadable.
+    /// Reads the record of an earlier run; empty if that run was in another boot or namespace, or if the file
+    /// is unreadable.
     pub(crate) fn open(path: &Path) -> UndoFile {
         UndoFile::open_on(Box::new(Files), path, Place::here())
     }
 
-    /// The same on another disk.
+    /// Reads the record from a file on another disk, as [`Self::open`] does.
     pub(crate) fn open_on(disk: Box<dyn Disk>, path: &Path, place: Place) -> UndoFile {
         let record = match disk.read(path) {
             Ok(None) => Record::default(),
@@ -153,7 +156,7 @@ impl UndoFile {
         UndoFile { disk, path: path.to_owned(), place, unsaved: false, record }
     }
 
-    /// Writes the record so that after a power cut either the old or the new one is there.
+    /// Writes the record so that after a power cut the file has the old or the new record.
     pub(crate) fn save(&mut self) -> Result<()> {
         self.unsaved = true;
         let failed = |e: std::io::Error| Error::kernel(format!("write {}", self.path.display()), e);
@@ -164,7 +167,7 @@ impl UndoFile {
         Ok(())
     }
 
-    /// Whether the last attempt to write it has failed.
+    /// Returns whether the last attempt to write the record has failed.
     pub(crate) fn is_unsaved(&self) -> bool {
         self.unsaved
     }

@@ -1,4 +1,5 @@
-//! Replaces the unwinder in a program that aborts on a panic and has no feature `backtrace`, as for OpenWrt.
+//! Replaces the unwinder in a program that aborts on a panic and lacks the feature `backtrace`, as for
+//! OpenWrt.
 //!
 //! Rust's library can print a backtrace. It links an unwinder and a reader of debug information into every
 //! program, 0.2 MB of this one. A program for OpenWrt has neither unwind tables (`discard-unwind-tables.ld`)
@@ -8,11 +9,11 @@
 
 use std::ffi::{c_int, c_void};
 
-/// `_URC_END_OF_STACK`
+/// `_URC_END_OF_STACK`.
 const END_OF_STACK: c_int = 5;
 
-// SAFETY of the names, here and below: they are those of the unwinder, and do what may be asked of one, or
-// end the program.
+// SAFETY of the names, here and below: they are the unwinder's. Each function does what callers may expect
+// from an unwinder, or ends the program.
 #[unsafe(no_mangle)]
 extern "C" fn _Unwind_Backtrace(_frame: *const c_void, _data: *mut c_void) -> c_int {
     END_OF_STACK

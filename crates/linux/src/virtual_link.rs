@@ -1,21 +1,22 @@
 //! Virtual Ethernet interfaces for IPv6 over GeoNetworking.
 //!
-//! Each is a TAP device with the link-layer address that the station has on the air, and the IPv6 link-local
-//! address that follows from it. (EN 302 636-6-1 demands the interface identifier of the MID, whatever the
-//! machine's default is; so the kernel makes none of its own.) Both follow the station's address, which may
-//! be a new pseudonym: no frame with the new one has the old link-local address. Other addresses of the
-//! interface stay, and neighbours that know them get the new link-layer address at once (`ndisc_notify`), so
-//! that packets continue. The devices are not persistent: they go with the process, and everything on them
-//! with them.
+//! Each interface is a TAP device. It has the station's link-layer address on the air, and the IPv6
+//! link-local address that follows from that. (EN 302 636-6-1 demands the interface identifier of the MID,
+//! for any default of the machine, so the kernel makes no other.) Both follow the station's address, which
+//! may be a new pseudonym: no frame with the new address has the old link-local address. Other addresses of
+//! the interface stay. Neighbours that know them get the new link-layer address at once (`ndisc_notify`), so
+//! that packets continue. The devices are not persistent: they vanish with the process, together with their
+//! addresses and routes.
 //!
-//! Frames come with a virtio header if the kernel supports it, as in [`crate::TunnelReader`]: bursts are read
-//! in one piece and cut into packets here. Frames to the host are written one by one.
+//! Frames have a virtio header if the kernel supports it, as in [`crate::TunnelReader`]: bursts are read in
+//! one piece and cut into packets here. Frames to the host are written one by one.
 //!
-//! No other interface may have the name already. A device that another program deletes is made anew.
+//! No other interface may have the name already. A device that another program deletes is created again.
 //!
 //! Router Advertisements: interfaces of the configuration ignore them, unless the operator sets `accept_ra`
-//! after the start. An uplink uses them. A link that was learnt from such an advertisement uses them only for
-//! its addresses. Otherwise any station that reaches this one by GeoBroadcast could be its default router.
+//! after the start. An uplink uses them. A link that carnet learnt from a Router Advertisement uses them only
+//! for its addresses. Otherwise any station that reaches this one by GeoBroadcast could become its default
+//! router.
 
 use std::future::poll_fn;
 use std::io;
@@ -31,30 +32,30 @@ pub use crate::settings::Advertisements;
 /// A 48-bit link-layer address.
 pub type MacAddress = [u8; 6];
 
-/// Frames that may wait in the kernel, as in the tunnel device.
+/// Most frames that wait in the kernel, as in the tunnel device.
 const QUEUE: u32 = 4000;
 
-/// Settings of an interface.
+/// Settings of a virtual interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VirtualLinkConfig {
-    /// The caller's number for it.
+    /// Number by which the caller identifies the interface.
     pub id: u32,
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
-    /// Its link-layer address.
+    /// Link-layer address of the interface.
     pub address: MacAddress,
-    /// The link-local address that is made of it.
+    /// Link-local address that is derived from the link-layer address.
     pub link_local: Ipv6Addr,
-    /// Its MTU, at least 1280.
+    /// MTU of the interface in octets, at least 1280.
     pub mtu: u32,
-    /// Parts of Router Advertisements that the kernel uses, also on a router.
+    /// Parts of Router Advertisements that the kernel uses, on a router too.
     pub advertisements: Advertisements,
 }
 
-/// A frame of the host.
+/// A frame that the host sends.
 #[derive(Debug, Clone, Copy)]
 pub struct HostFrame<'a> {
-    /// The number of the interface.
+    /// Number of the interface.
     pub link: u32,
     /// Destination link-layer address.
     pub destination: MacAddress,
@@ -69,13 +70,13 @@ pub struct HostFrame<'a> {
 /// Events of [`VirtualLinks::readable`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VirtualLinkEvent {
-    /// There may be frames for [`VirtualLinks::try_receive`].
+    /// Frames may be ready for [`VirtualLinks::try_receive`].
     Frames,
-    /// The IPv6 addresses of an interface, all of them, with their prefix lengths.
+    /// All IPv6 addresses of an interface, with their prefix lengths.
     Addresses {
-        /// The number of the interface.
+        /// Number of the interface.
         link: u32,
-        /// Its addresses, except for those that may belong to another node.
+        /// Addresses of the interface, except those that may belong to another node.
         addresses: Vec<(Ipv6Addr, u8)>,
     },
 }
@@ -85,7 +86,7 @@ struct VirtualLink {
     config: VirtualLinkConfig,
     device: FrameDevice,
     info: LinkInfo,
-    /// As last told.
+    /// Addresses that were reported last.
     addresses: Option<Vec<(Ipv6Addr, u8)>>,
 }
 
@@ -95,16 +96,17 @@ pub struct VirtualLinks {
     links: Vec<VirtualLink>,
     requests: Requests,
     events: Events,
-    /// Something has changed about interfaces or addresses.
+    /// Whether interfaces or addresses have changed.
     dirty: bool,
     counters: FrameCounters,
 }
 
 impl VirtualLinks {
-    /// None yet. Works in the network namespace of the calling thread, which must be one of a tokio runtime.
+    /// Creates an empty set. Works in the network namespace of the calling thread, which must be one of a
+    /// tokio runtime.
     ///
     /// # Errors
-    /// When the kernel's news cannot be had.
+    /// Fails if the kernel's events are unavailable.
     pub fn open() -> Result<VirtualLinks> {
         Ok(VirtualLinks {
             links: Vec::new(),
@@ -115,10 +117,10 @@ impl VirtualLinks {
         })
     }
 
-    /// Makes an interface, or changes what is different of it.
+    /// Creates an interface, or changes its differing settings.
     ///
     /// # Errors
-    /// When the kernel refuses. [`Error::Busy`] where another interface has the name.
+    /// Fails if the kernel refuses; [`Error::Busy`] if another interface has the name.
     pub fn set(&mut self, config: VirtualLinkConfig) -> Result<()> {
         self.dirty = true;
         let Some(link) = self.links.iter_mut().find(|link| link.config.id == config.id) else {
@@ -130,7 +132,7 @@ impl VirtualLinks {
         if old.mtu != config.mtu {
             self.requests.set_mtu(info, config.mtu)?;
         }
-        // Gone before the kernel tells neighbours of the new link-layer address.
+        // Remove the old address before the kernel announces the new link-layer address to neighbours.
         let moves = old.link_local != config.link_local;
         if moves {
             self.requests.delete_address(info.index, &info.name, old.link_local, 64)?;
@@ -148,22 +150,22 @@ impl VirtualLinks {
         Ok(())
     }
 
-    /// Removes an interface; no error when it is gone already.
+    /// Removes an interface. A missing interface is no error.
     pub fn remove(&mut self, id: u32) {
-        // The device goes with its descriptor.
+        // The device vanishes when its descriptor is closed.
         self.links.retain(|link| link.config.id != id);
     }
 
-    /// Waits until there may be frames, or there is news. Safe to cancel; must be awaited all the time, if
-    /// only in a `select!`.
+    /// Waits until frames may be ready, or interfaces have changed. Safe to cancel; must be awaited all the
+    /// time, if only in a `select!`.
     ///
     /// # Errors
-    /// When the kernel's news cannot be read, or an interface that is gone cannot be made anew.
+    /// Fails if the kernel's events are unreadable, or a vanished interface cannot be created again.
     pub async fn readable(&mut self) -> Result<VirtualLinkEvent> {
         poll_fn(|cx| self.poll(cx)).await
     }
 
-    /// Takes some frames from each interface, without waiting, and hands each to `take`.
+    /// Takes some frames from each interface without waiting, and passes each to `take`.
     pub fn try_receive(&mut self, mut take: impl FnMut(HostFrame<'_>)) {
         for VirtualLink { config, device, .. } in &mut self.links {
             device.receive(&mut self.counters, |frame| {
@@ -184,13 +186,14 @@ impl VirtualLinks {
         self.counters.written(known.map(|link| link.device.write(destination, source, packet)));
     }
 
-    /// Name and index of an interface.
+    /// Returns name and index of an interface.
     pub fn interface(&self, id: u32) -> Option<(&str, u32)> {
         let link = self.links.iter().find(|link| link.config.id == id)?;
         Some((link.info.name.as_str(), link.info.index))
     }
 
-    /// Questions to the kernel about interfaces and addresses so far. Packets ask none.
+    /// Returns the number of requests to the kernel about interfaces and addresses so far. Packets cause
+    /// none.
     pub fn questions(&self) -> u64 {
         self.requests.reads
     }
@@ -253,7 +256,8 @@ fn create(requests: &mut Requests, config: VirtualLinkConfig) -> Result<VirtualL
     Ok(VirtualLink { config, device, info, addresses: None })
 }
 
-/// Without duplicate address detection, which GeoNetworking does for it (EN 302 636-4-1 10.2.1.5).
+/// Adds the address without duplicate address detection, which GeoNetworking does for it (EN 302 636-4-1
+/// 10.2.1.5).
 fn add_link_local(requests: &mut Requests, info: &LinkInfo, address: Ipv6Addr) -> Result<()> {
     match requests.add_address(info.index, &info.name, address, 64) {
         Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),

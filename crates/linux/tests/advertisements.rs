@@ -1,4 +1,4 @@
-//! Router Advertisements on a machine that carnet makes a router, and who has the say over `accept_ra`.
+//! Router Advertisements on a machine that carnet makes a router, and the ownership of `accept_ra`.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use carnet_linux::{Platform, PlatformEvent};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-/// Lets `p0` in the peer's namespace announce itself as default router for ten minutes.
+/// Lets `p0` in the peer's namespace advertise itself as default router for ten minutes.
 fn advertise(peer: &Peer) {
     peer.run(|| {
         let socket = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6)).unwrap();
@@ -25,14 +25,14 @@ fn learnt() -> bool {
     ip("-6 route show default").contains("proto ra")
 }
 
-/// Settings that a home agent wants to be 0 on its home link `h0`.
+/// Settings of the home link `h0` that a home agent needs to be 0.
 const STOPPED: [&str; 2] = ["accept_ra_defrtr", "accept_ra_pinfo"];
 
 fn stopped() -> [String; 2] {
     STOPPED.map(|name| sysctl(&format!("h0/{name}")))
 }
 
-/// A home agent on the home link `h0`, whose other end is the peer's `p0`.
+/// Opens the platform of a home agent on the home link `h0`, whose other end is the peer's `p0`.
 fn home_agent(scratch: &Scratch, peer: &Peer) -> Platform {
     peer.link("h0", "p0");
     peer.run(|| {
@@ -48,7 +48,7 @@ fn home_agent(scratch: &Scratch, peer: &Peer) -> Platform {
     platform
 }
 
-/// Lets the peer advertise until the platform has heard it once more.
+/// Lets the peer advertise until the platform has received one more advertisement.
 async fn heard(platform: &mut Platform, peer: &Peer) {
     let is_advertisement = |event: &PlatformEvent| matches!(event, PlatformEvent::Icmpv6(heard) if heard.message.first() == Some(&134));
     events_until(platform, |seen| {
@@ -58,7 +58,7 @@ async fn heard(platform: &mut Platform, peer: &Peer) {
     .await;
 }
 
-/// Waits until an operator is told of each of these.
+/// Waits until the obstacles contain each of these texts.
 async fn obstacles(platform: &mut Platform, texts: &[&str]) {
     let deadline = Instant::now() + Duration::from_secs(30);
     let is_told = |platform: &Platform, text: &&str| platform.obstacles().iter().any(|it| it.contains(text));
@@ -68,7 +68,7 @@ async fn obstacles(platform: &mut Platform, texts: &[&str]) {
     }
 }
 
-/// Any host on the home link could lead the home agent's packets to itself.
+/// Otherwise any host on the home link could redirect the home agent's packets to itself.
 #[test]
 fn home_link_gives_nothing_by_advertisement_to_a_machine_that_has_it_from_elsewhere() {
     in_namespace(|scratch| async move {
@@ -147,7 +147,7 @@ fn a_router_keeps_what_its_links_advertise() {
         advertise(&peer);
         events_until(&mut platform, |_| learnt()).await;
 
-        // One interface appears later, and another program changes one back.
+        // One interface appears later, and another program changes a setting back.
         ip("link add late type veth peer name later");
         events_until(&mut platform, |_| sysctl("late/accept_ra") == "2").await;
         set_sysctl("transit/accept_ra", "1");
@@ -164,7 +164,7 @@ fn a_router_keeps_what_its_links_advertise() {
         platform.close().unwrap();
         assert_eq!(state(), ["1", "0", "1", "1"]);
 
-        // One that is a router already decides for itself.
+        // A machine that is a router already keeps its operator's `accept_ra`.
         set_sysctl("all/forwarding", "1");
         let mut platform = scratch.open();
         platform.apply(&set(setting("all", "forwarding", "1"))).unwrap();
@@ -201,7 +201,7 @@ fn accept_ra_of_0_is_left_to_whoever_set_it() {
         ip("link set v0 up");
         events_for(&mut platform, Duration::from_millis(100)).await;
         assert_eq!(sysctl("v0/accept_ra"), "0");
-        // It is given back to the kernel, and taken away again.
+        // Another program turns `accept_ra` on, and off again.
         set_sysctl("v0/accept_ra", "1");
         ip("link set v0 mtu 1400");
         events_until(&mut platform, |_| sysctl("v0/accept_ra") == "2").await;

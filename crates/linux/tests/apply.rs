@@ -1,4 +1,4 @@
-//! Entries come and go, with `ip` as the oracle.
+//! Adds and removes entries, with `ip` as the oracle.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use carnet_station::forwarding::desired::*;
 
-/// Two virtual interfaces, `v0` and `i0`, each connected to a counterpart in this namespace.
+/// Creates two virtual interfaces, `v0` and `i0`, each connected to a counterpart in this namespace.
 fn two_links() {
     for (here, there) in [("v0", "v1"), ("i0", "i1")] {
         ip(&format!("link add {here} type veth peer name {there}"));
-        // Link-local addresses would come in the middle of a test otherwise.
+        // Otherwise link-local addresses would appear in the middle of a test.
         ip(&format!("link set {here} addrgenmode none up"));
         ip(&format!("link set {there} addrgenmode none up"));
         wait_until_up(here);
@@ -25,8 +25,8 @@ fn two_links() {
 }
 
 /// The kernel joins the solicited-node group of an address only when its worker gets the lock of all
-/// interfaces. A node that solicits the address before that would do so again a second later only. Here
-/// others want that lock.
+/// interfaces. A node that solicits the address earlier would repeat that only a second later. Here other
+/// threads hold that lock.
 #[test]
 fn neighbours_find_an_address_as_soon_as_it_is_there() {
     in_namespace(|scratch| async move {
@@ -61,12 +61,12 @@ fn neighbours_find_an_address_as_soon_as_it_is_there() {
     });
 }
 
-/// Route of a socket that is bound to the uplink and its address, by `ip route get`.
+/// Returns the route of a socket that is bound to the uplink and its address, by `ip route get`.
 fn way_from(address: &str) -> String {
     ip(&format!("-4 route get 198.51.100.2 from {address} oif v0")).lines().next().unwrap().trim().to_owned()
 }
 
-/// The uplink's default route is another program's to give; the gateway need not be in the uplink's subnet.
+/// Another program provides the uplink's default route. The gateway need not be in the uplink's subnet.
 #[test]
 fn ipv4_table_of_an_uplink_is_restored_whatever_takes_it_away() {
     in_namespace(|scratch| async move {
@@ -86,7 +86,7 @@ fn ipv4_table_of_an_uplink_is_restored_whatever_takes_it_away() {
             platform.apply(&set(entry.clone())).unwrap();
         }
         assert!(way_from("10.2.0.185").contains(by_table), "{}", way_from("10.2.0.185"));
-        // The main table's default route by the uplink does not count, its other routes do.
+        // The main table's default route by the uplink does not apply, but its other routes do.
         ip("route add default via 10.2.0.77 dev v0 metric 5");
         ip("route add 203.0.113.0/24 via 10.2.0.88 dev v0");
         assert!(way_from("10.2.0.185").contains(by_table), "{}", way_from("10.2.0.185"));
@@ -118,10 +118,10 @@ fn ipv4_table_of_an_uplink_is_restored_whatever_takes_it_away() {
             }
             events_until(&mut platform, |_| installed() == complete).await;
         }
-        // A renewal names another gateway.
+        // A DHCP renewal has another gateway.
         platform.apply(&set(ipv4_route("v0", Some("10.2.0.1")))).unwrap();
         assert!(way_from("10.2.0.185").contains("via 10.2.0.1 dev v0 table 13510"));
-        // A modem without any.
+        // A modem has no gateway.
         platform.apply(&set(ipv4_route("v0", None))).unwrap();
         assert!(way_from("10.2.0.185").contains("dev v0 table 13510"), "{}", way_from("10.2.0.185"));
         for entry in entries.iter().rev() {
@@ -212,7 +212,7 @@ fn closing_and_dropping_put_everything_back() {
             } else {
                 drop(platform);
             }
-            // Although another process still holds the device's descriptor.
+            // The device is gone although another process still holds its descriptor.
             assert_eq!(whole_state(), before);
             assert!(!scratch.undo_file().exists());
             assert!(tunnel.try_write(&[0x60; 40]).is_err());
@@ -234,7 +234,7 @@ fn counters_of_interfaces_are_read_without_a_request_to_the_kernel() {
         socket.send_to(&[0; 1000], "[2001:db8::2]:9").unwrap();
         let second = platform.octets("v0").unwrap().unwrap();
         assert_eq!((second.epoch, second.received), (first.epoch, first.received));
-        // Ethernet, IPv6 and UDP headers; the kernel may send reports of its own beside it.
+        // Ethernet, IPv6 and UDP headers are counted too. The kernel may send reports of its own meanwhile.
         assert!(second.total >= first.total + 1062, "{first:?} {second:?}");
         ip("link del v0");
         assert_eq!(platform.octets("v0").unwrap(), None);
@@ -285,7 +285,7 @@ fn replacing_a_route_leaves_one_and_no_gap() {
             TUNNEL_DEVICE,
         ];
         platform.apply(&set(route(TABLE_MAIN, "2001:db8:c::/64", 512, "fe80::3 i0"))).unwrap();
-        // Two witnesses: the kernel's own account, and one that looks for the route all the time.
+        // Two witnesses: the kernel's events, and a socket that looks up the route all the time.
         let account = scratch.path().join("account");
         let mut monitor = Command::new("ip")
             .args(["-6", "monitor", "route"])
@@ -293,7 +293,7 @@ fn replacing_a_route_leaves_one_and_no_gap() {
             .spawn()
             .unwrap();
         let told = |what: &str| std::fs::read_to_string(&account).unwrap().contains(what);
-        // It listens once it has told of a route.
+        // The monitor listens once it has reported a route.
         while !told("2001:db8:77::") {
             ip("-6 route add 2001:db8:77::/48 dev v0");
             std::thread::sleep(Duration::from_millis(20));
@@ -307,9 +307,9 @@ fn replacing_a_route_leaves_one_and_no_gap() {
             move || {
                 while !stop.load(Ordering::Relaxed) {
                     tries.fetch_add(1, Ordering::Relaxed);
-                    // The kernel fails a look-up that finds the old route and takes its reference when the
-                    // exchange has just given up the last one (ip6_rt_pcpu_alloc): ENETUNREACH, once, with
-                    // any NLM_F_REPLACE. Where there is no route the next look-up fails as well.
+                    // The kernel fails a lookup that finds the old route and takes its reference when the
+                    // exchange has just dropped the last one (ip6_rt_pcpu_alloc): ENETUNREACH, once, with any
+                    // NLM_F_REPLACE. If there were no route, the next lookup would fail as well.
                     let fails = || socket.connect("[2001:db8:c::1]:9").is_err();
                     if fails() && fails() {
                         gaps.fetch_add(1, Ordering::Relaxed);
@@ -360,7 +360,7 @@ fn what_others_made_is_left_alone() {
         ip("-6 route add 2001:db8:d::/64 dev v0 metric 512 proto 135");
         let before = whole_state();
         let mut platform = scratch.open();
-        // The one with carnet's mark is taken for a leftover.
+        // A route with carnet's mark counts as a leftover.
         assert!(ip_json("-6 route show 2001:db8:d::/64").is_empty());
 
         platform.apply(&set(address("i0", "2001:db8:a::1/128"))).unwrap();
@@ -379,7 +379,7 @@ fn what_others_made_is_left_alone() {
     });
 }
 
-/// Where the kernel keeps marks (5.18 and later); its own address on `lo` says that it does.
+/// Needs a kernel that keeps marks (5.18 and later), which its own address on `lo` shows.
 #[test]
 fn an_address_that_an_operator_makes_his_own_stays() {
     in_namespace(|scratch| async move {
@@ -450,7 +450,7 @@ fn settings_are_put_back_unless_somebody_else_has_changed_them() {
         assert_eq!(sysctl("v0/accept_ra"), "2");
         assert_eq!(sysctl("all/forwarding"), "0");
         assert_eq!((sysctl("v0/forwarding"), sysctl("default/forwarding")), ("0".into(), "0".into()));
-        // The kernel carried the 0 of `all` over to it.
+        // The kernel overwrote it with the 0 of `all`.
         assert_eq!(sysctl("i0/forwarding"), "1");
     });
 }
@@ -458,7 +458,7 @@ fn settings_are_put_back_unless_somebody_else_has_changed_them() {
 #[test]
 fn settings_of_all_and_of_one_interface_do_not_get_into_each_others_way() {
     in_namespace(|scratch| async move {
-        // One name sorts before `all`, one after.
+        // One name sorts before `all`, the other after.
         ip("link add a0 type veth peer name v0");
         let (all, early, late) = (
             setting("all", "forwarding", "1"),
@@ -520,7 +520,7 @@ fn the_local_rule_moves_with_the_first_capture_and_returns_with_the_last() {
         platform.close().unwrap();
         assert_eq!(rules(), usual);
 
-        // An operator has put the local rule elsewhere: it is neither moved nor brought back to 0.
+        // An operator has moved the local rule: carnet neither moves it nor restores it at 0.
         ip("-6 rule add pref 200 lookup local");
         ip("-6 rule del pref 0");
         let before = rules();
@@ -536,20 +536,20 @@ fn errors_say_what_was_tried() {
     in_namespace(|scratch| async move {
         two_links();
         let mut platform = scratch.open();
-        // A gateway that is not on the link yet may be there soon: the station says so only when that lasts.
+        // A gateway that is not on the link yet may appear soon. The station reports it only if that lasts.
         let early = set(route(13510, "2001:db8::/64", 1, "2001:db8:9::1 v0"));
         platform.apply(&early).expect("it is tried again");
         assert_eq!(routes("13510"), Vec::<String>::new());
         ip("-6 addr add fe80::77/64 dev v0 nodad");
         let error = platform.apply(&set(route(13511, "::/0", 1, "fe80::77 v0"))).unwrap_err().to_string();
         assert!(error.ends_with("(os error 22): Gateway can not be a local address"), "{error}");
-        // It stays wanted: once the gateway is on the link, it works.
+        // The route stays desired: once the gateway is on the link, it is installed.
         ip("-6 addr add 2001:db8:9::2/64 dev v0 nodad");
         events_until(&mut platform, |_| !routes("13510").is_empty()).await;
 
         let error = carnet_linux::Platform::open(scratch.config()).unwrap_err();
         assert!(error.to_string().starts_with("carnet0 exists already: another carnet station"), "{error}");
-        // The second one has not touched what the first one made.
+        // The second station has not changed the first one's entries.
         assert_eq!(routes("13510").len(), 1);
         drop(platform);
         for kind in ["link add carnet0 type veth peer name other", "tuntap add mode tun name carnet0"] {
@@ -583,7 +583,7 @@ fn a_strict_filter_of_ipv4_sources_is_loosened_and_no_other_touched() {
             platform.apply(&remove(entry)).unwrap();
         }
         assert_eq!((read("v0"), read("v1")), ("1".to_owned(), "0".to_owned()));
-        // Strict for all.
+        // `all` is strict.
         write("all", "1");
         platform.apply(&set(setting("v1", "rp_filter", "2"))).unwrap();
         assert_eq!(read("v1"), "2");

@@ -1,8 +1,8 @@
-//! Packets that the kernel's own IPv6 input would refuse arrive in the tunnel device as they are.
+//! Packets that the kernel's own IPv6 input would refuse arrive unchanged in the tunnel device.
 //!
 //! The peer sends the messages of a home agent or a mobile router. They are a Binding Update with a Home
 //! Address option, a Binding Acknowledgement with a type 2 routing header, and tunnelled packets. The latter
-//! come whole and in fragments. Without carnet's rules the kernel answers them with ICMPv6 errors, which the
+//! are complete or in fragments. Without carnet's rules the kernel answers them with ICMPv6 errors, which the
 //! first test verifies.
 #![allow(clippy::unwrap_used)]
 
@@ -35,7 +35,7 @@ fn packet(next_header: u8, source: &str, destination: &str, payload: &[u8]) -> V
     packet
 }
 
-/// Name and octets of what the other side sends.
+/// Returns name and octets of each packet that the other side sends.
 fn packets(source: &str, destination: &str) -> Vec<(&'static str, Vec<u8>)> {
     let home = octets("2001:db8:1::1234");
     let mobility = [59, 1, 6, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 4, 1, 2];
@@ -55,7 +55,7 @@ fn packets(source: &str, destination: &str) -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// Lets the peer send `packets` and listen for ICMPv6 errors; their types and codes.
+/// Lets the peer send `packets` and listen for ICMPv6 errors. Returns their types and codes.
 fn send(peer: &Peer, packets: Vec<Vec<u8>>) -> Vec<(u8, u8)> {
     peer.run(move || {
         let errors = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6)).unwrap();
@@ -93,7 +93,7 @@ async fn read_all(tunnel: &TunnelIo) -> Vec<Vec<u8>> {
     packets
 }
 
-/// A mobile router's end: `v0` with the care-of address, the peer with the home agent's.
+/// Sets up a mobile router's end: `v0` has the care-of address, the peer has the home agent's.
 fn mobile_router_end() -> Peer {
     let peer = Peer::new();
     ip("link set lo up");
@@ -120,7 +120,8 @@ fn without_carnet_the_kernel_refuses_them() {
     });
 }
 
-/// The packets come out unchanged, except for the hop limit that the kernel's forwarding decrements.
+/// Checks that the packets arrive unchanged, except for the hop limit that the kernel's forwarding
+/// decrements.
 fn assert_intact(sent: &[(&str, Vec<u8>)], received: &[Vec<u8>]) {
     let mut received = received.iter();
     for (name, packet) in sent {
@@ -143,14 +144,15 @@ fn a_mobile_router_gets_them_at_its_care_of_address() {
         assert_eq!(errors, []);
         assert_intact(&sent, &read_all(&tunnel).await);
 
-        // Everything else is the kernel's, as ever: echo from the home agent, tunnels from strangers.
+        // The kernel handles all other packets as before: an echo from the home agent, tunnels from unknown
+        // nodes.
         peer.run(|| add_address("p0", "2001:db8:f1::2/64"));
         let echo = peer.run(|| run(&format!("ping -c1 -W2 -I {HOME_AGENT} {CARE_OF}")));
         assert!(echo.contains("1 received"), "{echo}");
         assert_ne!(send(&peer, packets("2001:db8:f1::2", CARE_OF).into_iter().map(|(_, p)| p).collect()), []);
         assert_eq!(read_all(&tunnel).await, Vec::<Vec<u8>>::new());
 
-        // And what carnet writes is routed: to the peer, through the uplink.
+        // A packet that carnet writes is routed to the peer, through the uplink.
         let echo_request = {
             let mut message = vec![128, 0, 0, 0, 0x12, 0x34, 0, 1];
             let sum: u32 = [octets(CARE_OF), octets(HOME_AGENT)]
@@ -212,7 +214,7 @@ fn the_kernel_itself_sends_nothing_into_the_tunnel() {
         platform.apply(&set(setting("all", "forwarding", "1"))).unwrap();
         silent(&platform).await;
         platform.close().unwrap();
-        // A machine that is a router already.
+        // The machine is a router already.
         set_sysctl("all/forwarding", "1");
         let mut platform = scratch.open();
         silent(&platform).await;

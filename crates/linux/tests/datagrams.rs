@@ -1,4 +1,4 @@
-//! IPv6 inside IPv4 and UDP: what leaves by the sockets, and what comes.
+//! IPv6 inside IPv4 and UDP: packets that leave by the sockets, and packets that arrive.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -25,7 +25,7 @@ fn socket(local: &str, interface: Option<&str>) -> Entry {
     Entry::Socket(Socket { local: end(local), interface: interface.map(str::to_owned) })
 }
 
-/// Something that begins as an IPv6 packet of this traffic class does.
+/// Returns octets that begin like an IPv6 packet of this traffic class.
 fn packet(length: usize, traffic_class: u8, mark: u8) -> Vec<u8> {
     let mut packet = vec![mark; length];
     packet[0] = 6 << 4 | traffic_class >> 4;
@@ -33,7 +33,7 @@ fn packet(length: usize, traffic_class: u8, mark: u8) -> Vec<u8> {
     packet
 }
 
-/// Here 192.0.2.1 on `v0`, there 192.0.2.2 on `p0`.
+/// Links 192.0.2.1 on `v0` with 192.0.2.2 on the peer's `p0`.
 fn linked() -> Peer {
     let peer = Peer::new();
     peer.link("v0", "p0");
@@ -56,7 +56,7 @@ async fn read(io: &Datagrams, count: usize) -> Vec<(Received, Vec<u8>)> {
     packets
 }
 
-/// The UDP socket of the peer, which waits for what is sent to it.
+/// Returns a UDP socket of the peer that waits for packets.
 fn socket_of(peer: &Peer) -> UdpSocket {
     peer.run(|| {
         let there = UdpSocket::bind("192.0.2.2:5000").unwrap();
@@ -75,7 +75,8 @@ fn bursts_of_udp_in_both_directions() {
         let there = socket_of(&peer);
         let mut writer = DatagramWriter::new(io.clone());
         let mut sent = Vec::new();
-        // Of one size, the last shorter; another traffic class; one larger than its forerunner.
+        // Packets of one size, the last one shorter; then with another traffic class; then one larger than
+        // its predecessor.
         for (at, (length, class)) in
             [(1200, 0), (1200, 0), (1200, 0), (700, 0), (1200, 0xb8), (1200, 0xb8), (300, 2), (301, 2)]
                 .into_iter()
@@ -95,7 +96,7 @@ fn bursts_of_udp_in_both_directions() {
             assert_eq!((&buffer[..length], from), (&packet[..], "192.0.2.1:4191".parse().unwrap()));
         }
 
-        // A burst comes, with a traffic class and a shorter last packet.
+        // A burst arrives, with a traffic class and a shorter last packet.
         let burst: Vec<u8> = (0..20).flat_map(|at| packet(if at < 19 { 1000 } else { 400 }, 0, at)).collect();
         let to = SockaddrStorage::from("192.0.2.1:4191".parse::<SocketAddr>().unwrap());
         let control = [ControlMessage::UdpGsoSegments(&1000), ControlMessage::Ipv4Tos(&0xbb)];
@@ -106,7 +107,7 @@ fn bursts_of_udp_in_both_directions() {
             let (local, remote) = (end("udp:192.0.2.1:4191"), end("udp:192.0.2.2:5000"));
             assert_eq!(*received, Received { length: octets.len(), local, remote, traffic_class: 0xbb });
         }
-        // The socket goes with its entry.
+        // The socket is closed when its entry is removed.
         platform.apply(&remove(socket("udp:192.0.2.1:4191", Some("v0")))).unwrap();
         writer.write(end("udp:192.0.2.1:4191"), end("udp:192.0.2.2:5000"), false, &packet(100, 0, 0));
         writer.flush();
@@ -136,7 +137,7 @@ fn protocol_41_in_both_directions() {
         let length = there.recv(&mut buffer).unwrap();
         let (header, inner) = buffer[..length].split_at(20);
         assert_eq!(inner, packet(1400, 0xb9, 7));
-        // TOS, DF, TTL, protocol.
+        // Compares TOS, DF, TTL and protocol.
         assert_eq!((header[1], header[6] & 0x40, header[8], header[9]), (0xb9, 0x40, 64, 41));
         let length = there.recv(&mut buffer).unwrap();
         assert_eq!(
@@ -234,7 +235,7 @@ fn each_uplink_sends_by_itself_whatever_the_main_table_prefers() {
         for (there, from) in there.iter().zip(["192.0.2.1:4191", "203.0.113.1:4191"]) {
             assert_eq!(there.recv_from(&mut buffer).unwrap(), (100, from.parse().unwrap()));
         }
-        // The link goes, and comes back as another.
+        // The link is deleted, and appears again with another index.
         ip("link del v1");
         second.link("v1", "p0");
         second.run(|| ip("addr add 203.0.113.2/24 dev p0"));
@@ -259,7 +260,7 @@ fn each_uplink_sends_by_itself_whatever_the_main_table_prefers() {
     });
 }
 
-/// Messages that a stranger makes up, more than are read at once: they cost no packet.
+/// Forged messages, more than are read at once, cause no loss of packets.
 #[test]
 fn many_complaints_cost_no_packet() {
     in_namespace(|scratch| async move {
@@ -270,7 +271,7 @@ fn many_complaints_cost_no_packet() {
         let there = socket_of(&peer);
         let (here, remote) = (end("udp:192.0.2.1:4191"), end("udp:192.0.2.2:5000"));
         let mut writer = DatagramWriter::new(io.clone());
-        // Port unreachable, about a UDP packet of ours: IPv4 header, ports, length, no checksum.
+        // Port unreachable, about a UDP packet of this socket: IPv4 header, ports, length, no checksum.
         let quoted = [
             &[0x45, 0, 0, 128, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2][..],
             &[0x10, 0x5f, 0x13, 0x88, 0, 108, 0, 0],

@@ -1,4 +1,5 @@
-//! Events about interfaces, and entries that are put back after the kernel or an operator removed them.
+//! Events about interfaces, and entries that are installed again after the kernel or an operator removed
+//! them.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -96,8 +97,7 @@ fn duplicate_address_detection_is_visible() {
     });
 }
 
-/// RFC 4429: the kernel uses an optimistic address while duplicate address detection goes on, and so may
-/// carnet.
+/// RFC 4429: the kernel uses an optimistic address during duplicate address detection, and so may carnet.
 #[test]
 fn optimistic_address_is_usable_during_duplicate_address_detection() {
     in_namespace(|scratch| async move {
@@ -108,7 +108,7 @@ fn optimistic_address_is_usable_during_duplicate_address_detection() {
             println!("\nSKIPPED: this kernel is without CONFIG_IPV6_OPTIMISTIC_DAD");
             return;
         }
-        // Detection does not end within the test.
+        // The detection does not end within the test.
         for (name, value) in [("optimistic_dad", "1"), ("use_optimistic", "1"), ("dad_transmits", "1000")] {
             std::fs::write(format!("{folder}/{name}"), value).unwrap();
         }
@@ -153,7 +153,7 @@ fn default_routers_come_in_order_and_without_carnets_own() {
             latest(seen, "v0").is_some_and(|i| gateways(i) == addresses(&["fe80::4", "fe80::3", "fe80::1"]))
         })
         .await;
-        // A route without use to carnet leads to no request.
+        // A route that carnet does not use causes no request.
         events_for(&mut platform, Duration::from_millis(100)).await;
         let reads = platform.counters().reads;
         ip("-6 route add 2001:db8:77::/48 via fe80::8 dev v0");
@@ -162,7 +162,7 @@ fn default_routers_come_in_order_and_without_carnets_own() {
     });
 }
 
-/// Makes the interfaces `v0` and `i0`, up and without addresses of the kernel's own.
+/// Creates the interfaces `v0` and `i0`, up and without addresses of the kernel's own.
 fn make_links() {
     for name in ["v0", "i0"] {
         ip(&format!("link add {name} type veth peer name {name}p"));
@@ -171,7 +171,7 @@ fn make_links() {
     }
 }
 
-/// Source-specific routes, several next hops by a next-hop object, tables that rules name, a lifetime that
+/// Covers source-specific routes, several next hops by a next-hop object, tables of rules, a lifetime that
 /// ends, and a router that does not answer.
 #[test]
 fn default_routes_are_those_that_the_kernel_would_use() {
@@ -209,8 +209,8 @@ fn default_routes_are_those_that_the_kernel_would_use() {
         let first = |seen: &[PlatformEvent]| latest(seen, "i0").and_then(|i| gateways(i).first().copied());
         events_until(&mut platform, |seen| first(seen) == addresses(&["fe80::7"]).first().copied()).await;
         events_until(&mut platform, |seen| first(seen) == addresses(&["fe80::4"]).first().copied()).await;
-        // The kernel reports the failure of a neighbour that was valid; one that is added as failed it does
-        // not report.
+        // The kernel reports the failure of a neighbour that was reachable, but not of one that is added as
+        // failed.
         ip("-6 neigh add fe80::2 dev v0 lladdr 02:00:00:00:00:02 nud reachable");
         ip("-6 neigh replace fe80::2 dev v0 nud failed");
         events_until(&mut platform, |seen| {
@@ -227,8 +227,8 @@ fn default_routes_are_those_that_the_kernel_would_use() {
     });
 }
 
-/// With `nexthop_compat_mode` off a route has the number of its next-hop object alone, and a change of the
-/// object is told of the object only.
+/// With `nexthop_compat_mode` off a route has only the number of its next-hop object. A change of the object
+/// causes an event about the object only.
 #[test]
 fn default_route_by_next_hop_object_has_the_object_s_router_without_compat_mode() {
     in_namespace(|scratch| async move {
@@ -295,7 +295,7 @@ fn ipv4_is_told_too() {
             })
         })
         .await;
-        // ConnMan's service without the default route has a route to its gateway alone.
+        // A ConnMan service without the default route has only a route to its gateway.
         ip("route add 198.51.100.254 dev i0");
         ip("route del default dev i0");
         events_until(&mut platform, |seen| {
@@ -317,7 +317,7 @@ fn ipv4_is_told_too() {
     });
 }
 
-/// Lets the peer advertise itself as a router for some seconds, with preference high.
+/// Lets the peer advertise itself as a router for some seconds, with high preference.
 fn advertise(peer: &Peer, lifetime: u16) {
     peer.run(move || {
         std::thread::sleep(Duration::from_millis(100));
@@ -335,7 +335,7 @@ fn advertise(peer: &Peer, lifetime: u16) {
     });
 }
 
-/// The kernel lists an expired route until it collects it, and lets it count again without a word.
+/// The kernel lists an expired route until it collects it, and makes it valid again without an event.
 #[test]
 fn router_whose_route_had_expired_is_noticed_when_it_advertises_again() {
     in_namespace(|scratch| async move {
@@ -385,7 +385,7 @@ fn entries_wait_for_their_interface() {
         events_until(&mut platform, |_| routes("13510").len() == 1).await;
         assert_eq!(platform.counters().restored, 0);
 
-        // An entry that is removed while it waits does not come back.
+        // An entry that is removed while it waits is not installed later.
         ip("link set v0 down");
         events_until(&mut platform, |_| routes("13510").is_empty()).await;
         platform.apply(&remove(route(TABLE_UPLINK, "::/0", 1024, "fe80::1 v0"))).unwrap();
@@ -393,7 +393,7 @@ fn entries_wait_for_their_interface() {
         events_for(&mut platform, Duration::from_millis(100)).await;
         assert!(routes("13510").is_empty());
 
-        // A replacement that has to wait does not leave its predecessor in force.
+        // While a replacement waits, the former entry must not stay in force.
         platform.apply(&set(route(TABLE_TUNNEL, "::/0", 1024, "fe80::1 later"))).unwrap();
         assert_eq!(routes("13501").len(), 1);
         ip("link add later type veth peer name later1");
@@ -425,20 +425,21 @@ fn what_an_interface_loses_comes_back() {
                 && ip("-6 addr show dev v0").contains("2001:db8:f1::10/64")
         };
         assert!(complete());
-        // Down and up: routes and addresses go.
+        // When the link goes down and up, routes and addresses vanish.
         ip("link set v0 down");
         assert!(!complete());
         events_for(&mut platform, Duration::from_millis(50)).await;
         ip("link set v0 up");
         events_until(&mut platform, |_| complete()).await;
-        // A route and an address of IPv6, a route of IPv4.
+        // A route and an address of IPv6, and a route of IPv4.
         assert_eq!(platform.counters().restored, 3);
-        // The same so fast that both ends are seen together.
+        // The link goes down and up so fast that both events are read together.
         run("ip link set v0 down");
         run("ip link set v0 up");
         events_until(&mut platform, |_| complete()).await;
         assert_eq!(platform.counters().restored, 6);
-        // Gone and back, with fresh settings; again so fast that only the index tells.
+        // The link is deleted and created, with fresh settings; the second time so fast that only the index
+        // shows it.
         for pause in [50, 0] {
             ip("link del v0");
             if pause > 0 {
@@ -502,12 +503,12 @@ fn what_an_operator_deletes_comes_back() {
             })
             .await;
             if deletion == "-6 rule flush" {
-                // It removes the main rule as well, which is not carnet's.
+                // The command removes the main rule as well, which is not carnet's.
                 ip("-6 rule add pref 32766 lookup main proto kernel");
             }
         }
         assert!(platform.counters().restored >= 8);
-        // Then there is peace.
+        // After that there are no further requests.
         let counters = platform.counters();
         events_for(&mut platform, Duration::from_millis(100)).await;
         assert_eq!(platform.counters().writes, counters.writes);
@@ -529,7 +530,7 @@ fn lost_events_lead_to_a_full_look() {
         let file = scratch.path().join("batch");
         std::fs::write(&file, batch).unwrap();
         ip(&format!("-6 -batch {}", file.display()));
-        // Later events are certainly lost: the buffer is full.
+        // Later events are certainly lost, because the buffer is full.
         ip("-6 route del default table 13510");
         ip("link add late type veth peer name later");
         let events =

@@ -1,4 +1,4 @@
-//! Frames of GeoNetworking between two network namespaces: over a pair of virtual Ethernet interfaces, and in
+//! GeoNetworking frames between two network namespaces: over a pair of virtual Ethernet interfaces, and in
 //! UDP datagrams.
 #![allow(clippy::unwrap_used)]
 
@@ -17,14 +17,14 @@ const BROADCAST: MacAddress = [0xff; 6];
 const HERE: MacAddress = [2, 0, 0, 0, 0, 1];
 const THERE: MacAddress = [2, 0, 0, 0, 0, 2];
 
-/// Source, destination, payload.
+/// A frame: source, destination, payload.
 type Frame = (MacAddress, MacAddress, Vec<u8>);
 
 fn open(text: &str) -> FrameLink {
     FrameLink::open(text.parse().unwrap()).unwrap()
 }
 
-/// Two namespaces joined by `v0` here and `p0` there, with addresses that are easy to read.
+/// Creates two namespaces joined by `v0` here and `p0` there, with addresses that are easy to read.
 fn joined() -> Peer {
     let peer = Peer::new();
     join(&peer);
@@ -42,7 +42,8 @@ fn join(peer: &Peer) {
     wait_until_up("v0");
 }
 
-/// Sends whole Ethernet frames from `interface` of the calling thread's namespace, by means of its own.
+/// Sends complete Ethernet frames from `interface` of the calling thread's namespace, with a socket of its
+/// own.
 fn inject(interface: &str, frames: &[Vec<u8>]) {
     let index = ip_json(&format!("link show {interface}"))[0]["ifindex"].as_i64().unwrap();
     let socket = Socket::new(Domain::PACKET, Type::RAW, None).unwrap();
@@ -56,7 +57,7 @@ fn inject(interface: &str, frames: &[Vec<u8>]) {
         sll_addr: [0; 8],
     };
     for frame in frames {
-        // SAFETY: the frame and the address are live, each with its own length.
+        // SAFETY: the frame and the address are live, and each has the given length.
         let sent = unsafe {
             libc::sendto(
                 socket.as_raw_fd(),
@@ -75,7 +76,7 @@ fn ethernet(destination: MacAddress, source: MacAddress, ether_type: u16, payloa
     [&destination[..], &source, &ether_type.to_be_bytes(), payload].concat()
 }
 
-/// Receives until nothing has come for a while.
+/// Receives until no frame has arrived for a while.
 async fn receive(link: &mut FrameLink) -> Vec<Frame> {
     let mut frames: Vec<Frame> = Vec::new();
     while let Ok(event) = tokio::time::timeout(Duration::from_millis(150), link.readable()).await {
@@ -118,7 +119,7 @@ fn only_frames_of_the_ether_type_for_this_station_arrive() {
         let peer = joined();
         let mut link = open("v0");
         assert_eq!((link.state(), link.address(), link.mtu()), (LinkState::Up, HERE, 1500));
-        // Even if a program watches everything: tcpdump, for example, makes the interface do that.
+        // This holds even on a promiscuous interface, which tcpdump for example needs.
         ip("link set v0 promisc on");
         peer.run(|| {
             inject(
@@ -179,7 +180,7 @@ fn own_frames_are_not_heard_and_the_other_side_hears_them_once() {
     });
 }
 
-/// Receives until there are `count` frames, then until none has come for a while.
+/// Receives until there are `count` frames, and then until no more have arrived for a while.
 async fn receive_count(link: &mut FrameLink, count: usize) -> Vec<Frame> {
     let mut frames = Vec::new();
     let deadline = Instant::now() + Duration::from_secs(30);
@@ -206,7 +207,7 @@ fn tcpdump_sees_plain_ethernet() {
                 .unwrap()
         });
         let mut link = open("v0");
-        // It says nowhere that it has begun to listen.
+        // tcpdump does not report that it has begun to listen.
         let deadline = Instant::now() + Duration::from_secs(10);
         while dump.try_wait().unwrap().is_none() {
             assert!(Instant::now() < deadline, "tcpdump hears nothing");
@@ -236,7 +237,7 @@ fn a_hundred_thousand_frames_arrive_once_each_and_in_order() {
                         next += 1;
                     }
                     link.flush();
-                    // Some 40,000 frames per second.
+                    // Sends about 40,000 frames per second.
                     let _ = tokio::time::timeout(Duration::from_micros(1500), link.readable()).await;
                 }
                 link.counters()
@@ -271,7 +272,7 @@ fn a_hundred_thousand_frames_arrive_once_each_and_in_order() {
     });
 }
 
-/// Frames that are not read in time are lost, but counted.
+/// Frames that are not read in time are lost and counted.
 #[test]
 fn every_frame_is_received_or_counted_as_overrun() {
     in_namespace(|_| async {
@@ -296,7 +297,8 @@ fn every_frame_is_received_or_counted_as_overrun() {
         let received = receive(&mut link).await.len() as u64;
         let overruns = link.counters().dropped(FrameDrop::Overrun);
         assert!(received > 1000 && overruns > 1000, "{received} received, {overruns} overruns");
-        // The queue of the virtual interface itself may lose a few, which no counter of the socket shows.
+        // The queue of the virtual interface itself may lose a few frames, which no counter of the socket
+        // shows.
         assert!(
             received + overruns <= sent && received + overruns > sent * 9 / 10,
             "{received} + {overruns}"
@@ -334,7 +336,7 @@ fn the_interface_may_come_late_vanish_and_return() {
             });
             assert_eq!(receive(&mut link).await, [(THERE, [2, 0, 0, 0, 0, 10], b"again".to_vec())]);
 
-            // No carrier, because the other end is down.
+            // The interface has no carrier, because the other end is down.
             peer.run(|| ip("link set p0 down"));
             until(&mut link, LinkState::Down).await;
             ip("link del v0");
@@ -354,7 +356,7 @@ fn what_is_queued_when_the_interface_goes_is_counted() {
             link.send(BROADCAST, b"waits").unwrap();
         }
         ip("link del v0");
-        // Before the link has noticed.
+        // The link has not noticed the change yet.
         link.flush();
         until(&mut link, LinkState::Missing).await;
         assert_eq!((link.counters().sent, link.counters().dropped(FrameDrop::Down)), (0, 10));

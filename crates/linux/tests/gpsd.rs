@@ -1,4 +1,4 @@
-//! Positions from a real gpsd, whose receiver is this test, or gpsfake.
+//! Positions from a real gpsd. Its receiver is this test, or gpsfake.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use carnet_linux::clock;
 use carnet_linux::position::*;
 
-/// Runs `body` in a namespace of its own, where gpsd and gpsfake are.
+/// Runs `body` in a namespace of its own, if gpsd and gpsfake are installed.
 fn with_gpsd<F: Future<Output = ()>>(body: impl FnOnce(Scratch) -> F + Send + 'static) {
     for tool in ["gpsd", "gpsfake"] {
         let directories = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
@@ -27,7 +27,7 @@ fn with_gpsd<F: Future<Output = ()>>(body: impl FnOnce(Scratch) -> F + Send + 's
     in_namespace(body);
 }
 
-/// A gpsd with receivers that are UDP ports of this machine.
+/// A gpsd whose receivers are UDP ports of this machine.
 struct Gpsd(Child);
 
 impl Gpsd {
@@ -55,7 +55,8 @@ fn sentence(text: &str) -> String {
     format!("${text}*{:02X}\r\n", text.bytes().fold(0, |sum, octet| sum ^ octet))
 }
 
-/// Returns a receiver's reports of one cycle, at a time in UTC that is `ahead` seconds off this machine's.
+/// Returns a receiver's reports of one cycle, for a time in UTC that is `ahead` seconds ahead of this
+/// machine's.
 fn cycle(fix: bool, ahead: i64) -> String {
     let unix = (clock::wall().as_unix_nanos() / 10_000_000) as i64 + ahead * 100;
     let date =
@@ -74,7 +75,7 @@ fn cycle(fix: bool, ahead: i64) -> String {
     }
 }
 
-/// A receiver that goes through a cycle five times per second.
+/// A receiver that sends a cycle five times per second.
 struct Receiver {
     socket: UdpSocket,
     port: u16,
@@ -92,7 +93,7 @@ impl Receiver {
     fn speak(&self) {
         if !self.silent.get() {
             let text = cycle(self.fix.get(), self.ahead.get());
-            // Refused as long as gpsd is not there.
+            // The send is refused as long as gpsd does not listen.
             let _ = self.socket.send_to(text.as_bytes(), ("127.0.0.1", self.port));
         }
     }
@@ -102,7 +103,7 @@ fn source(text: &str) -> PositionSource {
     PositionSource::open(&text.parse().unwrap(), PositionOptions::default()).unwrap()
 }
 
-/// Lets the receivers speak until an event is as wanted; that event and those before it.
+/// Lets the receivers send until an event satisfies `wanted`. Returns that event and those before it.
 async fn until(
     source: &mut PositionSource,
     receivers: &[&Receiver],
@@ -116,7 +117,7 @@ async fn until(
             spoken = Instant::now();
             receivers.iter().for_each(|receiver| receiver.speak());
         }
-        // Cancelled all the time, as in a `select!` with much to do.
+        // The call is cancelled all the time, as in a busy `select!`.
         if let Ok(event) = tokio::time::timeout(Duration::from_millis(20), source.next_event()).await {
             let done = wanted(&event);
             seen.push(event);
@@ -153,7 +154,7 @@ fn a_fix_comes_and_goes_and_comes_back() {
                 .await;
         let Some(PositionEvent::Fix(fix)) = events.last() else { unreachable!() };
         assert!((fix.latitude - 48.8375).abs() < 1e-6 && (fix.longitude - 2.1008).abs() < 1e-6, "{fix:?}");
-        // 19.4 knots to the East.
+        // The speed is 19.4 knots to the East.
         assert!(fix.speed.is_some_and(|speed| (speed - 9.98).abs() < 0.01), "{fix:?}");
         assert_eq!(fix.track, Some(90.0));
         assert_eq!(fix.altitude, Some(147.0));
@@ -191,7 +192,7 @@ fn gpsd_may_come_late_stop_and_start_again() {
         for _ in 0..2 {
             let gpsd = Gpsd::start(&scratch, &["udp://127.0.0.1:5000"]);
             let events = until(&mut source, &[&receiver], is_fix).await;
-            // One failure was told, however often it was tried.
+            // Only one failure was reported, for any number of attempts.
             let told = lost(&events);
             assert!(told.iter().all(|reason| **reason == LostReason::NoDevice), "{told:?}");
             drop(gpsd);
@@ -232,7 +233,7 @@ fn of_two_receivers_one_is_followed() {
     });
 }
 
-/// An hour off: a system clock in the wrong time zone looks like this.
+/// The clock is an hour off, as with a wrong time zone.
 #[test]
 fn a_wrong_clock_is_noticed_and_so_is_a_right_one() {
     with_gpsd(|scratch| async move {
@@ -244,7 +245,7 @@ fn a_wrong_clock_is_noticed_and_so_is_a_right_one() {
         let events = until(&mut source, &[&receiver], is_clock).await;
         let Some(PositionEvent::Clock(difference)) = events.last() else { unreachable!() };
         assert!(difference.wrong && (difference.milliseconds + 3_600_000).abs() < 2000, "{difference:?}");
-        // A new gpsd, because this one takes a time of day that goes back for the next day's.
+        // Start a new gpsd, because this one takes a time of day that steps back for the next day's.
         drop(gpsd);
         let gpsd = Gpsd::start(&scratch, &["udp://127.0.0.1:5000"]);
         receiver.ahead.set(0);
@@ -255,7 +256,7 @@ fn a_wrong_clock_is_noticed_and_so_is_a_right_one() {
     });
 }
 
-/// gpsfake plays a log into a pseudo-terminal, as a serial receiver would speak.
+/// gpsfake plays a log into a pseudo-terminal, as a serial receiver would.
 #[test]
 fn gpsfake_drives() {
     with_gpsd(|scratch| async move {
@@ -275,7 +276,7 @@ fn gpsfake_drives() {
             until(&mut source, &[], |e| *e == PositionEvent::Lost { reason: LostReason::NoFix }).await;
         assert!(events.iter().filter(|e| is_fix(e)).count() > 3, "{events:#?}");
         until(&mut source, &[], is_fix).await;
-        // So that it ends its gpsd, too.
+        // gpsfake then ends its gpsd, too.
         nix::sys::signal::kill(
             nix::unistd::Pid::from_raw(gpsfake.id().try_into().unwrap()),
             nix::sys::signal::Signal::SIGINT,

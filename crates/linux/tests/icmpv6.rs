@@ -1,4 +1,4 @@
-//! ICMPv6 heard and sent on links.
+//! Receives and sends ICMPv6 on links.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -16,7 +16,7 @@ const DEFENDED: &str = "2001:db8:1::1234";
 
 fn mac(interface: &str) -> [u8; 6] {
     let text = std::fs::read_to_string(format!("/sys/class/net/{interface}/address"));
-    // In a namespace made by unshare, /sys still shows the old one: ask `ip` instead.
+    // In a namespace made by unshare, /sys still shows the old one: use `ip`.
     let text = ip_json(&format!("link show {interface}"))
         .first()
         .map(|link| link["address"].as_str().unwrap().to_owned())
@@ -33,12 +33,12 @@ fn heard(events: &[PlatformEvent]) -> Vec<&LinkMessage> {
     messages.collect()
 }
 
-/// Lets the peer send a frame with this receiver and ICMPv6 message.
+/// Lets the peer send a frame to this receiver with an ICMPv6 message.
 fn send_frame(peer: &Peer, receiver: [u8; 6], payload_length: u8, message: &'static [u8]) {
     send_tagged(peer, receiver, &[], payload_length, message);
 }
 
-/// The same with a VLAN tag (IEEE 802.1Q 9.6).
+/// Lets the peer send a frame with a VLAN tag (IEEE 802.1Q 9.6) and an ICMPv6 message.
 fn send_tagged(
     peer: &Peer,
     receiver: [u8; 6],
@@ -53,8 +53,8 @@ fn send_tagged(
     send_octets(peer, frame);
 }
 
-/// Lets the peer send an ICMPv6 message of this type for [`DEFENDED`] behind a routing header of this type
-/// (RFC 6275 6.4).
+/// Lets the peer send an ICMPv6 message of type `kind` to [`DEFENDED`] after a routing header of type
+/// `routing_type` (RFC 6275 6.4).
 fn send_routed(peer: &Peer, receiver: [u8; 6], routing_type: u8, kind: u8) {
     let home_address: Ipv6Addr = DEFENDED.parse().unwrap();
     let mut frame = [&receiver[..], &[2, 0, 0, 0, 0, 1, 0x86, 0xdd]].concat();
@@ -73,7 +73,7 @@ fn send_octets(peer: &Peer, frame: Vec<u8>) {
         let mut address = [0u8; 20];
         address[..2].copy_from_slice(&17u16.to_ne_bytes());
         address[4..8].copy_from_slice(&device.to_ne_bytes());
-        // SAFETY: the address is a sockaddr_ll of 20 octets, the frame is readable for its length.
+        // SAFETY: the address is a sockaddr_ll of 20 octets, and the frame is readable for its length.
         let sent = unsafe {
             libc::sendto(
                 std::os::fd::AsRawFd::as_raw_fd(&socket),
@@ -88,7 +88,7 @@ fn send_octets(peer: &Peer, frame: Vec<u8>) {
     });
 }
 
-/// Lets the peer ask for the link-layer address of [`DEFENDED`], by sending something there.
+/// Lets the peer resolve the link-layer address of [`DEFENDED`], by sending a packet to it.
 fn ask(peer: &Peer) {
     peer.run(|| {
         let socket = std::net::UdpSocket::bind("[::]:0").unwrap();
@@ -153,13 +153,14 @@ fn solicitations_for_another_node_are_heard_and_answered() {
         let text = own_mac.map(|o| format!("{o:02x}")).join(":");
         assert_eq!(neighbour(), Some(text));
 
-        // To all nodes: a receiver that knows the address takes the new one from it.
+        // The advertisement goes to all nodes: a receiver that knows the address takes the new link-layer
+        // address from it.
         answer.destination = "ff02::1".parse().unwrap();
         answer.peer = None;
         answer.message = advertisement(0x20);
         answer.message[31] ^= 1;
         let frames = peer.run(|| {
-            // All protocols, as in ETH_P_ALL.
+            // All protocols: ETH_P_ALL.
             let all = Protocol::from(libc::ETH_P_ALL.to_be() >> 16);
             let socket = Socket::new(Domain::PACKET, Type::RAW, Some(all)).unwrap();
             socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
@@ -170,7 +171,8 @@ fn solicitations_for_another_node_are_heard_and_answered() {
             loop {
                 let mut frame = [0; 200];
                 let length = std::io::Read::read(&mut &frames, &mut frame).unwrap();
-                // Ethernet header, IPv6 header, and the type of a Neighbor Advertisement.
+                // The message follows the Ethernet and IPv6 headers; 136 is the type of a Neighbor
+                // Advertisement.
                 if length > 54 && frame[20] == 58 && frame[54] == 136 && frame[38..40] == [0xff, 2] {
                     return <[u8; 6]>::try_from(&frame[..6]).unwrap();
                 }
@@ -201,11 +203,11 @@ fn only_the_kinds_asked_for_are_heard_and_never_ones_own() {
                 message[0] = kind;
                 socket.send_to(&message, &SockAddr::from(to)).unwrap();
             }
-            // The same kinds behind another protocol, which is not ICMPv6 at all.
+            // UDP datagrams whose first octet equals such a type are no ICMPv6.
             let udp = std::net::UdpSocket::bind("[::]:34048").unwrap();
             udp.send_to(&[1; 48], "[2001:db8:1::fe]:9").unwrap();
         });
-        // This machine's own questions and errors are not heard.
+        // The station does not receive this machine's own solicitations and errors.
         let socket = std::net::UdpSocket::bind("[::]:0").unwrap();
         socket.send_to(b"?", "[2001:db8:1::77]:9").unwrap();
         let events = events_for(&mut platform, Duration::from_millis(300)).await;
@@ -220,8 +222,8 @@ fn only_the_kinds_asked_for_are_heard_and_never_ones_own() {
     });
 }
 
-/// RFC 6275 9.3.2: a home agent answers like a correspondent node, behind a type 2 routing header. Of these a
-/// router needs only answers to echoes and to mobile prefix discovery.
+/// RFC 6275 9.3.2: a home agent answers like a correspondent node, after a type 2 routing header. Of these
+/// answers a mobile router needs only those to echoes and to mobile prefix discovery.
 #[test]
 fn answers_behind_a_type_2_routing_header_are_heard() {
     in_namespace(|scratch| async move {
@@ -260,14 +262,14 @@ fn a_burst_of_malformed_packets_does_not_make_deaf() {
     in_namespace(|scratch| async move {
         let peer = home_link();
         let mut platform = scratch.open_watching("h0", false);
-        // Then the kernel has no more news of its own.
+        // After that the kernel sends no more events of its own.
         let settled = |seen: &[PlatformEvent]| {
             latest(seen, "h0")
                 .is_some_and(|i| i.addresses.len() == 2 && i.addresses.iter().all(|a| !a.tentative))
         };
         events_until(&mut platform, settled).await;
         events_for(&mut platform, Duration::from_millis(300)).await;
-        // No task reads meanwhile: all of it waits in the socket, and nothing else will wake the station.
+        // No task reads meanwhile: all messages wait in the socket, and nothing else will wake the station.
         let receiver = mac("h0");
         for _ in 0..130 {
             send_frame(&peer, receiver, 1, &[135]);
@@ -284,7 +286,7 @@ fn a_burst_of_malformed_packets_does_not_make_deaf() {
             }
         };
         tokio::time::timeout(Duration::from_secs(3), heard_it).await.expect("deaf");
-        // The timer would have woken it, too.
+        // The timer would have woken the station, too, but later.
         assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
         assert_eq!(platform.counters().icmpv6_malformed, 130);
     });
@@ -297,7 +299,7 @@ fn frames_for_others_are_not_heard() {
         ip("link set h0 promisc on");
         let mut platform = scratch.open_watching("h0", true);
         send_frame(&peer, [2, 0, 0, 0, 0, 9], 8, &[136, 0, 0, 0, 0, 0, 0, 9]);
-        // Of a VLAN that this machine is not in, and with a priority in none.
+        // Frames of a VLAN that this machine is not in, and frames with only a priority tag.
         send_tagged(&peer, mac("h0"), &[0x81, 0, 0, 5], 8, &[136, 0, 0, 0, 0, 0, 0, 5]);
         send_tagged(&peer, mac("h0"), &[0x81, 0, 0xe0, 0], 8, &[136, 0, 0, 0, 0, 0, 0, 2]);
         send_frame(&peer, mac("h0"), 8, &[136, 0, 0, 0, 0, 0, 0, 1]);
@@ -321,7 +323,7 @@ fn listening_survives_the_interface() {
         for round in 0..3 {
             let peer = home_link();
             solicitation(&mut platform, &peer).await;
-            // Down and up is enough to upset a packet socket.
+            // An interface that goes down and up causes an error of a packet socket.
             ip("link set h0 down");
             events_for(&mut platform, Duration::from_millis(50)).await;
             ip("link set h0 up");
@@ -385,18 +387,17 @@ fn a_link_without_addresses_needs_none() {
             (7, message.source, &message.message[4..])
         );
 
-        // A tunnel interface has no room for link-layer addresses. Without a reader at its other end it only
-        // counts.
+        // A tunnel interface has no link-layer addresses. Without a reader at its other end it only counts.
         ip("tuntap add mode tun name t0");
         ip("link set t0 up");
         let sent = |platform: &mut Platform| {
             platform.send_icmpv6(&LinkMessage { interface: "t0".into(), ..message.clone() })
         };
         events_until(&mut platform, |seen| latest(seen, "t0").is_some()).await;
-        // A TUN device without a reader is up but does not run: the kernel says so itself.
+        // A TUN device without a reader is up but not running, and the kernel itself returns an error.
         let error = sent(&mut platform).err().and_then(|e| e.raw_os_error());
         assert!(matches!(error, None | Some(libc::ENETDOWN)), "{error:?}");
-        // A device with a reader is carnet's own.
+        // carnet's own device has a reader.
         let tunnel = platform.tunnel();
         let mut reader = carnet_linux::TunnelReader::new(tunnel.clone());
         let mut buffer = PacketBuffer::new();

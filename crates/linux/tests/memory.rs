@@ -1,6 +1,6 @@
-//! Memory of this process for a binding of a home agent, counted octet by octet.
+//! Memory of this process per binding of a home agent, counted octet by octet.
 //!
-//! The allocator of this test counts what is in use. Tables grow by doubling: the number of bindings fills
+//! The allocator of this test counts the memory in use. Tables grow by doubling: the number of bindings fills
 //! them as far as 100,000 bindings fill theirs.
 #![allow(clippy::unwrap_used)]
 
@@ -22,29 +22,29 @@ use carnet_station::io::{Input, Output};
 use carnet_station::{PersistentState, Station, StationConfig};
 use ipnet::Ipv6Net;
 
-/// The system's allocator, and octets that are in use; of each piece also those that the allocator itself
-/// needs.
+/// The system's allocator with a count of the octets in use, including those that the allocator itself needs
+/// for each allocation.
 struct Counting;
 
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
 
-/// Returns the size that the GNU C library takes for a piece of this size (malloc(3): eight octets more, in
-/// steps of sixteen).
+/// Returns the size that the GNU C library uses for an allocation of this size (malloc(3): eight octets more,
+/// in steps of sixteen).
 fn taken(size: usize) -> usize {
     (size + 8).next_multiple_of(16).max(32)
 }
 
-// SAFETY: everything is the system's allocator's; numbers are kept beside it.
+// SAFETY: all calls go to the system's allocator. The counts are separate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         IN_USE.fetch_add(taken(layout.size()), Ordering::Relaxed);
-        // SAFETY: as the caller has promised.
+        // SAFETY: the caller keeps the contract of `alloc`, which is the system's.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         IN_USE.fetch_sub(taken(layout.size()), Ordering::Relaxed);
-        // SAFETY: as the caller has promised.
+        // SAFETY: the caller keeps the contract of `dealloc`, which is the system's.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -52,16 +52,16 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// 100,000 / 32.
+/// 100,000 / 32 bindings.
 const BINDINGS: usize = 3125;
 
 const WALL: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
-/// Long enough for the search for path MTUs to give up on all paths: no node answers here.
+/// Time after which path MTU discovery has ended on all paths: no node answers here.
 const SETTLED: Time = Time::from_secs(600);
 const LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
 fn address(network: u128, number: usize) -> Ipv6Addr {
-    // Far apart, as those of real operators are, and in no order.
+    // The addresses are far apart, as those of real operators, and in no order.
     let scattered = (number as u32).wrapping_mul(0x9e37_79b1);
     Ipv6Addr::from(network << 96 | u128::from(scattered) << 64 | 1)
 }
@@ -127,7 +127,7 @@ fn carry_out(station: &mut Station, platform: &mut Platform) {
     platform.commit();
 }
 
-/// Octets for each binding: all, and those that are left without the station.
+/// Returns the octets per binding: in total, and without the station.
 async fn per_binding(platform: &mut Platform, path: Path) -> (usize, usize) {
     let ports = Ports { home_agent: true, ..Ports::default() };
     let fast = FastPathConfig { paths: vec![path], flow_label_key: 1, bindings: 2 * BINDINGS, ports };
@@ -152,7 +152,7 @@ async fn per_binding(platform: &mut Platform, path: Path) -> (usize, usize) {
     (all / BINDINGS, left / BINDINGS)
 }
 
-/// A change that needs more says here how much, and why it is worth it a hundred thousand times.
+/// A change that needs more memory states here how much, and why it is worth a hundred thousand times that.
 #[test]
 fn a_binding_takes_no_more_memory_than_it_may() {
     for (path, most) in [(Path::Tun, 3700), (Path::Bpf, 5000)] {

@@ -1,6 +1,6 @@
-//! Signals of cellular modems over a real bus. There is no modem here, and ModemManager shows none without.
-//! So a service replaces it, made with another implementation of D-Bus, with the objects and types of
-//! ModemManager's own API reference (1.20).
+//! Signals of cellular modems over a real bus. This machine has no modem, and ModemManager shows none without
+//! one. So a service replaces ModemManager, made with another implementation of D-Bus, with the objects and
+//! types of ModemManager's own API reference (1.20).
 #![allow(clippy::unwrap_used)]
 
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use carnet_linux::signal::{Signal, SignalSource, Signals};
 use tokio::time::{sleep, timeout};
 use zbus::zvariant::{OwnedObjectPath, OwnedValue, Value};
 
-/// A bus of its own, and its folder.
+/// A bus of its own, and the folder of its socket.
 struct Bus {
     daemon: Child,
     folder: PathBuf,
@@ -72,7 +72,7 @@ impl Modem {
     }
 }
 
-/// `Modem.Signal`: it measures once it is told to.
+/// `Modem.Signal`, which measures once it is ordered to.
 struct Measuring {
     rate: u32,
     rsrp: f64,
@@ -98,7 +98,7 @@ impl Measuring {
     }
 }
 
-/// `Modem.Modem3gpp`: in which network it is.
+/// `Modem.Modem3gpp`, with its registration state.
 struct Registered(u32);
 
 #[zbus::interface(name = "org.freedesktop.ModemManager1.Modem.Modem3gpp")]
@@ -125,7 +125,7 @@ const MODEMS: [&str; 3] = [
     "/org/freedesktop/ModemManager1/Modem/2",
 ];
 
-/// A modem that measures, one that knows percents only, and one whose data has an interface of its own.
+/// A modem that measures, one that reports only percent, and one whose data has an interface of its own.
 async fn modem_manager(socket: &Path) -> zbus::Connection {
     let address = format!("unix:path={}", socket.display());
     let bearer = "/org/freedesktop/ModemManager1/Bearer/0";
@@ -169,7 +169,7 @@ async fn until(signals: &mut Signals, wanted: &[(&str, i32)]) {
     assert!(comes.await.is_ok(), "expected {wanted:?}");
 }
 
-/// Whether it roams, of a modem whose signal comes from a file as well.
+/// A modem whose signal comes from a file also reports whether it roams.
 #[tokio::test]
 async fn a_modem_tells_when_it_roams() {
     let Some(bus) = Bus::start("roaming") else { return };
@@ -180,7 +180,7 @@ async fn a_modem_tells_when_it_roams() {
     let source = SignalSource { interface: "wwan0".into(), file: Some(bus.folder.join("wwan0.signal")) };
     let mut signals = Signals::with_bus(vec![source], &bus.socket);
     let modem = manager.object_server().interface::<_, Registered>(MODEMS[0]).await.unwrap();
-    // HOME, ROAMING, SEARCHING, ROAMING_SMS_ONLY, HOME.
+    // The states are HOME, ROAMING, SEARCHING, ROAMING_SMS_ONLY, HOME.
     for (state, expected) in [(1, Some(false)), (5, Some(true)), (2, None), (7, Some(true)), (1, Some(false))]
     {
         modem.get_mut().await.0 = state;
@@ -199,13 +199,13 @@ async fn a_modem_is_found_by_its_port_and_told_to_measure() {
     let source = |name: &str| SignalSource { interface: name.into(), file: None };
     let uplinks = ["wwan0", "wwan1", "qmapmux0.0", "eth0"].map(source).to_vec();
     let mut signals = Signals::with_bus(uplinks, &bus.socket);
-    // -82 is 50 %, -51 is 100 %. The bearer's modem is one whose ports are not uplinks.
+    // -82 dBm is 50 %, -51 dBm is 100 %. The bearer's modem is one whose ports are not uplinks.
     until(&mut signals, &[("wwan0", -97), ("wwan1", -82), ("qmapmux0.0", -51)]).await;
 
     let measuring = manager.object_server().interface::<_, Measuring>(MODEMS[0]).await.unwrap();
     measuring.get_mut().await.rsrp = -110.0;
     until(&mut signals, &[("wwan0", -110)]).await;
-    // A bus that goes is no end of the others.
+    // Other sources continue when the bus vanishes.
     drop((measuring, manager, bus));
     let silence = async { while timeout(Duration::from_secs(3), signals.next()).await.is_ok() {} };
     assert!(timeout(Duration::from_secs(20), silence).await.is_ok(), "nobody measures any more");

@@ -1,4 +1,5 @@
-//! Multicast of the mobile network: a peer's kernel sends and listens, `/proc` and `ip` tell what was joined.
+//! Multicast of the mobile network. A peer's kernel sends and listens, and `/proc` and `ip` show the joined
+//! groups.
 
 #![allow(clippy::unwrap_used)]
 
@@ -19,7 +20,7 @@ fn address(text: &str) -> Ipv6Addr {
     text.parse().expect("an address")
 }
 
-/// Waits until the packets that came satisfy `enough`; the addresses that were told on the way.
+/// Waits until the received packets satisfy `enough`. Returns them.
 async fn receive(links: &mut MulticastLinks, enough: impl Fn(&[Vec<u8>]) -> bool) -> Vec<Vec<u8>> {
     let mut packets = Vec::new();
     let wait = async {
@@ -43,7 +44,8 @@ async fn settle(links: &mut MulticastLinks) {
     }
 }
 
-/// The lines of this namespace's `/proc/net/mcfilter6` about the group: source, include count, exclude count.
+/// Returns the lines of this namespace's `/proc/net/mcfilter6` about the group: source, include count,
+/// exclude count.
 fn filter() -> Vec<(Ipv6Addr, u32, u32)> {
     let text = std::fs::read_to_string("/proc/thread-self/net/mcfilter6").unwrap();
     let hex = |word: &str| Ipv6Addr::from(u128::from_str_radix(word, 16).unwrap());
@@ -91,7 +93,7 @@ fn what_a_host_sends_to_a_group_comes_with_its_checksum_and_its_reports_as_well(
         let (header, message) = Header::parse_packet(data).unwrap();
         assert_eq!(message[8..], *b"hello");
         assert_eq!(checksum::upper_layer(header.source, header.destination, protocol::UDP, message), 0);
-        // Sent frames are no events.
+        // Sent frames cause no events.
         links.write("lan0", [0x33, 0x33, 0, 0, 0, 0x42], data);
         let counters = links.counters();
         assert_eq!((counters.sent, counters.write_errors, counters.malformed), (1, 0, 0));

@@ -1,4 +1,4 @@
-//! Carriers, and neighbours that answer.
+//! Tests carriers, and neighbours that answer.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -50,7 +50,7 @@ fn a_neighbour_that_answers_is_heard_and_nobody_else() {
             address: address.parse().unwrap(),
             interface: interface.map(str::to_owned),
         };
-        // A missing neighbour does not answer, and neither does one that is asked over a missing interface.
+        // A missing neighbour does not answer, and neither does one over a missing interface.
         let silent = [neighbour("2001:db8::3", None), neighbour("fe80::2", Some("r9"))];
         for (asked, answers) in [
             (vec![neighbour("2001:db8::2", None)], true),
@@ -59,7 +59,7 @@ fn a_neighbour_that_answers_is_heard_and_nobody_else() {
             (silent.to_vec(), false),
         ] {
             let mut echoes = Echoes::open(asked.clone()).unwrap();
-            // Another one's answers are not heard, which come meanwhile.
+            // Answers to another socket arrive meanwhile and do not count.
             let mut other = Echoes::open(vec![neighbour("2001:db8::2", None)]).unwrap();
             let answered = timeout(if answers { LONG } else { Duration::from_millis(300) }, async {
                 loop {

@@ -1,5 +1,5 @@
-//! Control messages of one sender arrive in the order in which it sent them. This also holds while the
-//! station gets to know it and while it forgets it. The tunnel device has them in other queues then.
+//! Control messages of one sender arrive in the order in which it sent them. This also holds while the sender
+//! becomes known or unknown, when the tunnel device changes its queue.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -22,7 +22,7 @@ fn octets(address: &str) -> [u8; 16] {
     address.parse::<Ipv6Addr>().unwrap().octets()
 }
 
-/// A message with a Mobility Header that bears a number.
+/// Returns a message with a Mobility Header that contains a number.
 fn message(number: u32) -> Vec<u8> {
     let mut packet = vec![0x60, 0, 0, 0, 0, 8, 135, 64];
     packet.extend(octets(CARE_OF));
@@ -61,11 +61,12 @@ fn messages_of_a_sender_stay_in_order_while_he_becomes_known_and_is_forgotten() 
         let mut reader = TunnelReader::new(io.clone());
         let mut buffer = PacketBuffer::new();
         let (mut sent, mut expected) = (0, 0);
-        // Which queue the latest message was in, and how often that was another one than before.
+        // Queue of the latest message, and number of times that the queue changed.
         let (mut place, mut changes) = (Queue::Strangers, 0);
         let deadline = Instant::now() + Duration::from_secs(60);
         for round in 0_u32.. {
-            // A crowd that is not read to its end; then a few, each after all before have been read.
+            // A flood that is not read to its end; then a few messages, each after all earlier ones have been
+            // read.
             let is_crowd = round % 60 < 15;
             let count = if is_crowd { 20 } else { u32::from(round % 60 == 59) };
             let (first, last) = (sent, sent + count);
@@ -83,13 +84,13 @@ fn messages_of_a_sender_stay_in_order_while_he_becomes_known_and_is_forgotten() 
                 65 => platform.apply(&remove(tunnel.clone())).unwrap(),
                 _ => {}
             }
-            // The known ones first, as the station does it, and the other way round.
+            // Reads the queue of known senders first, as the station does, and in the other order.
             let mut queues = [Queue::Known, Queue::Strangers];
             if round % 2 == 1 {
                 queues.reverse();
             }
             let _ = tokio::time::timeout(Duration::from_millis(25), io.readable(None)).await;
-            // A request to the kernel shows the packets that have come into a queue.
+            // A request to the kernel makes the packets in a queue visible.
             tokio::task::yield_now().await;
             for queue in queues {
                 let mut left = if is_crowd { 7 } else { u32::MAX };
@@ -103,7 +104,7 @@ fn messages_of_a_sender_stay_in_order_while_he_becomes_known_and_is_forgotten() 
                 }
             }
             reader.handled();
-            // Twice there and back again.
+            // The sender has changed its queue twice in each direction.
             if changes >= 4 && expected == sent {
                 break;
             }

@@ -1,4 +1,4 @@
-//! The probe for captive portals against web servers that mean harm, over the loopback interface.
+//! The probe for captive portals against hostile web servers, over the loopback interface.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use carnet_station::io::PortalProbe;
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// A server for one request, and what to request of it.
+/// Starts a server for one request, and returns the target of that request.
 fn server<T: Send + 'static>(
     serve: impl FnOnce(TcpStream) -> T + Send + 'static,
 ) -> (ProbeTarget, JoinHandle<T>) {
@@ -26,7 +26,7 @@ fn server<T: Send + 'static>(
     (target, running)
 }
 
-/// Answer of a server that closes the connection after it.
+/// Returns the probe's result for the answer of a server that closes the connection after it.
 async fn judged(answer: Vec<u8>) -> PortalProbe {
     let (target, running) = server(move |mut stream| stream.write_all(&answer).expect("an answer"));
     let found = target.request("lo", &[LOOPBACK]).await;
@@ -68,7 +68,7 @@ async fn server_that_says_nothing_of_a_portal_is_no_answer() {
     assert_eq!(target.request("no such", &[LOOPBACK]).await, PortalProbe::Unanswered);
     assert_eq!(target.request("lo", &[LOOPBACK]).await, PortalProbe::Unanswered);
     running.join().expect("it has closed the connection");
-    // Nothing listens there any more.
+    // No server listens there any more.
     assert_eq!(target.request("lo", &[LOOPBACK]).await, PortalProbe::Unanswered);
     target.address.set_ip("::1".parse().expect("an address"));
     assert_eq!(target.request("lo", &[LOOPBACK]).await, PortalProbe::Unanswered);

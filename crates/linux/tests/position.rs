@@ -1,4 +1,4 @@
-//! Positions without any receiver: gpsd's words taken apart, the tracker driven by hand, traces and dead
+//! Positions without a receiver: parses gpsd's reports, drives the tracker by hand, and tests traces and dead
 //! reckoning.
 #![allow(clippy::unwrap_used)]
 
@@ -16,7 +16,7 @@ use carnet_wire::geonet::GnAddress;
 use geographiclib_rs::{DirectGeodesic, Geodesic, InverseGeodesic};
 use proptest::prelude::*;
 
-/// Captured from gpsd 3.22.
+/// Lines captured from gpsd 3.22.
 const VERSION: &str = r#"{"class":"VERSION","release":"3.22","rev":"3.22","proto_major":3,"proto_minor":14}"#;
 const TPV: &str = r#"{"class":"TPV","device":"/dev/pts/1","mode":3,"time":"2026-11-21T12:00:00.000Z","ept":0.005,"lat":48.837500000,"lon":2.100800000,"altHAE":147.0000,"altMSL":100.0000,"alt":100.0000,"epv":34.500,"track":90.0000,"magtrack":90.7544,"magvar":0.8,"speed":9.980,"climb":0.000,"epc":69.00,"geoidSep":47.000,"eph":17.100,"sep":34.200}"#;
 const NO_FIX: &str = r#"{"class":"TPV","device":"/dev/pts/1","mode":1,"time":"2026-11-21T12:00:01.000Z"}"#;
@@ -24,7 +24,7 @@ const TOFF: &str = r#"{"class":"TOFF","device":"/dev/pts/1","real_sec":179526240
 const GST: &str =
     r#"{"class":"GST","device":"/dev/pts/1","rms":6.000,"major":3.000,"lat":2.500,"lon":2.100}"#;
 const DEVICES: &str = r#"{"class":"DEVICES","devices":[{"class":"DEVICE","path":"/dev/pts/1","driver":"NMEA0183","activated":"2026-11-21T22:49:15.716Z","bps":4800}]}"#;
-/// 2026-11-21T12:00:00Z.
+/// 2026-11-21T12:00:00Z in milliseconds.
 const NOON: u64 = 1_795_262_400_000;
 
 fn reports(octets: &[u8]) -> (Vec<Report>, Reader) {
@@ -79,7 +79,7 @@ fn a_fix_has_the_units_of_this_crate() {
     };
     assert_eq!(fix, expected);
     let vector = fix.position_vector(GnAddress(5), 5, PAI_INTERVAL);
-    // Worked out by hand in the notes on the standard.
+    // The value was computed by hand in the notes on the standard.
     assert_eq!(vector.timestamp.0, 0x2F3F_A188);
     assert_eq!((vector.latitude, vector.longitude), (488_375_000, 21_008_000));
     assert_eq!((vector.speed, vector.heading, vector.accurate), (998, 900, true));
@@ -149,7 +149,7 @@ proptest! {
         reports(&octets);
     }
 
-    /// After any mutation of a good session the output is sound, and the next good line is understood.
+    /// After any mutation of a valid session the output is sound, and the next valid line is parsed.
     #[test]
     fn mutations_are_survived(
         edits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3u8), 1..8),
@@ -182,7 +182,7 @@ proptest! {
         }
     }
 
-    /// Against a geodesic worked out to nanometres.
+    /// Compares with a geodesic computed to nanometres.
     #[test]
     fn reckoning_follows_the_geodesic(
         latitude in -80.0..80.0f64, longitude in -180.0..180.0f64,
@@ -193,7 +193,7 @@ proptest! {
         let earth = Geodesic::wgs84();
         let (true_lat, true_lon) = earth.direct(latitude, longitude, track, speed * seconds);
         let error: f64 = earth.inverse(lat, lon, true_lat, true_lon);
-        // After a kilometre; near the poles parallels bend more.
+        // The limit is for a kilometre. Near the poles parallels bend more.
         let limit = if latitude.abs() < 60.0 { 0.15 } else { 0.6 };
         prop_assert!(error < limit, "{} m off", error);
     }
@@ -235,7 +235,7 @@ fn a_reckoned_position_is_less_and_less_sure() {
     let distance: f64 =
         Geodesic::wgs84().inverse(fix.latitude, fix.longitude, later.latitude, later.longitude);
     assert!((distance - 19.96).abs() < 1e-3, "{distance}");
-    // At rest receivers know no track.
+    // At rest a receiver has no track.
     fix.track = None;
     assert_eq!(reckon_fix(&fix, Duration::from_secs(2)).latitude, fix.latitude);
 }
@@ -248,13 +248,13 @@ fn reckoning_goes_across_the_antimeridian_and_not_across_the_pole() {
     assert!(latitude == 90.0 && longitude.is_finite());
 }
 
-/// A tracker and the clocks by which it is driven.
+/// A tracker and the clocks that drive it.
 struct Driven {
     tracker: Tracker,
     now: Time,
-    /// System clock minus receiver's.
+    /// System clock minus receiver's in milliseconds.
     difference: i64,
-    /// Reports so far: each is a millisecond later than the one before.
+    /// Number of reports so far. Each is a millisecond later than the previous one.
     reports: u64,
 }
 
@@ -353,7 +353,7 @@ fn a_new_leap_second_is_told_and_an_old_state_is_not_believed() {
 #[test]
 fn a_clock_that_stays_wrong_is_told_once() {
     let mut driven = Driven::new();
-    // The delay of a receiver's report is no wrong clock.
+    // The delay of a receiver's report does not count as a wrong clock.
     driven.difference = 1500;
     assert!((0..5).all(|_| driven.clock(TPV).is_none()));
     driven.difference = -5000;
@@ -370,7 +370,7 @@ fn a_clock_that_stays_wrong_is_told_once() {
     assert_eq!(told, [ClockDifference { milliseconds: 300, precise: false, wrong: false }]);
 }
 
-/// After the process was stopped, old reports come all at once.
+/// After the process was stopped, old reports arrive all at once.
 #[test]
 fn a_burst_of_old_reports_is_no_wrong_clock() {
     let mut driven = Driven::new();
@@ -386,13 +386,13 @@ fn a_burst_of_old_reports_is_no_wrong_clock() {
 fn a_pulse_is_better_than_the_report() {
     let mut driven = Driven::new();
     let pulse = TOFF.replace("TOFF", "PPS").replace("350000000", "150000000");
-    // The report says 1.9 s, within what is tolerated; the pulse 0.15 s, which is not.
+    // The report differs by 1.9 s, within the tolerance. The pulse differs by 0.15 s, beyond its tolerance.
     driven.difference = 1900;
     driven.hear(&pulse);
     driven.hear(TOFF);
     let told: Vec<_> = (0..5).filter_map(|_| driven.clock(TPV)).collect();
     assert_eq!(told, [ClockDifference { milliseconds: 150, precise: true, wrong: true }]);
-    // Of a gpsd elsewhere it says nothing about this machine.
+    // A pulse of a gpsd on another machine says nothing about this machine.
     let mut remote = Driven::new();
     remote.tracker.handle_report(remote.now, wall(NOON), &report(&pulse), false);
     assert!((0..5).all(|_| remote.clock(TPV).is_none()));
@@ -417,7 +417,8 @@ fn a_trace_is_interpolated() {
     assert_eq!(there(&trace, 1.0), (48.0, 2.0, 10.0, 350.0));
     let (latitude, longitude, speed, heading) = there(&trace, 2.0);
     assert!(near(latitude, 48.0) && near(longitude, 2.0005) && near(speed, 15.0) && near(heading, 0.0));
-    // No motion in the second line: that of the way between them, 111 m to the North in one second.
+    // The second line has no motion, so that between the two positions applies: 111 m to the North in one
+    // second.
     let (.., speed, heading) = there(&trace, 3.5);
     assert!((speed - 111.2).abs() < 0.1 && near(heading, 0.0), "{speed} {heading}");
     assert!(matches!(trace.at(4.0), Moment::There { .. }));
@@ -485,7 +486,7 @@ fn a_trace_is_played_on_its_schedule() {
     assert_eq!(now, Time::from_millis(52_500));
 }
 
-/// Several stations that start at different moments travel in step.
+/// Several stations that start at different times move in step.
 #[test]
 fn seconds_of_an_absolute_trace_are_the_clocks() {
     let trace = Trace::parse("1795262400 48 2\n1795262410 48 2.01\n").unwrap();
@@ -518,7 +519,7 @@ fn sources_open_by_their_text() {
             }
         }
         assert!((1..=3).contains(&fixes), "{fixes}");
-        // Nothing comes after the end, and the program goes on.
+        // No event follows the end, and the program continues.
         assert!(tokio::time::timeout(Duration::from_millis(300), source.next_event()).await.is_err());
         let mut source = open("fixed:48.8375,2.1008").unwrap();
         assert_eq!(source.next_event().await, PositionEvent::Mode(FixMode::TwoD));
@@ -545,7 +546,7 @@ fn between_fixes_the_station_goes_on_and_its_time_too() {
     // 9.98 m/s to the East: 4.99 m are 68 microdegrees at this latitude.
     assert!((half.longitude - fix.longitude - 68.0e-6).abs() < 0.2e-6, "{half:?}");
     assert_eq!(half.confidence, Some(17.1 + 0.5));
-    // The next fix took 300 ms longer: the time does not go back, nor does the station.
+    // The next fix took 300 ms longer: neither the time nor the station steps back.
     let late = Fix {
         received: Time::from_secs(7) + Duration::from_millis(800),
         time: wall(NOON + 400),
@@ -556,7 +557,7 @@ fn between_fixes_the_station_goes_on_and_its_time_too() {
     let next = reckoner.position(Time::from_secs(7) + Duration::from_millis(800)).unwrap();
     assert_eq!(next.time, wall(NOON + 501));
     assert!(next.longitude > half.longitude && next.longitude < half.longitude + 1e-6, "{next:?}");
-    // A receiver that was given another time is followed.
+    // The reckoner follows a receiver that was set to another time.
     let back = Fix { received: Time::from_secs(9), time: wall(NOON - 3_600_000), ..fix };
     reckoner.handle_fix(back.clone());
     assert_eq!(reckoner.position(Time::from_secs(9)), Some(back));
@@ -576,13 +577,13 @@ fn without_a_fix_nothing_is_sure_and_nobody_goes_on_for_ever() {
     assert_eq!((later.speed, later.track, later.time), (None, None, wall(NOON + 100_000)));
     reckoner.handle_fix(Fix { received: Time::from_secs(108), ..fix.clone() });
     assert_eq!(reckoner.position(Time::from_secs(108)).unwrap().confidence, Some(17.1));
-    // The confidence of a standing station does not change.
+    // The confidence of a station at rest does not change.
     let mut stays = Reckoner::new(true);
     stays.handle_fix(Fix { speed: Some(0.0), ..fix });
     assert_eq!(stays.position(Time::from_secs(60)).unwrap().confidence, Some(17.1));
 }
 
-/// A TPV of a receiver: its time, and where it is.
+/// Returns a TPV of a receiver with this time and place.
 fn tpv(time: &str, place: &str) -> Report {
     report(&format!(
         r#"{{"class":"TPV","device":"/dev/ttyUSB0","mode":3,"time":"{time}",{place},"speed":10.0,"track":90.0}}"#
@@ -591,7 +592,7 @@ fn tpv(time: &str, place: &str) -> Report {
 
 const PLACE: &str = r#""lat":48.8375,"lon":2.1008"#;
 
-/// The events of a tracker that hears a report every 500 ms.
+/// Events of a tracker that gets a report every 500 ms.
 struct Listening {
     tracker: Tracker,
     now: Time,
@@ -610,7 +611,7 @@ impl Listening {
     fn hear(&mut self, report: &Report) {
         self.now += Duration::from_millis(500);
         self.tracker.handle_timeout(self.now);
-        // The system clock goes on as the receiver's does at first.
+        // The system clock advances as the receiver's does at first.
         let clock = wall(NOON + self.now.as_nanos() / 1_000_000 - 1500);
         self.tracker.handle_report(self.now, clock, report, true);
         while let Some(event) = self.tracker.poll_event() {
@@ -643,7 +644,7 @@ fn a_receiver_that_repeats_one_epoch_loses_the_fix_and_is_named() {
     assert_eq!(listening.fixes, 10);
     assert_eq!(listening.lost, [LostReason::Frozen("/dev/ttyUSB0".into())]);
     assert_eq!(listening.clocks, [], "the clock is right");
-    // It goes on where it would be now.
+    // The receiver continues with the present time.
     listening.goes_on(50, 4);
     assert_eq!((listening.fixes, listening.lost.len()), (14, 1));
 }

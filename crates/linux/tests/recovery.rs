@@ -1,7 +1,7 @@
-//! After a crash, and where privileges are missing.
+//! Tests restarts after a crash, and starts without privileges.
 //!
-//! Some of these tests start this test program a second time: as a station that is killed, or as one in
-//! other circumstances. [`child`] is what it does then.
+//! Some of these tests start this test program a second time: as a station that is killed, or as one under
+//! other conditions. [`child`] is the code of that process.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -59,7 +59,7 @@ fn child() {
     });
 }
 
-/// This program in a role, behind the words of `prefix`.
+/// Returns the command that runs this program in a role, after the words of `prefix`.
 fn child_command(prefix: &[&str], role: &str) -> Command {
     let program = std::env::current_exe().unwrap();
     let mut command = match prefix {
@@ -115,7 +115,7 @@ fn what_a_killed_station_left_is_cleaned() {
 
         child.kill().unwrap();
         child.wait().unwrap();
-        // The packet path is closed, but all the rest is still there.
+        // The tunnel device is gone, but all other entries still exist.
         assert_eq!(rules().len(), 8);
         assert_eq!((sysctl("all/forwarding"), routes("13510").len()), ("1".into(), 1));
         let platform = scratch.open();
@@ -143,7 +143,7 @@ fn leftovers_are_cleaned_without_an_undo_file_too() {
             ip("link del carnet0");
             if !keep_undo_file {
                 std::fs::remove_file(scratch.undo_file()).unwrap();
-                // Their former values are unknown now.
+                // The former values are unknown now.
                 set_sysctl("all/forwarding", "0");
                 for interface in ["v0", "v1", "i0", "i1"] {
                     set_sysctl(&format!("{interface}/accept_ra"), "1");
@@ -165,7 +165,7 @@ fn a_tunnel_device_deleted_from_outside_is_fatal() {
             platform.apply(&set(entry)).unwrap();
         }
         events_until(&mut platform, |seen| latest(seen, "i0").is_some()).await;
-        // Another name is no harm.
+        // Another name of the device does no harm.
         ip("link set carnet0 down");
         ip("link set carnet0 name other");
         ip("link set other name carnet0");
@@ -210,7 +210,7 @@ fn an_undo_file_from_elsewhere_is_ignored() {
         std::fs::write(scratch.undo_file(), &undo).unwrap();
         let undo_file = scratch.undo_file();
         std::thread::spawn(|| {
-            // Same boot, same names, another namespace.
+            // The boot and the names are the same, but the namespace differs.
             nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
             links();
             set_sysctl("v0/accept_ra", "2");
@@ -223,7 +223,7 @@ fn an_undo_file_from_elsewhere_is_ignored() {
         .join()
         .unwrap();
 
-        // An interface of that name, but another one.
+        // An interface of that name exists, but it is another one.
         std::fs::write(scratch.undo_file(), &undo).unwrap();
         ip("link del v0");
         ip("link add v0 type veth peer name v1");
@@ -247,10 +247,11 @@ fn a_machine_without_a_local_rule_gets_it_back() {
     });
 }
 
-/// Commands that lead to another user, with the program where that user can run it.
+/// Returns a command prefix that switches to another user, with the program where that user can run it.
 fn as_nobody(scratch: &Scratch) -> (String, Vec<String>) {
     let program = scratch.path().join("program");
-    // Not by this process: another test's child would inherit the descriptor, and the file be "busy".
+    // This process must not copy the file: another test's child would inherit the descriptor, and the file
+    // would be "busy".
     run(&format!("cp {} {}", std::env::current_exe().unwrap().display(), program.display()));
     for path in [scratch.path(), &program] {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -284,7 +285,7 @@ fn missing_privileges_are_named() {
         let unshare = ["unshare", "-Urn"].map(str::to_owned);
         let answer = answer_of(forbid, &[words.as_slice(), &unshare].concat());
         assert!(answer.starts_with("no permission to open /dev/net/tun: it must be"), "{answer}");
-        // Root of a user namespace, but in another user's network namespace.
+        // The process is root of a user namespace, but in another user's network namespace.
         let allow = "mount -t tmpfs none /dev/net && mknod -m 666 /dev/net/tun c 10 200 && exec \"$@\"";
         let unshare = ["unshare", "-Ur"].map(str::to_owned);
         let answer = answer_of(allow, &[words.as_slice(), &unshare].concat());

@@ -1,4 +1,4 @@
-//! Signals from files, as measuring programs write them.
+//! Signals from files in the format of measuring programs.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -29,7 +29,7 @@ impl Drop for Folder {
     }
 }
 
-/// Returns the next event, within a time that is far longer than it needs.
+/// Returns the next event, with a limit far above the time that it needs.
 async fn next(signals: &mut Signals) -> (String, i32) {
     match timeout(Duration::from_secs(10), signals.next()).await.expect("comes") {
         Signal::Strength { interface, dbm } => (interface, dbm),
@@ -51,11 +51,11 @@ async fn a_file_that_grows_or_is_replaced_is_followed() {
     assert_eq!(next(&mut signals).await, ("wlan0".into(), -55));
     file.write_all(b"9\n").expect("writes");
     assert_eq!(next(&mut signals).await, ("wlan0".into(), -69));
-    // Replaced as a whole, by a program that writes beside it first.
+    // A program writes the new file beside the old one and replaces it.
     fs::write(folder.0.join("new"), "-101\n").expect("writes");
     fs::rename(folder.0.join("new"), folder.0.join("wwan0")).expect("renames");
     assert_eq!(next(&mut signals).await, ("wwan0".into(), -101));
-    // The same once more is no news, nor is rubbish.
+    // An equal value causes no event, and neither does an invalid line.
     file.write_all(b"-69\nrubbish\n").expect("writes");
     assert!(timeout(Duration::from_millis(700), signals.next()).await.is_err());
 }
@@ -67,8 +67,8 @@ async fn a_change_is_noticed_at_once() {
     fs::write(folder.0.join("wlan0"), "-40\n").expect("writes");
     let mut signals = Signals::open(vec![folder.source("wlan0")]);
     assert_eq!(next(&mut signals).await, ("wlan0".into(), -40));
-    // Of several changes at least one is much faster than the next look at the file, however busy the machine
-    // is.
+    // At least one of several changes is reported much faster than the next reading of the file, even on a
+    // busy machine.
     let mut fastest = Duration::MAX;
     for dbm in 41..=60 {
         let begin = std::time::Instant::now();

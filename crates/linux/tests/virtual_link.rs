@@ -30,7 +30,7 @@ fn config() -> VirtualLinkConfig {
     }
 }
 
-/// Waits for the addresses of the interface.
+/// Waits for the addresses of the interface and returns them.
 async fn addresses(links: &mut VirtualLinks) -> Vec<(Ipv6Addr, u8)> {
     let wait = async {
         loop {
@@ -43,7 +43,7 @@ async fn addresses(links: &mut VirtualLinks) -> Vec<(Ipv6Addr, u8)> {
     tokio::time::timeout(Duration::from_secs(30), wait).await.expect("addresses in time")
 }
 
-/// So many packets of the host to this UDP port, each with the link-layer addresses of its frame.
+/// Returns `count` packets of the host to this UDP port, each with the link-layer addresses of its frame.
 async fn datagrams(links: &mut VirtualLinks, port: u16, count: usize) -> Vec<([u8; 6], [u8; 6], Vec<u8>)> {
     let mut found = Vec::new();
     let wait = async {
@@ -80,7 +80,7 @@ fn an_interface_is_as_it_was_wanted_and_goes_at_the_end() {
         assert_eq!(addresses(&mut links).await, [(address("2001:db8::1"), 64), (address(LINK_LOCAL), 64)]);
 
         links.remove(7);
-        // A child that another test is just starting has the descriptor until it begins with its own program.
+        // A child that another test is just starting holds the descriptor until it executes its own program.
         for _ in 0..1000 {
             if !ip("link show").contains("gn0") {
                 return;
@@ -132,7 +132,7 @@ fn frames_go_both_ways_with_right_checksums_and_bursts_are_cut() {
         let sum = carnet_wire::checksum::upper_layer(header.source, header.destination, 17, payload);
         assert_eq!((sum & 0xfffe, payload.get(8..)), (0, Some(&b"hello"[..])), "the checksum is right");
 
-        // A burst of datagrams is cut.
+        // A burst of datagrams is cut into packets.
         let burst = vec![7; 3000];
         nix::sys::socket::setsockopt(&socket, nix::sys::socket::sockopt::UdpGsoSegment, &1000).unwrap();
         socket.send_to(&burst, peer).unwrap();
@@ -140,7 +140,7 @@ fn frames_go_both_ways_with_right_checksums_and_bursts_are_cut() {
             assert_eq!(packet.len(), 40 + 8 + 1000);
         }
 
-        // The answer. A busy kernel has the address a moment later than it says.
+        // Waits for the answer. A busy kernel makes the address usable a moment later than it reports.
         wait_until_own("gn0", LINK_LOCAL);
         let port = socket.local_addr().unwrap().port();
         let mut answer = packet.clone();
@@ -172,7 +172,7 @@ fn a_name_that_is_taken_is_refused_and_a_deleted_interface_is_made_anew() {
     });
 }
 
-/// A Router Advertisement of a router with a prefix, to the host.
+/// Sends the host a Router Advertisement of a router with a prefix.
 fn advertise(links: &mut VirtualLinks) {
     let options = [nd::NdOption::PrefixInformation(nd::PrefixInformation {
         prefix: address("2001:db8:e::"),
@@ -192,7 +192,7 @@ fn advertise(links: &mut VirtualLinks) {
     links.write(7, [0x33, 0x33, 0, 0, 0, 1], [2, 0, 0, 0, 0, 0xb], &packet);
 }
 
-/// Returns what the kernel has made of an advertisement: an address, a default route.
+/// Returns whether the kernel has made an address, and a default route, from an advertisement.
 async fn made(links: &mut VirtualLinks, advertisements: Advertisements) -> (bool, bool) {
     links.set(VirtualLinkConfig { advertisements, ..config() }).unwrap();
     advertise(links);
@@ -203,7 +203,7 @@ async fn made(links: &mut VirtualLinks, advertisements: Advertisements) -> (bool
             is_there("-6 route show default dev gn0", "via fe80::ff:fe00:b"),
         )
     };
-    // The kernel takes it at once, or in a moment.
+    // The kernel handles the advertisement at once, or after a moment.
     for _ in 0..50 {
         tokio::time::sleep(Duration::from_millis(10)).await;
         if advertisements != Advertisements::Ignored && made().0 {
@@ -219,7 +219,7 @@ fn whoever_reaches_a_learnt_link_is_no_default_router() {
         let mut links = VirtualLinks::open().unwrap();
         assert_eq!(made(&mut links, Advertisements::Ignored).await, (false, false));
         assert_eq!(made(&mut links, Advertisements::Addresses).await, (true, false));
-        // An interface becomes an uplink, and then none.
+        // An interface becomes an uplink, and then ceases to be one.
         assert_eq!(made(&mut links, Advertisements::All).await, (true, true));
         links.set(config()).unwrap();
         assert_eq!((sysctl("gn0/accept_ra"), sysctl("gn0/accept_ra_defrtr")), ("0".into(), "0".into()));

@@ -19,7 +19,7 @@ const PSH: u8 = 0x08;
 const FIN: u8 = 0x01;
 const CWR: u8 = 0x80;
 
-/// A packet of a flow, its checksum right.
+/// A packet of a flow, with a correct checksum.
 #[derive(Debug, Clone)]
 struct Packet {
     transport: Transport,
@@ -48,7 +48,7 @@ impl Packet {
         Packet { transport: Transport::Udp, ..Packet::tcp(0, payload) }
     }
 
-    /// Without its checksum.
+    /// Returns the packet without its checksum.
     fn bare(&self) -> Vec<u8> {
         let mut packet = vec![0x60, 0, 0x12, 0x34, 0, 0, self.transport.protocol(), self.hop_limit];
         packet.extend([0x20, 1, 0xd, 0xb8, 0, 0xa, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
@@ -74,7 +74,7 @@ impl Packet {
         packet
     }
 
-    /// As a sender without offloads sends it.
+    /// Returns the packet as a sender without offloads sends it.
     fn whole(&self) -> Vec<u8> {
         let mut packet = self.bare();
         let address = |from: usize| <[u8; 16]>::try_from(&packet[from..from + 16]).expect("an address");
@@ -88,7 +88,7 @@ impl Packet {
         packet
     }
 
-    /// As the kernel hands over a burst.
+    /// Returns the packet as a burst in the kernel's format.
     fn burst(&self, segment: u16) -> (Header, Vec<u8>) {
         let mut packet = self.bare();
         let length = packet.len() - 40;
@@ -118,7 +118,7 @@ fn cut(header: &Header, packet: &[u8]) -> Vec<Vec<u8>> {
     cut
 }
 
-/// Collects frames, cut again.
+/// Collects frames, and cuts them again.
 #[derive(Default)]
 struct Collected {
     frames: usize,
@@ -181,7 +181,7 @@ fn tshark_finds_nothing_wrong_in_segments() {
     let (udp, burst) = Packet::udp(payload).burst(999);
     packets.extend(cut(&udp, &burst));
     let mut capture = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0];
-    // LINKTYPE_IPV6
+    // LINKTYPE_IPV6.
     capture.extend(229u32.to_le_bytes());
     for packet in &packets {
         let length = (packet.len() as u32).to_le_bytes();
@@ -204,7 +204,7 @@ fn tshark_finds_nothing_wrong_in_segments() {
         return;
     };
     let text = String::from_utf8(output.stdout).expect("text");
-    // 1: good.
+    // Value 1 means a good checksum.
     let mut expected: Vec<String> = (0..7)
         .map(|n| match n {
             6 => format!("1,{},672,0x0018,,", 100 + n * 1388),
@@ -235,7 +235,7 @@ fn a_stream_becomes_one_burst_and_two_streams_become_two() {
     let one = stream(1, 40);
     let out = coalesce(&one);
     assert_eq!((out.frames, &out.packets), (1, &one));
-    // 47 of them are what 65,535 octets hold.
+    // 65,535 octets hold 47 of these packets.
     assert_eq!(coalesce(&stream(1, 47)).frames, 1);
     assert_eq!(coalesce(&stream(1, 48)).frames, 2);
 
@@ -268,7 +268,8 @@ fn what_does_not_belong_together_stays_apart() {
         let out = coalesce(&packets);
         assert_eq!((out.frames, &out.packets[..]), (2, &packets[..]), "{packet:?}");
     }
-    // Traffic class, flow label, acknowledgement, window, urgent pointer, an option.
+    // Packets that differ in traffic class, flow label, acknowledgement, window, urgent pointer, or an
+    // option.
     for (offset, value) in [(0, 0x61), (1, 1), (3, 1), (51, 1), (55, 1), (59, 1), (71, 1)] {
         let mut other = next.whole();
         other[offset] = value;
@@ -280,7 +281,7 @@ fn what_does_not_belong_together_stays_apart() {
         let packets = [base.whole(), expected];
         assert_eq!(coalesce(&packets).frames, 2, "{offset}");
     }
-    // After PSH, and after a shorter one, a new burst begins.
+    // After PSH, and after a shorter packet, a new burst begins.
     for second in
         [Packet { flags: ACK | PSH, ..next.clone() }, Packet { payload: vec![2; 99], ..next.clone() }]
     {
@@ -305,12 +306,12 @@ fn a_wrong_checksum_is_never_made_right() {
             assert!(out.frames < 4, "{damaged}");
         }
     }
-    // No checksum at all, which some tunnels have (RFC 6935).
+    // Datagrams without any checksum, which some tunnels have (RFC 6935).
     let packets = [Packet::udp(vec![7; 64]).bare(), Packet::udp(vec![7; 64]).bare()];
     assert_eq!(coalesce(&packets).frames, 2);
 }
 
-/// A device that takes no bursts, and says so with this error.
+/// A device that refuses bursts with this error.
 #[derive(Debug)]
 struct Stubborn(i32, RefCell<Vec<Vec<u8>>>);
 
@@ -344,7 +345,7 @@ fn a_burst_that_the_kernel_refuses_is_written_packet_by_packet() {
     let refused = written(libc::EINVAL);
     assert_eq!((refused.kinds, refused.errors), (Kinds::default(), 0));
     assert_eq!(refused.device.1.into_inner(), packets);
-    // Any other error is about these packets, not about bursts.
+    // Any other error concerns these packets, and not bursts.
     let failed = written(libc::ENOBUFS);
     assert_eq!((failed.kinds, failed.errors), (BOTH, 10));
 }
@@ -387,7 +388,7 @@ fn headers_that_lead_out_of_the_packet_are_refused() {
     for header in bad {
         assert!(Segments::new(&header, &packet).is_none(), "{header:?}");
     }
-    // The transport header of a datagram has one length, so that a wrong start shows nowhere else.
+    // The transport header of a datagram has a fixed length, so only this check finds a wrong start.
     let (datagram, octets) = Packet::udp(vec![0; 3000]).burst(1000);
     let early = Header { unfinished: Some(Unfinished { start: 39, offset: 6 }), ..datagram };
     assert!(Segments::new(&datagram, &octets).is_some() && Segments::new(&early, &octets).is_none());
@@ -421,7 +422,7 @@ fn payload() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![Just(vec![0xff; 100]), Just(vec![3; 100]), prop::collection::vec(any::<u8>(), 0..120)]
 }
 
-/// Packets of a few flows, often such as belong together.
+/// Generates packets of a few flows, of which consecutive ones can often be merged.
 fn traffic() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let one = (0..10u8, payload(), 0..20u8, any::<u16>());
     prop::collection::vec(one, 0..120).prop_map(|packets| {
@@ -467,7 +468,7 @@ proptest! {
     fn coalesced_and_cut_gives_back_what_went_in(packets in traffic()) {
         let mut out = coalesce(&packets).packets;
         let mut packets = packets;
-        // Flows may overtake each other; the sort keeps the order within one.
+        // Flows may overtake each other. The sort keeps the order within each flow.
         packets.sort_by_key(|packet| flow(packet));
         out.sort_by_key(|packet| flow(packet));
         prop_assert_eq!(packets, out);
@@ -497,7 +498,7 @@ proptest! {
     ) {
         let mut frame = front.to_vec();
         if small {
-            // Values that are likely to be accepted.
+            // Use values that the parser is likely to accept.
             let kind = if front[1] % 2 == 0 { Transport::Tcp } else { Transport::Udp };
             let start = 40 + u16::from(front[0] % 8) * 4;
             let header = Header {

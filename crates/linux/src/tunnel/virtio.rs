@@ -1,26 +1,26 @@
 //! The header that precedes each packet of a TUN device with `IFF_VNET_HDR`: `virtio_net_hdr` of
-//! linux/virtio_net.h (virtio 1.2, 5.1.6), in the machine's own octet order.
+//! linux/virtio_net.h (virtio 1.2, 5.1.6), in the machine's byte order.
 //!
-//! It says whether the packet's checksum is still to be finished, and whether the "packet" is a burst that is
-//! to be cut into segments.
+//! The header says whether the packet's checksum must be finished, and whether the "packet" is a burst that
+//! must be cut into segments.
 
 use carnet_wire::checksum;
 
-/// Length of the header.
+/// Octets of the header.
 pub(crate) const LENGTH: usize = 10;
 
 /// `VIRTIO_NET_HDR_F_NEEDS_CSUM`: the checksum field holds the sum of the pseudo-header only.
 const NEEDS_CHECKSUM: u8 = 1;
-/// `VIRTIO_NET_HDR_GSO_*`.
+/// Values of `VIRTIO_NET_HDR_GSO_*`.
 const GSO_NONE: u8 = 0;
 const GSO_TCPV6: u8 = 4;
 const GSO_UDP_L4: u8 = 5;
 
-/// Where UDP and TCP have their checksums.
+/// Offset of the checksum in a UDP header; the next constant is that of TCP.
 const UDP_CHECKSUM: usize = 6;
 const TCP_CHECKSUM: usize = 16;
 
-/// The transport protocols of which there are bursts.
+/// Transport protocols that can form bursts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Transport {
     /// `VIRTIO_NET_HDR_GSO_TCPV6`: TSO, GRO.
@@ -30,7 +30,7 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
-    /// The IPv6 next header.
+    /// Returns the value of the IPv6 Next Header field.
     pub(crate) fn protocol(self) -> u8 {
         match self {
             Transport::Tcp => 6,
@@ -38,7 +38,7 @@ impl Transport {
         }
     }
 
-    /// Offset of the checksum in the transport header.
+    /// Returns the offset of the checksum in the transport header.
     pub(crate) fn checksum_offset(self) -> usize {
         match self {
             Transport::Tcp => TCP_CHECKSUM,
@@ -47,15 +47,16 @@ impl Transport {
     }
 }
 
-/// A burst: payload of one flow behind one set of headers.
+/// A burst: payload of one flow after one set of headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Burst {
     pub transport: Transport,
-    /// Octets of payload in each segment but the last.
+    /// Octets of payload in each segment except the last.
     pub segment: u16,
 }
 
-/// Where a checksum is to be finished: it covers everything from `start`, and stands `offset` behind that.
+/// Place of an unfinished checksum. It covers all octets from `start` on, and stands `offset` octets after
+/// `start`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unfinished {
     pub start: u16,
@@ -63,12 +64,13 @@ pub(crate) struct Unfinished {
 }
 
 impl Unfinished {
-    /// Finishes the checksum; false when its place is not in the packet.
+    /// Finishes the checksum. Returns false if its place is outside of the packet.
     pub(crate) fn finish(self, packet: &mut [u8]) -> bool {
         let (start, offset) = (usize::from(self.start), usize::from(self.offset));
         let Some(covered) = packet.get_mut(start..) else { return false };
         let sum = match checksum::sum(covered) {
-            // RFC 768: zero would mean "no checksum"; both are the same number in one's complement.
+            // RFC 768: zero would mean "no checksum". Zero and 0xffff are the same number in one's
+            // complement.
             0xffff => 0xffff,
             sum => !sum,
         };
@@ -78,21 +80,21 @@ impl Unfinished {
     }
 }
 
-/// The header.
+/// The virtio header of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Header {
     pub unfinished: Option<Unfinished>,
     pub burst: Option<Burst>,
-    /// Octets of all headers of a burst, for the kernel's convenience.
+    /// Octets of all headers of a burst, a hint for the kernel.
     pub headers: u16,
 }
 
-/// A kind of burst that was not asked for.
+/// A kind of burst that carnet did not request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct UnknownBurst;
 
 impl Header {
-    /// Reads a header.
+    /// Decodes a header.
     pub(crate) fn parse(octets: &[u8; LENGTH]) -> Result<Header, UnknownBurst> {
         let [flags, kind, h0, h1, g0, g1, s0, s1, o0, o1] = *octets;
         let word = |a, b| u16::from_ne_bytes([a, b]);
@@ -110,7 +112,7 @@ impl Header {
         })
     }
 
-    /// Writes it.
+    /// Encodes the header.
     pub(crate) fn emit(&self) -> [u8; LENGTH] {
         let mut octets = [0; LENGTH];
         if let Some(unfinished) = self.unfinished {

@@ -1,4 +1,4 @@
-//! Writing: packets of one flow together, where the kernel takes that.
+//! Writes packets. Packets of one flow leave as one burst, if the kernel accepts bursts.
 
 use std::io;
 
@@ -9,22 +9,22 @@ use super::coalescing::{Coalescer, Kinds, Sink};
 use super::segmentation::Segments;
 use super::virtio::{self, Header, Transport};
 
-/// Writes packets to the tunnel device. [`TunnelWriter::flush`] sends the written packets.
+/// Writes packets to the tunnel device. A written packet may wait until [`TunnelWriter::flush`].
 #[derive(Debug)]
 pub struct TunnelWriter {
     coalescer: Coalescer,
     output: Output<TunnelIo>,
 }
 
-/// Receiver of packets and bursts: a TUN device.
+/// Receives packets and bursts, as a TUN device does.
 pub(super) trait Device {
-    /// Takes a packet.
+    /// Writes a packet.
     fn packet(&self, packet: &[u8]) -> io::Result<usize>;
-    /// The same where there is room before it.
+    /// Writes a packet that has room for the virtio header before it.
     fn packet_in_place(&self, packet: &mut PacketBuffer) -> io::Result<usize> {
         self.packet(packet.as_slice())
     }
-    /// Takes a packet or a burst with its virtio header before it.
+    /// Writes a packet or a burst that begins with its virtio header.
     fn frame(&self, frame: &[u8]) -> io::Result<usize>;
 }
 
@@ -48,20 +48,20 @@ impl Device for TunnelIo {
 #[derive(Debug)]
 pub(super) struct Output<D> {
     pub device: D,
-    /// Bursts that the kernel takes, as far as is known.
+    /// Kinds of bursts that the kernel accepts, as far as known.
     pub kinds: Kinds,
-    /// Packets that the kernel did not take.
+    /// Number of packets that the kernel refused.
     pub errors: u64,
 }
 
 impl TunnelWriter {
-    /// A writer to this device.
+    /// Creates a writer to this device.
     pub fn new(io: TunnelIo) -> Self {
         let kinds = io.0.kinds;
         TunnelWriter { coalescer: Coalescer::new(kinds), output: Output::new(io, kinds) }
     }
 
-    /// Hands one IPv6 packet to the kernel, which routes it, or holds it until [`Self::flush`]. Packets of
+    /// Gives one IPv6 packet to the kernel, which routes it, or holds it until [`Self::flush`]. Packets of
     /// one flow keep their order.
     pub fn write(&mut self, packet: &[u8]) {
         if !self.coalescer.push(packet, &mut self.output) {
@@ -69,7 +69,7 @@ impl TunnelWriter {
         }
     }
 
-    /// The same with a packet that has room before it.
+    /// Writes a packet that has room before it, as [`Self::write`] does.
     pub fn write_in_place(&mut self, packet: &mut PacketBuffer) {
         if !self.coalescer.push(packet.as_slice(), &mut self.output)
             && self.output.device.packet_in_place(packet).is_err()
@@ -78,13 +78,13 @@ impl TunnelWriter {
         }
     }
 
-    /// Hands over everything that is held.
+    /// Writes all held packets.
     pub fn flush(&mut self) {
         self.coalescer.flush(&mut self.output);
         self.coalescer.kinds = self.output.kinds;
     }
 
-    /// How many packets the kernel did not take.
+    /// Returns the number of packets that the kernel refused.
     pub fn errors(&self) -> u64 {
         self.output.errors
     }
@@ -101,7 +101,7 @@ impl<D: Device> Output<D> {
         }
     }
 
-    /// Writes the packets of a burst that the kernel has refused.
+    /// Writes the packets of a burst that the kernel has refused, one by one.
     fn one_by_one(&mut self, header: &Header, frame: &[u8]) {
         let packet = frame.get(virtio::LENGTH..).unwrap_or_default();
         let mut buffer = vec![0; packet.len()];
@@ -116,7 +116,7 @@ impl<D: Device> Sink for Output<D> {
     fn frame(&mut self, header: &Header, frame: &[u8]) {
         match (self.device.frame(frame), header.burst) {
             (Ok(_), _) => {}
-            // Some kernels refuse headers that others take: nothing is lost but time.
+            // Some kernels refuse headers that others accept. This loses only speed.
             (Err(error), Some(burst)) if error.raw_os_error() == Some(libc::EINVAL) => {
                 let (kind, name) = match burst.transport {
                     Transport::Tcp => (&mut self.kinds.tcp, "TCP"),
@@ -133,7 +133,7 @@ impl<D: Device> Sink for Output<D> {
     }
 }
 
-/// How many packets a burst is.
+/// Returns the number of packets in a burst.
 fn packets(header: &Header, frame: &[u8]) -> u64 {
     let payload = frame.len().saturating_sub(virtio::LENGTH + usize::from(header.headers));
     let segment = header.burst.map_or(1, |burst| usize::from(burst.segment).max(1));

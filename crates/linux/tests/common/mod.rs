@@ -1,8 +1,8 @@
 //! Network namespaces for tests.
 //!
 //! Every test runs in a network namespace of its own, on a thread of its own, with `ip` of iproute2 as the
-//! oracle. A second namespace for the other end of a link is a [`Peer`]. A test that may not make namespaces
-//! says so and passes as skipped; with `CARNET_REQUIRE_ROOT=1` it fails instead.
+//! oracle. A second namespace for the other end of a link is a [`Peer`]. A test without the right to create
+//! namespaces prints that and passes as skipped; with `CARNET_REQUIRE_ROOT=1` it fails.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use std::future::Future;
@@ -19,7 +19,7 @@ use carnet_station::io::Interface;
 use nix::sched::{CloneFlags, unshare};
 use serde_json::Value;
 
-/// Why namespaces cannot be had here, if so.
+/// Returns why namespaces are unavailable here; `None` if they are available.
 fn obstacle() -> Option<String> {
     if let Err(error) = std::thread::spawn(|| unshare(CloneFlags::CLONE_NEWNET)).join().unwrap() {
         return Some(format!("cannot make a network namespace: {error}"));
@@ -49,13 +49,13 @@ pub fn in_namespace<F: Future<Output = ()>>(body: impl FnOnce(Scratch) -> F + Se
     }
 }
 
-/// Runs `body` where the calling thread is.
+/// Runs `body` in the namespace of the calling thread.
 pub fn in_this_namespace<F: Future<Output = ()>>(body: impl FnOnce(Scratch) -> F) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(body(Scratch::new()));
 }
 
-/// A directory that is deleted at the end.
+/// A directory that is deleted when the value is dropped.
 pub struct Scratch(PathBuf);
 
 impl Scratch {
@@ -101,7 +101,7 @@ impl Drop for Scratch {
     }
 }
 
-/// A second network namespace, alive as long as this value.
+/// A second network namespace, which exists as long as this value.
 pub struct Peer {
     pub thread: i32,
     jobs: mpsc::Sender<Box<dyn FnOnce() + Send>>,
@@ -120,8 +120,8 @@ impl Peer {
         Peer { thread: is_ready.recv().unwrap(), jobs }
     }
 
-    /// Makes a pair of virtual Ethernet interfaces, `here` in this namespace and `there` in the peer's, both
-    /// up. It waits until the kernel no longer drops sent packets.
+    /// Creates a pair of virtual Ethernet interfaces, `here` in this namespace and `there` in the peer's,
+    /// both up. Waits until the kernel no longer drops sent packets.
     pub fn link(&self, here: &str, there: &str) {
         ip(&format!("link add {here} type veth peer name {there} netns {}", self.thread));
         ip(&format!("link set {here} up"));
@@ -145,7 +145,7 @@ impl Peer {
     }
 }
 
-/// Runs a command that must succeed, and returns what it printed.
+/// Runs a command that must succeed, and returns its output.
 pub fn run(command: &str) -> String {
     let mut words = command.split_whitespace();
     let output = Command::new(words.next().unwrap()).args(words).output().unwrap();
@@ -162,13 +162,13 @@ pub fn ip(arguments: &str) -> String {
     run(&format!("ip {arguments}"))
 }
 
-/// Adds an address and waits until the kernel's work queue has made it one that packets arrive at.
+/// Adds an address and waits until the kernel's work queue has made it usable.
 pub fn add_address(interface: &str, address: &str) {
     ip(&format!("-6 addr add {address} dev {interface} nodad"));
     wait_until_own(interface, address.split('/').next().unwrap());
 }
 
-/// Waits until what is sent to an address arrives.
+/// Waits until packets to an address arrive.
 pub fn wait_until_own(interface: &str, bare: &str) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while ip(&format!("-6 route show table local {bare} dev {interface}")).is_empty() {
@@ -186,20 +186,20 @@ pub fn wait_until_up(interface: &str) {
     }
 }
 
-/// Returns the output of `ip -j`.
+/// Returns the parsed output of `ip -j`.
 pub fn ip_json(arguments: &str) -> Vec<Value> {
     let text = run(&format!("ip -d -j {arguments}"));
     if text.trim().is_empty() { Vec::new() } else { serde_json::from_str(&text).unwrap() }
 }
 
-/// Like [`ip_json`], but nothing for a routing table that does not exist.
+/// Returns the routes of a table; none for a table that does not exist.
 pub fn routes(table: &str) -> Vec<Value> {
     let output =
         Command::new("ip").args(["-d", "-j", "-6", "route", "show", "table", table]).output().unwrap();
     serde_json::from_slice(&output.stdout).unwrap_or_default()
 }
 
-/// The lines of `ip`'s answer with single blanks.
+/// Returns the lines of `ip`'s output with single blanks.
 pub fn lines(text: &str) -> Vec<String> {
     text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
 }
@@ -216,7 +216,7 @@ pub fn set_sysctl(name: &str, value: &str) {
     std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}"), value).unwrap();
 }
 
-/// Everything that carnet may change, to compare before and after.
+/// Returns all state that carnet may change, for a comparison of before and after.
 pub fn whole_state() -> String {
     let ipv4 = ip("-4 rule show") + &ip("-4 route show table all");
     let mut state =
@@ -233,7 +233,7 @@ pub fn whole_state() -> String {
     lines.join("\n")
 }
 
-/// Handles events until `done` says so of the ones seen so far; panics after five seconds.
+/// Handles events until `done` returns true for the events so far; panics after five seconds.
 pub async fn events_until(
     platform: &mut Platform,
     mut done: impl FnMut(&[PlatformEvent]) -> bool,
@@ -242,7 +242,7 @@ pub async fn events_until(
     let deadline = Instant::now() + Duration::from_secs(30);
     while !done(&seen) {
         assert!(Instant::now() < deadline, "not within thirty seconds; seen {seen:#?}");
-        // Short, because what `done` looks at need not be an event.
+        // The limit is short, because `done` may check state without an event.
         if let Ok(event) = tokio::time::timeout(Duration::from_millis(20), platform.next_event()).await {
             seen.push(event.unwrap());
         }
@@ -256,7 +256,7 @@ pub async fn events_for(platform: &mut Platform, span: Duration) -> Vec<Platform
     events_until(platform, |_| start.elapsed() >= span).await
 }
 
-/// The last news about an interface.
+/// Returns the last event about an interface.
 pub fn latest<'a>(events: &'a [PlatformEvent], name: &str) -> Option<&'a Interface> {
     events.iter().rev().find_map(|event| match event {
         PlatformEvent::Interface(interface) if interface.name == name => Some(interface),
@@ -272,7 +272,8 @@ pub fn remove(entry: Entry) -> Change {
     Change::Remove(entry.into())
 }
 
-/// `"2001:db8::/32"`, by table and metric, to `"v0"`, `"fe80::1 v0"` or `"unreachable"`.
+/// Returns a route to `"2001:db8::/32"`, by table and metric. `action` is like `"v0"`, `"fe80::1 v0"` or
+/// `"unreachable"`.
 pub fn route(table: u32, destination: &str, metric: u32, action: &str) -> Entry {
     let action = match action.split_once(' ') {
         None if action == "unreachable" => RouteAction::Unreachable,
@@ -358,7 +359,7 @@ pub fn mobile_router(uplink: &str, lan: &str) -> Vec<Entry> {
     ]
 }
 
-/// The default route in the table of the first uplink.
+/// Returns the default route in the table of the first uplink.
 pub fn ipv4_route(interface: &str, gateway: Option<&str>) -> Entry {
     Entry::Ipv4Route(Box::new(Ipv4Route {
         table: TABLE_UPLINK,
