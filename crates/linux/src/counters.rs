@@ -8,7 +8,7 @@ pub struct Counters {
     pub writes: u64,
     /// Netlink requests that only read.
     pub reads: u64,
-    /// Entries that the kernel or another program had removed and that carnet put back.
+    /// Entries that the kernel or another program had removed and that carnet installed again.
     pub restored: u64,
     /// Times that the kernel dropped netlink events (`ENOBUFS`), after which everything was read again.
     pub overruns: u64,

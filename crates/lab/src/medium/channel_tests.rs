@@ -141,7 +141,7 @@ fn hidden_stations_collide_in_the_middle() {
 #[test]
 fn the_stronger_one_survives_with_capture() {
     let captures = Parameters { capture: Some(10.0), ..parameters() };
-    // Distances of 20 m and 380 m: 25 dB difference. The near frame is received, whichever began first.
+    // Distances of 20 m and 380 m: 25 dB difference. The near frame is received, even if it began second.
     for first in [0, 2] {
         let mut c = channel(captures.clone(), &[0.0, 20.0, 400.0]);
         c.enqueue(SECOND, first, frame(BROADCAST, 1000, first as u8));

@@ -622,7 +622,7 @@ impl State {
         left.extend(self.addresses.iter().filter(|it| of(it.maker)).map(|it| format!("left: {it:?}")));
         left.extend(self.ipv4_routes.iter().filter(|it| of(it.maker)).map(|it| format!("left: {it:?}")));
         left.extend(self.ipv4_rules.iter().filter(|it| of(it.maker)).map(|it| format!("left: {it:?}")));
-        // The kernel's own rule, or one that another program has put back.
+        // The kernel's own rule, or one that another program has restored.
         let is_local = |it: &&KnownRule| {
             it.rule == local_rule(0) && (it.protocol == PROTOCOL_KERNEL || it.maker == Maker::Other)
         };

@@ -13,7 +13,7 @@
 //! status 135). One queue keeps the order. A source changes its queue only when the old queue has none of its
 //! packets, which the program ensures:
 //!
-//! * it records when it last put a packet of the source into its queue, and
+//! * the program records when it last put a packet of the source into its queue, and
 //! * carnet tells it the time before which all packets put into that queue have been read ([`Progress`]).
 //!   Only if the recorded time is earlier do the next message and all later ones go into the other queue.
 //!
