@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Makes movements.ns2: 100 vehicles on a motorway, 4 minutes, always the same.
 
-Two lanes in each direction: lorries on the right at 22 to 25 m/s, cars on the left at 28 to 38 m/s, nobody overtakes
-within a lane. Car following is the Intelligent Driver Model (Treiber, Hennecke, Helbing 2000). The movement is written
-as ns-2 has it, one order for each vehicle every ten seconds.
+Two lanes in each direction: lorries on the right at 22 to 25 m/s, cars on the left at 28 to 38 m/s. No
+vehicle overtakes within a lane. Car following is the Intelligent Driver Model (Treiber, Hennecke, Helbing
+2000). The script writes the movement in ns-2's format, one order for each vehicle every ten seconds.
 
     ./movements.py > movements.ns2
 """

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Makes lap.trace: the signal of a Wi-Fi access point in a vehicle that drives in circles, one lap of 30 s.
 
-The circle has a circumference of 125 m, the vehicle goes 10 to 20 km/h, 15 on average, and passes the access point at 2 m.
-Received power falls with the third power of the distance from -30 dBm at 1 m; what stands around adds a slow fading of
-1.5 dB that is the same in every lap. A reading every 100 ms.
+The circle has a circumference of 125 m, the vehicle goes 10 to 20 km/h, 15 on average, and passes the access
+point at 2 m. Received power falls with the third power of the distance from -30 dBm at 1 m; obstacles add a
+slow fading of 1.5 dB that is the same in every lap. A reading every 100 ms.
 
     ./lap.py > lap.trace
 """
@@ -18,12 +18,12 @@ AP = RADIUS + 2.0
 
 
 def speed(t):
-    """Metres a second: 10 to 20 km/h, once a lap."""
+    """Returns metres per second: between 10 and 20 km/h, with one cycle per lap."""
     return (15.0 - 5.0 * math.cos(math.tau * t / SECONDS)) / 3.6
 
 
 def fading(steps):
-    """dB, correlated over some metres, and as at the start at the end of the lap."""
+    """Returns the fading in dB, correlated over some metres. The end of the lap equals its start."""
     rng = random.Random(16)
     waves = [(n, rng.uniform(0, math.tau), rng.gauss(0, 1)) for n in range(1, 9)]
     values = [sum(a * math.sin(math.tau * n * s / steps + p) for n, p, a in waves) for s in range(steps)]

@@ -1,4 +1,4 @@
-/* Two stations in C, as a simulator has them: what one sends the other gets, and everything wrong is refused.
+/* Two stations in a C program, as in a simulator. Each gets the frames of the other, and refuses invalid calls.
  * Prints a hash of all frames; equal runs print equal hashes. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static unsigned delivered, host_frames;
 static uint8_t last[2048];
 static size_t last_length;
 
-/* What a station has sent in one go: it is handed over after that. */
+/* Frames that a station has sent since the last input. The other station gets them afterwards. */
 struct sent {
     uint8_t source[6], destination[6];
     size_t length;
@@ -72,7 +72,7 @@ int main(void) {
     char words[256];
     CHECK(carnet_sim_abi_version() == CARNET_SIM_ABI_VERSION);
 
-    /* What is wrong is said in words, cut to the room that there is. */
+    /* The library describes an error in words, and cuts the text to the buffer. */
     CarnetSimOptions options = {.config = (const uint8_t *)"[station]\n", .config_length = 10};
     CHECK(carnet_sim_new(&options, words, sizeof words) == NULL && strstr(words, "name") != NULL);
     CHECK(carnet_sim_new(NULL, words, 4) == NULL && strcmp(words, "no ") == 0);
@@ -101,7 +101,7 @@ int main(void) {
     CHECK(carnet_sim_handle_frame(NULL, 0, macs[0], macs[1], NULL, 0) == CARNET_SIM_STATUS_BAD_ARGUMENT);
     CHECK(carnet_sim_handle_frame(stations[0], 0, NULL, macs[0], NULL, 0) == CARNET_SIM_STATUS_BAD_ARGUMENT);
     CHECK(carnet_sim_handle_frame(stations[0], 0, macs[1], macs[0], NULL, 5) == CARNET_SIM_STATUS_BAD_ARGUMENT);
-    /* An empty frame is nothing to fear. */
+    /* The station accepts an empty frame without effect. */
     CHECK(carnet_sim_handle_frame(stations[0], 0, macs[1], macs[0], NULL, 0) == CARNET_SIM_STATUS_DONE);
     drain(0, 0);
     CHECK(carnet_sim_handle_input(stations[0], 0, (const uint8_t *)"nonsense", 8) == CARNET_SIM_STATUS_REFUSED);
@@ -124,7 +124,7 @@ int main(void) {
     }
     CHECK(carnet_sim_handle_timeout(stations[0], 0) == CARNET_SIM_STATUS_TIME_RUNS_BACKWARDS);
 
-    /* A payload for the neighbour. */
+    /* The first station sends a payload to its neighbour. */
     CarnetSimRequest request = {.transport = CARNET_SIM_TRANSPORT_GEO_UNICAST, .destination = 0x020000000002};
     CHECK(carnet_sim_handle_request(stations[0], now, &request, (const uint8_t *)"hello", 5) == CARNET_SIM_STATUS_DONE);
     drain(0, now);
@@ -132,7 +132,7 @@ int main(void) {
     request.transport = 77;
     CHECK(carnet_sim_handle_request(stations[0], now, &request, NULL, 0) == CARNET_SIM_STATUS_BAD_ARGUMENT);
 
-    /* An IPv6 packet, from the host of one to the host of the other. */
+    /* The first station's host sends an IPv6 packet to the second station's host. */
     uint8_t packet[48] = {0x60, 0, 0, 0, 0, 8, 17, 64};
     static const uint8_t prefix[8] = {0xfd, 0, 0, 0, 0, 0, 0, 1};
     for (int end = 0; end < 2; end++) {
