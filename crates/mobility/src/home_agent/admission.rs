@@ -1,21 +1,21 @@
-//! How much work Binding Updates may make, before their MAC is computed and after it has been found right.
+//! Bounds the work that Binding Updates cause, before their MAC is computed and after it has verified.
 //!
-//! **Before it**: anybody can send Binding Updates in the name of a node. [`Admission`] bounds how many of
-//! those that do not come from where their node is bound are looked into, for each source and in all. Below
-//! [`COMFORTABLE`] in a second nobody is limited: after a power cut a whole fleet comes at once, many of it
-//! from one address of a carrier's NAT. Beyond that each source has a share, an IPv6 network of 64 bits as
-//! one, and all together have [`MOST`]. Who comes from where his node is bound is not asked, so that nobody
-//! loses a binding by what others send in his name.
+//! **Before the MAC**: a stranger can send Binding Updates in the name of a node. [`Admission`] bounds how
+//! many of them are verified, for each source and in all. Below [`COMFORTABLE`] a second no source is
+//! limited: after a power cut a whole fleet comes at once, many routers from one address of a carrier's NAT.
+//! Beyond that each source has a share (an IPv6 network of 64 bits counts as one source), and all together
+//! have [`MOST`]. A Binding Update that comes from a care-of address where its node is bound does not count,
+//! so a node loses no binding by forgeries from elsewhere.
 //!
-//! A forged Binding Update that is verified and refused costs some 0.9 us, one that is not 0.2 us
-//! (`benches/registration`), and its way to here several. So [`MOST`] is about what a home agent can read
-//! beside its other work, less than a fifth of a core: a smaller number would save little, and cost those who
-//! come from a new address while somebody floods with made up sources, which nothing tells from theirs. What
-//! one source can cost is a fortieth of a core.
+//! A forged Binding Update that is verified and refused costs about 0.9 us, and one that is not verified 0.2
+//! us (`benches/registration`); its way through the kernel costs several. So [`MOST`] is the number that a
+//! home agent can read beside its other work, with less than a fifth of a core. A smaller number would save
+//! little. It would also cost nodes at new addresses while an attacker floods with made-up sources, because
+//! nothing distinguishes the two. One source can cost a fortieth of a core.
 //!
-//! **After it**: what is authentic costs an entry on the disk and an acknowledgement. [`Shares`] bounds how
-//! many of these one node has, so that one that somebody has taken over does not keep others from
-//! registering. The state of the last one that counted stays; the node says it again when it hears nothing
+//! **After the MAC**: an authentic Binding Update costs a disk write and an acknowledgement. [`Shares`]
+//! bounds how many of them one node has, so that a node under an attacker's control does not keep others from
+//! registering. The state of the last accepted one stays; the node repeats its update if it gets no answer
 //! (RFC 6275 11.8).
 
 use std::hash::BuildHasher;
@@ -26,38 +26,40 @@ use carnet_base::{Rate, RateLimiter, Time};
 use foldhash::HashMap;
 use foldhash::quality::FixedState;
 
-/// Binding Updates a second, of sources that are bound to nothing, below which nobody is limited.
+/// Binding Updates a second, of sources that are not bound, below which no source is limited.
 pub(super) const COMFORTABLE: u32 = 20_000;
-/// The same of all sources together, beyond the comfortable ones.
+/// Binding Updates a second of all unbound sources together, beyond [`COMFORTABLE`].
 pub(super) const MOST: u32 = 180_000;
-/// Of one source, beyond the comfortable ones: at once, as many as a fleet has routers, and a second.
+/// Burst of one source, beyond [`COMFORTABLE`]: as many as a fleet has routers. [`OF_SOURCE`] is its rate a
+/// second.
 pub(super) const OF_SOURCE_AT_ONCE: u32 = 100_000;
 pub(super) const OF_SOURCE: u32 = 5_000;
-/// Places for sources. Two that share one have one share.
+/// Entries for sources. Two sources with one entry have one share.
 const PLACES: usize = 4096;
 
-/// Authentic Binding Updates of one node: at once, and between two in the long run. `MAX_UPDATE_RATE` (RFC
-/// 6275 12) is three a second, and a node with several care-of addresses may register each by itself.
+/// Burst of authentic Binding Updates of one node. [`UPDATE_INTERVAL`] is the interval between two in the
+/// long run. `MAX_UPDATE_RATE` (RFC 6275 12) is three a second, and a node with several care-of addresses may
+/// register each separately.
 pub(super) const UPDATES_AT_ONCE: u32 = 16;
 pub(super) const UPDATE_INTERVAL: Duration = Duration::from_millis(125);
-/// So many nodes are remembered before those are looked for that need not be.
+/// Number of nodes above which the table is searched for nodes with a full share, to remove them.
 const REMEMBERED: usize = 1024;
 
-/// [`UPDATES_AT_ONCE`] and [`UPDATE_INTERVAL`].
+/// Rate of one node: [`UPDATES_AT_ONCE`] and [`UPDATE_INTERVAL`].
 const SHARE: Rate = Rate { burst: UPDATES_AT_ONCE, interval: UPDATE_INTERVAL };
 
-/// Binding Updates of those who are not where they are bound.
+/// Allowances of Binding Updates from sources that are not bound.
 #[derive(Debug)]
 pub(super) struct Admission {
     comfortable: RateLimiter,
     all: RateLimiter,
-    /// When the share of the sources in each place is whole again; none before it is needed.
+    /// Time at which the share of the sources in each entry is full again. Empty until an entry is needed.
     places: Vec<Time>,
     hasher: FixedState,
 }
 
 impl Admission {
-    /// `secret` decides which sources share a place.
+    /// Creates the allowances. `secret` decides which sources share an entry.
     pub fn new(secret: u64) -> Admission {
         Admission {
             comfortable: RateLimiter::new(COMFORTABLE, Duration::from_secs(1) / COMFORTABLE),
@@ -67,7 +69,8 @@ impl Admission {
         }
     }
 
-    /// Whether one from this source is looked into: an IPv6 address, or an IPv4 one as IPv4-mapped.
+    /// Whether the home agent verifies a Binding Update from this source: an IPv6 address, or an IPv4 address
+    /// as IPv4-mapped.
     pub fn allow(&mut self, now: Time, source: Ipv6Addr) -> bool {
         if self.comfortable.allow(now) {
             return true;
@@ -80,28 +83,28 @@ impl Admission {
         let place = self.hasher.hash_one(network) as usize % PLACES;
         let of_source = Rate { burst: OF_SOURCE_AT_ONCE, interval: Duration::from_secs(1) / OF_SOURCE };
         let Some(full_at) = self.places.get_mut(place) else { return true };
-        // What the source has no share for is not at the cost of others.
+        // A source without a share takes nothing of the share of others.
         of_source.take(full_at, now, 1) && self.all.allow(now)
     }
 }
 
-/// How many authentic Binding Updates each node has had of late.
+/// Number of authentic Binding Updates that each node has sent lately.
 #[derive(Debug, Default)]
 pub(super) struct Shares {
-    /// When its share is whole again, for those of which it is not.
+    /// Time at which a node's share is full again. Nodes with a full share have no entry.
     full_at: HashMap<Ipv6Addr, Time>,
-    /// With more than so many they are looked through.
+    /// Number of nodes above which the table is searched next.
     looked_through_at: usize,
 }
 
 impl Shares {
-    /// Whether there is one left for this node; it stays there.
+    /// Whether this node has an update left in its share, without taking it.
     pub fn has(&self, now: Time, home_address: Ipv6Addr) -> bool {
         let mut full_at = self.full_at.get(&home_address).copied().unwrap_or(Time::ZERO);
         SHARE.take(&mut full_at, now, 1)
     }
 
-    /// Takes one.
+    /// Takes one update from this node's share.
     pub fn take(&mut self, now: Time, home_address: Ipv6Addr) {
         if self.full_at.len() > self.looked_through_at.max(REMEMBERED) {
             self.full_at.retain(|_, full_at| *full_at > now);
@@ -114,7 +117,7 @@ impl Shares {
         SHARE.take(full_at, now, 1);
     }
 
-    /// Nodes that are remembered.
+    /// Number of nodes in the table.
     #[cfg(test)]
     fn len(&self) -> usize {
         self.full_at.len()
@@ -131,7 +134,7 @@ mod tests {
         Ipv6Addr::from_bits(0x2001_0db8 << 96 | u128::from(number) << 64 | 1)
     }
 
-    /// How many of `count` pass that come from a source evenly within a second.
+    /// Returns how many of `count` updates pass that `source` sends evenly within a second.
     fn passed(admission: &mut Admission, second: u64, count: u32, source: impl Fn(u32) -> Ipv6Addr) -> u32 {
         let start = START + Duration::from_secs(second);
         let at = |number: u32| start + Duration::from_secs(1) * number / count;
@@ -161,7 +164,7 @@ mod tests {
         passed(&mut admission, 0, 1_000_000, |_| source(1));
         let of_one = passed(&mut admission, 1, 1_000_000, |_| source(1));
         assert!(of_one <= COMFORTABLE + OF_SOURCE + 1, "{of_one}");
-        // Another network in the midst of that has nothing to fear of it.
+        // A source in another network passes meanwhile.
         let mut others = 0;
         for number in 0..1_000_000 {
             let now = START + Duration::from_secs(2) + Duration::from_micros(number);
@@ -171,7 +174,7 @@ mod tests {
             }
         }
         assert_eq!(others, 1000);
-        // However many there are.
+        // The bound of all sources holds for any number of sources.
         let of_all = passed(&mut admission, 9, 2_000_000, source);
         assert!(of_all <= 2 * (COMFORTABLE + MOST) + 2, "as many at once as in a second: {of_all}");
         let of_all = passed(&mut admission, 10, 2_000_000, source);

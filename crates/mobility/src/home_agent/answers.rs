@@ -1,8 +1,8 @@
-//! What the home agent sends: acknowledgements, Binding Errors, Parameter Problems (RFC 6275 9.2, 9.3.3,
-//! 9.5.4).
+//! Messages that the home agent sends: acknowledgements, Binding Errors, Parameter Problems (RFC 6275 9.2,
+//! 9.3.3, 9.5.4).
 //!
-//! Each answer goes back the way that the question came: what came inside IPv4 or UDP is answered inside it,
-//! to the address and port that it came from (RFC 5555 4.2).
+//! Each answer has the encapsulation of its request. A request inside IPv4 or UDP gets its answer inside IPv4
+//! or UDP too, at the address and port that it came from (RFC 5555 4.2).
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -19,34 +19,35 @@ use super::flows::FlowAnswers;
 use super::request::{Ipv4Home, Request};
 use crate::{HOP_LIMIT, MobilityDrop, MobilityMessage, Output, lifetime_units};
 
-/// Octets of a Mobility Header up to which the sub-options of flows are copied into an acknowledgement; the
-/// options without them take little. With all headers it stays below the least MTU, 1280.
+/// Octets of a Mobility Header up to which the home agent copies the sub-options of flows into an
+/// acknowledgement. The options without them are small. With all headers the packet stays below the least
+/// MTU, 1280.
 const MAX_COPIED: usize = 640;
 
-/// What a Binding Acknowledgement says.
+/// Contents of a Binding Acknowledgement.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Answer {
     pub sequence: u16,
     pub lifetime: Duration,
     /// Timestamp of the Message-ID option.
     pub timestamp: Option<u64>,
-    /// The Status field of each Binding Identifier option; zero where there is none.
+    /// Status field of each Binding Identifier option; zero for options beyond its end.
     pub statuses: Vec<u8>,
     pub nat_detection: Option<MobilityOption<'static>>,
     pub flows: FlowAnswers,
-    /// Whether IPv4 home addresses are answered for.
+    /// Whether the acknowledgement answers the IPv4 Home Address options.
     pub registered: bool,
 }
 
 impl Answer {
-    /// One that refuses, or says no more than that it is done.
+    /// An answer that refuses, or only confirms.
     pub fn plain(request: &Request) -> Answer {
         Answer { sequence: request.sequence, timestamp: request.timestamp, ..Answer::default() }
     }
 }
 
 impl HomeAgent {
-    /// Sends an IPv6 packet, inside IPv4 or UDP where the question came so.
+    /// Sends an IPv6 packet, inside IPv4 or UDP if the request came so.
     pub(super) fn send(&mut self, outer: Option<(Endpoint, Endpoint)>, packet: Vec<u8>) {
         self.outputs.push_back(match outer {
             None | Some((Endpoint::Ipv6(_), _)) => Output::Packet(packet),
@@ -92,7 +93,7 @@ impl HomeAgent {
             builder = builder.option(&MobilityOption::MessageIdentifier(timestamp));
         }
         builder = add_flows(builder, &answer.flows);
-        // RFC 4285 5.1: by the association of the request, whichever is to come.
+        // RFC 4285 5.1: the request's security association signs, whichever signs later messages.
         let node = self.config.node(request.home_address);
         let association = node.and_then(|node| node.authentication.association_of(request.spi));
         if let Some(association) = association {
@@ -114,7 +115,7 @@ impl HomeAgent {
         self.send(request.outer, packet);
     }
 
-    /// Tells a sender that something is wrong with its binding (RFC 6275 9.3.3).
+    /// Sends a Binding Error to a sender without a binding (RFC 6275 9.3.3).
     pub(super) fn binding_error(
         &mut self,
         now: Time,
@@ -157,7 +158,7 @@ impl HomeAgent {
     }
 }
 
-/// Copies the flow options with their statuses, whole as long as there is room.
+/// Copies the flow options with their statuses, with sub-options while they fit.
 fn add_flows(mut builder: Builder, flows: &FlowAnswers) -> Builder {
     for (asked, status) in &flows.options {
         let fits = builder.length() + asked.sub_options.len() <= MAX_COPIED;
@@ -177,7 +178,8 @@ fn add_flows(mut builder: Builder, flows: &FlowAnswers) -> Builder {
     builder
 }
 
-/// carnet gives no IPv4 addresses to mobile nodes, and says so (RFC 5555 3.2.1, 4.5).
+/// Returns the status that refuses an IPv4 home address: carnet assigns none to mobile nodes (RFC 5555 3.2.1,
+/// 4.5).
 fn refuse_ipv4_home(home: &Ipv4Home) -> u8 {
     if home.prefix_length == 0 || home.prefix_length > 32 {
         ipv4_status::INVALID_ADDRESS

@@ -1,14 +1,13 @@
 //! The binding cache (RFC 6275 9.1, RFC 3963 6.1.1): entries by home address and Binding Identifier.
 //!
-//! A node has either one plain binding or one for each Binding Identifier (RFC 5648 4.1). What belongs to all
-//! of them, such as the last sequence number and the flow bindings, is kept beside them. A care-of address
-//! that has been given up is remembered for a moment, so that packets that are on their way are still let
-//! through.
+//! A node has either one plain binding or one for each Binding Identifier (RFC 5648 4.1). The cache keeps
+//! shared state, such as the last sequence number and the flow bindings, once for each node. It remembers a
+//! former care-of address for a grace period, so that packets on their way still pass.
 //!
-//! Bindings are kept in little room (`node`) and put together for who asks.
+//! A node keeps its bindings in compact form (`node`); the cache builds a [`Binding`] for each caller.
 //!
-//! Only configured home addresses get an entry, a node has at most [`MAX_BINDINGS`] bindings, and what was
-//! given up is bounded as well: so the cache cannot grow beyond the configuration.
+//! Only configured home addresses get an entry, a node has at most [`MAX_BINDINGS`] bindings, and its former
+//! addresses are bounded too. So the cache cannot grow beyond the configuration.
 
 use std::collections::BTreeSet;
 use std::hash::BuildHasher;
@@ -30,7 +29,7 @@ use crate::flow::FlowBinding;
 
 /// Bindings that one node may have at a time.
 pub const MAX_BINDINGS: usize = 16;
-/// Where a binding is in its life.
+/// State of a binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BindingState {
     /// Duplicate address detection on the home link is under way; nothing is forwarded yet.
@@ -39,33 +38,33 @@ pub enum BindingState {
     Valid,
 }
 
-/// For how long a binding has been at its care-of address.
+/// Time for which a binding has been at its care-of address.
 ///
-/// Not a date: the clock on the wall may be set. Not only a [`Time`]: it begins anew with a restart, which
-/// bindings survive.
+/// The value is no time of day, because the clock may be set. A [`Time`] would not do either: it begins anew
+/// with a restart, which bindings survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stay {
-    /// When it came, in nanoseconds of the monotonic clock: before its origin where it is from the time
-    /// before a restart. [`Stay::UNKNOWN`] where nobody knows.
+    /// Begin in nanoseconds of the monotonic clock. It is negative if it lies before the last restart, and
+    /// [`Stay::UNKNOWN`] if it is unknown.
     since: i64,
 }
 
 impl Stay {
     const UNKNOWN: i64 = i64::MIN;
 
-    /// One that begins.
+    /// A stay that begins now.
     pub fn begun(now: Time) -> Stay {
         Stay::lasting(now, Some(Duration::ZERO))
     }
 
-    /// One that has lasted so long; `None` where nobody knows.
+    /// A stay that has lasted for `length`; `None` if that is unknown.
     pub fn lasting(now: Time, length: Option<Duration>) -> Stay {
         let nanos = |length: Duration| i64::try_from(length.as_nanos()).unwrap_or(i64::MAX);
         let now = i64::try_from(now.as_nanos()).unwrap_or(i64::MAX);
         Stay { since: length.map_or(Stay::UNKNOWN, |length| now.saturating_sub(nanos(length))) }
     }
 
-    /// How long it has lasted, if that is known.
+    /// Returns how long the stay has lasted; `None` if that is unknown.
     pub fn length(self, now: Time) -> Option<Duration> {
         let nanos = i128::from(now.as_nanos()) - i128::from(self.since);
         let known = self.since != Stay::UNKNOWN;
@@ -73,52 +72,53 @@ impl Stay {
     }
 }
 
-/// A binding cache entry that is a home registration, as the cache tells it.
+/// A binding cache entry that is a home registration, as callers see it.
 #[derive(Debug, Clone)]
 pub struct Binding {
     /// The home address.
     pub home_address: Ipv6Addr,
     /// The Binding Identifier, `None` for a plain binding; with the home address the key of the cache.
     pub bid: Option<u16>,
-    /// BID-PRI (RFC 6089 4.1): lower wins, 0 when the node said none.
+    /// BID-PRI (RFC 6089 4.1): the lower value wins; 0 if the node sent none.
     pub priority: u8,
-    /// The registered care-of address, as we see it: behind a NAT, the address and port that the NAT gives
-    /// it.
+    /// Registered care-of address as the home agent sees it: behind a NAT, the NAT's outer address and port.
     pub care_of_address: Endpoint,
-    /// Since when it has been there. Another port, which a NAT has chosen, is no other place.
+    /// Time since the node has been at this address. Another port that a NAT has chosen does not count as a
+    /// move.
     pub stay: Stay,
-    /// Our end, at which it was registered.
+    /// The home agent's address at which the node registered.
     pub agent: Endpoint,
     /// The R flag (RFC 3963 4.1).
     pub mobile_router: bool,
-    /// The L flag: the link-local address is defended as well (RFC 6275 6.1.7).
+    /// L flag: the home agent defends the link-local address as well (RFC 6275 6.1.7).
     pub link_local: bool,
     /// The prefixes for which packets are forwarded, the same for all bindings of a node.
     pub prefixes: Arc<[Ipv6Net]>,
     /// The last sequence number accepted, shared by all bindings of a node (RFC 5648 4.1).
     pub sequence: u16,
-    /// The lifetime granted, whole seconds.
+    /// Granted lifetime in whole seconds.
     pub lifetime: Duration,
-    /// When it ends.
+    /// End of the lifetime.
     pub expires: Time,
-    /// See [`BindingState`].
+    /// State of the binding, see [`BindingState`].
     pub state: BindingState,
-    /// Whether packets may be sent to the care-of address: its node has answered there, or needs no test.
+    /// Whether the home agent may send packets to the care-of address: the node has answered there, or needs
+    /// no test.
     pub care_of_tested: bool,
 }
 
 impl Binding {
-    /// Whether packets are forwarded by it.
+    /// Whether the home agent forwards packets by this binding.
     pub fn is_valid(&self) -> bool {
         self.state == BindingState::Valid
     }
 
-    /// Its ends: ours and the care-of address.
+    /// Returns the ends of the tunnel: the home agent's address and the care-of address.
     pub fn ends(&self) -> (Endpoint, Endpoint) {
         (self.agent, self.care_of_address)
     }
 
-    /// Whether packets take the same ways by this one in the other's place.
+    /// Whether forwarding is the same with `other` in place of this binding.
     pub(super) fn forwards_like(&self, other: &Binding) -> bool {
         let what = |it: &Binding| {
             (it.ends(), it.rank(), it.mobile_router, it.link_local, it.state, it.care_of_tested)
@@ -126,7 +126,7 @@ impl Binding {
         what(self) == what(other)
     }
 
-    /// The order among the bindings of a node: the best has the least.
+    /// Returns the rank among the bindings of a node: the best has the least.
     fn rank(&self) -> (u8, Option<u16>) {
         rank(self.priority, self.bid)
     }
@@ -138,37 +138,37 @@ impl Binding {
     }
 }
 
-/// A path that a binding has left.
+/// A path that a binding has used before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FormerPath {
-    /// Our end.
+    /// The home agent's end.
     pub agent: Endpoint,
     /// The care-of address.
     pub care_of_address: Endpoint,
-    /// Until when packets from it are still accepted.
+    /// Time until which the home agent accepts packets from the path.
     pub until: Time,
-    /// See [`Binding::care_of_tested`].
+    /// Whether the care-of address was tested, see [`Binding::care_of_tested`].
     pub care_of_tested: bool,
 }
 
 /// Entries by home address and Binding Identifier.
 #[derive(Debug)]
 pub struct BindingCache {
-    /// Our end of the bindings inside IPv6.
+    /// The home agent's address, its end of the bindings inside IPv6.
     home_agent: Ipv6Addr,
-    /// By place, see [`Owners`]. A Binding Update asks for its node some twenty times.
+    /// Nodes by place, see [`Owners`]. A Binding Update looks its node up some twenty times.
     nodes: Box<[Option<Box<Node>>]>,
-    /// The places of the nodes that are bound to a care-of address, by its hash: whether it is that one the
-    /// node says.
+    /// Places of the nodes that are bound to a care-of address, by the hash of the address. The node itself
+    /// tells whether the address matches.
     bound_to: BTreeSet<(u32, u32)>,
     hasher: RandomState,
-    /// When each bound node is to be seen to, and for what, by time.
+    /// Next due time of each bound node with its reason, ordered by time.
     due: BTreeSet<(Time, Due, u32)>,
     owners: Owners,
 }
 
 impl BindingCache {
-    /// An empty cache of this home agent for these nodes, which are in the order of their home addresses.
+    /// An empty cache of this home agent for these nodes, which are sorted by home address.
     pub(super) fn new(home_agent: Ipv6Addr, nodes: &[AuthorizedNode]) -> BindingCache {
         let owners = Owners::of(nodes);
         BindingCache {
@@ -181,7 +181,7 @@ impl BindingCache {
         }
     }
 
-    /// Which node an address belongs to, whether it has a binding or not.
+    /// Returns the map from addresses to their nodes, bound or not.
     pub(super) fn owners(&self) -> &Owners {
         &self.owners
     }
@@ -234,7 +234,7 @@ impl BindingCache {
         })
     }
 
-    /// The Binding Identifiers of all of them.
+    /// Returns the Binding Identifiers of all bindings of a home address.
     pub(super) fn bids(&self, home_address: Ipv6Addr) -> impl Iterator<Item = Option<u16>> {
         self.entries(home_address).iter().map(|entry| entry.bid)
     }
@@ -250,7 +250,7 @@ impl BindingCache {
         })
     }
 
-    /// The paths that the bindings of a home address have left, from which packets are still accepted.
+    /// The former paths of a home address from which the home agent still accepts packets.
     pub fn former(&self, home_address: Ipv6Addr) -> &[FormerPath] {
         self.known(home_address).map_or(&[], Node::former)
     }
@@ -270,12 +270,12 @@ impl BindingCache {
         self.known(home_address)?.sequence
     }
 
-    /// What holds off replays of a node's messages, kept beyond the life of its bindings.
+    /// Returns the replay protection state of a node, which outlives its bindings.
     pub(super) fn replay(&self, home_address: Ipv6Addr) -> Replay {
         self.known(home_address).map(Node::replay).unwrap_or_default()
     }
 
-    /// Numbers that a key of a node has used (see [`crate::sequence::count`]).
+    /// Returns how many numbers a key of a node has used (see [`crate::sequence::count`]).
     pub(super) fn numbers(
         &self,
         home_address: Ipv6Addr,
@@ -285,13 +285,13 @@ impl BindingCache {
         self.known(home_address).map_or(0, |node| node.numbers(authentication.other_key(spi)))
     }
 
-    /// What [`Node::other_keys`] says.
+    /// Returns the counts of the node's other keys, see [`Node::other_keys`].
     pub(super) fn other_keys(&self, home_address: Ipv6Addr) -> &[KeyNumbers] {
         self.known(home_address).map_or(&[], Node::other_keys)
     }
 
-    /// Whether packets of a home address are accepted from this care-of address: it is a registered one, or
-    /// was until now.
+    /// Whether the home agent accepts packets of a home address from this care-of address, which is
+    /// registered or was within the grace period.
     pub fn accepts(&self, home_address: Ipv6Addr, care_of_address: Endpoint) -> bool {
         self.known(home_address).is_some_and(|node| {
             self.is_bound_to(node, |it| it == care_of_address)
@@ -313,7 +313,8 @@ impl BindingCache {
         node.entries().iter().any(|entry| is_so(&entry)) || node.was_tested(now, care_of_address)
     }
 
-    /// Notes that the bindings of a home address with these ends have passed the test. Whether there are any.
+    /// Marks the bindings of a home address with these ends as tested. Returns whether the node has such
+    /// bindings.
     pub(super) fn set_care_of_tested(&mut self, home_address: Ipv6Addr, ends: (Endpoint, Endpoint)) -> bool {
         let home_agent = self.home_agent;
         self.node(home_address).is_some_and(|node| node.set_tested(home_agent, ends))
@@ -324,18 +325,18 @@ impl BindingCache {
         self.known(home_address).is_some_and(|node| self.is_bound_to(node, |it| it == care_of_address))
     }
 
-    /// Whether a node has a valid binding to a care-of address that is so.
+    /// Whether a node has a valid binding whose care-of address satisfies `is_so`.
     fn is_bound_to(&self, node: &Node, is_so: impl Fn(Endpoint) -> bool) -> bool {
         let mut valid = node.entries().iter().filter(|entry| entry.is_valid());
         valid.any(|entry| is_so(entry.ends(self.home_agent).1))
     }
 
-    /// The hash by which `bound_to` knows a care-of address.
+    /// Returns the hash of a care-of address in `bound_to`.
     fn hash(&self, care_of_address: Endpoint) -> u32 {
         self.hasher.hash_one(care_of_address) as u32
     }
 
-    /// The first, by home address, whose care-of address this is.
+    /// Returns the first node, by home address, with this care-of address.
     pub(super) fn bound_to(&self, care_of_address: Endpoint) -> Option<Ipv6Addr> {
         let hash = self.hash(care_of_address);
         let bound = self.bound_to.range((hash, 0)..=(hash, u32::MAX)).map(|(_, place)| *place);
@@ -346,10 +347,10 @@ impl BindingCache {
         bound.filter(is_bound).find_map(|place| self.owners.home_address(place))
     }
 
-    /// The bindings that the packets to this address follow, other than those of one node; also those that
-    /// are about to be valid, because their home address is still being tested.
+    /// Returns the bindings that packets to this address follow, except those of one node. Bindings whose
+    /// home address is still being tested count too.
     pub(super) fn leading_to(&self, address: Ipv6Addr, except: Ipv6Addr) -> impl Iterator<Item = Binding> {
-        // What a binding forwards is given to its node.
+        // A binding forwards prefixes of its own node only.
         self.owners
             .of_prefixes_around(address)
             .filter(move |owner| *owner != except)
@@ -361,13 +362,13 @@ impl BindingCache {
         self.nodes.get_mut(self.owners.place(home_address)?)?.as_deref_mut()
     }
 
-    /// The same, made where there was nothing to be known of it; `None` for who may not register.
+    /// Returns the entry of a node, created if it is missing; `None` for a node that may not register.
     pub(super) fn node_or_new(&mut self, home_address: Ipv6Addr) -> Option<&mut Node> {
         let node = self.nodes.get_mut(self.owners.place(home_address)?)?;
         Some(node.get_or_insert_default())
     }
 
-    /// Changes the bindings of a node, and with them when it is due and where it is found.
+    /// Changes the bindings of a node, and updates its due time and its care-of addresses in the indexes.
     fn change(&mut self, home_address: Ipv6Addr, bid: Option<u16>, change: impl FnOnce(&mut Node, Ipv6Addr)) {
         let home_agent = self.home_agent;
         let Some(place) = self.owners.place(home_address) else { return };
@@ -396,18 +397,18 @@ impl BindingCache {
         }
     }
 
-    /// Forgets that a node is bound to this care-of address, if none of its bindings is.
+    /// Removes a node from `bound_to` for this care-of address, unless one of its bindings still has it.
     fn unbind(&mut self, place: usize, care_of_address: Endpoint) {
         let hash = self.hash(care_of_address);
-        // Another of its care-of addresses may have the same hash.
+        // Another care-of address of the node may have the same hash.
         let node = self.nodes.get(place).and_then(Option::as_deref);
         if !node.is_some_and(|node| self.is_bound_to(node, |other| self.hash(other) == hash)) {
             self.bound_to.remove(&(hash, place as u32));
         }
     }
 
-    /// Adds a binding, or puts it in the place of the one with its identifier. What a valid one says is then
-    /// so for all.
+    /// Adds a binding, or replaces the one with its identifier. The shared values of a valid binding then
+    /// hold for all bindings of the node.
     pub(super) fn insert(&mut self, binding: &Binding) {
         let key = (binding.home_address, binding.bid);
         self.change(key.0, key.1, |node, home_agent| node.insert(home_agent, binding));
@@ -420,7 +421,7 @@ impl BindingCache {
         Some(binding)
     }
 
-    /// When the next binding is to be seen to, and for what.
+    /// Returns the next due time of a binding, with its reason.
     pub(super) fn next_due(&self) -> Option<(Time, Timer)> {
         let (at, due, place) = *self.due.first()?;
         let home_address = self.owners.home_address(place)?;
@@ -432,12 +433,12 @@ impl BindingCache {
         Some((at, timer))
     }
 
-    /// Notes that the renewal of a binding has been asked for, or will not be.
+    /// Marks the renewal of a binding as requested, or as not to be requested.
     pub(super) fn set_asked(&mut self, home_address: Ipv6Addr, bid: Option<u16>) {
         self.change(home_address, bid, |node, _| node.set_asked(bid));
     }
 
-    /// Forgets a node of which nothing is left.
+    /// Removes a node's entry if it is empty.
     pub(super) fn tidy(&mut self, home_address: Ipv6Addr) {
         let place = self.owners.place(home_address);
         if let Some(node) = place.and_then(|place| self.nodes.get_mut(place)) {

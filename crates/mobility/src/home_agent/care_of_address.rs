@@ -1,13 +1,13 @@
-//! Which addresses may be care-of addresses (status 174, RFC 6275 6.1.8 and 9.5.1), and which end of a tunnel
-//! an IPv4 one is (RFC 5555 4.2, 4.5).
+//! Judges care-of addresses (status 174, RFC 6275 6.1.8 and 9.5.1), and chooses the tunnel end of an IPv4
+//! care-of address (RFC 5555 4.2, 4.5).
 //!
-//! Mobile routers may stand behind each other: one whose care-of address lies in another's prefix is reached
-//! through the other's tunnel. Only a ring of them, in which every packet would be wrapped for ever, is
-//! refused; the Binding Update that would close it is the one that meets the refusal. A node with several
-//! care-of addresses is reached by each of them.
+//! Mobile routers may be behind each other: a router whose care-of address lies in another's prefix is
+//! reached through the other's tunnel. The home agent refuses only a ring of them, in which every packet
+//! would be encapsulated for ever. It refuses the Binding Update that would close the ring. A node with
+//! several care-of addresses is reached by each of them.
 //!
-//! An IPv4 care-of address is the one that the Binding Update came from, as we see it. When the node says the
-//! same, plain IPv4 will do; otherwise there is a NAT, and only UDP passes it.
+//! An IPv4 care-of address is the source of the Binding Update as the home agent sees it. If the node names
+//! the same address, plain IPv4 suffices; otherwise there is a NAT, which only UDP passes.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -19,11 +19,11 @@ use carnet_wire::mobility::options::NO_KEEPALIVE;
 use super::{BindingCache, HomeAgentConfig};
 use crate::is_unicast_routable;
 
-/// Seconds after which a node behind a NAT is asked to say something (RFC 5555 3.2.2). NATs of mobile
-/// operators forget after 30; RFC 5555's 110 is too long for them.
+/// Keepalive interval in seconds for a node behind a NAT (RFC 5555 3.2.2). NATs of mobile operators drop a
+/// mapping after 30 s; RFC 5555's 110 s are too long for them.
 pub(super) const NAT_REFRESH: u32 = 25;
 
-/// Whether `home_address` may be bound to `care_of_address` by way of `agent`, our end.
+/// Whether `home_address` may be bound to `care_of_address` over `agent`, the home agent's end.
 pub(super) fn is_acceptable(
     config: &HomeAgentConfig,
     cache: &BindingCache,
@@ -42,13 +42,14 @@ pub(super) fn is_acceptable(
     }
 }
 
-/// Whether an IPv4 address can be one host's. Private ones can: the home agent may be in a private network.
+/// Whether an IPv4 address can belong to one host. Private addresses can: the home agent may be in a private
+/// network.
 pub(super) fn is_unicast(address: Ipv4Addr) -> bool {
     let [first, ..] = address.octets();
     first != 0 && first < 224 && !address.is_loopback()
 }
 
-/// Follows the tunnels from `care_of_address` outwards: does a way lead back to the node itself?
+/// Whether the tunnels from `care_of_address` outwards lead back to the node itself.
 fn closes_ring(
     config: &HomeAgentConfig,
     cache: &BindingCache,
@@ -65,36 +66,37 @@ fn closes_ring(
         if !seen.insert(hop) {
             continue;
         }
-        // No more care-of addresses than the configuration allows lead anywhere.
+        // The search sees at most the care-of addresses that the configuration permits.
         debug_assert!(seen.len() <= 1 + config.nodes.len() * super::MAX_BINDINGS);
         hops.extend(cache.leading_to(hop, home_address).filter_map(|binding| binding.care_of_address.ipv6()));
     }
     false
 }
 
-/// How a node inside an IPv4 network is reached, and what it is told about it.
+/// Path to a node in an IPv4 network, and the answer about its NAT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ipv4Path {
-    /// Our end and the node's.
+    /// The home agent's end and the node's.
     pub ends: (Endpoint, Endpoint),
-    /// The NAT Detection option for the acknowledgement; none where plain IPv4 carries the packets.
+    /// NAT Detection option of the acknowledgement; `None` if plain IPv4 carries the packets.
     ///
-    /// RFC 5555 4.2 wants the option in every acknowledgement inside UDP, and by 4.4.2 a node that gets it
-    /// has to use UDP. A node can only act upon the second.
+    /// RFC 5555 4.2 requires the option in every acknowledgement inside UDP, and by 4.4.2 a node that gets it
+    /// must use UDP. A node cannot act on both with plain IPv4, so the option comes only with UDP.
     pub nat_detection: Option<MobilityOption<'static>>,
 }
 
-/// Chooses between plain IPv4 and UDP for a Binding Update that came inside IPv4 between `outer`. `declared`
-/// is the IPv4 care-of address that it names; `force_udp` is the F flag, or our own wish.
+/// Chooses between plain IPv4 and UDP for a Binding Update that came inside IPv4 between the ends of `outer`.
+/// `declared` is the IPv4 care-of address that the update names; `force_udp` is the F flag or the operator's
+/// config.
 ///
-/// An F flag is always granted (RFC 5555 4.5 leaves it to the home agent).
+/// The home agent always grants the F flag (RFC 5555 4.5 leaves it to the home agent).
 pub(super) fn ipv4_path(
     (agent, node): (Endpoint, Endpoint),
     declared: Option<Ipv4Addr>,
     force_udp: bool,
 ) -> Ipv4Path {
     if matches!(node, Endpoint::Ipv4(_)) {
-        // Not in UDP, as RFC 5555 4.4.2 wants it: what came that way goes back that way.
+        // A request in plain IPv4 is answered in plain IPv4, not in UDP as RFC 5555 4.4.2 has it.
         return Ipv4Path { ends: (agent, node), nat_detection: None };
     }
     let translated = declared.is_none() || declared != node.ipv4();

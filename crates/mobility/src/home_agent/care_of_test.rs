@@ -1,22 +1,22 @@
-//! The test of a new care-of address: whether the node answers there.
+//! Tests a new care-of address: does the node answer there?
 //!
-//! RFC 6275 15.3 lets a home agent believe the care-of address of an authentic Binding Update. By that a
-//! stolen router could have all packets of its network sent to a third party. So a new care-of address gets
+//! RFC 6275 15.3 permits a home agent to trust the care-of address of an authentic Binding Update. A stolen
+//! router could then direct all packets of its network at a third party. So a new care-of address gets
 //! packets only after it has answered an Echo Request (RFC 4443 4.1) with a random token. The request goes
 //! through the tunnel, from the home agent to the home address; every node answers it (RFC 4443 4.2). The
-//! answer may come by any of the node's tunnels, or past them: the token proves that the request has arrived.
-//! Behind a NAT it proves address and port.
+//! answer may come by any of the node's tunnels, or outside them: the token proves that the request has
+//! arrived. Behind a NAT the answer proves address and port.
 //!
-//! Until then the node's other tested bindings serve, else the path that the binding has left, while that is
-//! listened to ([`OLD_PATH_GRACE`](crate::OLD_PATH_GRACE)). Packets *from* the new address are taken all the
-//! while.
+//! Until then packets go by the node's other tested bindings. Otherwise they go by the path that the binding
+//! has left, while the node still listens there ([`OLD_PATH_GRACE`](crate::OLD_PATH_GRACE)). The home agent
+//! accepts packets *from* the new address from the beginning.
 //!
-//! A binding is untested or it is not (`Binding::care_of_tested`). Addresses that its node has left within
-//! [`TESTED_LIFETIME`] are not tested again, nor are those of nodes without `care_of_test`.
+//! A binding is tested or untested (`Binding::care_of_tested`). The home agent does not test addresses that
+//! the node has left within [`TESTED_LIFETIME`], nor addresses of nodes without `care_of_test`.
 //!
-//! The requests are no longer than the Binding Update that caused them. Each care-of address in one causes
-//! [`PROBES`] at most, with pauses that grow. A node's limit is [`PROBE_BURST`] at once and one in
-//! [`PROBE_INTERVAL`].
+//! A request is no longer than the Binding Update that caused it. Each care-of address in an update causes
+//! [`PROBES`] requests at most, with growing pauses. A node's limit is a burst of [`PROBE_BURST`], then one
+//! in [`PROBE_INTERVAL`].
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -31,27 +31,27 @@ use crate::{Event, Output};
 
 /// Octets of the inner packet of a test: IPv6 header, header of the Echo Request, token.
 pub const CARE_OF_TEST_LEN: usize = HEADER_LEN + 8 + 8;
-/// Echo Requests to each care-of address of a Binding Update that is accepted.
+/// Most Echo Requests to each care-of address of an accepted Binding Update.
 const PROBES: u8 = 16;
-/// The pause after the first of them; it doubles with each, up to [`MAX_PAUSE`].
+/// Pause after the first Echo Request; it doubles with each, up to [`MAX_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const MAX_PAUSE: Duration = Duration::from_secs(8);
 /// Requests without an answer after which the home agent warns the operator.
 const SILENT: u32 = 6;
-/// Requests to the untested addresses of one node.
+/// Burst of Echo Requests to the untested addresses of one node.
 const PROBE_BURST: u32 = 48;
 const PROBE_INTERVAL: Duration = Duration::from_millis(500);
-/// For how long a care-of address that a node has left counts as tested.
+/// Time for which a care-of address that a node has left counts as tested.
 pub(super) const TESTED_LIFETIME: Duration = Duration::from_secs(3600);
 
-/// A test that has not been passed yet.
+/// A test that is not passed yet.
 #[derive(Debug)]
 struct Running {
     ends: (Endpoint, Endpoint),
     token: u64,
-    /// Requests that may be sent before the next Binding Update.
+    /// Echo Requests left until the next Binding Update.
     left: u8,
-    /// Requests sent.
+    /// Echo Requests sent.
     sent: u32,
 }
 
@@ -62,14 +62,14 @@ impl Running {
     }
 }
 
-/// The tests of all nodes. Of each there are as many as bindings, and for a moment those of bindings that are
-/// gone.
+/// The running tests of all nodes. A node has at most one for each binding, and for a moment those of ended
+/// bindings.
 #[derive(Debug)]
 pub(super) struct CareOfTests {
-    /// By home address and Binding Identifier.
+    /// Tests by home address and Binding Identifier.
     running: BTreeMap<(Ipv6Addr, Option<u16>), Running>,
     limits: BTreeMap<Ipv6Addr, RateLimiter>,
-    /// A node that sees its own tokens foresees no other.
+    /// Source of tokens. A node that sees its own tokens cannot predict others.
     rng: Rng,
     counters: CareOfTestCounters,
 }
@@ -84,7 +84,8 @@ impl CareOfTests {
         }
     }
 
-    /// Goes on with the tokens, limits and counters of another configuration. Its tests begin anew.
+    /// Takes over the tokens, limits and counters of the home agent before a reload. The tests of its nodes
+    /// begin anew.
     pub(super) fn adopt(&mut self, old: CareOfTests, is_served: impl Fn(Ipv6Addr) -> bool) {
         self.limits = old.limits;
         self.limits.retain(|home_address, _| is_served(*home_address));
@@ -98,7 +99,7 @@ impl CareOfTests {
 pub struct CareOfTestCounters {
     /// Echo Requests sent to untested care-of addresses.
     pub sent: u64,
-    /// Care-of addresses that have passed.
+    /// Care-of addresses that have passed the test.
     pub passed: u64,
 }
 
@@ -108,8 +109,7 @@ impl HomeAgent {
         self.care_of_tests.counters
     }
 
-    /// A Binding Update for this binding was accepted: if its care-of address is untested, the test begins,
-    /// or goes on.
+    /// Begins or continues the test of an untested care-of address after an accepted Binding Update.
     pub(super) fn test_care_of_address(&mut self, now: Time, home_address: Ipv6Addr, bid: Option<u16>) {
         if let Some(running) = self.care_of_tests.running.get_mut(&(home_address, bid)) {
             running.left = PROBES;
@@ -163,8 +163,8 @@ impl HomeAgent {
         self.outputs.push_back(Output::Tunnelled { local: ends.0, remote: ends.1, packet });
     }
 
-    /// Takes an inner packet for the home agent, from any tunnel or past them. True if it is the answer to a
-    /// test.
+    /// Takes an inner packet to the home agent, from any tunnel or from outside the tunnels. Returns true if
+    /// the packet answers a test.
     pub fn handle_care_of_answer(&mut self, packet: &[u8]) -> bool {
         self.assert_drained();
         let Some((home_address, token)) = echo_reply_token(packet) else { return false };
@@ -186,17 +186,17 @@ impl HomeAgent {
     }
 }
 
-/// The inner packet of a test, of [`CARE_OF_TEST_LEN`].
+/// Builds the inner packet of a test, of [`CARE_OF_TEST_LEN`] octets.
 fn echo_request(source: Ipv6Addr, destination: Ipv6Addr, token: u64, sequence: u16) -> Vec<u8> {
     let mut message = vec![types::ECHO_REQUEST, 0, 0, 0];
-    // The Identifier tells nothing; the token does.
+    // The Identifier has no meaning of its own; the token identifies the test.
     message.extend_from_slice(&((token >> 48) as u16).to_be_bytes());
     message.extend_from_slice(&sequence.to_be_bytes());
     message.extend_from_slice(&token.to_be_bytes());
     icmpv6::packet(source, destination, icmpv6::HOP_LIMIT, message)
 }
 
-/// The source of an Echo Reply and the token that it bears, if it may be the answer to a test.
+/// Returns source and token of an Echo Reply that may answer a test.
 fn echo_reply_token(packet: &[u8]) -> Option<(Ipv6Addr, u64)> {
     let (header, message) = Header::parse_packet(packet).ok()?;
     if header.next_header != protocol::ICMPV6 || message.first() != Some(&types::ECHO_REPLY) {

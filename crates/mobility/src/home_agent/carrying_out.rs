@@ -1,4 +1,4 @@
-//! Doing what a verdict says: bindings begin, move and end (RFC 6275 10.3.1 and 10.3.2, RFC 5648 6.2).
+//! Applies a verdict: bindings begin, move and end (RFC 6275 10.3.1 and 10.3.2, RFC 5648 6.2).
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -19,11 +19,11 @@ use crate::{
     lifetime_from_units, lifetime_units,
 };
 
-/// How long duplicate address detection listens: one probe and `RetransTimer` (RFC 4862 5.4, RFC 4861 10).
+/// Duration of duplicate address detection: one probe and `RetransTimer` (RFC 4862 5.4, RFC 4861 10).
 const DAD_WAIT: Duration = Duration::from_secs(1);
-/// `MAX_DELETE_BCE_TIMEOUT` (RFC 6275 12).
+/// Time for which a de-registered entry is kept: `MAX_DELETE_BCE_TIMEOUT` (RFC 6275 12).
 const MAX_DELETE_BCE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Registrations of one node that wait for duplicate address detection.
+/// Most registrations of one node that wait for duplicate address detection.
 const MAX_TESTED: usize = super::MAX_BINDINGS;
 
 /// A registration that waits for duplicate address detection.
@@ -51,8 +51,8 @@ impl HomeAgent {
         self.clock = Some((now, wall));
         let Some(node) = self.config.node(home_address) else {
             self.ignored(now, &request, octets, MobilityDrop::Unauthorized);
-            // RFC 6275 10.3.1: not on the home link is answered with 132; a home address that could be
-            // served but was given to nobody is met with silence.
+            // RFC 6275 10.3.1: a home address outside the home link is answered with 132. The home agent
+            // drops an update for an address that it could serve but that no node has.
             if request.home_registration && !self.serves(home_address) && self.strangers.allow(now) {
                 self.acknowledge(&request, Status::NOT_HOME_SUBNET, &Answer::plain(&request));
                 return Err(MobilityDrop::Refused);
@@ -72,7 +72,8 @@ impl HomeAgent {
                     self.ignored(now, &request, octets, reason);
                     return Err(reason);
                 }
-                // What may have been recorded takes nothing of the share: it is from elsewhere, or old.
+                // A possible recording, which comes from elsewhere or is old, takes nothing of the node's
+                // share.
                 if is_authentic && from_signed && reason == MobilityDrop::Refused {
                     self.shares.take(now, home_address);
                 }
@@ -122,10 +123,10 @@ impl HomeAgent {
                 self.shares.take(now, home_address);
                 self.remember(&request);
                 if !self.may_stay(now, home_address, &mut registration.lifetime) {
-                    // RFC 5142 5.3, RFC 5846 7.
+                    // RFC 5142 5.3, RFC 5846 7: the node may not register now.
                     let status = Status::PROHIBITED;
                     self.refused(&request, status);
-                    // It is authentic: after a restart it must not be played again with effect.
+                    // The update is authentic, so its replay after a restart must have no effect.
                     self.outputs.push_back(Output::Persist(home_address));
                     self.acknowledge(&request, status, &Answer::plain(&request));
                     return Err(MobilityDrop::Refused);
@@ -136,7 +137,8 @@ impl HomeAgent {
         }
     }
 
-    /// Lets a Binding Update pass that came as its node's are to come.
+    /// Drops a Binding Update that its node's authentication does not admit, or whose source has no allowance
+    /// left.
     pub(super) fn admit_update(
         &mut self,
         now: Time,
@@ -145,8 +147,7 @@ impl HomeAgent {
         octets: &[u8],
     ) -> Result<(), MobilityDrop> {
         let Some(node) = self.config.node(request.home_address) else { return Ok(()) };
-        // RFC 6275 11.7.1: ESP does not protect the IPv6 source, so the care-of address has to be named where
-        // it is.
+        // RFC 6275 11.7.1: ESP does not protect the IPv6 source, so an option must name the care-of address.
         let named = !request.away || request.names_care_of_address() || request.is_deregistration();
         let ipsec = node.authentication == Authentication::Ipsec;
         let has_key = node.authentication.association().is_some();
@@ -161,7 +162,7 @@ impl HomeAgent {
         if has_key && self.is_old(request) && !self.may_refuse(now, request) {
             return Err(MobilityDrop::RateLimited);
         }
-        // What costs nothing to verify needs no limit.
+        // An update without a key costs no verification and needs no limit.
         if has_key && !self.comes_from_binding(request) {
             let source = match message.outer {
                 Some((_, node)) => node.ipv4().map(|address| address.to_ipv6_mapped()),
@@ -174,20 +175,20 @@ impl HomeAgent {
         Ok(())
     }
 
-    /// Whether it comes from where its node is bound.
+    /// Whether an update comes from a care-of address of its node's bindings.
     fn comes_from_binding(&self, request: &Request) -> bool {
         let source = request.outer.map_or(request.source.into(), |(_, node)| node);
         self.cache.is_bound_at(request.home_address, source)
     }
 
-    /// RFC 6275 9.5.1: whether it is refused, whoever has signed it.
+    /// Whether an update is old by RFC 6275 9.5.1, under any signature.
     fn is_old(&self, request: &Request) -> bool {
         let last = self.cache.replay(request.home_address).sequence;
         last.is_some_and(|last| !is_newer(request.sequence, last))
     }
 
-    /// Whether its node would be told. If not, it makes no difference who has signed it: recordings, of which
-    /// anybody may have very many, are not verified.
+    /// Whether the node would get an answer to a refused update. Without an answer the signature makes no
+    /// difference, so the home agent does not verify recordings, of which an attacker may have very many.
     fn may_refuse(&self, now: Time, request: &Request) -> bool {
         self.limits.get(&request.home_address).is_none_or(|limits| {
             match request.comes_from_signed_address() {
@@ -197,7 +198,7 @@ impl HomeAgent {
         })
     }
 
-    /// Tells that a Binding Update was refused.
+    /// Reports that a Binding Update was refused.
     pub(super) fn refused(&mut self, request: &Request, status: Status) {
         self.refused_because(request, status, status.meaning().into());
     }
@@ -211,12 +212,12 @@ impl HomeAgent {
         }));
     }
 
-    /// Tells that a node has to send timestamps because its key has used up its sequence numbers.
+    /// Reports that a node must send timestamps because its key has used up its sequence numbers.
     fn timestamp_demanded(&mut self, now: Time, request: &Request) {
         let Some(node) = self.config.node(request.home_address) else { return };
         let Some(association) = node.authentication.association_of(request.spi) else { return };
         let numbers = self.cache.numbers(request.home_address, &node.authentication, request.spi);
-        // A node that has more numbers behind it has sent timestamps before, and does so again.
+        // A node with more numbers has sent timestamps before, and does so again.
         let is_first = association.replay == ReplayProtection::Sequence && numbers <= MAX_NUMBERS;
         if is_first && self.silence.allows(now, request.home_address, MobilityDrop::Timestamp) {
             let message = format!(
@@ -229,8 +230,8 @@ impl HomeAgent {
         }
     }
 
-    /// The nodes with a key that has used three quarters of its sequence numbers or more, and that have not
-    /// shown yet that they send timestamps when those end: by home address.
+    /// Returns the home addresses of nodes whose key has used three quarters of its sequence numbers or more.
+    /// Nodes that have sent timestamps when asked are left out.
     pub fn keys_to_change(&self) -> impl Iterator<Item = Ipv6Addr> {
         let keys = self.config.nodes.iter().flat_map(|node| {
             let associations = node.authentication.associations().iter();
@@ -245,7 +246,7 @@ impl HomeAgent {
         worn.map(|(node, _)| node.home_address)
     }
 
-    /// Keeps what holds off replays, for nodes that have a key.
+    /// Stores the replay protection state of a node with a key.
     fn remember(&mut self, request: &Request) {
         let home_address = request.home_address;
         let Some(node) = self.config.node(home_address) else { return };
@@ -256,8 +257,8 @@ impl HomeAgent {
             let before = node.numbers(other_key);
             node.count_number(other_key, request.sequence);
             let last = node.replay().timestamp;
-            // One that is not later than the last one is not looked at (`replay = "sequence"`), and makes
-            // none new that was.
+            // With `replay = "sequence"` a timestamp that is not newer is ignored, and must not lower the
+            // stored one.
             let timestamp =
                 request.timestamp.filter(|new| last.is_none_or(|last| is_later(*new, last))).or(last);
             node.set_replay(Replay { sequence: Some(request.sequence), timestamp });
@@ -287,8 +288,8 @@ impl HomeAgent {
         let home_address = request.home_address;
         registration.lifetime = lifetime_from_units(lifetime_units(registration.lifetime));
         let known = self.cache.is_bound(home_address);
-        // A link that has only just come up is probed like any other; the probe needs no address of ours.
-        // RFC 4887 5.3: a home address that is not the home link's is not tested there.
+        // A link that has only just come up is probed like any other; the probe needs no address of the home
+        // agent. RFC 4887 5.3: a home address outside the home link's prefix is not tested there.
         let elsewhere = !self.config.home_prefix.contains(&home_address);
         if known || elsewhere || self.home_link.as_ref().is_none_or(|link| !link.is_running()) {
             self.accept(now, &request, &registration);
@@ -297,8 +298,8 @@ impl HomeAgent {
             }
             return;
         }
-        // RFC 6275 10.3.1: duplicate address detection before the first acknowledgement, never on a refresh.
-        // One test does for all bindings of the home address.
+        // RFC 6275 10.3.1: duplicate address detection runs before the first acknowledgement, never on a
+        // refresh. One test serves all bindings of the home address.
         let link_local = self
             .new_bindings(now, &request, &registration, BindingState::Testing)
             .first()
@@ -315,7 +316,7 @@ impl HomeAgent {
         }
         let tested = Tested { request, registration };
         let waiting = self.testing.entry(home_address).or_default();
-        // The same once more is a retransmission: its number is the one to be acknowledged.
+        // An update for the same identifiers is a retransmission, so the answer acknowledges its number.
         waiting.retain(|other| !other.bids().eq(tested.bids()));
         if waiting.len() < MAX_TESTED {
             waiting.push(tested);
@@ -331,8 +332,8 @@ impl HomeAgent {
         }
     }
 
-    /// Ends the wait for duplicate address detection; what waited for it is handed out, and nothing of it is
-    /// in the cache any more.
+    /// Ends the wait for duplicate address detection. Returns the waiting registrations, which are no longer
+    /// in the cache.
     pub(super) fn stop_testing(&mut self, home_address: Ipv6Addr) -> Vec<Tested> {
         let waiting = self.testing.remove(&home_address).unwrap_or_default();
         let untried: Vec<Option<u16>> =
@@ -349,7 +350,7 @@ impl HomeAgent {
         waiting
     }
 
-    /// Makes a registration the bindings and acknowledges it.
+    /// Creates the bindings of a registration and acknowledges it.
     pub(super) fn accept(&mut self, now: Time, request: &Request, registration: &Registration) {
         let flows = self.commit(now, request, registration);
         let answer = Answer {
@@ -397,12 +398,11 @@ impl HomeAgent {
         registration.bindings.iter().map(new).collect()
     }
 
-    /// What only renews changes nothing of the forwarding, and nothing is said of it there.
+    /// Creates or renews the bindings of a registration. A mere renewal reports no change of forwarding.
     fn commit(&mut self, now: Time, request: &Request, registration: &Registration) -> FlowAnswers {
         let home_address = request.home_address;
         let mut events = Vec::new();
-        // Flows that are there and those that are asked for: that it is all the same is not worth finding
-        // out.
+        // With flows the home agent reports a change without a comparison of old and new flows.
         let has_flows = !request.flows.is_empty() || !self.cache.flows(home_address).is_empty();
         let mut is_renewal = !has_flows;
         if registration.replaces_all {
@@ -440,7 +440,7 @@ impl HomeAgent {
                 lifetime_s: u32::try_from(binding.lifetime.as_secs()).unwrap_or(u32::MAX),
                 change: change.into(),
             });
-            // What it says is then so for all of the node's.
+            // The shared values of this binding then hold for all bindings of the node.
             self.cache.insert(&binding);
         }
         is_renewal &= self.relays.remove(&home_address).is_none();
@@ -460,7 +460,7 @@ impl HomeAgent {
         flows
     }
 
-    /// Lets packets from the path of a binding that was given up in for a moment.
+    /// Accepts packets from the former path of a binding for the grace period.
     fn retire(&mut self, now: Time, binding: &Binding) {
         let &Binding { home_address, agent, care_of_address, care_of_tested, .. } = binding;
         let until = now + OLD_PATH_GRACE;
@@ -496,11 +496,12 @@ impl HomeAgent {
         if bids.is_none()
             && let Some(node) = self.cache.node(home_address)
         {
-            // Of what was left before, nothing is on its way any more that matters.
+            // Packets from paths that the node had left earlier no longer count.
             node.keep_former(|_| false);
         }
         for bid in ending {
-            // A first registration that is still being tested ends here as well: nothing came of it yet.
+            // A first registration that is still being tested ends here as well, without an event: it was
+            // never valid.
             if self.cache.get(home_address, bid).is_some_and(|binding| binding.is_valid()) {
                 let reason = "the node de-registered".into();
                 events.push(Event::BindingRemoved { home_address, bid, reason });
@@ -528,7 +529,7 @@ impl HomeAgent {
         flows
     }
 
-    /// When a node has no binding left, whatever belonged to them all ends as well; true then.
+    /// Ends a node's shared state when it has no binding left, and returns true then.
     pub(super) fn left_without_bindings(&mut self, now: Time, home_address: Ipv6Addr) -> bool {
         if let Some(node) = self.cache.node(home_address) {
             if !node.is_unbound() {
@@ -545,7 +546,7 @@ impl HomeAgent {
         true
     }
 
-    /// A binding's lifetime has ended.
+    /// Ends a binding whose lifetime is over.
     pub(super) fn expire(&mut self, now: Time, home_address: Ipv6Addr, bid: Option<u16>) {
         if self.cache.get(home_address, bid).is_none_or(|binding| !binding.is_valid()) {
             return;
@@ -567,7 +568,7 @@ impl HomeAgent {
         self.outputs.push_back(Output::Event(Event::BindingRemoved { home_address, bid, reason }));
     }
 
-    /// Packets from some former care-of addresses are no longer accepted.
+    /// Ends the grace period of former care-of addresses.
     pub(super) fn end_grace(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(node) = self.cache.node(home_address) else { return };
         node.keep_former(|path| path.until > now);

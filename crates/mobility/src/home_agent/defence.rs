@@ -1,9 +1,10 @@
-//! Which addresses are defended on the home link, and how it is told (RFC 6275 10.3.1, 10.4.1, RFC 3963 6.2).
+//! Proxy Neighbor Discovery: which addresses the home agent defends on the home link, and its advertisements
+//! (RFC 6275 10.3.1, 10.4.1, RFC 3963 6.2).
 //!
-//! In an aggregated home network (RFC 4887 6) the mobile networks are parts of the home prefix, so that hosts
-//! on the home link seek their addresses there. While a mobile router is away, the home agent answers for all
-//! of its mobile network, which also keeps visitors from making themselves such an address (RFC 4887 6.4.1).
-//! At home the router does (RFC 4887 6.2.1).
+//! In an aggregated home network (RFC 4887 6) the mobile networks are parts of the home prefix, so hosts on
+//! the home link solicit their addresses there. While a mobile router is away, the home agent answers for all
+//! of its mobile network. This also keeps visitors from configuring such an address (RFC 4887 6.4.1). At home
+//! the router answers (RFC 4887 6.2.1).
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -20,7 +21,7 @@ const MAX_NEIGHBOR_ADVERTISEMENT: u8 = 3;
 const RETRANS_TIMER: Duration = Duration::from_secs(1);
 
 impl HomeAgent {
-    /// Whether an address on the home link is ours to answer for; if so, with which Router bit.
+    /// Whether the home agent answers for an address on the home link; if so, with which Router bit.
     pub(super) fn defended(&self, target: Ipv6Addr) -> Option<bool> {
         if target == self.config.address || self.anycast.contains(&target) {
             return Some(true);
@@ -35,11 +36,12 @@ impl HomeAgent {
                 .find(|b| b.link_local_address() == Some(target))
                 .map(|binding| binding.mobile_router);
         }
-        // RFC 4887 6.4.1. The host at the other end is no router, whoever answers for it (RFC 4861 4.4).
+        // RFC 4887 6.4.1: the target is a host in the mobile network and no router, whichever node answers
+        // for it (RFC 4861 4.4).
         self.is_away(target).then_some(false)
     }
 
-    /// Whether an address of the home prefix is one in the mobile network of a router that is away.
+    /// Whether an address of the home prefix lies in the mobile network of a router that is away.
     fn is_away(&self, target: Ipv6Addr) -> bool {
         let home_prefix = self.config.home_prefix;
         let around = |home_address: Ipv6Addr| {
@@ -49,7 +51,8 @@ impl HomeAgent {
         home_prefix.contains(&target) && self.cache.owners().of_prefixes_around(target).any(around)
     }
 
-    /// Duplicate address detection has found another node with `target` (RFC 6275 10.3.1).
+    /// Ends the registrations of a home address for which duplicate address detection has found another node
+    /// (RFC 6275 10.3.1).
     pub(super) fn duplicate(&mut self, target: Ipv6Addr) {
         let home_address = self.testing.keys().copied().find(|&home_address| {
             home_address == target
@@ -66,7 +69,7 @@ impl HomeAgent {
         }
     }
 
-    /// Begins to tell the home link that `target` is reached through us.
+    /// Begins to advertise on the home link that `target` is at the home agent's link-layer address.
     pub(super) fn announce(&mut self, now: Time, target: Ipv6Addr) {
         if self.home_link.is_some() {
             self.announcements.insert(target, MAX_NEIGHBOR_ADVERTISEMENT);

@@ -1,14 +1,14 @@
 //! Dynamic Home Agent Address Discovery (RFC 6275 10.5, RFC 3963 7) and mobile prefix discovery (RFC 6275
 //! 10.6).
 //!
-//! A request to the home agents' anycast address of the home prefix is answered from our own address, with
-//! the home agents that are known, this one among them. RFC 6275 5.3 protects none of it: the answer says no
-//! more than what [`super::home_agents_list`] has, nothing is remembered of who asked, and what is said to
-//! everybody together is limited. A node that is bound may ask for the prefixes of the home link; RFC 6275
-//! 10.6.3 wants IPsec there, which carnet has not, so what is answered is public anyhow.
+//! The home agent answers a request to the home agents' anycast address of the home prefix from its own
+//! address. The answer lists the known home agents, this one among them. RFC 6275 5.3 protects none of it. So
+//! the answer holds only the list of [`super::home_agents_list`], the home agent keeps no state of the asker,
+//! and all answers together are limited. A bound node may ask for the prefixes of the home link. RFC 6275
+//! 10.6.3 requires IPsec there, which carnet does not support, so the answer holds only public values.
 //!
-//! Left out: unsolicited Mobile Prefix Advertisements (10.6.2), for the home prefix is configured and changes
-//! with a restart only; prefixes other than the home prefix.
+//! Left out: unsolicited Mobile Prefix Advertisements (10.6.2), because the home prefix changes only with a
+//! restart; prefixes other than the home prefix.
 
 use std::net::Ipv6Addr;
 
@@ -25,18 +25,18 @@ use super::{AuthorizedNode, HomeAgent, HomeAgentConfig};
 use crate::router_advertiser::{PREFERRED_LIFETIME, VALID_LIFETIME};
 use crate::{HOP_LIMIT, MobilityDrop, Output, is_unicast_routable};
 
-/// Anycast addresses at which requests are answered; home addresses are seldom in more than one network of
-/// the home prefix.
+/// Most anycast addresses at which the home agent answers. Home addresses are seldom in more than one network
+/// of the home prefix.
 const MAX_ANYCAST: usize = 8;
-/// Addresses in a reply. RFC 6275 10.5.1 has as many as fit the least MTU, which is 76; but anybody may ask
-/// in anybody's name, by 48 octets, and a node tries the most preferred ones first: with these the reply has
-/// 176.
+/// Most addresses in a reply. By RFC 6275 10.5.1 a reply has as many as fit the least MTU, which is 76. But a
+/// stranger can send a request of 48 octets in the name of any victim, and a node tries the most preferred
+/// home agents first. With this number the reply has 176 octets.
 const MAX_LISTED: usize = 8;
 
-/// Where requests are answered. An anycast address is of a network of 64 bits, and a home prefix may be
-/// shorter (RFC 4887 6): that of the home link is the one that we are in. Routers know the prefix and do not
-/// know that; they ask in the one that their home address is in, and in the first of the home prefix. A
-/// network that is somebody's mobile network is not the home link.
+/// Returns the anycast addresses at which the home agent answers. An anycast address belongs to a network of
+/// 64 bits, and a home prefix may be shorter (RFC 4887 6). The home link's network is the one that contains
+/// the home agent's address. Routers know only the prefix: they ask in the network of their home address, and
+/// in the first network of the home prefix. A mobile network is not the home link.
 pub(super) fn anycast_addresses(config: &HomeAgentConfig) -> Vec<Ipv6Addr> {
     let HomeAgentConfig { address, home_prefix, nodes, .. } = config;
     if !config.others.dhaad {
@@ -59,13 +59,13 @@ pub(super) fn anycast_addresses(config: &HomeAgentConfig) -> Vec<Ipv6Addr> {
 }
 
 impl HomeAgent {
-    /// The Mobile IPv6 Home-Agents anycast addresses of the home prefix (RFC 2526), where requests to them
-    /// are answered.
+    /// The Mobile IPv6 Home-Agents anycast addresses of the home prefix (RFC 2526) at which the home agent
+    /// answers.
     pub fn anycast_addresses(&self) -> &[Ipv6Addr] {
         &self.anycast
     }
 
-    /// All home agents that are known, this one among them unless it is being left.
+    /// Returns all known home agents, with this one unless it is being drained.
     fn candidates(&self, now: Time) -> Vec<Candidate> {
         let others = &self.config.others;
         let own = (!self.is_draining()).then(|| Candidate {
@@ -93,7 +93,7 @@ impl HomeAgent {
     /// Handles an ICMPv6 message that came to the anycast address `anycast`.
     ///
     /// # Errors
-    /// Why it was not answered.
+    /// Returns why the home agent did not answer.
     pub fn handle_discovery(
         &mut self,
         now: Time,
@@ -114,7 +114,8 @@ impl HomeAgent {
             return Err(MobilityDrop::RateLimited);
         }
         let mut candidates = self.candidates(now);
-        // RFC 3963 7.2: those that serve mobile routers, with R; if there are none, all, without R.
+        // RFC 3963 7.2: the answer lists the home agents for mobile routers, with R; without any of them, it
+        // lists all, without R.
         let any = candidates.iter().any(|candidate| candidate.mobile_routers);
         let mobile_router = request.mobile_router && any;
         candidates.retain(|candidate| candidate.mobile_routers || !mobile_router);
@@ -130,8 +131,8 @@ impl HomeAgent {
     /// Handles a Mobile Prefix Solicitation (RFC 6275 10.6.3) that came with this home address.
     ///
     /// # Errors
-    /// Why it was not answered; [`MobilityDrop::WrongParty`] when the node is not bound to where it came
-    /// from.
+    /// Returns why the home agent did not answer; [`MobilityDrop::WrongParty`] if the node is not bound to
+    /// the source.
     pub fn handle_prefix_solicitation(
         &mut self,
         now: Time,
@@ -140,7 +141,7 @@ impl HomeAgent {
         message: &[u8],
     ) -> Result<(), MobilityDrop> {
         self.assert_drained();
-        // RFC 8200 8.1, RFC 6275 6.3: the home address is the source.
+        // RFC 8200 8.1, RFC 6275 6.3: the checksum covers the home address as source.
         icmpv6::verify(home_address, self.config.address, message).map_err(|_| MobilityDrop::BadChecksum)?;
         let solicitation = PrefixSolicitation::parse(message).map_err(|_| MobilityDrop::Malformed)?;
         if !self.cache.of(home_address).any(|binding| binding.care_of_address == source) {
@@ -175,9 +176,9 @@ impl HomeAgent {
         Ok(())
     }
 
-    /// Takes in a Router Advertisement heard on the home link.
+    /// Takes a Router Advertisement from the home link into the Home Agents List.
     pub(super) fn router_heard(&mut self, now: Time, message: &LinkMessage) -> Result<(), MobilityDrop> {
-        // Our own are not heard: they are sent below the kernel's loop.
+        // The home agent does not receive its own advertisements, which it sends below the kernel's loop.
         self.home_agents_list.handle(now, message)
     }
 }

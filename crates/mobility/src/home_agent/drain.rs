@@ -1,27 +1,27 @@
-//! Planned maintenance: all registered nodes are asked to go to another home agent (RFC 5142).
+//! Planned maintenance: the home agent asks all registered nodes to go to another home agent (RFC 5142).
 //!
-//! Each node is sent a Home Agent Switch message with the address of another home agent, again after 5, 10
-//! and 20 s, and from the fourth message on with the next address. It registers there first and de-registers
-//! here then, which is the answer that RFC 5142 5.2 waits for; until it comes everything goes on as before.
-//! RFC 5142 7 wants either a slow rate or a feedback: at most [`OUTSTANDING`] nodes are asked at a time, and
-//! each that leaves, or has had the time to answer, makes room for the next. Those that have not been asked
-//! yet come before those that have not answered.
+//! The home agent sends each node a Home Agent Switch message with the address of another home agent. It
+//! repeats the message after 5, 10 and 20 s; from the fourth message on it names the next address. The node
+//! registers there first and then de-registers here, which is the answer that RFC 5142 5.2 expects; until
+//! then nothing changes. RFC 5142 7 requires a slow rate or a feedback. So at most [`OUTSTANDING`] nodes are
+//! asked at a time, and each that leaves, or does not answer in time, makes room for the next. Nodes that
+//! have not been asked come before nodes that have not answered.
 //!
-//! **Nothing is lost on the way**, as far as it is this side's to see to. On a real home link the other home
-//! agent takes the home address over by Neighbor Advertisements. On a virtual one whatever routes the nodes'
-//! prefixes goes on routing them here until its operator, or his routing daemon, has seen the change; so what
-//! arrives for a node that has left is *relayed* to the home agent that it was sent to, through a tunnel of
-//! its own, as if that were the node's care-of address. The other takes from its peers ([`super::Peer`]) what
-//! is for a node that is bound there. A relay ends when the node registers here again, and after
-//! [`RELAY_LIFETIME`] at the latest. Which home agent it leads to is the one that the node was asked to go to
-//! last: nobody says where it has gone. So another one is named only when whoever heard of the one before has
-//! come to an end with it. A node whose bindings end without a goodbye may have gone there as well; if it has
-//! not, nobody is at the other end, and what arrives is dropped there.
+//! **No packet is lost**, as far as this home agent decides it. On a real home link the other home agent
+//! takes the home address over by Neighbor Advertisements. On a virtual one the operator's routing sends
+//! packets of the nodes' prefixes here until it has followed the change. So this home agent *relays* packets
+//! for a node that has left to the home agent that the node was sent to. It sends them through a tunnel, as
+//! if that home agent were the node's care-of address. The other home agent accepts from its peers
+//! ([`super::Peer`]) packets for a node that is bound there. A relay ends when the node registers here again,
+//! and after [`RELAY_LIFETIME`] at the latest. It leads to the home agent that the last message named,
+//! because no message reports where the node has gone. So the home agent names another address only when
+//! nodes no longer try the one before. A node whose bindings end without a de-registration may have gone
+//! there as well; if it has not, the other home agent drops the packets.
 //!
-//! While the drain runs, bindings are renewed until its end at most, and no new ones begin; after that none
-//! are renewed (status 129, RFC 5142 5.3), until the operator cancels it.
+//! While the drain runs, renewals last at most until its end, and no new binding begins. After the end the
+//! home agent refuses renewals (status 129, RFC 5142 5.3), until the operator cancels the drain.
 //!
-//! Left out: the Binding Refresh Advice option, for nodes need not wait.
+//! Left out: the Binding Refresh Advice option, because nodes need not wait.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -35,40 +35,41 @@ use serde::{Deserialize, Serialize};
 use super::{HomeAgent, Timer};
 use crate::{Event, LIFETIME_UNIT, Output, is_unicast_routable};
 
-/// `INITIAL-HA-SWITCH-TIMEOUT` and `MAX-HA-SWITCH-TIMEOUT` (RFC 5142 8).
+/// First pause before a message is repeated, and the longest: `INITIAL-HA-SWITCH-TIMEOUT` and
+/// `MAX-HA-SWITCH-TIMEOUT` (RFC 5142 8).
 const INITIAL_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_TIMEOUT: Duration = Duration::from_secs(20);
-/// Nodes that have been asked and have not had the time to answer.
+/// Most nodes that have been asked and still have time to answer.
 const OUTSTANDING: usize = 16;
-/// Messages to a node that name one home agent, before the next is named: with the timeouts above there are
-/// 20 s between the last of these and the first of those, and a router is through with a home agent after
-/// less ([`crate::agents`]).
+/// Messages to a node that name one home agent, before the home agent names the next. With the timeouts above
+/// 20 s pass between the last message with one address and the first with the next. A router needs less to
+/// try a home agent ([`crate::agents`]).
 const ASKED_EACH: u32 = 3;
-/// How long what arrives for a node that has left is sent after it. By then whoever routes its prefixes
-/// knows.
+/// Time for which packets for a node that has left are relayed. By then the routing of its prefixes has
+/// followed.
 pub(super) const RELAY_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
-/// After one has left, until the next are asked: looking for them costs a look at every binding.
+/// Pause after a node has left, until the next nodes are asked: the search reads every binding.
 const BREATH: Duration = Duration::from_millis(10);
 
-/// How a drain stands.
+/// Phase of a drain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DrainPhase {
-    /// Nodes are being asked.
+    /// The home agent is asking nodes to leave.
     Running,
-    /// All have left.
+    /// All nodes have left.
     Done,
-    /// Time is up, and some have not.
+    /// The time is up, and some nodes have not left.
     Expired,
 }
 
-/// A drain for those who want to know of it.
+/// Status of a drain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DrainStatus {
-    /// How it stands.
+    /// Phase of the drain.
     pub phase: DrainPhase,
-    /// The home agents that nodes are sent to.
+    /// Home agents to which nodes are sent.
     pub to: Vec<Ipv6Addr>,
-    /// Nodes that were registered when it began.
+    /// Number of nodes that were registered when the drain began.
     pub nodes: usize,
     /// Nodes that are registered now.
     pub left: Vec<Ipv6Addr>,
@@ -81,7 +82,7 @@ pub(super) struct Drain {
     nodes: usize,
     until: Time,
     asked: BTreeMap<Ipv6Addr, Box<Asked>>,
-    /// Of the beginning, by both clocks.
+    /// Begin of the drain, by both clocks.
     began: (Time, WallTime),
 }
 
@@ -94,7 +95,7 @@ struct Asked {
     timeout: Duration,
 }
 
-/// Where what arrives for a node that has left goes.
+/// Tunnel for packets of a node that has left.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Relay {
     /// The other home agent.
@@ -104,11 +105,11 @@ pub struct Relay {
 }
 
 impl HomeAgent {
-    /// The operator wants all nodes to leave: to one of `to`, or, when that is empty, to any other home agent
-    /// that is known. They are asked for so long.
+    /// Begins a drain: the home agent asks all nodes to leave, for as long as the operator says. They go to
+    /// one of `to`, or to any other known home agent if `to` is empty.
     ///
     /// # Errors
-    /// When there is nobody to go to, in words for the operator.
+    /// Returns a message for the operator if no other home agent is known.
     pub fn handle_drain(
         &mut self,
         now: Time,
@@ -142,17 +143,17 @@ impl HomeAgent {
         Ok(())
     }
 
-    /// The operator wants nodes to register here again.
+    /// Ends a drain: nodes may register here again.
     ///
     /// # Errors
-    /// When there is no drain.
+    /// Returns a message if no drain exists.
     pub fn handle_drain_end(&mut self) -> Result<(), String> {
         self.assert_drained();
         self.timers.stop(Timer::Drain);
         self.drain.take().map(|_| ()).ok_or_else(|| "there is no drain".to_string())
     }
 
-    /// How the last drain stands.
+    /// Returns the status of the last drain.
     pub fn drain(&self) -> Option<DrainStatus> {
         let drain = self.drain.as_ref()?;
         Some(DrainStatus {
@@ -163,13 +164,13 @@ impl HomeAgent {
         })
     }
 
-    /// Where what arrives for a node goes that has left for another home agent.
+    /// Returns the relay for packets of a node that has left for another home agent.
     pub fn relay(&self, home_address: Ipv6Addr) -> Option<&Relay> {
         self.relays.get(&home_address).map(Box::as_ref)
     }
 
-    /// Whether what comes from there is taken although it is no node: another home agent's, about a node that
-    /// has come here.
+    /// Whether packets from `remote`, which is no node, are accepted: another home agent relays packets of a
+    /// node that has come here.
     pub fn is_peer(&self, remote: Endpoint) -> bool {
         self.config.others.peers.iter().any(|peer| remote == peer.address)
     }
@@ -184,19 +185,19 @@ impl HomeAgent {
         drain.asked.contains_key(&address) || drain.asked.keys().any(|home_address| is_of(&home_address))
     }
 
-    /// Whether nodes are to leave.
+    /// Whether a drain asks nodes to leave.
     pub(super) fn is_draining(&self) -> bool {
         self.drain.is_some()
     }
 
-    /// The nodes that have a binding, in order.
+    /// Returns the nodes that have a binding, by home address.
     fn registered(&self) -> Vec<Ipv6Addr> {
         let mut nodes: Vec<Ipv6Addr> = self.cache.iter().map(|binding| binding.home_address).collect();
         nodes.dedup();
         nodes
     }
 
-    /// Whether a node may register, and, where it may for a while only, for how long.
+    /// Whether a node may register. Shortens the lifetime if the node may stay only for a while.
     pub(super) fn may_stay(&self, now: Time, home_address: Ipv6Addr, lifetime: &mut Duration) -> bool {
         if self.is_revoking(home_address) {
             return false;
@@ -206,7 +207,7 @@ impl HomeAgent {
         drain.phase == DrainPhase::Running && self.cache.is_bound(home_address)
     }
 
-    /// Asks those whose turn it is, and notices the end.
+    /// Asks the next nodes, and ends the drain.
     pub(super) fn look_after_drain(&mut self, now: Time) {
         let registered = self.registered();
         let Some(drain) = self.drain.as_mut().filter(|drain| drain.phase == DrainPhase::Running) else {
@@ -227,10 +228,10 @@ impl HomeAgent {
             return;
         }
         let fresh = |asked: &Asked| asked.sent == 1 && asked.next > now;
-        // In order, as the cache has them.
+        // The registered nodes are sorted, as in the cache.
         drain.asked.retain(|home_address, _| registered.binary_search(home_address).is_ok());
         let room = OUTSTANDING.saturating_sub(drain.asked.values().filter(|asked| fresh(asked)).count());
-        // Who has not been asked yet comes first: those that do not answer shall not keep the others waiting.
+        // Nodes that have not been asked come first, so that silent nodes do not delay the others.
         let first = registered.iter().filter(|home_address| !drain.asked.contains_key(home_address)).copied();
         let mut again: Vec<(Time, Ipv6Addr)> = drain
             .asked
@@ -250,7 +251,7 @@ impl HomeAgent {
         }
     }
 
-    /// Sends a Home Agent Switch message with one address, the next one each time.
+    /// Sends a Home Agent Switch message with one address, the next address in turn.
     fn ask_to_leave(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(drain) = self.drain.as_mut() else { return };
         let (began, wall) = drain.began;
@@ -259,14 +260,14 @@ impl HomeAgent {
             .asked
             .entry(home_address)
             .or_insert_with(|| Box::new(Asked { sent: 0, to: first, next: now, timeout: INITIAL_TIMEOUT }));
-        // Some of them may be lost.
+        // The first messages with an address may be lost.
         let turn = (asked.sent / ASKED_EACH) as usize % drain.to.len().max(1);
         asked.to = drain.to.get(turn).copied().unwrap_or(first);
         asked.next = now + asked.timeout;
         asked.timeout = (asked.timeout * 2).min(MAX_TIMEOUT);
         asked.sent = asked.sent.saturating_add(1);
         let (to, sent) = (asked.to, asked.sent as usize);
-        // By another of its bindings each time, the best first.
+        // Each message goes by another binding of the node, the best first.
         let bindings: Vec<_> = self.cache.of(home_address).collect();
         let chosen = bindings.get((sent - 1) % bindings.len().max(1)).cloned();
         if let Some(binding) = chosen {
@@ -275,11 +276,11 @@ impl HomeAgent {
         }
     }
 
-    /// A node has no binding any more.
+    /// Begins a relay when a node has no binding left.
     pub(super) fn departed(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(drain) = &self.drain else { return };
         let to = drain.asked.get(&home_address).map(|asked| asked.to);
-        // On a real home link the other answers for the home address.
+        // On a real home link the other home agent answers for the home address.
         if let Some(to) = to.filter(|_| self.config.home_link.is_none()) {
             let prefixes = self.cache.prefixes(home_address).to_vec();
             self.send_after(home_address, Relay { to, prefixes }, now + RELAY_LIFETIME);
@@ -287,18 +288,18 @@ impl HomeAgent {
         self.timers.set(Timer::Drain, now + BREATH);
     }
 
-    /// What arrives for a node goes elsewhere until then.
+    /// Relays packets of a node until `until`.
     pub(super) fn send_after(&mut self, home_address: Ipv6Addr, relay: Relay, until: Time) {
         self.relays.insert(home_address, Box::new(relay));
         self.timers.set(Timer::Relay(home_address), until);
     }
 
-    /// How long that lasts, where it is so.
+    /// Returns how long packets of a node are still relayed; `None` without a relay.
     pub(super) fn relayed_for(&self, now: Time, home_address: Ipv6Addr) -> Option<Duration> {
         self.timers.get(Timer::Relay(home_address)).map(|until| until.saturating_since(now))
     }
 
-    /// What arrives for a node goes nowhere else any more.
+    /// Ends the relay of a node.
     pub(super) fn end_relay(&mut self, home_address: Ipv6Addr) {
         if self.relays.remove(&home_address).is_some() {
             self.outputs.push_back(Output::Forwarding(home_address));

@@ -1,11 +1,12 @@
 //! Flow bindings at the home agent (RFC 6089 5.3).
 //!
-//! Each accepted Binding Update names all the flows that the node has: in Flow Identification options those
-//! that are new or changed, in Flow Summary options those that stay. What is not named is removed. What is
-//! refused is answered with its status and leaves the flow as it was.
+//! Each accepted Binding Update names all flows of the node. New or changed flows are in Flow Identification
+//! options, unchanged ones in Flow Summary options. The home agent removes a flow that the update does not
+//! name. A refused option is answered with its status, and the flow stays unchanged.
 //!
-//! The action of a flow comes in a Vendor Specific option beside it and is answered with the same option when
-//! it is taken. Without one, a flow with several bindings has a copy sent to each, as RFC 6089 5.3.6 says.
+//! The action of a flow comes in a Vendor Specific option beside it. The home agent echoes the option if it
+//! accepts the action. Without one, a flow with several bindings sends a copy to each, as RFC 6089 5.3.6
+//! says.
 
 use std::net::Ipv6Addr;
 
@@ -19,17 +20,16 @@ use crate::flow::FlowBinding;
 /// Flow bindings that one node may have at a time.
 pub const MAX_FLOWS: usize = 32;
 
-/// What is said about flows in an acknowledgement.
+/// Answers to flow options in an acknowledgement.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct FlowAnswers {
     /// The Flow Identification options with their status.
     pub options: Vec<(FlowRequest, u8)>,
-    /// The flow actions that were taken.
+    /// The accepted flow actions.
     pub actions: Vec<FlowActionOption>,
 }
 
-/// Carries out what an accepted Binding Update says about flows; its bindings are in the cache already
-/// (5.3.1).
+/// Applies the flow options of an accepted Binding Update, whose bindings are in the cache already (5.3.1).
 pub(super) fn update(cache: &mut BindingCache, request: &Request) -> FlowAnswers {
     let home_address = request.home_address;
     let before = cache.flows(home_address).to_vec();
@@ -42,7 +42,7 @@ pub(super) fn update(cache: &mut BindingCache, request: &Request) -> FlowAnswers
         .cloned()
         .collect();
 
-    // 5.3.3: what is to stay but is not there.
+    // 5.3.3: an unknown flow in the summary gets a status.
     for &fid in &request.summary {
         let answered = answers.options.iter().any(|(answer, _)| answer.fid == fid);
         if answers.options.len() < MAX_FLOWS && !answered && !before.iter().any(|flow| flow.fid == fid) {
@@ -98,9 +98,9 @@ pub(super) fn update(cache: &mut BindingCache, request: &Request) -> FlowAnswers
     answers
 }
 
-/// RFC 6089 4.2: "FID-PRI MUST be unique to each of the flows". What counts is what the Binding Update as a
-/// whole makes of them, for its options are processed "in any order" (5.3.2): two flows may change places. A
-/// flow whose change is refused keeps its priority, which another one may have been about to take.
+/// RFC 6089 4.2: "FID-PRI MUST be unique to each of the flows". The rule holds for the result of the whole
+/// Binding Update, because its options are processed "in any order" (5.3.2): two flows may exchange their
+/// priorities. A flow whose change is refused keeps its priority, which another option may have asked for.
 fn refuse_equal_priorities(verdicts: &mut [Result<FlowBinding, u8>], before: &[FlowBinding]) {
     let clash = |verdicts: &[Result<FlowBinding, u8>], index: usize| {
         let Some(Ok(flow)) = verdicts.get(index) else { return false };
@@ -109,13 +109,13 @@ fn refuse_equal_priorities(verdicts: &mut [Result<FlowBinding, u8>], before: &[F
         let stays = before.iter().filter(|other| !changed(other.fid));
         earlier.chain(stays).any(|other| other.priority == flow.priority)
     };
-    // Each round refuses one, so there are no more rounds than options.
+    // Each round refuses one option, so the number of rounds is at most that of options.
     while let Some(index) = (0..verdicts.len()).find(|&index| clash(verdicts, index)) {
         verdicts[index] = Err(flow_status::MALFORMED);
     }
 }
 
-/// 5.3.2.1 and 5.3.2.2: the flow that an option makes of the one that there is.
+/// 5.3.2.1 and 5.3.2.2: returns the flow that results from an option and the existing flow.
 fn judge(
     cache: &BindingCache,
     home_address: Ipv6Addr,
@@ -123,13 +123,13 @@ fn judge(
     asked: &FlowRequest,
 ) -> Result<FlowBinding, u8> {
     let read = SubOptions::parse(&asked.sub_options).map_err(|_| flow_status::MALFORMED)?;
-    // RFC 6089 4.2: 0 is reserved in both fields.
+    // RFC 6089 4.2: value 0 is reserved in both fields.
     if asked.fid == 0 || asked.priority == 0 {
         return Err(flow_status::MALFORMED);
     }
     let selector = match (read.selector, known) {
         (Some(SelectorField::Known(selector @ TrafficSelector::Ipv6(_))), _) => selector,
-        // An IPv4 selector would match nothing: the tunnels carry IPv6.
+        // An IPv4 selector would match no packet, because the tunnels carry IPv6.
         (Some(_), _) => return Err(flow_status::SELECTOR_NOT_SUPPORTED),
         (None, Some(flow)) => flow.selector,
         (None, None) => return Err(flow_status::MALFORMED),

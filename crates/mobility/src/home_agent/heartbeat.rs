@@ -1,9 +1,9 @@
-//! Heartbeats (RFC 5847): a node asks over each of its paths whether we are there.
+//! Heartbeats (RFC 5847): a node asks over each of its paths whether the home agent is reachable.
 //!
-//! RFC 5847 has every request answered; here only one that comes over a registered path is, so that nobody
-//! else can have packets sent somewhere, and up to a limit that is many times what a node needs. One of a
-//! known home address that comes inside IPv4 from elsewhere draws a Binding Error, so that the node registers
-//! from there. Requests of our own are left out: nodes renew their bindings.
+//! By RFC 5847 every request is answered. Here the home agent answers only a request over a registered path,
+//! so that a stranger cannot direct packets at others, and up to a limit of many times a node's need. A
+//! request of a known home address inside IPv4 from elsewhere draws a Binding Error, so that the node
+//! registers from there. The home agent sends no requests, because nodes renew their bindings.
 
 use carnet_base::{Endpoint, Time};
 use carnet_wire::mobility::message::Heartbeat;
@@ -24,7 +24,7 @@ impl HomeAgent {
         }
         let care_of_address = message.outer.map_or(Endpoint::Ipv6(message.source), |(_, node)| node);
         let bound = match message.outer {
-            // Inside IPv4 the packet bears the home address.
+            // Inside IPv4 the packet's source is the home address.
             Some(_) => self
                 .cache
                 .of(message.source)
@@ -33,7 +33,8 @@ impl HomeAgent {
             None => self.cache.bound_to(care_of_address),
         };
         let Some(home_address) = bound else {
-            // A NAT has given the node another address, or its binding is lost: like any packet from there.
+            // A NAT has given the node another address, or its binding is lost: the home agent treats the
+            // request like any packet from there.
             if let Some((local, remote)) = message.outer {
                 self.unbound(now, local, remote, message.source);
             }

@@ -1,10 +1,9 @@
-//! The Home Agents List (RFC 6275 10.1 and 10.5.1, with the R flag of RFC 3963 7.3): who else serves the home
-//! link.
+//! The Home Agents List (RFC 6275 10.1 and 10.5.1, with the R flag of RFC 3963 7.3): other home agents of the
+//! home link.
 //!
-//! On a real home link it is what their Router Advertisements say. On a virtual one nobody is heard, so the
-//! operator names them ([`Peer`]). Anybody on the home link can send Router Advertisements; what is learnt is
-//! never believed beyond being named to those who ask, it is bounded, and what is known is not pushed out by
-//! what is new.
+//! On a real home link the list comes from their Router Advertisements. On a virtual one the operator names
+//! them ([`Peer`]). Every node on the home link can send Router Advertisements. So the home agent uses a
+//! learned entry only in its answers. It bounds the list, and a new entry pushes out no known one.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -16,40 +15,40 @@ use carnet_wire::{icmpv6, nd};
 
 use crate::{MobilityDrop, is_unicast_routable};
 
-/// Home agents that are remembered.
+/// Most home agents in the list.
 const MAX_AGENTS: usize = 32;
-/// Global addresses of one of them.
+/// Most global addresses of one home agent.
 const MAX_ADDRESSES: usize = 8;
 
-/// What the operator says about other home agents.
+/// The operator's config of other home agents.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OtherAgents {
-    /// Dynamic Home Agent Address Discovery (RFC 6275 10.5): requests are answered, and on a real home link
-    /// this home agent advertises itself.
+    /// Dynamic Home Agent Address Discovery (RFC 6275 10.5): the home agent answers requests, and advertises
+    /// itself on a real home link.
     pub dhaad: bool,
-    /// Our own preference; higher wins.
+    /// This home agent's preference; the higher value wins.
     pub preference: u16,
-    /// Those that the operator names.
+    /// Home agents that the operator names.
     pub peers: Vec<Peer>,
 }
 
 /// Another home agent of the operator's, for the same home prefix and the same nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
-    /// Its address.
+    /// Address of the home agent.
     pub address: Ipv6Addr,
-    /// Higher wins.
+    /// Preference; the higher value wins.
     pub preference: u16,
 }
 
 /// A home agent that may be named to a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Candidate {
-    /// Its global addresses.
+    /// Global addresses of the home agent.
     pub addresses: Vec<Ipv6Addr>,
-    /// Higher wins.
+    /// Preference; the higher value wins.
     pub preference: u16,
-    /// R: it serves mobile routers.
+    /// R flag: the home agent serves mobile routers.
     pub mobile_routers: bool,
 }
 
@@ -64,10 +63,10 @@ struct Entry {
 pub(super) struct HomeAgentsList(BTreeMap<Ipv6Addr, Box<Entry>>);
 
 impl HomeAgentsList {
-    /// Takes in a Router Advertisement heard on the home link.
+    /// Takes a Router Advertisement from the home link into the list.
     ///
     /// # Errors
-    /// When it is none (RFC 4861 6.1.2).
+    /// Returns a reason if the message is no valid Router Advertisement (RFC 4861 6.1.2).
     pub fn handle(&mut self, now: Time, message: &LinkMessage) -> Result<(), MobilityDrop> {
         self.0.retain(|_, entry| entry.expires > now);
         let router = message.source;
@@ -102,7 +101,7 @@ impl HomeAgentsList {
         });
         entry.expires = expires;
         entry.candidate.preference = information.map_or(0, |it| it.preference);
-        // RFC 3963 7.3; the last word counts, also when it takes the flag away.
+        // RFC 3963 7.3: the last advertisement counts, also if it clears the flag.
         entry.candidate.mobile_routers = information.is_some_and(|it| it.mobile_router_support);
         let addresses = &mut entry.candidate.addresses;
         for option in advertisement.options() {
@@ -119,16 +118,15 @@ impl HomeAgentsList {
         Ok(())
     }
 
-    /// It is named to nobody any more. What is bound with it, it defends until that has left, so it is known
-    /// for what it is for as long as it last said.
+    /// Removes a home agent from the answers. It defends addresses of its nodes until they have left, so the
+    /// list keeps it for its last advertised lifetime.
     fn retire(&mut self, router: Ipv6Addr) {
         if let Some(entry) = self.0.get_mut(&router) {
             entry.candidate.addresses.clear();
         }
     }
 
-    /// Whether a home agent with this link-local address, or another address that it has told, has been
-    /// heard, and the lifetime that it gave lasts.
+    /// Whether a home agent with this link-local or advertised address has been heard and its lifetime lasts.
     pub fn is_heard(&self, now: Time, address: Ipv6Addr) -> bool {
         let is_its = |router: &Ipv6Addr, entry: &Entry| {
             *router == address || entry.candidate.addresses.contains(&address)
@@ -136,15 +134,15 @@ impl HomeAgentsList {
         self.0.iter().any(|(router, entry)| entry.expires > now && is_its(router, entry))
     }
 
-    /// Those whose lifetime has not ended.
+    /// Returns the home agents whose lifetime has not ended.
     pub fn candidates(&self, now: Time) -> impl Iterator<Item = Candidate> {
         let live = self.0.values().filter(move |entry| entry.expires > now);
         live.map(|entry| entry.candidate.clone()).filter(|candidate| !candidate.addresses.is_empty())
     }
 }
 
-/// The addresses of home agents as RFC 6275 10.5.1 wants them listed: by decreasing preference, among equals
-/// in random order, the addresses of each in random order, none twice.
+/// Returns the addresses of home agents in the order of RFC 6275 10.5.1: by decreasing preference, with equal
+/// ones in random order, the addresses of each in random order, each once.
 pub(super) fn ordered(mut candidates: Vec<Candidate>, rng: &mut Rng) -> Vec<Ipv6Addr> {
     shuffle(&mut candidates, rng);
     candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.preference));
@@ -160,7 +158,7 @@ pub(super) fn ordered(mut candidates: Vec<Candidate>, rng: &mut Rng) -> Vec<Ipv6
     all
 }
 
-/// Every order is as likely as any other.
+/// Shuffles items, with every order equally likely.
 fn shuffle<T>(items: &mut [T], rng: &mut Rng) {
     for end in (1..items.len()).rev() {
         let chosen = usize::try_from(rng.below(end as u64 + 1)).unwrap_or(0);
@@ -179,7 +177,7 @@ mod tests {
         text.parse().expect("an address")
     }
 
-    /// A Router Advertisement with a Home Agent Information option, if there are values for one.
+    /// Builds a Router Advertisement, with a Home Agent Information option if it has values.
     fn heard(router: &str, home_agent: bool, information: Option<(bool, u16, u16)>) -> LinkMessage {
         let prefix = |last: &str| {
             NdOption::PrefixInformation(PrefixInformation {
@@ -233,21 +231,21 @@ mod tests {
             (address("2001:db8:1::2"), address("2001:db8:1::3"), address("2001:db8:1::4"));
         assert_eq!(listed(&list, at(1)), [three, two, four]);
         assert_eq!(listed(&list, at(31)), [three, two]);
-        // A later one takes R and preference away.
+        // A later advertisement clears the R flag and the preference.
         list.handle(at(32), &heard("fe80::3", true, Some((true, 1, 100)))).expect("valid");
         assert_eq!(listed(&list, at(32)), [two, three]);
         assert!(list.candidates(at(32)).all(|candidate| candidate.mobile_routers));
-        // Without H, or with a lifetime of 0, it is no home agent any more.
+        // Without the H bit, or with lifetime 0, the router is no longer a home agent.
         list.handle(at(33), &heard("fe80::3", false, None)).expect("valid");
         list.handle(at(33), &heard("fe80::2", true, Some((true, 5, 0)))).expect("valid");
         assert!(listed(&list, at(33)).is_empty());
-        // It still defends what is bound with it, and does so as a home agent.
+        // The former home agent still defends addresses of its nodes, and is known for that.
         let three_link = address("fe80::3");
         assert!(list.is_heard(at(33), three_link) && list.is_heard(at(131), three_link));
         assert!(!list.is_heard(at(132), three_link));
         list.handle(at(34), &heard("fe80::3", true, Some((true, 1, 100)))).expect("valid");
         assert_eq!(listed(&list, at(34)), [three]);
-        // Until its link-local address can be used it speaks from the other.
+        // A home agent whose link-local address is tentative advertises from its global address.
         assert!(list.is_heard(at(34), three) && !list.is_heard(at(34), two));
     }
 

@@ -1,15 +1,15 @@
 //! Neighbor Discovery on a real home link on behalf of nodes that are away (RFC 6275 10.4.1).
 //!
-//! The home agent answers for its own address, which lives behind the tunnel device, and for every bound
-//! home address; it multicasts an unsolicited Neighbor Advertisement when it begins to; it probes an
-//! address before it takes it over (duplicate address detection, RFC 4862 5.4). The Router bit is set for
-//! mobile routers (RFC 3963 6.2) and for itself.
+//! The home agent answers for its own address, which is on the tunnel device, and for every bound home
+//! address. It multicasts an unsolicited Neighbor Advertisement when it begins to defend an address. It
+//! probes an address before it takes it over (duplicate address detection, RFC 4862 5.4). The Router bit is
+//! set for mobile routers (RFC 3963 6.2) and for the home agent.
 //!
-//! None of this waits for the kernel's link-local address on the link. The kernel tests that for duplicates
-//! when the link comes up, which takes it two seconds, and longer where many links come and go; a home agent
-//! that is asked meanwhile MUST answer as well (RFC 6275 10.4.1), and does so from its own address.
+//! The home agent does not wait for the kernel's link-local address on the link. The kernel tests that
+//! address for duplicates when the link comes up, which takes two seconds, and longer if many links come and
+//! go. A home agent MUST answer solicitations meanwhile (RFC 6275 10.4.1), and does so from its own address.
 //!
-//! A mobile router does the same on a visited link for mobile routers behind it ([`crate::nesting`]).
+//! A mobile router does the same on a visited link for the mobile routers behind it ([`crate::nesting`]).
 
 use std::net::Ipv6Addr;
 
@@ -25,46 +25,46 @@ pub(crate) const ND_HOP_LIMIT: u8 = 255;
 #[derive(Debug)]
 pub(crate) struct HomeLink {
     pub interface: String,
-    /// Our own address on the link, where carnet has one that it answers for itself.
+    /// The home agent's own address on the link, if carnet answers for it.
     address: Option<Ipv6Addr>,
     running: bool,
     pub link_address: Option<[u8; 6]>,
     pub link_local: Option<Ipv6Addr>,
 }
 
-/// What a Neighbor Discovery message on the home link means.
+/// Meaning of a Neighbor Discovery message on the home link.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
-    /// Somebody asks for `target`.
+    /// A node solicits `target`.
     Solicitation { target: Ipv6Addr, source: Ipv6Addr, peer: Option<[u8; 6]> },
-    /// Somebody says that `target` is theirs.
+    /// A node advertises `target` as its own.
     Advertisement { target: Ipv6Addr },
-    /// Not for us.
+    /// A message that does not concern the home agent.
     Other,
 }
 
 impl HomeLink {
-    /// The link behind an interface; `address` is ours there, on a home agent's home link.
+    /// The link behind an interface; `address` is the home agent's own on its home link.
     pub fn new(interface: String, address: Option<Ipv6Addr>) -> Self {
         HomeLink { interface, address, running: false, link_address: None, link_local: None }
     }
 
-    /// Whether the link runs, so that addresses on it can be probed.
+    /// Whether the link is running, so that addresses can be probed.
     pub fn is_running(&self) -> bool {
         self.running
     }
 
-    /// Whether the link is usable, so that nodes on it can be heard and told.
+    /// Whether the link is usable, so that nodes on it can send and receive.
     pub fn is_up(&self) -> bool {
         self.running && self.source().is_some()
     }
 
-    /// What our advertisements come from. RFC 6275 10.4.1: "the home agent's IP address on the interface".
+    /// Returns the source of advertisements. RFC 6275 10.4.1: "the home agent's IP address on the interface".
     fn source(&self) -> Option<Ipv6Addr> {
         self.link_local.or(self.address)
     }
 
-    /// Takes over the interface's state; true when the link has just come up.
+    /// Takes over the interface's state; returns true if the link has just come up.
     pub fn handle_interface(&mut self, interface: &Interface) -> bool {
         let was_up = self.is_up();
         self.running = interface.running;
@@ -98,7 +98,7 @@ impl HomeLink {
         if kind == Some(icmpv6::types::NEIGHBOR_SOLICITATION) {
             let solicitation = nd::NeighborSolicitation::parse(&message.message)
                 .map_err(|_| MobilityDrop::NeighborDiscovery)?;
-            // RFC 4291 2.7: no packet comes from a group, and an answer would go to all of it.
+            // RFC 4291 2.7: a multicast address is never a source, and an answer would go to the whole group.
             if solicitation.target.is_multicast()
                 || message.source.is_multicast()
                 || (message.source.is_unspecified() && solicitation.source_link_address.is_some())
@@ -117,7 +117,7 @@ impl HomeLink {
         }
     }
 
-    /// The answer to a solicitation for an address that is ours to defend.
+    /// Builds the answer to a solicitation for an address that the home agent defends.
     pub fn answer(
         &self,
         target: Ipv6Addr,
@@ -133,7 +133,7 @@ impl HomeLink {
         self.advertisement(target, router, (solicited, override_), destination, peer)
     }
 
-    /// The unsolicited advertisement that moves an address to our link-layer address.
+    /// Builds the unsolicited advertisement that moves an address to the home agent's link-layer address.
     pub fn announcement(&self, target: Ipv6Addr, router: bool) -> Option<LinkMessage> {
         self.advertisement(target, router, (false, true), nd::ALL_NODES, None)
     }
@@ -156,13 +156,13 @@ impl HomeLink {
         self.message(self.source()?, destination, peer, advertisement.emit())
     }
 
-    /// The probe of duplicate address detection (RFC 4862 5.4.2).
+    /// Builds the probe of duplicate address detection (RFC 4862 5.4.2).
     pub fn probe(&self, target: Ipv6Addr) -> Option<LinkMessage> {
         let solicitation = nd::NeighborSolicitation { target, source_link_address: None };
         self.message(Ipv6Addr::UNSPECIFIED, nd::solicited_node(target), None, solicitation.emit())
     }
 
-    /// A message of Neighbor Discovery, where the link runs.
+    /// Builds a Neighbor Discovery message if the link is running.
     pub fn message(
         &self,
         source: Ipv6Addr,

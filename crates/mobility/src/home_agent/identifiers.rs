@@ -1,8 +1,8 @@
 //! Binding Identifiers: which of the bindings in a Binding Update are accepted (RFC 5648 6.2 and 8.1).
 //!
-//! Something wrong with the message refuses all of it; something wrong with one binding refuses that one, and
-//! the others are accepted with status 4. Binding to the home link and elsewhere at the same time (the H
-//! flag) is left out and refused with 169.
+//! A fault of the message refuses all of it. A fault of one binding refuses that binding, and the others are
+//! accepted with status 4. A binding to the home link beside others (the H flag) is left out and refused with
+//! 169.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -18,18 +18,18 @@ use super::request::{Identifier, Request};
 use super::{HomeAgentConfig, MultipleCareOfAddresses};
 use crate::is_unicast_routable;
 
-/// What came of the Binding Identifier options of a registration.
+/// Verdict on the Binding Identifier options of a registration.
 pub(super) struct Judged {
-    /// Those that are accepted, at least one.
+    /// Accepted bindings, at least one.
     pub bindings: Vec<Registered>,
-    /// Of the message.
+    /// Status of the message.
     pub status: Status,
-    /// Of each option.
+    /// Status of each option.
     pub statuses: Vec<u8>,
     pub nat_detection: Option<MobilityOption<'static>>,
 }
 
-/// Why none of the options of this Binding Update is even looked at.
+/// Returns the status that refuses all options of this Binding Update before they are read.
 pub(super) fn refused_as_a_whole(
     config: &HomeAgentConfig,
     cache: &BindingCache,
@@ -46,7 +46,7 @@ pub(super) fn refused_as_a_whole(
         }
         _ => {}
     }
-    // RFC 5648 6.2: without the O flag nothing takes the place of a plain binding.
+    // RFC 5648 6.2: without the O flag a binding with an identifier cannot replace a plain one.
     let plain = cache.bids(request.home_address).any(|bid| bid.is_none());
     (registers && plain && !request.overwrite).then_some(Status::MCOA_NON_MCOA_BINDING_EXISTS)
 }
@@ -54,7 +54,7 @@ pub(super) fn refused_as_a_whole(
 /// Judges the options one by one.
 ///
 /// # Errors
-/// When none is accepted: the status of the message and of each option.
+/// Returns the status of the message and of each option if no option is accepted.
 pub(super) fn judge(
     config: &HomeAgentConfig,
     cache: &BindingCache,
@@ -96,10 +96,10 @@ pub(super) fn judge(
     }
     match refusal {
         None => Ok(judged),
-        // RFC 5648 6.2: the status that is one binding's is in its option, and the message has 4.
+        // RFC 5648 6.2: the status of one binding is in its option, and the message has status 4.
         Some(_) if !judged.bindings.is_empty() => Ok(Judged { status: Status::MCOA_NOTCOMPLETE, ..judged }),
-        // "Otherwise, the Status field of the Binding Identifier mobility option MUST be set to zero"; but
-        // for 167 it is "the status for that Binding Identifier mobility option".
+        // "Otherwise, the Status field of the Binding Identifier mobility option MUST be set to zero". For
+        // status 167 the RFC has "the status for that Binding Identifier mobility option".
         Some(status) if judged.statuses.len() == 1 && status != Status::MCOA_UNKNOWN_CARE_OF_ADDRESS => {
             Err((status, vec![0]))
         }
@@ -109,7 +109,7 @@ pub(super) fn judge(
 
 type Accepted = ((Endpoint, Endpoint), Option<MobilityOption<'static>>);
 
-/// The ends of the tunnel that an option asks for.
+/// Returns the tunnel ends that an option asks for.
 fn ends(
     config: &HomeAgentConfig,
     cache: &BindingCache,
@@ -137,9 +137,9 @@ fn ends(
         Some(IpAddr::V4(address)) if !is_unicast(address) => return Err(Status::MCOA_MALFORMED),
         Some(IpAddr::V6(address)) => ((config.address.into(), address.into()), None),
         Some(IpAddr::V4(address)) => {
-            // RFC 5648 8.1: this binding is where the message came from, if it is the only one, or bears that
-            // address. Another one can be renewed, but not changed: whether there is a NAT on its way shows
-            // only on its own way.
+            // RFC 5648 8.1: this binding is at the message's source if it is the only one, or if it names
+            // that address. Another IPv4 binding can be renewed but not changed: only a message on its own
+            // path shows whether there is a NAT.
             let here = single || request.outer.and_then(|(_, node)| node.ipv4()) == Some(address);
             let renewed = known.filter(|(_, node)| match node {
                 Endpoint::Ipv4(registered) => *registered == address,
@@ -152,11 +152,11 @@ fn ends(
             }
         }
         None => {
-            // RFC 5648 5.1: without an address it is the one that is known.
+            // RFC 5648 5.1: an option without an address keeps the known care-of address.
             let known = known.ok_or(Status::MCOA_UNKNOWN_CARE_OF_ADDRESS)?;
             let (_, node) = known;
             let moved = node.ipv6().is_none() && single;
-            // A node whose NAT has given it another address or port does not know it.
+            // A node behind a NAT does not know its outer address and port, so it cannot name them.
             let declared = match node {
                 Endpoint::Ipv4(address) => Some(address),
                 _ => None,

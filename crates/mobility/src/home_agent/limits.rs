@@ -1,5 +1,5 @@
-//! How often refusals, heartbeats and questions for home agents are answered: what is refused may be a
-//! recording or a forgery, and home agents are asked for by anybody.
+//! Rates of answers to refused updates, heartbeats and discovery requests. A refused update may be a
+//! recording or a forgery, and strangers can send discovery requests.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -7,32 +7,33 @@ use std::time::Duration;
 
 use carnet_base::{RateLimiter, Time};
 
-/// Networks that have asked for home agents and are remembered.
+/// Most networks with discovery requests that the home agent remembers.
 const MAX_NETWORKS: usize = 256;
 
 /// Refusals of authentic Binding Updates to one node per second.
 const MAX_REFUSALS: u32 = 3;
-/// At least this long between two answers with status 146 to one node.
+/// Least time between two answers with status 146 to one node.
 const AUTHENTICATION_FAILED_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Heartbeat responses to one node per second: four times what it may ask with all its bindings, every 50 ms.
-/// They go to a registered care-of address only, but whoever can send in its name directs them at the
-/// vehicle's downlink: 82 kB/s with this. The rest is room for forgeries: who uses up what a node is allowed
-/// makes it believe that its paths are dead.
+/// They go to a registered care-of address only. But an attacker who can send in the node's name directs them
+/// at the vehicle's downlink: 82 kB/s with this limit. The margin is for forgeries: an attacker who uses up a
+/// node's allowance makes the node believe that its paths have failed.
 const MAX_HEARTBEATS: u32 = 4 * 20 * super::MAX_BINDINGS as u32;
 
-/// How often a node is told that its Binding Updates are refused.
+/// Rates of answers to one node's refused Binding Updates, heartbeats and solicitations.
 #[derive(Debug)]
 pub(super) struct Limits {
-    /// Authentic ones, which anybody may have recorded (RFC 6275 12, `MAX_UPDATE_RATE`).
+    /// Answers to authentic updates, which an attacker may have recorded (RFC 6275 12, `MAX_UPDATE_RATE`).
     pub refused: RateLimiter,
-    /// The same of those that come from elsewhere than from the address that was signed: whoever plays a
-    /// recording from where he is takes nothing of what its node is told.
+    /// Answers to authentic updates that come from another address than the signed one. An attacker who
+    /// replays a recording from elsewhere takes nothing of the node's own answers.
     pub refused_elsewhere: RateLimiter,
-    /// Status 146. RFC 4285 5.1.1 wants it sent, and signed; but it is a signed message that a stranger has
-    /// ordered, so it is seldom and goes to the care-of address in question only.
+    /// Answers with status 146. RFC 4285 5.1.1 requires them, and signed. But a stranger can cause such a
+    /// signed message, so it is rare and goes to the care-of address in question only.
     pub unauthentic: RateLimiter,
-    /// Heartbeats: some paths of a node, each asking ten times a second, and strangers in its name.
+    /// Heartbeat responses: several paths of a node, with ten requests a second each, and strangers in its
+    /// name.
     pub heartbeats: RateLimiter,
     /// Mobile Prefix Advertisements.
     pub prefixes: RateLimiter,
@@ -51,8 +52,8 @@ impl Default for Limits {
     }
 }
 
-/// How often strangers are answered: each network of 64 bits, of which whoever is there has every address,
-/// and all together.
+/// Rates of answers to strangers: for each network of 64 bits, of which a stranger there has every address,
+/// and for all together.
 #[derive(Debug)]
 pub(super) struct Strangers {
     networks: BTreeMap<u64, RateLimiter>,
@@ -66,8 +67,8 @@ impl Default for Strangers {
 }
 
 impl Strangers {
-    /// Whether what comes from this address is answered. With more networks than are remembered it is a
-    /// matter of all.
+    /// Whether a message from this address is answered. If more networks ask than the table holds, only the
+    /// common rate counts.
     pub fn allow(&mut self, now: Time, source: Ipv6Addr) -> bool {
         let network = (u128::from(source) >> 64) as u64;
         if !self.networks.contains_key(&network) && self.networks.len() >= MAX_NETWORKS {

@@ -1,27 +1,27 @@
 //! The home agent (RFC 6275 section 10, RFC 3963 section 6), without I/O.
 //!
-//! `request` reads Binding Updates; `admission` bounds how many are looked into; `registration` judges them,
+//! `request` reads Binding Updates; `admission` bounds how many are verified; `registration` judges them,
 //! with `identifiers` for several care-of addresses (RFC 5648), `care_of_address` for IPv4 (RFC 5555) and
-//! `flows` for flow bindings (RFC 6089). `carrying_out` does what the verdict says, `binding_cache` keeps
-//! what was accepted (of each node in `node`) and `stored` what of it survives a restart. `home_link` and
-//! `defence` speak Neighbor Discovery for nodes that are away, `answers` puts into packets what is said to
-//! them, `heartbeat` answers who asks whether we are there, `care_of_test` tests new care-of addresses.
-//! `discovery` and `home_agents_list` tell who else is a home agent here; `drain` and `revocation`, by
-//! `notices`, send nodes there or away. This module joins them and lets time pass.
+//! `flows` for flow bindings (RFC 6089). `carrying_out` applies the verdict, `binding_cache` keeps the
+//! bindings (of each node in `node`), and `stored` keeps the part that survives a restart. `home_link` and
+//! `defence` speak Neighbor Discovery for nodes that are away. `answers` builds the answers, `heartbeat`
+//! answers heartbeats, and `care_of_test` tests new care-of addresses. `discovery` and `home_agents_list`
+//! name the other home agents; `drain` and `revocation`, by `notices`, send nodes to another home agent or
+//! away. This module joins them and serves timers.
 //!
-//! A refused Binding Update leaves the existing bindings untouched (RFC 3963 6.2 says "discard"); a refresh
-//! that changes nothing but the lifetime asks for no forwarding change. After a move, or the end of one of
-//! several bindings, the old care-of address is accepted as outer source for
-//! [`OLD_PATH_GRACE`](crate::OLD_PATH_GRACE). Only Binding Updates move a binding: a packet from a new
-//! address, as when a NAT forgets, is answered by a Binding Error, or by an ICMPv6 error where it came out of
-//! a tunnel by IPv6.
+//! A refused Binding Update leaves the existing bindings untouched (RFC 3963 6.2 says "discard"). A refresh
+//! that changes only the lifetime causes no forwarding change. After a move, or the end of one of several
+//! bindings, the home agent accepts the old care-of address as outer source for
+//! [`OLD_PATH_GRACE`](crate::OLD_PATH_GRACE). Only Binding Updates move a binding. A packet from a new
+//! address, for example after a NAT has lost its mapping, draws a Binding Error, or an ICMPv6 error if it
+//! came out of an IPv6 tunnel.
 //!
-//! What is said to Binding Updates that are refused is limited for each node, for they may be recordings that
-//! somebody plays again, or forgeries; see `Limits`. What is not answered at all the operator is told of, see
+//! The home agent limits the answers to refused Binding Updates for each node, because such updates may be
+//! replays or forgeries; see `Limits`. It reports to the operator the updates that it does not answer; see
 //! `silence`.
 //!
-//! Left out: IPv4 home addresses (asked for, they are refused), simultaneous binding to the home link (status
-//! 169), Binding Refresh Advice (the state survives restarts instead), key management mobility (the K flag is
+//! Left out: IPv4 home addresses (requests are refused), simultaneous binding to the home link (status 169),
+//! Binding Refresh Advice (the state survives restarts instead), key management mobility (the K flag is
 //! always answered with 0).
 
 mod admission;
@@ -79,43 +79,45 @@ pub use stored::{KeyNumbers, StoredBinding, StoredPath, StoredRegistration};
 use crate::flow::FlowBinding;
 use crate::{Authentication, Event, MobilityDrop, MobilityMessage, Output};
 
-/// What the operator says about the home agent.
+/// The operator's config of the home agent.
 #[derive(Debug, Clone)]
 pub struct HomeAgentConfig {
-    /// The home agent's address; nobody else assigns it.
+    /// The home agent's address. Only carnet assigns it to an interface.
     pub address: Ipv6Addr,
     /// The home prefix.
     pub home_prefix: Ipv6Net,
-    /// All that is routed here, the home prefix and more (RFC 4887 5).
+    /// All prefixes that are routed to this home agent: the home prefix and more (RFC 4887 5).
     pub home_network: Option<Ipv6Net>,
-    /// The interface on the home link, `None` for a virtual one.
+    /// Interface on the home link; `None` for a virtual one.
     pub home_link: Option<String>,
-    /// The longest lifetime granted.
+    /// Longest lifetime that the home agent grants.
     pub max_lifetime: Duration,
-    /// Where Binding Updates and packets come inside IPv4 (RFC 5555); `None`: nowhere. Assigned by others.
+    /// IPv4 address for Binding Updates and packets inside IPv4 (RFC 5555); `None` without IPv4. carnet does
+    /// not assign it.
     pub ipv4_address: Option<Ipv4Addr>,
-    /// Whether IPv4 care-of addresses get their packets in UDP also where no NAT shows (RFC 5555 3.2.2, F):
-    /// for a home agent of which the world sees a forwarded UDP port only.
+    /// Whether IPv4 care-of addresses get their packets in UDP also without a NAT (RFC 5555 3.2.2, F). It is
+    /// for a home agent that is reachable only by a forwarded UDP port.
     pub force_udp: bool,
     /// Whether nodes may have several care-of addresses (RFC 5648).
     pub multiple_care_of_addresses: MultipleCareOfAddresses,
-    /// What there is to say of other home agents.
+    /// Config of other home agents.
     pub others: OtherAgents,
-    /// Who may register; anybody else may not. [`HomeAgent::new`] puts them in the order of their home
-    /// addresses, and has their keys for this home agent.
+    /// Nodes that may register. [`HomeAgent::new`] sorts them by home address, and derives their keys for
+    /// this home agent.
     pub nodes: Vec<AuthorizedNode>,
 }
 
 impl HomeAgentConfig {
-    /// Whether any node has a mobile network; if none, the R flag is refused with 140 (RFC 3963 6.6).
+    /// Whether any node has a mobile network; otherwise the home agent refuses the R flag with 140 (RFC 3963
+    /// 6.6).
     pub fn serves_mobile_routers(&self) -> bool {
         self.nodes.iter().any(|node| !node.prefixes.is_empty())
     }
 
-    /// The node with this home address, once they are in order.
+    /// Returns the node with this home address. The nodes must be sorted.
     fn node(&self, home_address: Ipv6Addr) -> Option<&AuthorizedNode> {
-        // As numbers, which are compared at once: it is asked with each Binding Update, and there may be very
-        // many.
+        // Compares addresses as numbers, which is fast: every Binding Update needs the search, and there may
+        // be very many nodes.
         let at = self
             .nodes
             .binary_search_by_key(&home_address.to_bits(), |node| node.home_address.to_bits())
@@ -130,29 +132,29 @@ pub enum MultipleCareOfAddresses {
     /// Up to [`MAX_BINDINGS`], in one Binding Update or in several.
     #[default]
     Bulk,
-    /// The same, but one for each Binding Update; several in one are refused with 168.
+    /// Up to [`MAX_BINDINGS`], but one for each Binding Update; several in one are refused with 168.
     Single,
-    /// One; Binding Identifiers are refused with 166.
+    /// One binding; Binding Identifiers are refused with 166.
     Prohibited,
 }
 
-/// A mobile node or router that may register, a row of the Prefix Table (RFC 3963 6.1.2).
+/// A mobile node or router that may register: a row of the Prefix Table (RFC 3963 6.1.2).
 #[derive(Debug, Clone)]
 pub struct AuthorizedNode {
-    /// Its home address.
+    /// Home address of the node.
     pub home_address: Ipv6Addr,
-    /// The only prefixes that it may register; none for a mobile node.
+    /// The only prefixes that the node may register; empty for a mobile node.
     pub prefixes: Arc<[Ipv6Net]>,
-    /// How its messages are known to be its own.
+    /// How the home agent verifies the node's messages.
     pub authentication: Authentication,
-    /// Whether there may be a NAT between it and the home agent. If not, an IPv4 care-of address counts only
+    /// Whether a NAT may be between the node and the home agent. If not, an IPv4 care-of address counts only
     /// in a packet from that address.
     pub nat: bool,
-    /// Whether a new care-of address carries packets towards it only after an Echo Reply has come from it.
+    /// Whether the home agent sends packets to a new care-of address only after an Echo Reply from it.
     pub care_of_test: bool,
 }
 
-/// What holds off replays of messages of a node that is not in the config any more: it may come back.
+/// Replay protection state of a node that is no longer in the config; the node may come back.
 #[derive(Debug)]
 struct Absent {
     replay: Replay,
@@ -161,68 +163,68 @@ struct Absent {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
-    /// When duplicate address detection for a home address has heard nothing.
+    /// Duplicate address detection for a home address ends without an answer.
     Dad(Ipv6Addr),
-    /// When a binding's lifetime ends: this and the next are in the cache, not in the table of timers.
+    /// A binding's lifetime ends. This timer and the next are in the cache, not in the table of timers.
     Expire(Ipv6Addr, Option<u16>),
-    /// When its node is asked to renew it.
+    /// The home agent asks the node to renew the binding.
     RefreshRequest(Ipv6Addr, Option<u16>),
-    /// When a node is told again that its bindings are revoked.
+    /// The home agent repeats the revocation of a node's bindings.
     Revoke(Ipv6Addr),
-    /// When the next Echo Request goes to an untested care-of address.
+    /// The next Echo Request goes to an untested care-of address.
     CareOfTest(Ipv6Addr, Option<u16>),
-    /// When nodes are asked to leave.
+    /// The home agent asks the next nodes to leave.
     Drain,
-    /// When what arrives for a node that has left is no longer sent after it.
+    /// The relay of packets for a node that has left ends.
     Relay(Ipv6Addr),
-    /// When packets from a former care-of address are no longer accepted.
+    /// The grace period of a former care-of address ends.
     Grace(Ipv6Addr),
-    /// When a de-registered entry is forgotten.
+    /// A de-registered entry is deleted.
     Forget(Ipv6Addr),
-    /// When the next unsolicited Neighbor Advertisement for an address is due.
+    /// The next unsolicited Neighbor Advertisement for an address is due.
     Announce(Ipv6Addr),
 }
 
-/// The home agent. See the module documentation for how to drive it.
+/// The home agent. The module documentation says how to drive it.
 #[derive(Debug)]
 pub struct HomeAgent {
     config: HomeAgentConfig,
-    /// The SPI that a node with several keys has used last.
+    /// SPI that a node with several keys has used last.
     spis: BTreeMap<Ipv6Addr, u32>,
     cache: BindingCache,
-    /// Nodes that are not served any more.
+    /// Nodes that are no longer configured, by home address.
     absent: BTreeMap<Ipv6Addr, Absent>,
     home_link: Option<HomeLink>,
-    /// Requests that wait for duplicate address detection.
+    /// Requests that wait for duplicate address detection, by home address.
     testing: BTreeMap<Ipv6Addr, Vec<Tested>>,
-    /// Unsolicited Neighbor Advertisements still to be sent, by target.
+    /// Number of unsolicited Neighbor Advertisements still to be sent, by target.
     announcements: BTreeMap<Ipv6Addr, u8>,
     timers: TimerTable<Timer>,
     outputs: VecDeque<Output>,
     binding_errors: RateLimiter,
-    /// Answers to those that nothing authenticated.
+    /// Rate of answers to unauthenticated sources.
     strangers: RateLimiter,
-    /// Refusals, by home address.
+    /// Rates of answers to refused updates, by home address.
     limits: BTreeMap<Ipv6Addr, Box<Limits>>,
-    /// Binding Updates before they are looked into, and when they are authentic.
+    /// Allowances of Binding Updates before verification. `shares` has those of authentic ones.
     admission: Admission,
     shares: Shares,
     conflict_warnings: RateLimiter,
     silence: Silence,
-    /// RFC 5847 3.2.
+    /// Restart counter of heartbeats (RFC 5847 3.2).
     restart_counter: u32,
     home_agents_list: HomeAgentsList,
     discovery_replies: Strangers,
-    /// The home agents' anycast addresses that are answered at.
+    /// The home agents' anycast addresses at which this home agent answers.
     anycast: Vec<Ipv6Addr>,
     drain: Option<Drain>,
-    /// By home address.
+    /// Relays by home address.
     relays: BTreeMap<Ipv6Addr, Box<Relay>>,
     revocations: BTreeMap<Ipv6Addr, Box<Revocation>>,
     care_of_tests: CareOfTests,
-    /// The timestamp of the last notice.
+    /// Timestamp of the last notice.
     last_notice: Option<u64>,
-    /// The time of day when the last Binding Update came.
+    /// Time and time of day of the last Binding Update.
     clock: Option<(Time, WallTime)>,
     rng: Rng,
 }
@@ -266,27 +268,23 @@ impl HomeAgent {
         }
     }
 
-    /// The same with a source of randomness of its own: for the order of equal home agents, and for sequence
-    /// numbers.
+    /// Sets the source of randomness: for the order of equal home agents, and for sequence numbers.
     pub fn with_rng(self, rng: Rng) -> Self {
         HomeAgent { rng, ..self }
     }
 
-    /// The same with a secret that decides which sources of Binding Updates share a place where they are
-    /// counted.
+    /// Sets the secret that decides which sources of Binding Updates share an allowance.
     pub fn with_secret(self, secret: u64) -> Self {
         HomeAgent { admission: Admission::new(secret), ..self }
     }
 
-    /// The same with a source of the tokens by which care-of addresses are tested, from a seed that is
-    /// secret.
+    /// Sets the source of the tokens for tests of care-of addresses. Its seed is secret.
     pub fn with_tokens(self, rng: Rng) -> Self {
         HomeAgent { care_of_tests: CareOfTests::new(rng), ..self }
     }
 
-    /// Takes over from the home agent that this one takes the place of, with another configuration, what the
-    /// operator has ordered and what is known for a while only; the rest is in [`Self::stored`]. To be called
-    /// after [`Self::restore`].
+    /// Takes over from the former home agent, which had another configuration, the operator's orders and
+    /// short-lived state; [`Self::stored`] has the rest. Call it after [`Self::restore`].
     pub fn adopt(&mut self, now: Time, old: HomeAgent) {
         let config = &self.config;
         self.care_of_tests.adopt(old.care_of_tests, |home_address| config.node(home_address).is_some());
@@ -313,7 +311,7 @@ impl HomeAgent {
         self.limits.retain(|home_address, _| self.config.node(*home_address).is_some());
     }
 
-    /// Its configuration.
+    /// Returns the configuration.
     pub fn config(&self) -> &HomeAgentConfig {
         &self.config
     }
@@ -328,34 +326,34 @@ impl HomeAgent {
         &self.cache
     }
 
-    /// The flow bindings of a home address, ordered by priority (RFC 6089 4.3). An entry none of whose
-    /// bindings is valid matches nothing.
+    /// Returns the flow bindings of a home address, ordered by priority (RFC 6089 4.3). A flow without a
+    /// valid binding matches no packet.
     pub fn flows(&self, home_address: Ipv6Addr) -> &[FlowBinding] {
         self.cache.flows(home_address)
     }
 
-    /// Says how often this home agent has started without the bindings that it had (RFC 5847 3.2); told in
-    /// heartbeats.
+    /// Sets how often this home agent has started without the bindings that it had (RFC 5847 3.2). Heartbeat
+    /// responses carry the number.
     pub fn set_restart_counter(&mut self, restart_counter: u32) {
         self.restart_counter = restart_counter;
     }
 
-    /// What [`Self::set_restart_counter`] said.
+    /// Returns the restart counter, see [`Self::set_restart_counter`].
     pub fn restart_counter(&self) -> u32 {
         self.restart_counter
     }
 
-    /// The next thing to be done. To be called until it returns `None` after every `handle_*`.
+    /// Returns the next output. Call it until it returns `None` after every `handle_*`.
     pub fn poll_output(&mut self) -> Option<Output> {
         next_of(&mut self.outputs)
     }
 
-    /// The drain rule: whatever came of the last input has been taken.
+    /// Checks the drain rule: the caller has taken all outputs of the last input.
     fn assert_drained(&self) {
         debug_assert!(self.outputs.is_empty(), "poll_output was not called until it returned None");
     }
 
-    /// When [`Self::handle_timeout`] is due next.
+    /// Returns when [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
         let due = self.cache.next_due().map(|(due, _)| due);
         self.timers.next_deadline().into_iter().chain(due).min()
@@ -364,7 +362,7 @@ impl HomeAgent {
     /// Handles a packet with a Mobility Header that is addressed to this home agent.
     ///
     /// # Errors
-    /// Why the message had no effect; an answer may have been sent all the same.
+    /// Returns why the message had no effect; the home agent may have sent an answer all the same.
     pub fn handle_message(
         &mut self,
         now: Time,
@@ -386,8 +384,8 @@ impl HomeAgent {
             Ok(Message::BindingRevocation(revocation)) => {
                 self.revocation_message(now, &message, &revocation, header.octets())
             }
-            // RFC 6275 9.2: unknown types are answered with a Binding Error; what only nodes understand is
-            // not known here.
+            // RFC 6275 9.2: the home agent answers unknown types with a Binding Error. It does not know types
+            // that only nodes understand.
             Ok(Message::Other(kind)) if kind > message_type::BINDING_ERROR => {
                 Err(self.unknown_type(now, &message))
             }
@@ -399,7 +397,8 @@ impl HomeAgent {
 
     fn unknown_type(&mut self, now: Time, message: &MobilityMessage<'_>) -> MobilityDrop {
         let home_address = message.home_address.unwrap_or(Ipv6Addr::UNSPECIFIED);
-        // Anybody may send such; what tells nodes of lost bindings has an allowance of its own.
+        // A stranger may send unknown types; Binding Errors that report lost bindings have an allowance of
+        // their own.
         if !self.strangers.allow(now) {
             return MobilityDrop::RateLimited;
         }
@@ -408,19 +407,19 @@ impl HomeAgent {
         MobilityDrop::UnknownType
     }
 
-    /// Whether a home address is one that this agent could serve (RFC 3963 6.2): in the home prefix or in a
-    /// mobile network prefix that it knows.
+    /// Whether this home agent could serve a home address (RFC 3963 6.2). It could if the address is in the
+    /// home prefix or in a known mobile network prefix.
     fn serves(&self, address: Ipv6Addr) -> bool {
         self.config.home_prefix.contains(&address)
             || self.cache.owners().of_prefixes_around(address).next().is_some()
     }
 
-    /// A packet with a Home Address option came, at our end `local`, whose sender has no binding, or none to
-    /// the care-of address `remote`: RFC 6275 9.3.1 and 9.3.3 want a Binding Error. So is answered what comes
-    /// out of a tunnel inside IPv4 or UDP, where RFC 5555 knows no error: its sender may be a node to which
-    /// its NAT has given another address. A Binding Error goes to care-of addresses whose inner source
-    /// belongs to a configured node, and not too often. The packet itself moves nothing: anybody could have
-    /// sent it.
+    /// Handles a packet with a Home Address option, at the home agent's end `local`, whose sender has no
+    /// binding, or none to the care-of address `remote`. RFC 6275 9.3.1 and 9.3.3 require a Binding Error. A
+    /// packet out of a tunnel inside IPv4 or UDP gets the same answer, because RFC 5555 has no error: its
+    /// sender may be a node to which its NAT has given another address. The home agent sends a Binding Error
+    /// only if the inner source belongs to a configured node, and at a limited rate. The packet itself moves
+    /// no binding: a stranger could have sent it.
     pub fn handle_unbound(&mut self, now: Time, local: Endpoint, remote: Endpoint, inner_source: Ipv6Addr) {
         self.assert_drained();
         self.unbound(now, local, remote, inner_source);
@@ -436,8 +435,9 @@ impl HomeAgent {
         }
     }
 
-    /// The home address of the node to which an inner source belongs, if that node has no binding to the
-    /// care-of address `remote`: it believes in one that we lost or never accepted.
+    /// Returns the home address of the node to which an inner source belongs, if that node has no binding to
+    /// the care-of address `remote`. The node then relies on a binding that the home agent lost or never
+    /// accepted.
     pub fn misses_binding(&self, remote: Endpoint, inner_source: Ipv6Addr) -> Option<Ipv6Addr> {
         let owners = self.cache.owners();
         let owner = match owners.is_home_address(inner_source) {
@@ -447,14 +447,14 @@ impl HomeAgent {
         owner.filter(|owner| !self.cache.accepts(*owner, remote) && !self.testing.contains_key(owner))
     }
 
-    /// Takes over the state of an interface; only the home link's matters.
+    /// Takes over the state of an interface, if it is the home link's.
     pub fn handle_interface(&mut self, interface: &Interface, now: Time) {
         self.assert_drained();
         let Some(link) = self.home_link.as_mut().filter(|link| link.interface == interface.name) else {
             return;
         };
         if link.handle_interface(interface) {
-            // Whatever happened on the link meanwhile: these addresses are here.
+            // Advertises all defended addresses again, whatever happened on the link meanwhile.
             self.announce(now, self.config.address);
             let mut bound: Vec<Ipv6Addr> = self.cache.iter().map(|b| b.home_address).collect();
             bound.dedup();
@@ -464,7 +464,7 @@ impl HomeAgent {
         }
     }
 
-    /// An interface has vanished.
+    /// Handles the removal of an interface.
     pub fn handle_interface_gone(&mut self, name: &str) {
         self.assert_drained();
         if let Some(link) = self.home_link.as_mut().filter(|link| link.interface == name) {
@@ -475,7 +475,7 @@ impl HomeAgent {
     /// Handles a Neighbor Discovery message heard on the home link.
     ///
     /// # Errors
-    /// Why it had no effect.
+    /// Returns why the message had no effect.
     pub fn handle_link_message(&mut self, now: Time, message: &LinkMessage) -> Result<(), MobilityDrop> {
         self.assert_drained();
         let Some(link) = self.home_link.as_ref().filter(|link| link.interface == message.interface) else {
@@ -487,7 +487,7 @@ impl HomeAgent {
         match HomeLink::read(message)? {
             Heard::Solicitation { target, source, peer } => {
                 if let Some(router) = self.defended(target) {
-                    // RFC 4861 7.2.7: an anycast address may have other owners beside us.
+                    // RFC 4861 7.2.7: an anycast address may have other owners beside this home agent.
                     let override_ = !self.anycast.contains(&target);
                     let answer = link.answer(target, router, override_, source, peer);
                     self.outputs.extend(answer.map(Output::Link));
@@ -499,8 +499,8 @@ impl HomeAgent {
             Heard::Advertisement { target } => {
                 let is_agent = self.home_agents_list.is_heard(now, message.source);
                 if self.defended(target).is_some() {
-                    // Anybody can call himself a home agent: of one it is expected only when we have sent the
-                    // node away.
+                    // Every node can claim to be a home agent. The home agent expects such an advertisement
+                    // only after it has asked the node to leave.
                     let is_expected = is_agent && self.is_asked_to_leave(target);
                     if !is_expected && self.conflict_warnings.allow(now) {
                         let message = format!(
@@ -509,7 +509,7 @@ impl HomeAgent {
                         self.outputs.push_back(Output::Event(Event::Warning { message }));
                     }
                 } else if !is_agent {
-                    // Another home agent answers for a node until that has come here.
+                    // Another home agent answers for a node until the node has come here.
                     self.duplicate(target);
                 }
             }
@@ -518,7 +518,7 @@ impl HomeAgent {
         Ok(())
     }
 
-    /// Takes what is to be done by now, the earliest first. What is due of a binding stays until it is done.
+    /// Takes what is due by now, the earliest first. A due time of a binding stays until it is served.
     fn pop_expired(&mut self, now: Time) -> Option<Timer> {
         match self.cache.next_due() {
             Some(due) if self.timers.first().is_none_or(|first| due < first) => {

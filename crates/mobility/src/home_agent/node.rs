@@ -1,9 +1,8 @@
-//! What the binding cache keeps of one node, in little room: there may be very many of them, nearly all with
-//! one binding.
+//! Compact state of one node in the binding cache: there may be very many nodes, nearly all with one binding.
 //!
-//! A [`Binding`] is put together from it when somebody asks. What a binding shares with the node's others
-//! (RFC 5648 4.1) or with those of all nodes is here once; what few have is kept elsewhere, and takes one
-//! pointer of the others.
+//! The cache builds a [`Binding`] from it for each caller. Values that all bindings of the node (RFC 5648
+//! 4.1) or of all nodes share are stored once. State that only few nodes have is stored elsewhere, and costs
+//! other nodes one pointer.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
 use std::sync::Arc;
@@ -18,40 +17,39 @@ use super::stored::KeyNumbers;
 use crate::flow::FlowBinding;
 use crate::sequence::count;
 
-/// Care-of addresses that were given up, of one node; the oldest goes when there are more.
+/// Most former care-of addresses of one node; the oldest is removed first.
 const MAX_FORMER: usize = 2 * MAX_BINDINGS;
-/// Care-of addresses of one node that it has left and that count as tested; the one that was left first goes
-/// when there are more.
+/// Most care-of addresses of one node that it has left and that count as tested; the one that was left first
+/// is removed first.
 const MAX_TESTED: usize = MAX_BINDINGS;
-/// Stands for BID-PRI 0, which a node sends that knows no priorities (RFC 6089 4.1): behind all that have
-/// one.
+/// Rank of BID-PRI 0, which a node without priorities sends (RFC 6089 4.1): behind all bindings with a
+/// priority.
 const NO_PRIORITY: u8 = 128;
-/// Keys of one node whose numbers are remembered beside that of the key that it signs with; the one that was
-/// used longest ago is forgotten when there are more. An operator who takes such a key back lets its
-/// recordings count anew.
+/// Most keys of one node whose numbers are remembered beside those of its current key; the key used longest
+/// ago is forgotten first. If the operator configures such a key again, recordings under it are new again.
 const MAX_OTHER_KEYS: usize = 32;
-/// A binding of at least this lifetime is asked to be renewed when an eighth of it is left: a node renews its
-/// bindings by itself, and earlier, so that what was said then is lost.
+/// Divisor of the lifetime. The home agent asks for renewal when an eighth of the lifetime is left. The node
+/// renews earlier by itself, so its update was lost then.
 const REFRESH_WORTH: u32 = 8;
 
-/// The order among the bindings of a node: the best has the least.
+/// Returns the rank among the bindings of a node: the best has the least.
 pub(super) fn rank(priority: u8, bid: Option<u16>) -> (u8, Option<u16>) {
     (if priority == 0 { NO_PRIORITY } else { priority }, bid)
 }
 
-/// What is due next of a binding; of two at one time the end comes first.
+/// Next event of a binding; of two at one time the expiry comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Due {
-    /// Its lifetime ends.
+    /// The lifetime ends.
     Expiry,
-    /// Its node is asked to renew it.
+    /// The home agent asks the node to renew the binding.
     RefreshRequest,
 }
 
-/// The ends of a tunnel, ours first. Those that are usual are here themselves.
+/// Ends of a tunnel, the home agent's first. Common cases are stored inline.
 #[derive(Debug, Clone)]
 enum Ends {
-    /// Ours is the home agent's address.
+    /// The home agent's end is its IPv6 address.
     Ipv6(Ipv6Addr),
     Ipv4([Ipv4Addr; 2]),
     Udp([SocketAddrV4; 2]),
@@ -78,19 +76,19 @@ impl Ends {
     }
 }
 
-/// What of a binding is its own.
+/// State that each binding has for itself.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub bid: Option<u16>,
     pub state: BindingState,
     pub mobile_router: bool,
     link_local: bool,
-    /// Whether its node has been asked to renew it, or will not be.
+    /// Whether the home agent has asked the node to renew the binding, or will not ask.
     is_asked: bool,
-    /// See [`Binding::care_of_tested`].
+    /// Whether the care-of address was tested, see [`Binding::care_of_tested`].
     pub care_of_tested: bool,
     priority: u8,
-    /// In seconds: it is granted in units of four.
+    /// Lifetime in seconds. It is granted in units of four.
     lifetime: u32,
     ends: Ends,
     stay: Stay,
@@ -139,18 +137,19 @@ impl Entry {
     }
 }
 
-/// What few nodes have.
+/// State that few nodes have.
 #[derive(Debug, Default)]
 struct Rest {
-    /// What packets may still come from, oldest first.
+    /// Former paths from which packets are still accepted, oldest first.
     former: Vec<FormerPath>,
-    /// Ordered by priority (RFC 6089 4.3).
+    /// Flow bindings, ordered by priority (RFC 6089 4.3).
     flows: Vec<FlowBinding>,
-    /// The prefixes of bindings whose home address is being tested: the node's are still others, or none.
+    /// Prefixes of bindings whose home address is being tested. The node's current prefixes still differ, or
+    /// are empty.
     tested: SmallMap<Option<u16>, Arc<[Ipv6Net]>>,
-    /// The numbers of its other keys, and of keys that the config no longer has; the one used last is last.
+    /// Numbers of the node's other keys, and of keys that the config no longer has, by last use.
     other_keys: Vec<KeyNumbers>,
-    /// Care-of addresses that it has left and that were tested, the one left first is first; and until when
+    /// Tested care-of addresses that the node has left, in the order of leaving, with the time until which
     /// they count as tested.
     left: Vec<(Endpoint, Time)>,
 }
@@ -165,27 +164,27 @@ impl Rest {
     }
 }
 
-/// What is known of one node.
+/// State of one node.
 #[derive(Debug, Default)]
 pub(super) struct Node {
-    /// In the order of their Binding Identifiers; a plain binding is alone.
+    /// Bindings in the order of their Binding Identifiers; a plain binding is alone.
     entries: Few<Entry>,
-    /// What the tunnels of the last bindings carried.
+    /// Prefixes that the last bindings carried.
     prefixes: Arc<[Ipv6Net]>,
     rest: Option<Box<Rest>>,
-    /// The last sequence number accepted; after a de-registration kept for `MAX_DELETE_BCE_TIMEOUT` so that a
-    /// late Binding Update from the visited link meets it (RFC 6275 10.3.2).
+    /// Last accepted sequence number. After a de-registration it is kept for `MAX_DELETE_BCE_TIMEOUT`, so
+    /// that a late Binding Update from the visited link is refused (RFC 6275 10.3.2).
     pub sequence: Option<u16>,
-    /// See [`Replay`]. Of the timestamp it is said beside it whether there is one.
+    /// Sequence number of [`Replay`]. The timestamp's presence is stored in a flag beside it.
     accepted_sequence: Option<u16>,
-    /// Numbers that the first of its keys in the config has used, see [`count`].
+    /// Count of numbers that the node's first key in the config has used, see [`count`].
     numbers: u32,
     accepted_timestamp: u64,
     has_timestamp: bool,
 }
 
 impl Node {
-    /// Whether there is nothing to remember.
+    /// Whether the entry is empty.
     pub fn is_empty(&self) -> bool {
         self.is_unbound()
             && self.sequence.is_none()
@@ -194,17 +193,17 @@ impl Node {
             && !self.has_timestamp
     }
 
-    /// Whether it has no binding, whatever its state.
+    /// Whether the node has no binding, whatever its state.
     pub fn is_unbound(&self) -> bool {
         self.entries().is_empty()
     }
 
-    /// Its bindings by Binding Identifier, whatever their state.
+    /// Returns the bindings by Binding Identifier, whatever their state.
     pub fn entries(&self) -> &[Entry] {
         self.entries.as_slice()
     }
 
-    /// One of them.
+    /// Returns the binding with this identifier.
     pub fn entry(&self, bid: Option<u16>) -> Option<&Entry> {
         self.entries().get(self.place(bid).ok()?)
     }
@@ -213,7 +212,7 @@ impl Node {
         self.entries().binary_search_by_key(&bid, |entry| entry.bid)
     }
 
-    /// A binding for those who ask.
+    /// Builds a [`Binding`] for a caller.
     pub fn binding(&self, home_agent: Ipv6Addr, home_address: Ipv6Addr, entry: &Entry) -> Binding {
         let tested = match entry.state {
             BindingState::Testing => self.rest.as_ref().and_then(|rest| rest.tested.get(&entry.bid)),
@@ -238,8 +237,8 @@ impl Node {
         }
     }
 
-    /// Adds a binding, or puts it in the place of the one with its identifier. What a valid one says is then
-    /// so for all.
+    /// Adds a binding, or replaces the one with its identifier. The shared values of a valid binding then
+    /// hold for all bindings of the node.
     pub fn insert(&mut self, home_agent: Ipv6Addr, binding: &Binding) {
         self.change_rest(|rest| drop(rest.tested.remove(&binding.bid)));
         let entry = Entry::new(home_agent, binding);
@@ -253,7 +252,7 @@ impl Node {
             return;
         }
         self.sequence = Some(binding.sequence);
-        // RFC 5648 4.1 and 5.3: the number and the flags are common to all, and so are the prefixes (RFC 3963
+        // RFC 5648 4.1 and 5.3: all bindings share the number and the flags, and the prefixes too (RFC 3963
         // 6.2: each Binding Update names them all).
         self.prefixes = binding.prefixes.clone();
         for entry in self.entries.as_mut_slice() {
@@ -273,7 +272,7 @@ impl Node {
         self.change_rest(|rest| drop(rest.tested.remove(&bid)));
     }
 
-    /// What is due first of its valid bindings, when, and of which.
+    /// Returns the next event of the valid bindings, with its time and its binding.
     pub fn due(&self) -> Option<(Time, Due, Option<u16>)> {
         let valid = self.entries().iter().filter(|entry| entry.is_valid());
         let due = valid.map(|entry| {
@@ -283,7 +282,7 @@ impl Node {
         due.min()
     }
 
-    /// Notes that the renewal of a binding has been asked for.
+    /// Marks the renewal of a binding as requested.
     pub fn set_asked(&mut self, bid: Option<u16>) {
         if let Ok(at) = self.place(bid)
             && let Some(entry) = self.entries.as_mut_slice().get_mut(at)
@@ -292,12 +291,12 @@ impl Node {
         }
     }
 
-    /// What the tunnels of the last bindings carried.
+    /// Returns the prefixes that the last bindings carried.
     pub fn prefixes(&self) -> &[Ipv6Net] {
         &self.prefixes
     }
 
-    /// Changes what few nodes have, and forgets it when nothing is left of it.
+    /// Changes the state that few nodes have, and removes it if it is empty then.
     fn change_rest(&mut self, change: impl FnOnce(&mut Rest)) {
         if let Some(rest) = &mut self.rest {
             change(rest);
@@ -305,12 +304,12 @@ impl Node {
         }
     }
 
-    /// What packets may still come from, oldest first.
+    /// Returns the former paths from which packets are still accepted, oldest first.
     pub fn former(&self) -> &[FormerPath] {
         self.rest.as_ref().map_or(&[], |rest| &rest.former)
     }
 
-    /// Lets packets from this path in as long as it says.
+    /// Accepts packets from this path until its end of grace.
     pub fn retire(&mut self, path: FormerPath) {
         let former = &mut self.rest.get_or_insert_default().former;
         former.retain(|old| (old.agent, old.care_of_address) != (path.agent, path.care_of_address));
@@ -320,7 +319,7 @@ impl Node {
         former.push(path);
     }
 
-    /// A care-of address that was left counts as tested until then.
+    /// Counts a care-of address that the node has left as tested until `until`.
     pub fn remember_tested(&mut self, now: Time, care_of_address: Endpoint, until: Time) {
         let left = &mut self.rest.get_or_insert_default().left;
         left.retain(|(address, until)| *address != care_of_address && *until > now);
@@ -330,13 +329,13 @@ impl Node {
         left.push((care_of_address, until));
     }
 
-    /// Whether a care-of address that was left counts as tested.
+    /// Whether a care-of address that the node has left counts as tested.
     pub fn was_tested(&self, now: Time, care_of_address: Endpoint) -> bool {
         let left = self.rest.as_ref().map_or(&[][..], |rest| &rest.left);
         left.iter().any(|(address, until)| *address == care_of_address && *until > now)
     }
 
-    /// Notes that the bindings with these ends have passed the test. Whether there are any.
+    /// Marks the bindings with these ends as tested. Returns whether the node has such bindings.
     pub fn set_tested(&mut self, home_agent: Ipv6Addr, ends: (Endpoint, Endpoint)) -> bool {
         let mut found = false;
         for entry in self.entries.as_mut_slice() {
@@ -348,24 +347,24 @@ impl Node {
         found
     }
 
-    /// Lets packets in from these only of the paths that have been left. Whether others have gone.
+    /// Keeps only the former paths for which `keep` is true. Returns whether any path was removed.
     pub fn keep_former(&mut self, keep: impl FnMut(&FormerPath) -> bool) -> bool {
         let before = self.former().len();
         self.change_rest(|rest| rest.former.retain(keep));
         self.former().len() != before
     }
 
-    /// When the first of the paths that have been left is no longer heard.
+    /// Returns when the grace period of the first former path ends.
     pub fn end_of_grace(&self) -> Option<Time> {
         self.former().iter().map(|path| path.until).min()
     }
 
-    /// Its flow bindings, ordered by priority.
+    /// Returns the flow bindings, ordered by priority.
     pub fn flows(&self) -> &[FlowBinding] {
         self.rest.as_ref().map_or(&[], |rest| &rest.flows)
     }
 
-    /// Puts these in the place of its flow bindings.
+    /// Replaces the flow bindings.
     pub fn set_flows(&mut self, flows: Vec<FlowBinding>) {
         if flows.is_empty() {
             self.change_rest(|rest| rest.flows = flows);
@@ -374,7 +373,7 @@ impl Node {
         }
     }
 
-    /// What holds off replays.
+    /// Returns the replay protection state.
     pub fn replay(&self) -> Replay {
         Replay {
             sequence: self.accepted_sequence,
@@ -382,14 +381,15 @@ impl Node {
         }
     }
 
-    /// Numbers that a key has used: the key with this fingerprint, `None` for the first one of the config.
+    /// Returns how many numbers a key has used: the key with this fingerprint, `None` for the first key of
+    /// the config.
     pub fn numbers(&self, other_key: Option<u64>) -> u32 {
         let Some(key) = other_key else { return self.numbers };
         let others = self.rest.as_ref().map_or(&[][..], |rest| &rest.other_keys);
         others.iter().find(|other| other.key == key).map_or(0, |other| other.numbers)
     }
 
-    /// Counts a number that is accepted under a key: the key with this fingerprint, `None` for the first one
+    /// Counts a number that is accepted under a key: the key with this fingerprint, `None` for the first key
     /// of the config. All keys of a node share its numbers.
     pub fn count_number(&mut self, other_key: Option<u64>, sequence: u16) {
         let last = self.accepted_sequence;
@@ -412,12 +412,12 @@ impl Node {
         }
     }
 
-    /// The numbers of its keys but the first one of the config.
+    /// Returns the counts of the node's keys except the first one of the config.
     pub fn other_keys(&self) -> &[KeyNumbers] {
         self.rest.as_ref().map_or(&[], |rest| &rest.other_keys)
     }
 
-    /// Sets what [`Self::numbers`] says.
+    /// Sets the counts that [`Self::numbers`] returns.
     pub fn set_numbers(&mut self, numbers: u32, mut other_keys: Vec<KeyNumbers>) {
         self.numbers = numbers;
         other_keys.drain(..other_keys.len().saturating_sub(MAX_OTHER_KEYS));
@@ -428,7 +428,7 @@ impl Node {
         }
     }
 
-    /// Sets what [`Self::replay`] says.
+    /// Sets the state that [`Self::replay`] returns.
     pub fn set_replay(&mut self, replay: Replay) {
         self.accepted_sequence = replay.sequence;
         self.has_timestamp = replay.timestamp.is_some();
@@ -465,7 +465,7 @@ mod tests {
         format!("{binding:?}")
     }
 
-    /// What a home agent of a fleet needs for each of its nodes.
+    /// Memory that a home agent needs for each node of a fleet.
     #[test]
     fn a_node_with_one_binding_takes_no_more_than_its_place() {
         assert!(size_of::<Node>() <= 104, "{} octets", size_of::<Node>());

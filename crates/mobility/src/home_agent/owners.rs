@@ -1,9 +1,9 @@
-//! Which of the configured nodes an address belongs to (the Prefix Table of RFC 3963 6.1.2, by address).
+//! Maps addresses to the configured nodes that own them (the Prefix Table of RFC 3963 6.1.2, by address).
 //!
-//! A home agent may have very many nodes, and these questions are asked for every Binding Update: so they are
-//! answered by one look-up for each length that prefixes have, not by a look at each node. All of it is known
-//! from the configuration and never changes: it is kept in order, in no more room than it takes, and nodes
-//! are told by their *places* in the order of their home addresses.
+//! A home agent may have very many nodes, and every Binding Update needs these look-ups. So each look-up
+//! takes one search for each prefix length, and does not visit each node. The map comes from the
+//! configuration and never changes: it is sorted, takes no more memory than it needs, and identifies nodes by
+//! their *places* in the order of their home addresses.
 
 use std::hash::BuildHasher;
 use std::net::Ipv6Addr;
@@ -14,24 +14,24 @@ use ipnet::Ipv6Net;
 
 use super::AuthorizedNode;
 
-/// No place.
+/// No node at this place.
 const NOBODY: u32 = u32::MAX;
 
-/// The owners of addresses.
+/// Owners of addresses.
 #[derive(Debug, Default)]
 pub(super) struct Owners {
-    /// In order.
+    /// Home addresses, sorted.
     home_addresses: Box<[Ipv6Addr]>,
-    /// The places of the home addresses, each where its hash leads or, where others are there already, next
-    /// behind them. A third of it is nobody's, so that no way is long. What a place leaves free of the number
-    /// is of the hash: to tell that an address is another one, it need not be looked at, which is far away in
+    /// Hash table of the places of the home addresses; a collision takes the next free entry. A third of the
+    /// entries is free, so that searches are short. The bits of an entry that a place does not need hold bits
+    /// of the hash. They distinguish most other addresses without a look at the address, which is far away in
     /// memory.
     index: Box<[u32]>,
-    /// The bits of the numbers in the index that are places.
+    /// Mask of the bits of an index entry that hold a place.
     places: u32,
     hasher: RandomState,
-    /// By length, the longest first, the prefixes in order and with the places of the nodes to which they are
-    /// given: one, if the configuration is in order.
+    /// Prefixes by length, the longest first; each length is sorted, with the places of the nodes that own
+    /// the prefix. A valid configuration has one owner for each prefix.
     prefixes: Box<[(u8, OfLength)]>,
 }
 
@@ -39,9 +39,9 @@ pub(super) struct Owners {
 type OfLength = Box<[(Ipv6Addr, u32)]>;
 
 impl Owners {
-    /// Of these nodes, which are in the order of their home addresses.
+    /// Builds the map of these nodes, which are sorted by home address.
     pub fn of(nodes: &[AuthorizedNode]) -> Owners {
-        // By how much is missing to a whole address, so that the longest come first.
+        // The key is the number of bits missing to 128, so that the longest prefixes come first.
         let mut of_lengths: SmallMap<u8, Vec<(Ipv6Addr, u32)>> = SmallMap::new();
         for (place, node) in (0..NOBODY).zip(nodes) {
             for prefix in node.prefixes.iter() {
@@ -57,7 +57,7 @@ impl Owners {
         let mut owners = Owners {
             home_addresses: nodes.iter().map(|node| node.home_address).collect(),
             index: vec![NOBODY; nodes.len() + nodes.len() / 2 + 1].into(),
-            // One more than there are nodes, so that none of them has all of these bits, as nobody has.
+            // One more than the number of nodes, so that no place has all of these bits, as `NOBODY` has.
             places: u32::try_from(nodes.len())
                 .unwrap_or(NOBODY)
                 .checked_ilog2()
@@ -79,15 +79,15 @@ impl Owners {
         self.hasher.hash_one(address.to_bits())
     }
 
-    /// What the index has of a hash beside a place.
+    /// Returns the hash bits that an index entry holds beside a place.
     fn tag(&self, hash: u64) -> u32 {
         hash as u32 & !self.places
     }
 
-    /// Where in the index an address is, or would be, and what is there.
+    /// Returns the index of an address, or of the free entry for it, and the entry's value.
     fn look_for(&self, address: Ipv6Addr) -> (usize, u32) {
         let hash = self.hash(address);
-        // The upper half of the product: as even as the hash is.
+        // The upper half of the product is distributed as evenly as the hash.
         let mut at = ((u128::from(hash) * self.index.len() as u128) >> 64) as usize;
         loop {
             let there = self.index.get(at).copied().unwrap_or(NOBODY);

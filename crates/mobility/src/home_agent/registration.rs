@@ -1,8 +1,8 @@
 //! The verdict on a Binding Update.
 //!
 //! [`judge`] applies the tests of RFC 6275 9.5.1 and 10.3.1, RFC 3963 6.2, RFC 4285 and RFC 5648 6.2 in order
-//! and changes nothing. Everything is refused that was not configured: a home address that nobody entered is
-//! not even answered.
+//! and changes nothing. It refuses everything that is not configured, and an unknown home address gets no
+//! answer at all.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,19 +20,19 @@ use crate::security::DEFAULT_WINDOW;
 use crate::sequence::{MAX_NUMBERS, count, is_later};
 use crate::{MobilityDrop, ReplayProtection, is_newer, is_unicast_routable};
 
-/// More prefixes than this in one Binding Update are refused: a router has a handful.
+/// Most prefixes in one Binding Update; a router has a handful.
 const MAX_PREFIXES: usize = 32;
 
-/// A binding that is to be.
+/// A binding that this registration creates or renews.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Registered {
     pub bid: Option<u16>,
     pub priority: u8,
-    /// Our end and the care-of address.
+    /// The home agent's end and the care-of address.
     pub ends: (Endpoint, Endpoint),
 }
 
-/// What an accepted registration changes, and what is answered.
+/// Changes that an accepted registration makes, and values of its answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Registration {
     pub bindings: Vec<Registered>,
@@ -41,18 +41,18 @@ pub(super) struct Registration {
     pub prefixes: Arc<[Ipv6Net]>,
     pub lifetime: Duration,
     pub status: Status,
-    /// The Status field of each Binding Identifier option.
+    /// Status field of each Binding Identifier option.
     pub statuses: Vec<u8>,
-    /// The NAT Detection option of the answer.
+    /// NAT Detection option of the answer.
     pub nat_detection: Option<MobilityOption<'static>>,
 }
 
-/// What is to be done about a [`Request`].
+/// Verdict on a [`Request`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Nothing is sent.
+    /// The home agent sends no answer.
     Ignore(MobilityDrop),
-    /// A Binding Acknowledgement with this status; what is registered stays as it is.
+    /// The home agent sends a Binding Acknowledgement with this status, and the bindings stay as they are.
     Reject {
         status: Status,
         reason: MobilityDrop,
@@ -60,26 +60,26 @@ pub(super) enum Verdict {
         sequence: u16,
         /// Timestamp for the answer's Message-ID option.
         timestamp: Option<u64>,
-        /// The Status field of each Binding Identifier option.
+        /// Status field of each Binding Identifier option.
         statuses: Vec<u8>,
     },
-    /// The bindings with these identifiers are to be removed; `None` for all.
+    /// The home agent removes the bindings with these identifiers; `None` for all.
     Deregister {
         bids: Option<Vec<u16>>,
         status: Status,
-        /// The Status field of each Binding Identifier option.
+        /// Status field of each Binding Identifier option.
         statuses: Vec<u8>,
     },
-    /// Bindings are to be created or renewed.
+    /// The home agent creates or renews bindings.
     Register(Registration),
 }
 
-/// What the agent knows of a node besides its binding.
+/// Replay protection state of a node.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Replay {
-    /// The last sequence number accepted, kept beyond the life of the binding.
+    /// Last accepted sequence number, which outlives the binding.
     pub sequence: Option<u16>,
-    /// The last timestamp accepted.
+    /// Last accepted timestamp.
     pub timestamp: Option<u64>,
 }
 
@@ -101,7 +101,7 @@ pub(super) fn judge(
         statuses: vec![0; request.identifiers.len()],
     };
 
-    // RFC 4285 5.1.1: whoever has a security association has to use it.
+    // RFC 4285 5.1.1: a node with a security association must use it.
     if let Some(association) = node.authentication.association() {
         match node.authentication.verify(message, request.signed_address(), request.home_address) {
             Ok(()) => {}
@@ -110,7 +110,7 @@ pub(super) fn judge(
             }
             Err(reason) => return Verdict::Ignore(reason),
         }
-        // RFC 6275 15.3: sequence numbers stop recordings for 2^15 of them.
+        // RFC 6275 15.3: sequence numbers detect recordings within 2^15 numbers.
         let numbers = cache.numbers(request.home_address, &node.authentication, request.spi);
         let window = match association.replay {
             ReplayProtection::Timestamp { window } => Some(window),
@@ -131,9 +131,9 @@ pub(super) fn judge(
         }
     }
 
-    // RFC 6275 9.5.1. With a shared key the last number is remembered beyond the binding, or an old message
-    // could be played again; without one, "any Sequence Number value" is accepted then. All bindings of a
-    // node share the number (RFC 5648 4.1).
+    // RFC 6275 9.5.1. With a shared key the home agent remembers the last number beyond the binding, so that
+    // an old message cannot be replayed. Without a key it accepts "any Sequence Number value" then. All
+    // bindings of a node share the number (RFC 5648 4.1).
     let known = cache.sequence(request.home_address);
     let last = match node.authentication.association() {
         Some(_) => replay.sequence.or(known),
@@ -151,7 +151,7 @@ pub(super) fn judge(
         };
     }
 
-    // RFC 3963 6.2 and RFC 6275 9.5.1, 10.3.1.
+    // RFC 3963 6.2 and RFC 6275 9.5.1, 10.3.1: checks of the H and R flags.
     let bound = cache.mobile_router(request.home_address);
     if !request.home_registration {
         return if request.mobile_router {
@@ -172,7 +172,7 @@ pub(super) fn judge(
         return reject(status, MobilityDrop::Refused);
     }
     if request.source == config.address {
-        // An acknowledgement would come back here.
+        // An acknowledgement would come back to the home agent.
         return Verdict::Ignore(MobilityDrop::CareOfAddress);
     }
     if request.is_out_of_place() || request.alternate == Some(config.address) {
@@ -183,8 +183,8 @@ pub(super) fn judge(
             .unwrap_or_else(|status| reject(status, MobilityDrop::Refused));
     }
     if !request.away && request.outer.is_none() {
-        // RFC 6275 10.3.1: "A Home Address destination option MUST be present". Inside IPv4 the packet itself
-        // bears the home address (RFC 5555 4.2).
+        // RFC 6275 10.3.1: "A Home Address destination option MUST be present". Inside IPv4 the packet's own
+        // source is the home address (RFC 5555 4.2).
         return reject(Status::UNSPECIFIED, MobilityDrop::Refused);
     }
     if bound.is_some_and(|is_router| is_router != request.mobile_router) {
@@ -197,7 +197,7 @@ pub(super) fn judge(
         if request.mobile_router { judge_prefixes(config, node, request) } else { Ok(Arc::default()) };
     let lifetime = request.lifetime.min(config.max_lifetime);
     if request.is_multiple() {
-        // The bindings are judged one by one: what is wrong with all of them comes first.
+        // The bindings are judged one by one; checks that concern all of them come first.
         let prefixes = match prefixes {
             Ok(prefixes) => prefixes,
             Err(status) => return reject(status, MobilityDrop::Refused),
@@ -247,8 +247,8 @@ pub(super) fn judge(
     }
 }
 
-/// Whether a Binding Update without care-of addresses is about a binding that has the IPv4 address that it
-/// came from.
+/// Whether a Binding Update without care-of addresses renews a binding whose IPv4 address is the update's
+/// source.
 fn renews_outer_address(cache: &BindingCache, request: &Request) -> bool {
     request.outer.is_some_and(|(_, node)| {
         request.identifiers.iter().filter(|it| it.care_of_address.is_none()).any(|identifier| {
@@ -258,8 +258,8 @@ fn renews_outer_address(cache: &BindingCache, request: &Request) -> bool {
     })
 }
 
-/// RFC 3963 6.2: the R flag and any prefixes are ignored here. RFC 6275 10.3.2, RFC 5648 6.2: 133 without an
-/// entry; one whose address is still being tested is an entry.
+/// Judges a de-registration. RFC 3963 6.2: it ignores the R flag and any prefixes. RFC 6275 10.3.2, RFC 5648
+/// 6.2: status 133 without an entry; a binding whose address is still being tested is an entry.
 fn judge_deregistration(cache: &BindingCache, request: &Request) -> Result<Verdict, Status> {
     let home_address = request.home_address;
     if request.identifiers.is_empty() {
@@ -288,19 +288,19 @@ fn judge_deregistration(cache: &BindingCache, request: &Request) -> Result<Verdi
     }
 }
 
-/// Whether a key that has used `numbers` sequence numbers has too few left to accept this one without a
-/// timestamp. `last` is the last one accepted; one that is not newer is refused for that.
+/// Whether a key that has used `numbers` sequence numbers has too few left to accept `sequence` without a
+/// timestamp. `last` is the last accepted number. A number that is not newer is refused as old instead.
 pub(super) fn is_used_up(numbers: u32, last: Option<u16>, sequence: u16) -> bool {
     let is_newer = last.is_none_or(|last| is_newer(sequence, last));
     numbers > MAX_NUMBERS || is_newer && count(numbers, last, sequence) > MAX_NUMBERS
 }
 
-/// RFC 4285 6: close enough to our clock, and later than any accepted before. If not, the status and
-/// timestamp of the answer.
+/// RFC 4285 6: checks that a timestamp is close enough to the home agent's clock, and later than all accepted
+/// ones. If not, returns the status and the timestamp of the answer.
 ///
-/// Our clock may be behind the last timestamp: it was ahead once, or has not been set since the start. The
-/// time that counts goes on from that timestamp then, so that nodes are neither refused until the clock has
-/// caught up nor believed twice.
+/// The home agent's clock may be behind the last timestamp: it was ahead once, or has not been set since the
+/// start. Then the reference time continues from that timestamp. So nodes are not refused until the clock has
+/// caught up, and no message is accepted twice.
 fn judge_timestamp(
     replay: &Replay,
     wall: WallTime,
@@ -322,7 +322,7 @@ fn judge_timestamp(
     Some((Status::ID_MISMATCH, answer))
 }
 
-/// RFC 3963 6.2: all prefixes or none.
+/// RFC 3963 6.2: accepts all prefixes or none of them.
 fn judge_prefixes(
     config: &HomeAgentConfig,
     node: &AuthorizedNode,
@@ -332,7 +332,7 @@ fn judge_prefixes(
         return Err(Status::MOBILE_ROUTER_NOT_PERMITTED);
     }
     if request.prefixes.is_empty() {
-        // Implicit mode: what the configuration says belongs to this home address.
+        // Implicit mode: the configured prefixes of this home address.
         return if node.prefixes.is_empty() {
             Err(Status::FORWARDING_SETUP_FAILED)
         } else {
@@ -359,7 +359,7 @@ fn judge_prefixes(
     Ok(shared(&node.prefixes, prefixes))
 }
 
-/// Prefixes of a node: those of the configuration themselves where they are the same.
+/// Returns the prefixes of a node: the shared list of the configuration if it is equal.
 pub(super) fn shared(own: &Arc<[Ipv6Net]>, prefixes: Vec<Ipv6Net>) -> Arc<[Ipv6Net]> {
     if **own == *prefixes { own.clone() } else { prefixes.into() }
 }

@@ -1,4 +1,4 @@
-//! What a Binding Update says, gathered from its options; nothing is judged here.
+//! Reads a Binding Update from its options, without a verdict.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -11,15 +11,16 @@ use carnet_wire::mobility::{BindingUpdate, MobilityOption};
 
 use crate::{MobilityDrop, MobilityMessage, is_unicast_routable, lifetime_from_units};
 
-/// Binding Identifier options that one Binding Update may have; with more it is malformed.
+/// Most Binding Identifier options of one Binding Update; with more it is malformed.
 pub(super) const MAX_IDENTIFIERS: usize = 32;
-/// Flow Identification options, and flow actions, that are looked at; the answer has room for no more.
+/// Most Flow Identification options, and flow actions, that the home agent reads; the answer has room for no
+/// more.
 const MAX_FLOW_OPTIONS: usize = super::MAX_FLOWS;
-/// Flows in Flow Summary options that are looked at.
+/// Most flows in Flow Summary options that the home agent reads.
 const MAX_SUMMARY: usize = 128;
-/// IPv4 Home Address options that are answered.
+/// Most IPv4 Home Address options that the home agent answers.
 const MAX_IPV4_HOMES: usize = 4;
-/// Stands for a Mobile Network Prefix option that no prefix can be read from; it is refused as invalid.
+/// Replaces an unreadable Mobile Network Prefix option; the home agent refuses it as invalid.
 const NO_PREFIX: MobilityOption<'static> =
     MobilityOption::MobileNetworkPrefix { prefix: Ipv6Addr::UNSPECIFIED, prefix_length: 0 };
 
@@ -27,7 +28,7 @@ const NO_PREFIX: MobilityOption<'static> =
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Identifier {
     pub bid: u16,
-    /// H: a binding to the home link.
+    /// H flag: a binding to the home link.
     pub home: bool,
     pub priority: u8,
     pub care_of_address: Option<IpAddr>,
@@ -49,23 +50,24 @@ pub(super) struct Ipv4Home {
     pub address: Ipv4Addr,
 }
 
-/// A Binding Update with everything that matters about it.
+/// A Binding Update with all values that a verdict needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Request {
-    /// The IPv6 source, and where the acknowledgement goes.
+    /// IPv6 source, to which the acknowledgement goes.
     pub source: Ipv6Addr,
-    /// Our end and the node's, when it came inside IPv4 or UDP.
+    /// The home agent's end and the node's, if the update came inside IPv4 or UDP.
     pub outer: Option<(Endpoint, Endpoint)>,
     /// The home address.
     pub home_address: Ipv6Addr,
-    /// Whether a Home Address option named it, so that the acknowledgement needs a routing header.
+    /// Whether a Home Address option named the home address, so that the acknowledgement needs a routing
+    /// header.
     pub away: bool,
     pub alternate: Option<Ipv6Addr>,
-    /// Of the IPv4 Care-of Address option.
+    /// Address of the IPv4 Care-of Address option.
     pub ipv4_care_of_address: Option<Ipv4Addr>,
-    /// The Binding Identifier options in their order.
+    /// Binding Identifier options in their order.
     pub identifiers: Vec<Identifier>,
-    /// One of them has a length that none may have, or there are too many.
+    /// Whether a Binding Identifier option has an invalid length, or there are too many.
     pub malformed_identifier: bool,
     pub sequence: u16,
     pub home_registration: bool,
@@ -74,7 +76,7 @@ pub(super) struct Request {
     pub force_udp: bool,
     pub overwrite: bool,
     pub lifetime: Duration,
-    /// The Mobile Network Prefix options as they came; host bits may be set.
+    /// Mobile Network Prefix options as received; host bits may be set.
     pub prefixes: Vec<(Ipv6Addr, u8)>,
     /// NTP timestamp of the Message-ID option.
     pub timestamp: Option<u64>,
@@ -82,7 +84,7 @@ pub(super) struct Request {
     pub spi: Option<u32>,
     pub nonce_indices: bool,
     pub flows: Vec<FlowRequest>,
-    /// Flow Identifiers that are to stay.
+    /// Flow Identifiers of the flows that stay.
     pub summary: Vec<u16>,
     pub flow_actions: Vec<FlowActionOption>,
     pub ipv4_homes: Vec<Ipv4Home>,
@@ -119,13 +121,12 @@ impl Request {
         for (kind, option) in update.options.iter_with_types() {
             match option {
                 Ok(option) => request.take(option),
-                // RFC 3963 6.6: a prefix length that no prefix has is an invalid prefix, not a garbled
-                // message.
+                // RFC 3963 6.6: an invalid prefix length is an invalid prefix, and no malformed message.
                 Err(Error::Value { .. }) if kind == option_type::MOBILE_NETWORK_PREFIX => {
                     request.take(NO_PREFIX);
                 }
                 Err(_) if kind == option_type::BINDING_IDENTIFIER => request.malformed_identifier = true,
-                // Without its identifier a flow cannot be answered for.
+                // Without its identifier an option for a flow cannot be answered.
                 Err(_) if matches!(kind, option_type::FLOW_IDENTIFICATION | option_type::FLOW_SUMMARY) => {}
                 Err(_) => return Err(MobilityDrop::Malformed),
             }
@@ -182,33 +183,34 @@ impl Request {
         }
     }
 
-    /// Whether it has to do with several care-of addresses.
+    /// Whether the update concerns several care-of addresses.
     pub fn is_multiple(&self) -> bool {
         !self.identifiers.is_empty() || self.malformed_identifier
     }
 
-    /// The care-of address of a Binding Update without Binding Identifier that came by IPv6.
+    /// Returns the care-of address of a Binding Update without Binding Identifier that came by IPv6.
     pub fn plain_care_of_address(&self) -> Ipv6Addr {
         self.alternate.unwrap_or(self.source)
     }
 
-    /// Whether it came inside IPv4 or UDP and has the form of a Binding Update that leaves by IPv6: somebody
-    /// else has put it there. Inside, the source is the home address, without a Home Address option (RFC 5555
-    /// 4.4.2), and no Alternate Care-of Address option names an IPv6 care-of address.
+    /// Whether the update came inside IPv4 or UDP but has the form of an update by IPv6, so that an attacker
+    /// has encapsulated it. Inside IPv4 the source is the home address, without a Home Address option (RFC
+    /// 5555 4.4.2), and no Alternate Care-of Address option names an IPv6 care-of address.
     pub fn is_out_of_place(&self) -> bool {
         self.outer.is_some() && (self.alternate.is_some() || self.away)
     }
 
-    /// Whether it names the IPv4 address that it came from, if it came inside IPv4 or UDP.
+    /// Whether the update came inside IPv4 or UDP and names the IPv4 address that it came from.
     pub fn names_outer_address(&self) -> bool {
         let Some(address) = self.outer.and_then(|(_, node)| node.ipv4()) else { return true };
         let of_binding = |it: &Identifier| it.care_of_address == Some(IpAddr::V4(address));
         self.ipv4_care_of_address == Some(address) || self.identifiers.iter().any(of_binding)
     }
 
-    /// The care-of address that the MAC covers: the one that is being registered, an IPv4 one as IPv4-mapped;
-    /// of several, the first that is named. By IPv6 nobody registers what an IPv4 Care-of Address option
-    /// names, so it does not count there: else that message would be good in a packet from any IPv6 address.
+    /// Returns the care-of address that the MAC covers: the one to be registered, an IPv4 address as
+    /// IPv4-mapped; of several, the first that an option names. An IPv4 Care-of Address option in an update
+    /// by IPv6 does not count, because such an update registers no IPv4 address. Otherwise the message would
+    /// be valid in a packet from any IPv6 address.
     pub fn signed_address(&self) -> Ipv6Addr {
         let named = self.identifiers.iter().find_map(|identifier| identifier.care_of_address);
         let ipv4 = self.ipv4_care_of_address.filter(|_| self.outer.is_some());
@@ -225,7 +227,7 @@ impl Request {
         self.alternate.is_some() || !self.identifiers.is_empty() && each
     }
 
-    /// Where it came from, to be told to people.
+    /// Returns where the update came from, for messages to the operator.
     pub fn came_from(&self) -> Endpoint {
         match self.outer {
             Some((_, node)) => node,
@@ -234,7 +236,7 @@ impl Request {
         }
     }
 
-    /// Whether whoever sent it could be at the address that the MAC covers.
+    /// Whether the sender could be at the address that the MAC covers.
     pub fn comes_from_signed_address(&self) -> bool {
         match self.outer {
             Some((_, node)) => {
@@ -244,8 +246,8 @@ impl Request {
         }
     }
 
-    /// Lifetime zero, or the home address as care-of address (RFC 6275 9.5.1, RFC 3963 6.2). With Binding
-    /// Identifiers the lifetime alone says it (RFC 5648 5.4).
+    /// Whether the update is a de-registration: lifetime zero, or the home address as care-of address (RFC
+    /// 6275 9.5.1, RFC 3963 6.2). With Binding Identifiers only the lifetime counts (RFC 5648 5.4).
     pub fn is_deregistration(&self) -> bool {
         self.lifetime.is_zero()
             || !self.is_multiple()

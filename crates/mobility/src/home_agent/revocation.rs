@@ -1,12 +1,12 @@
 //! Binding revocation (RFC 5846): the operator ends the bindings of a node.
 //!
-//! The node is told by a Binding Revocation Indication, again after one and two seconds; when it has
-//! acknowledged, or has not, the bindings end. Until then they carry traffic, and Binding Updates of the node
-//! are refused with 129 (RFC 5846 7 leaves that to the reason; an operator who revokes does not mean "unless
-//! it registers again").
+//! The home agent sends the node a Binding Revocation Indication, and repeats it after one and two seconds.
+//! The bindings end when the node has acknowledged, or has not answered the last one. Until then they carry
+//! traffic, and the home agent refuses Binding Updates of the node with 129. RFC 5846 7 leaves that to the
+//! reason; an operator who revokes does not mean "unless it registers again".
 //!
-//! Left out: the G flag, which is for mobility anchors and gateways (Proxy Mobile IPv6), the P flag likewise,
-//! and V, for carnet gives no IPv4 home addresses. Indications from nodes are not known to the RFC.
+//! Left out: the G and P flags, which are for mobility anchors and gateways (Proxy Mobile IPv6), and V,
+//! because carnet gives no IPv4 home addresses. The RFC has no indications from nodes.
 
 use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
@@ -19,27 +19,30 @@ use carnet_wire::mobility::{BindingRevocation, Builder, MobilityOption, Revocati
 use super::{HomeAgent, Timer};
 use crate::{Event, MobilityDrop, MobilityMessage, Output};
 
-/// `InitMINDelayBRIs` (RFC 5846 11); doubles up to `MAX_BRACK_TIMEOUT`, 2 s.
+/// First pause before an indication is repeated: `InitMINDelayBRIs` (RFC 5846 11); doubled up to
+/// `MAX_BRACK_TIMEOUT`, 2 s.
 const INITIAL_DELAY: Duration = Duration::from_secs(1);
-/// Indications sent: one, and one more than `BRIMaxRetriesNumber`, which is 1 by default.
+/// Indications that are sent: the first and two repeats, one more than `BRIMaxRetriesNumber`, which is 1 by
+/// default.
 const ATTEMPTS: u32 = 3;
 
-/// A revocation under way.
+/// A running revocation.
 #[derive(Debug)]
 pub(super) struct Revocation {
     sequence: u16,
-    /// The Binding Identifiers; all bindings when empty.
+    /// Binding Identifiers to be revoked; empty for all bindings.
     bids: Vec<u16>,
     sent: u32,
-    /// Of the first indication, by both clocks.
+    /// Time of the first indication, by both clocks.
     began: (Time, WallTime),
 }
 
 impl HomeAgent {
-    /// The operator ends bindings of a node: those with these identifiers, or all when there are none.
+    /// Begins a revocation by the operator: of the bindings with these identifiers, or of all if `bids` is
+    /// empty.
     ///
     /// # Errors
-    /// When the node has no such binding, in words for the operator.
+    /// Returns a message for the operator if the node has no such binding.
     pub fn handle_revocation(
         &mut self,
         now: Time,
@@ -54,7 +57,7 @@ impl HomeAgent {
         if let Some(bid) = bids.iter().find(|bid| self.cache.get(home_address, Some(**bid)).is_none()) {
             return Err(format!("{home_address} has no binding with the identifier {bid}"));
         }
-        // One that is under way is part of it: nothing that was to end stays.
+        // A running revocation becomes a part of the new one, so that no binding of it stays.
         let bids = match self.revocations.get(&home_address) {
             Some(before) if before.bids.is_empty() || bids.is_empty() => Vec::new(),
             Some(before) => {
@@ -70,16 +73,16 @@ impl HomeAgent {
         Ok(())
     }
 
-    /// Whether bindings of this node are being revoked.
+    /// Whether the home agent is revoking bindings of this node.
     pub(super) fn is_revoking(&self, home_address: Ipv6Addr) -> bool {
         self.revocations.contains_key(&home_address)
     }
 
-    /// Sends the next indication; after the last the bindings end without the node's word.
+    /// Sends the next indication; after the last one the bindings end without an acknowledgement.
     pub(super) fn revoke(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(revocation) = self.revocations.get_mut(&home_address) else { return };
         revocation.sent += 1;
-        // Over another of its bindings each time: one of them may lead nowhere.
+        // Each indication goes over another binding of the node: one of them may lead nowhere.
         let bindings: Vec<_> = self.cache.of(home_address).collect();
         let turn = (revocation.sent as usize - 1) % bindings.len().max(1);
         let binding = bindings.get(turn).cloned();
@@ -116,8 +119,8 @@ impl HomeAgent {
             return Err(MobilityDrop::UnknownType);
         };
         let home_address = message.pseudo_source();
-        // RFC 5846 6.2.2: one that answers nothing outstanding is "silently discard"ed; before anything is
-        // calculated for it.
+        // RFC 5846 6.2.2: an acknowledgement without an outstanding revocation is "silently discard"ed,
+        // before its MAC is verified.
         let asked = self.revocations.get(&home_address).ok_or(MobilityDrop::Unexpected)?;
         if asked.sequence != revocation.sequence {
             return Err(MobilityDrop::Unexpected);
@@ -128,14 +131,14 @@ impl HomeAgent {
         }
         let reason = match status {
             revocation_status::SUCCESS | revocation_status::PARTIAL_SUCCESS => "revoked".to_string(),
-            // The operator's word counts all the same.
+            // The operator's command counts all the same.
             other => format!("revoked; the node objects with status {other}"),
         };
         self.revoked(now, home_address, &reason);
         Ok(())
     }
 
-    /// The bindings end.
+    /// Ends the revoked bindings.
     fn revoked(&mut self, now: Time, home_address: Ipv6Addr, reason: &str) {
         self.timers.stop(Timer::Revoke(home_address));
         let Some(revocation) = self.revocations.remove(&home_address) else { return };
@@ -151,7 +154,7 @@ impl HomeAgent {
         if self.left_without_bindings(now, home_address)
             && let Some(node) = self.cache.node(home_address)
         {
-            // Other than after a goodbye, nothing that is on its way shall arrive.
+            // After a revocation, unlike a de-registration, packets on their way must not arrive.
             node.keep_former(|_| false);
             self.timers.stop(Timer::Grace(home_address));
         }

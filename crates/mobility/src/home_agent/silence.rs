@@ -1,8 +1,8 @@
-//! What the operator is told of Binding Updates that are met with silence.
+//! Reports to the operator Binding Updates that get no answer.
 //!
-//! Nothing goes back to a stranger (RFC 4285 5, RFC 6275 10.3.1), but whoever sets a router up has to find
-//! his mistake somewhere. Anybody can send such messages, so little is remembered and little is said: one
-//! line for each home address and cause within [`AGAIN`], and a few of them in a row.
+//! A stranger gets no answer (RFC 4285 5, RFC 6275 10.3.1), but an operator who sets a router up has to find
+//! a mistake. Strangers can send such messages, so the home agent remembers and logs little. It logs one line
+//! for each home address and cause within [`AGAIN`], and a few of them in a row.
 
 use std::collections::VecDeque;
 use std::net::Ipv6Addr;
@@ -15,15 +15,15 @@ use super::HomeAgent;
 use super::request::Request;
 use crate::{Event, MobilityDrop, Output};
 
-/// After this long the same is said again.
+/// Time after which the same line may be logged again.
 const AGAIN: Duration = Duration::from_secs(600);
-/// So many lines at once, and one per this long after that.
+/// Lines in a burst. The next constant is the interval between lines after that.
 const BURST: u32 = 5;
 const INTERVAL: Duration = Duration::from_secs(30);
-/// So many are remembered.
+/// Most entries that are remembered.
 const REMEMBERED: usize = 32;
 
-/// What was said of late.
+/// Lines that were logged lately.
 #[derive(Debug)]
 pub(super) struct Silence {
     said: VecDeque<(Ipv6Addr, MobilityDrop, Time)>,
@@ -52,7 +52,7 @@ impl Silence {
 }
 
 impl HomeAgent {
-    /// Tells, now and then, why a Binding Update has got no answer, or none that its sender understands.
+    /// Logs, at a limited rate, why a Binding Update got no answer, or no answer that its sender understands.
     pub(super) fn ignored(&mut self, now: Time, request: &Request, octets: &[u8], reason: MobilityDrop) {
         let home_address = request.home_address;
         let node = self.config.node(home_address);
@@ -81,7 +81,7 @@ impl HomeAgent {
                 "it did not come under IPsec, expected a security association of its own with the home agent"
                     .to_owned()
             }
-            // Faults of a program, not of a config: the counters have them.
+            // The remaining reasons are faults of a program, not of a config; the counters show them.
             _ => return,
         };
         if self.silence.allows(now, home_address, reason) {

@@ -1,7 +1,7 @@
-//! What of the binding cache survives a restart.
+//! The part of the binding cache that survives a restart.
 //!
-//! Dates are absolute: the monotonic clock starts anew. Files of versions that knew one binding for each node
-//! are read as well.
+//! Times are absolute, because the monotonic clock starts anew. Files of versions with one binding for each
+//! node are read as well.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -20,67 +20,66 @@ use crate::flow::FlowBinding;
 use crate::sequence::count;
 use crate::{OLD_PATH_GRACE, Output, is_newer};
 
-/// How far a sequence number that was taken without a key may be ahead of the last signed one to be believed
-/// under the key: two days of registrations with a lifetime of 60 s. Of what somebody has recorded, an eighth
-/// of the 32,768 messages before the last one, from the oldest on, may become new by it, and no more.
+/// How far a sequence number that was accepted without a key may be ahead of the last signed one. Two days of
+/// registrations with a lifetime of 60 s still count under the key. Thereby at most an eighth of the 32,768
+/// recordable messages before the last one, from the oldest on, may become new.
 const UNSIGNED_LEAD: u16 = 4096;
 
-/// How many sequence numbers a key of a node has used: those between the first and the last one that were
-/// accepted since it signed its first.
+/// Number of sequence numbers that a key of a node has used: those between the first and the last one that
+/// were accepted under it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyNumbers {
-    /// Which key: 64 bits that are made of key and SPI, and by which neither is found.
+    /// Fingerprint of the key: 64 bits computed from key and SPI, from which neither can be found.
     pub key: u64,
-    /// The numbers.
+    /// Count of used numbers.
     pub numbers: u32,
 }
 
-/// What is kept of a node across a restart.
+/// Stored state of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredBinding {
     /// Home address.
     pub home_address: Ipv6Addr,
-    /// The last sequence number accepted, if any; of a node with a key that of the last message that it has
-    /// signed.
+    /// Last accepted sequence number, if any; of a node with a key, that of its last signed message.
     pub sequence: Option<u16>,
-    /// The last sequence number that was accepted with a signature, where that is not [`Self::sequence`], or
-    /// where no SPI says that it is: the node has no key now, or is not served any more, or nothing came
-    /// since it has several.
+    /// Last sequence number that was accepted with a signature, if it differs from [`Self::sequence`], or if
+    /// no SPI shows that it is the same. This happens for a node without a key, for one that is no longer
+    /// configured, and for one with several keys before its next update.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signed_sequence: Option<u16>,
-    /// The last NTP timestamp accepted, if any.
+    /// Last accepted NTP timestamp, if any.
     pub timestamp: Option<u64>,
-    /// The sequence numbers that each of its keys has used, the first key of the config first, then in the
-    /// order of their last use. Earlier versions did not count: for what was recorded in their time, the
-    /// count begins with the next Binding Update.
+    /// Sequence numbers that each key of the node has used: first the first key of the config, then the
+    /// others by last use. Earlier versions did not count. For recordings of their time the count begins with
+    /// the next Binding Update.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<KeyNumbers>,
-    /// The SPI of the key that it has used last, if any. Earlier versions knew one key for each node.
+    /// SPI of the key that the node has used last, if any. Earlier versions knew one key for each node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spi: Option<u32>,
-    /// The plain registration, if there is one.
+    /// Plain registration, if there is one.
     pub registration: Option<StoredRegistration>,
-    /// The registrations with Binding Identifiers.
+    /// Registrations with Binding Identifiers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub identified: Vec<StoredRegistration>,
-    /// Paths from which packets are still accepted.
+    /// Former paths from which packets are still accepted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former: Vec<StoredPath>,
     /// The flow bindings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flows: Vec<FlowBinding>,
-    /// Where the node has gone.
+    /// Relay to the home agent to which the node has gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay: Option<Relay>,
-    /// Until when. Earlier versions wrote no end.
+    /// End of the relay. Earlier versions stored no end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay_until: Option<WallTime>,
 }
 
-/// The part of a [`StoredBinding`] that ends with its lifetime.
+/// Part of a [`StoredBinding`] that ends with its lifetime.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredRegistration {
-    /// The Binding Identifier.
+    /// Binding Identifier; `None` for the plain registration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bid: Option<u16>,
     /// BID-PRI.
@@ -88,41 +87,41 @@ pub struct StoredRegistration {
     pub priority: u8,
     /// Care-of address.
     pub care_of_address: Endpoint,
-    /// Since when it has been there. Earlier versions did not write it.
+    /// Time since the node has been at this care-of address. Earlier versions did not store it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<WallTime>,
-    /// Our end; the home agent's IPv6 address where it is not said.
+    /// The home agent's end; `None` for its IPv6 address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<Endpoint>,
     /// The R flag.
     pub mobile_router: bool,
     /// The L flag.
     pub link_local: bool,
-    /// Prefixes that are forwarded.
+    /// Prefixes that the home agent forwards.
     pub prefixes: Vec<Ipv6Net>,
     /// Granted lifetime in seconds.
     pub lifetime_s: u64,
-    /// When it ends.
+    /// End of the lifetime.
     pub expires: WallTime,
-    /// The care-of address before the last move, and until when packets from it are still accepted. Earlier
-    /// versions wrote it; now it is in [`StoredBinding::former`].
+    /// Care-of address before the last move, and the end of its grace period. Only earlier versions stored it
+    /// here; now it is in [`StoredBinding::former`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<(Ipv6Addr, WallTime)>,
-    /// Whether its node has yet to answer at the care-of address. Earlier versions did not test it.
+    /// Whether the node has yet to answer at the care-of address. Earlier versions did not test it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub untested: bool,
 }
 
-/// A path that a binding has left.
+/// A path that a binding has used before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredPath {
-    /// Our end.
+    /// The home agent's end.
     pub agent: Endpoint,
     /// The care-of address.
     pub care_of_address: Endpoint,
-    /// Until when packets from it are still accepted.
+    /// Time until which packets from the path are accepted.
     pub until: WallTime,
-    /// See [`StoredRegistration::untested`].
+    /// Whether the node has yet to answer there, see [`StoredRegistration::untested`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub untested: bool,
 }
@@ -132,14 +131,14 @@ fn is_zero(priority: &u8) -> bool {
 }
 
 impl StoredBinding {
-    /// Whether [`Self::sequence`] is of a signed message. Earlier versions wrote no SPI; nodes without a key
-    /// leave nothing but their bindings.
+    /// Whether [`Self::sequence`] is of a signed message. Earlier versions stored no SPI, and of nodes
+    /// without a key only their bindings.
     fn is_signed(&self) -> bool {
         let is_bound = self.registration.is_some() || !self.identified.is_empty();
         self.spi.is_some() || self.timestamp.is_some() || !is_bound && self.relay.is_none()
     }
 
-    /// Nothing of a node.
+    /// An empty state of a node.
     pub fn of(home_address: Ipv6Addr) -> Self {
         StoredBinding {
             home_address,
@@ -159,7 +158,7 @@ impl StoredBinding {
 }
 
 impl HomeAgent {
-    /// All that has to survive a restart.
+    /// Returns all state that must survive a restart.
     pub fn stored(&self, now: Time, wall: WallTime) -> Vec<StoredBinding> {
         let home_addresses = self.config.nodes.iter().map(|node| node.home_address);
         let absent = self.absent.keys().copied();
@@ -169,7 +168,7 @@ impl HomeAgent {
             .collect()
     }
 
-    /// The same of one node; `None` where there is nothing to keep.
+    /// Returns the state of one node that must survive a restart; `None` if it is empty.
     pub fn stored_node(&self, now: Time, wall: WallTime, home_address: Ipv6Addr) -> Option<StoredBinding> {
         let Some(node) = self.config.node(home_address) else {
             let Absent { replay, keys } = self.absent.get(&home_address)?;
@@ -193,7 +192,7 @@ impl HomeAgent {
         if registrations.is_empty() && !replays && relay.is_none() {
             return None;
         }
-        // What was left by a node that has nothing now is not worth a place in the file.
+        // Former paths of a node without bindings are not worth an entry in the file.
         let bound = !registrations.is_empty();
         let former = self.cache.former(home_address).iter().filter(|_| bound);
         let signed = replay.sequence.filter(|_| has_key);
@@ -226,7 +225,7 @@ impl HomeAgent {
         })
     }
 
-    /// What a node's messages have been signed with of late.
+    /// Returns the SPI that a node has used lately.
     fn spi(&self, home_address: Ipv6Addr) -> Option<u32> {
         let authentication = &self.config.node(home_address)?.authentication;
         match authentication.associations() {
@@ -235,7 +234,7 @@ impl HomeAgent {
         }
     }
 
-    /// The numbers that each of its keys has used.
+    /// Returns the numbers that each key of a node has used.
     fn keys(&self, home_address: Ipv6Addr) -> Vec<KeyNumbers> {
         let Some(node) = self.config.node(home_address) else { return Vec::new() };
         let numbers = self.cache.numbers(home_address, &node.authentication, None);
@@ -261,8 +260,9 @@ impl HomeAgent {
         }
     }
 
-    /// Takes back what [`Self::stored`] gave, as far as the configuration still allows it and the lifetimes
-    /// have not ended. Duplicate address detection is not repeated: the node kept the address all the while.
+    /// Takes over the state that [`Self::stored`] returned, as far as the configuration permits it and the
+    /// lifetimes have not ended. Duplicate address detection is not repeated: the node kept the address
+    /// meanwhile.
     pub fn restore(&mut self, now: Time, wall: WallTime, stored: Vec<StoredBinding>) {
         let left = |until: WallTime, most: Duration| {
             Duration::from_nanos(until.as_unix_nanos().saturating_sub(wall.as_unix_nanos())).min(most)
@@ -283,13 +283,15 @@ impl HomeAgent {
             let has_test = node.care_of_test;
             let has_key = node.authentication.association().is_some();
             if has_key {
-                // RFC 6275 9.5.1: newer than what the binding has, too, whoever has asked for that; as far as
-                // a number that anybody may have sent makes nothing new that is older than what was signed.
+                // RFC 6275 9.5.1: the number must be newer than the binding's too, whichever source has sent
+                // it. But a number without a signature, which a stranger may have sent, must not make
+                // recordings new.
                 let newer = |it: u16, than| is_newer(it, than) && it.wrapping_sub(than) <= UNSIGNED_LEAD;
                 let unsigned = entry.sequence.filter(|it| signed.is_none_or(|signed| newer(*it, signed)));
                 replay.sequence = unsigned.or(signed);
                 if let Some(sequence) = replay.sequence {
-                    // Numbers that were accepted without a key bring recordings nearer as well.
+                    // Numbers that were accepted without a key bring recordings closer to being newer as
+                    // well.
                     keys.iter_mut().for_each(|key| key.numbers = count(key.numbers, signed, sequence));
                 }
                 if let Some(spi) = entry.spi.filter(|_| node.authentication.has_several()) {
@@ -325,7 +327,8 @@ impl HomeAgent {
                 let remaining = left(registration.expires, lifetime);
                 let agent = registration.agent.unwrap_or(self.config.address.into());
                 let ends = (agent, registration.care_of_address);
-                // An IPv4 address that is ours no more reaches nobody: the node has to register anew.
+                // An IPv4 address that the home agent no longer has reaches no node: the node has to register
+                // anew.
                 let reached = agent.ipv4().is_none_or(|own| self.config.ipv4_address == Some(own));
                 let permitted = reached
                     && registration.prefixes.iter().all(|p| own.iter().any(|own| own.contains(p)))
@@ -342,7 +345,8 @@ impl HomeAgent {
                     bid: registration.bid,
                     priority: registration.priority,
                     care_of_address: registration.care_of_address,
-                    // A date that has yet to come says that the clock has been set: nobody knows.
+                    // A time in the future shows that the clock was set back, so the length of the stay is
+                    // unknown.
                     stay: Stay::lasting(
                         now,
                         registration.since.filter(|since| *since <= wall).map(|it| it.distance(wall)),
@@ -366,7 +370,7 @@ impl HomeAgent {
                 continue;
             };
             for path in former {
-                // The node may go back there, to the address that still serves while the new one is untested.
+                // The node may go back to the address that still serves while the new one is untested.
                 let tested_until = path.until + TESTED_LIFETIME.saturating_sub(OLD_PATH_GRACE);
                 let tested_for = left(tested_until, TESTED_LIFETIME);
                 if has_test && !path.untested && !tested_for.is_zero() {

@@ -67,8 +67,8 @@ fn a_known_flow_is_changed() {
     assert_eq!(agent.machine.flows(addr(HOME))[0].selector, udp_to(5001));
 }
 
-/// 4.2: two flows never have one priority. 5.3.2: the home agent applies the options of a message together,
-/// "in any order", so two flows can exchange their priorities.
+/// 4.2: two flows never have one priority. By 5.3.2 the home agent applies the options of a message together,
+/// "in any order". So two flows can exchange their priorities.
 #[test]
 fn flows_change_places() {
     let mut agent = with_flow();
