@@ -1,4 +1,4 @@
-/* Two stations in a C program, as in a simulator. Each gets the frames of the other, and refuses invalid calls.
+/* Two stations in a C program, as in a simulator. Each gets the other's frames and refuses invalid calls.
  * Prints a hash of all frames; equal runs print equal hashes. */
 #include <stdio.h>
 #include <stdlib.h>
