@@ -53,7 +53,8 @@ const WIDTHS: [u32; 2] = [390, 1440];
 /// Page that reads from a browser, as JSON, how it drew each page in a frame as wide as a screen.
 const PROBE: &str = r#"<script>
 const light = text => {
-  const [r, g, b] = text.match(/[\d.]+/g).slice(0, 3).map(v => v / 255).map(v => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
+  const shares = text.match(/[\d.]+/g).slice(0, 3).map(v => v / 255);
+  const [r, g, b] = shares.map(v => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
   return .2126 * r + .7152 * g + .0722 * b;
 };
 const behind = (view, e) => {
@@ -72,14 +73,16 @@ const look = frame => {
     const box = svg.getBoundingClientRect();
     for (const text of svg.querySelectorAll('text')) {
       const own = text.getBoundingClientRect();
-      if (own.left < box.left - 1 || own.right > box.right + 1 || own.top < box.top - 1 || own.bottom > box.bottom + 1)
+      if (own.left < box.left - 1 || own.right > box.right + 1 || own.top < box.top - 1
+          || own.bottom > box.bottom + 1)
         outside.push(text.textContent);
     }
   }
   for (const e of page.querySelectorAll('p, li, h1, h2, td, th, dt, dd, figcaption, svg text')) {
     if (!seen(e)) continue;
     const style = view.getComputedStyle(e);
-    const [a, b] = [light(e.tagName === 'text' ? style.fill : style.color), light(behind(view, e))].sort((a, b) => b - a);
+    const own = light(e.tagName === 'text' ? style.fill : style.color);
+    const [a, b] = [own, light(behind(view, e))].sort((a, b) => b - a);
     contrast.push([(a + .05) / (b + .05), e.textContent.slice(0, 60)]);
   }
   return {
@@ -90,7 +93,8 @@ const look = frame => {
   };
 };
 addEventListener('load', () => {
-  document.getElementById('seen').textContent = 'SEEN' + JSON.stringify([...document.querySelectorAll('iframe')].map(look)) + 'SEEN';
+  const seen = JSON.stringify([...document.querySelectorAll('iframe')].map(look));
+  document.getElementById('seen').textContent = 'SEEN' + seen + 'SEEN';
 });
 </script>"#;
 

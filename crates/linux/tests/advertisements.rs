@@ -50,7 +50,10 @@ fn home_agent(scratch: &Scratch, peer: &Peer) -> Platform {
 
 /// Lets the peer advertise until the platform has received one more advertisement.
 async fn heard(platform: &mut Platform, peer: &Peer) {
-    let is_advertisement = |event: &PlatformEvent| matches!(event, PlatformEvent::Icmpv6(heard) if heard.message.first() == Some(&134));
+    let is_advertisement = |event: &PlatformEvent| match event {
+        PlatformEvent::Icmpv6(heard) => heard.message.first() == Some(&134),
+        _ => false,
+    };
     events_until(platform, |seen| {
         advertise(peer);
         seen.iter().any(is_advertisement)

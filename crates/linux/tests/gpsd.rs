@@ -207,7 +207,10 @@ fn without_receiver_that_is_what_is_told() {
     with_gpsd(|scratch| async move {
         let gpsd = Gpsd::start(&scratch, &[]);
         let mut source = source("gpsd://localhost");
-        let wanted = |e: &PositionEvent| matches!(e, PositionEvent::Lost { reason } if !matches!(reason, LostReason::Disconnected(_)));
+        let wanted = |event: &PositionEvent| match event {
+            PositionEvent::Lost { reason } => !matches!(reason, LostReason::Disconnected(_)),
+            _ => false,
+        };
         let events = until(&mut source, &[], wanted).await;
         assert_eq!(lost(&events).last(), Some(&&LostReason::NoDevice));
         drop(gpsd);

@@ -212,7 +212,11 @@ impl SspRange {
                     && mask.len() == their_mask.len()
                     // Every bit that the issuer's mask fixes must be fixed here, with the same value.
                     && mask.iter().zip(their_mask).all(|(mine, theirs)| mine & theirs == *theirs)
-                    && value.iter().zip(their_value).zip(their_mask).all(|((a, b), mask)| a & mask == b & mask)
+                    && value
+                        .iter()
+                        .zip(their_value)
+                        .zip(their_mask)
+                        .all(|((a, b), mask)| a & mask == b & mask)
             }
             _ => false,
         }

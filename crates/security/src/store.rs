@@ -179,7 +179,10 @@ impl CertificateStore {
 
     /// Removes a certificate.
     pub fn remove(&mut self, name: HashedId8) -> bool {
-        let issued_by = |trusted: &Trusted| matches!(trusted.certificate.issuer(), Issuer::Digest(_, issuer) if issuer == name);
+        let issued_by = |trusted: &Trusted| match trusted.certificate.issuer() {
+            Issuer::Digest(_, issuer) => issuer == name,
+            _ => false,
+        };
         // Remove the certificates below the removed one, too.
         let below: Vec<_> =
             self.issuers.values().filter(|trusted| issued_by(trusted)).map(|trusted| trusted.name).collect();

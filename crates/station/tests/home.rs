@@ -194,9 +194,10 @@ fn the_rest_of_an_extended_home_network_is_unreachable() {
     }
     let (_, wanted) = start(config);
     let routes = wanted.routes(TABLE_MAIN, "2001:db8:1::/48");
-    assert!(
-        matches!(routes.as_slice(), [route] if *route.action == RouteAction::Unreachable && route.metric > 1 << 30)
-    );
+    assert!(matches!(
+        routes.as_slice(),
+        [route] if *route.action == RouteAction::Unreachable && route.metric > 1 << 30
+    ));
 }
 
 /// RFC 6275 9.3.1 and 9.3.3: a Binding Error answers a Home Address option. A tunnelled packet of a node

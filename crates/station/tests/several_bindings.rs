@@ -173,9 +173,10 @@ fn every_binding_has_a_tunnel_and_the_best_carries_the_packets() {
             destination: address(AGENT),
         };
         let outputs = by_ipv6(&mut station, [&header.emit()[..], &inner].concat());
-        assert!(
-            matches!(outputs.last(), Some(Output::Packet(packet)) if packet[8..] == data(HOST, CORRESPONDENT, 1)[8..])
-        );
+        assert!(matches!(
+            outputs.last(),
+            Some(Output::Packet(packet)) if packet[8..] == data(HOST, CORRESPONDENT, 1)[8..]
+        ));
     }
     let outputs = inside(&mut station, MAPPED, data(HOST, CORRESPONDENT, 1));
     assert!(matches!(outputs.last(), Some(Output::Packet(_))));

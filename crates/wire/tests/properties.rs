@@ -310,7 +310,10 @@ proptest! {
     /// The checksum equals the definition: the sum of the 16-bit words, folded once at the end with
     /// arithmetic modulo 65535.
     #[test]
-    fn checksum(source in address(), destination in address(), next in any::<u8>(), octets in vec(any::<u8>(), 0..200)) {
+    fn checksum(
+        source in address(), destination in address(), next in any::<u8>(),
+        octets in vec(any::<u8>(), 0..200),
+    ) {
         let mut all = [source.octets(), destination.octets()].concat();
         all.extend(u32::try_from(octets.len()).expect("short").to_be_bytes());
         all.extend([0, 0, 0, next]);
@@ -356,7 +359,10 @@ proptest! {
         reads_back(&octets, &options)?;
         let header = MobilityHeader::parse(&octets).expect("fine");
         let Ok(Message::BindingAcknowledgement(it)) = header.message() else { panic!("an acknowledgement") };
-        prop_assert_eq!((it.status, it.key_management, it.mobile_router), (status, key_management, mobile_router));
+        prop_assert_eq!(
+            (it.status, it.key_management, it.mobile_router),
+            (status, key_management, mobile_router)
+        );
         prop_assert_eq!((it.sequence, it.lifetime), (sequence, lifetime));
     }
 
@@ -389,7 +395,8 @@ proptest! {
         let expected = (kind == 2, kind > 0, if kind == 2 { 0 } else { sequence });
         prop_assert_eq!((it.unsolicited, it.response, it.sequence), expected);
         let read: Vec<_> = it.options.iter().collect();
-        prop_assert_eq!(read, counter.iter().map(|n| Ok(MobilityOption::RestartCounter(*n))).collect::<Vec<_>>());
+        let expected: Vec<_> = counter.iter().map(|n| Ok(MobilityOption::RestartCounter(*n))).collect();
+        prop_assert_eq!(read, expected);
     }
 
     /// A message has a Flow Identification option with a selector and a binding reference. The parser returns
@@ -403,14 +410,16 @@ proptest! {
         let octets = sub_options(selector.as_ref(), &bids);
         let read = SubOptions::parse(&octets).expect("what was written");
         prop_assert_eq!(read.selector, selector.map(SelectorField::Known));
-        prop_assert_eq!(read.bids.map(|bids| bids.iter().collect::<Vec<_>>()).unwrap_or_default(), bids.clone());
+        let found: Vec<_> = read.bids.map(|bids| bids.iter().collect()).unwrap_or_default();
+        prop_assert_eq!(found, bids.clone());
 
         let builder = before.iter().fold(
             Builder::binding_update(1, BindingUpdateFlags::default(), 1),
             |builder, option| builder.option(&option.borrow()),
         );
         let start = builder.length();
-        let option = MobilityOption::FlowIdentification { fid: 1, priority: 2, status: 0, sub_options: &octets };
+        let option =
+            MobilityOption::FlowIdentification { fid: 1, priority: 2, status: 0, sub_options: &octets };
         let message = builder.option(&option).finish();
         let at = (start..).find(|at| at % 8 == 0).expect("a place");
         prop_assert_eq!(message[at], 45);
@@ -495,7 +504,10 @@ proptest! {
         }.emit();
         let (header, payload) = Header::parse_packet(&packet).expect("IPv6");
         prop_assert_eq!(payload.len() + 40, packet.len());
-        prop_assert_eq!((header.source, header.destination, header.hop_limit), (source, destination, hop_limit));
+        prop_assert_eq!(
+            (header.source, header.destination, header.hop_limit),
+            (source, destination, hop_limit)
+        );
         let extensions = Extensions::parse(&packet).expect("extension headers");
         prop_assert_eq!(extensions.protocol, protocol::MOBILITY);
         prop_assert_eq!(extensions.home_address, home_address);

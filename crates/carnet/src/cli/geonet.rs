@@ -100,7 +100,12 @@ pub struct GnPing {
     /// Target: a GeoNetworking address, a MAC address, an IPv6 address, or area:NAME.
     pub target: GnTarget,
     /// How many requests to send.
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=65535))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 4,
+        value_parser = clap::value_parser!(u32).range(1..=65535),
+    )]
     pub count: u32,
     /// Time from one request to the next.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]

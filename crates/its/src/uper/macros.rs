@@ -123,7 +123,10 @@ macro_rules! extensible_enumerated {
                     return writer.ranged(index as i64, 0, Self::ALL.len() as i64 - 1, Self::NAME);
                 }
                 let known = Self::ADDITIONS.iter().position(|value| value == self);
-                let later = if let $name::Other(later) = *self { later } else { known.unwrap_or_default() as u8 };
+                let later = match *self {
+                    $name::Other(later) => later,
+                    _ => known.unwrap_or_default() as u8,
+                };
                 writer.bits(1, 1);
                 writer.small_number(later, Self::NAME);
             }
@@ -134,7 +137,9 @@ macro_rules! extensible_enumerated {
 /// `BIT STRING (SIZE (width))` with named bits. The first bit of the standard is the most significant of the
 /// `width`.
 macro_rules! bit_strings {
-    ($($(#[$meta:meta])* $name:ident($repr:ty) $width:literal { $($constant:ident = $bit:literal),* $(,)? })*) => {$(
+    ($($(#[$meta:meta])* $name:ident($repr:ty) $width:literal {
+        $($constant:ident = $bit:literal),* $(,)?
+    })*) => {$(
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
         pub struct $name(pub $repr);
@@ -174,7 +179,9 @@ macro_rules! bit_strings {
 
 /// `BIT STRING (SIZE (least..most))`; `[extensible]` is the extension marker.
 macro_rules! variable_bit_strings {
-    ($($(#[$meta:meta])* $name:ident($repr:ty) $least:literal ..= $most:literal $([$extensible:ident])?;)*) => {$(
+    ($(
+        $(#[$meta:meta])* $name:ident($repr:ty) $least:literal ..= $most:literal $([$extensible:ident])?;
+    )*) => {$(
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub struct $name {
@@ -195,7 +202,8 @@ macro_rules! variable_bit_strings {
 
             fn decode(reader: &mut $crate::uper::Reader<'_>) -> Self {
                 let extensible = false $(|| $crate::uper::macros::extension_marker!($extensible))?;
-                let width = $crate::uper::macros::decode_count(reader, Self::NAME, ($least, $most), extensible);
+                let range = ($least, $most);
+                let width = $crate::uper::macros::decode_count(reader, Self::NAME, range, extensible);
                 let width = $crate::uper::macros::bit_count(reader, Self::NAME, width, <$repr>::BITS);
                 $name { width, bits: reader.bits(u32::from(width), Self::NAME) as $repr }
             }
@@ -203,7 +211,8 @@ macro_rules! variable_bit_strings {
             fn encode(&self, writer: &mut $crate::uper::Writer) {
                 let extensible = false $(|| $crate::uper::macros::extension_marker!($extensible))?;
                 let width = self.width;
-                $crate::uper::macros::encode_count(width.into(), writer, Self::NAME, ($least, $most), extensible);
+                let range = ($least, $most);
+                $crate::uper::macros::encode_count(width.into(), writer, Self::NAME, range, extensible);
                 let most = (1_i64 << width.min(<$repr>::BITS as u8)) - 1;
                 writer.ranged(self.bits as i64, 0, most, Self::NAME);
             }
@@ -223,13 +232,15 @@ macro_rules! octet_strings {
 
             fn decode(reader: &mut $crate::uper::Reader<'_>) -> Self {
                 let extensible = false $(|| $crate::uper::macros::extension_marker!($extensible))?;
-                let count = $crate::uper::macros::decode_count(reader, Self::NAME, ($least, $most), extensible);
+                let range = ($least, $most);
+                let count = $crate::uper::macros::decode_count(reader, Self::NAME, range, extensible);
                 $name(reader.octets(count, Self::NAME))
             }
 
             fn encode(&self, writer: &mut $crate::uper::Writer) {
                 let extensible = false $(|| $crate::uper::macros::extension_marker!($extensible))?;
-                $crate::uper::macros::encode_count(self.0.len(), writer, Self::NAME, ($least, $most), extensible);
+                let range = ($least, $most);
+                $crate::uper::macros::encode_count(self.0.len(), writer, Self::NAME, range, extensible);
                 writer.octets(&self.0);
             }
         }
@@ -432,7 +443,9 @@ macro_rules! extensible_choices {
                     let mut _place = 0;
                     $($(if index == _place {
                         let mut value = <$addition>::default();
-                        reader.open_type(Self::NAME, &mut |reader| value = $crate::uper::Uper::decode(reader));
+                        reader.open_type(Self::NAME, &mut |reader| {
+                            value = $crate::uper::Uper::decode(reader);
+                        });
                         return $name::$later(value);
                     }
                     _place += 1;)*)?
@@ -476,7 +489,9 @@ macro_rules! extensible_choices {
 /// A number, followed by an open type whose type depends on the number (X.681). `Other` has the octets of a
 /// value with an unknown number.
 macro_rules! numbered {
-    ($($(#[$meta:meta])* $name:ident($number:ty) { $($variant:ident($type:ty) = $value:literal),* $(,)? })*) => {$(
+    ($($(#[$meta:meta])* $name:ident($number:ty) {
+        $($variant:ident($type:ty) = $value:literal),* $(,)?
+    })*) => {$(
         $(#[$meta])*
         #[allow(missing_docs, reason = "the types' names are the standard's")]
         #[allow(clippy::large_enum_variant, reason = "the types are the standard's")]
@@ -492,7 +507,9 @@ macro_rules! numbered {
                 let number = <$number as $crate::uper::Uper>::decode(reader);
                 $(if number.0 == $value {
                     let mut value = <$type>::default();
-                    reader.open_type(Self::NAME, &mut |reader| value = $crate::uper::Uper::decode(reader));
+                    reader.open_type(Self::NAME, &mut |reader| {
+                        value = $crate::uper::Uper::decode(reader);
+                    });
                     return $name::$variant(value);
                 })*
                 let length = reader.length(Self::NAME);
@@ -502,7 +519,9 @@ macro_rules! numbered {
             fn encode(&self, writer: &mut $crate::uper::Writer) {
                 match self {
                     $($name::$variant(value) => {
-                        $crate::uper::Uper::encode(&{ let mut number = <$number>::default(); number.0 = $value; number }, writer);
+                        let mut number = <$number>::default();
+                        number.0 = $value;
+                        $crate::uper::Uper::encode(&number, writer);
                         writer.open_type(Self::NAME, &|writer| $crate::uper::Uper::encode(value, writer));
                     })*
                     $name::Other(number, octets) => {
@@ -518,7 +537,9 @@ macro_rules! numbered {
 
 /// `SEQUENCE (SIZE (least..most)) OF`; `[extensible]` is the extension marker.
 macro_rules! lists {
-    ($($(#[$meta:meta])* $name:ident[$item:ty] $least:literal ..= $most:literal $([$extensible:ident])?;)*) => {$(
+    ($(
+        $(#[$meta:meta])* $name:ident[$item:ty] $least:literal ..= $most:literal $([$extensible:ident])?;
+    )*) => {$(
         $(#[$meta])*
         #[derive(Debug, Clone, PartialEq, Eq, Default)]
         pub struct $name(pub Vec<$item>);
@@ -551,12 +572,14 @@ macro_rules! strings {
 
             fn decode(reader: &mut $crate::uper::Reader<'_>) -> Self {
                 use $crate::uper::macros::Alphabet;
-                $name($crate::uper::macros::decode_string(reader, Self::NAME, ($least, $most), Alphabet::$alphabet))
+                let range = ($least, $most);
+                $name($crate::uper::macros::decode_string(reader, Self::NAME, range, Alphabet::$alphabet))
             }
 
             fn encode(&self, writer: &mut $crate::uper::Writer) {
                 use $crate::uper::macros::Alphabet;
-                $crate::uper::macros::encode_string(&self.0, writer, Self::NAME, ($least, $most), Alphabet::$alphabet);
+                let range = ($least, $most);
+                $crate::uper::macros::encode_string(&self.0, writer, Self::NAME, range, Alphabet::$alphabet);
             }
         }
     )*};

@@ -77,30 +77,35 @@ mod filter {
     /// Calls that are allowed with any arguments. Those of the data path are first.
     #[rustfmt::skip]
     const ALLOWED: &[libc::c_long] = &[
-        libc::SYS_read, libc::SYS_write, libc::SYS_epoll_pwait, libc::SYS_sendmmsg, libc::SYS_recvmmsg, libc::SYS_sendmsg,
-        libc::SYS_recvmsg, libc::SYS_sendto, libc::SYS_recvfrom, libc::SYS_writev, libc::SYS_readv, libc::SYS_clock_gettime,
-        libc::SYS_timerfd_settime, libc::SYS_futex, libc::SYS_sched_yield, libc::SYS_fdatasync, libc::SYS_fsync,
+        libc::SYS_read, libc::SYS_write, libc::SYS_epoll_pwait, libc::SYS_sendmmsg, libc::SYS_recvmmsg,
+        libc::SYS_sendmsg, libc::SYS_recvmsg, libc::SYS_sendto, libc::SYS_recvfrom, libc::SYS_writev,
+        libc::SYS_readv, libc::SYS_clock_gettime, libc::SYS_timerfd_settime, libc::SYS_futex,
+        libc::SYS_sched_yield, libc::SYS_fdatasync, libc::SYS_fsync,
         // Calls about files.
-        libc::SYS_openat, libc::SYS_close, libc::SYS_fstat, libc::SYS_newfstatat, libc::SYS_statx, libc::SYS_lseek,
-        libc::SYS_pread64, libc::SYS_pwrite64, libc::SYS_preadv, libc::SYS_pwritev, libc::SYS_ftruncate, libc::SYS_flock,
-        libc::SYS_fcntl, libc::SYS_getdents64, libc::SYS_readlinkat, libc::SYS_faccessat, libc::SYS_faccessat2,
-        libc::SYS_mkdirat, libc::SYS_unlinkat, libc::SYS_renameat2, libc::SYS_umask,
-        libc::SYS_getcwd, libc::SYS_inotify_init1, libc::SYS_inotify_add_watch, libc::SYS_inotify_rm_watch, libc::SYS_statfs,
-        libc::SYS_fstatfs, libc::SYS_fadvise64, libc::SYS_close_range,
+        libc::SYS_openat, libc::SYS_close, libc::SYS_fstat, libc::SYS_newfstatat, libc::SYS_statx,
+        libc::SYS_lseek, libc::SYS_pread64, libc::SYS_pwrite64, libc::SYS_preadv, libc::SYS_pwritev,
+        libc::SYS_ftruncate, libc::SYS_flock, libc::SYS_fcntl, libc::SYS_getdents64, libc::SYS_readlinkat,
+        libc::SYS_faccessat, libc::SYS_faccessat2, libc::SYS_mkdirat, libc::SYS_unlinkat, libc::SYS_renameat2,
+        libc::SYS_umask, libc::SYS_getcwd, libc::SYS_inotify_init1, libc::SYS_inotify_add_watch,
+        libc::SYS_inotify_rm_watch, libc::SYS_statfs, libc::SYS_fstatfs, libc::SYS_fadvise64,
+        libc::SYS_close_range,
         // Calls about descriptors for events.
-        libc::SYS_dup, libc::SYS_dup3, libc::SYS_pipe2, libc::SYS_ppoll, libc::SYS_pselect6, libc::SYS_epoll_create1,
-        libc::SYS_epoll_ctl, libc::SYS_epoll_pwait2, libc::SYS_eventfd2, libc::SYS_timerfd_create, libc::SYS_timerfd_gettime,
+        libc::SYS_dup, libc::SYS_dup3, libc::SYS_pipe2, libc::SYS_ppoll, libc::SYS_pselect6,
+        libc::SYS_epoll_create1, libc::SYS_epoll_ctl, libc::SYS_epoll_pwait2, libc::SYS_eventfd2,
+        libc::SYS_timerfd_create, libc::SYS_timerfd_gettime,
         // Calls about sockets; `socket` is below.
-        libc::SYS_bind, libc::SYS_connect, libc::SYS_listen, libc::SYS_accept, libc::SYS_accept4, libc::SYS_getsockname,
-        libc::SYS_getpeername, libc::SYS_getsockopt, libc::SYS_setsockopt, libc::SYS_shutdown,
+        libc::SYS_bind, libc::SYS_connect, libc::SYS_listen, libc::SYS_accept, libc::SYS_accept4,
+        libc::SYS_getsockname, libc::SYS_getpeername, libc::SYS_getsockopt, libc::SYS_setsockopt,
+        libc::SYS_shutdown,
         // Calls about memory; `mmap` is below.
         libc::SYS_brk, libc::SYS_munmap, libc::SYS_mremap, libc::SYS_madvise, libc::SYS_membarrier,
         // Calls about threads, signals, and the process itself.
-        libc::SYS_set_robust_list, libc::SYS_get_robust_list, libc::SYS_rseq, libc::SYS_set_tid_address, libc::SYS_exit,
-        libc::SYS_exit_group, libc::SYS_sched_getaffinity, libc::SYS_rt_sigaction, libc::SYS_rt_sigprocmask,
-        libc::SYS_rt_sigreturn, libc::SYS_sigaltstack, libc::SYS_restart_syscall, libc::SYS_getpid, libc::SYS_gettid,
-        libc::SYS_getppid, libc::SYS_getuid, libc::SYS_geteuid, libc::SYS_getgid, libc::SYS_getegid, libc::SYS_getrusage,
-        libc::SYS_getrandom, libc::SYS_capget, libc::SYS_capset, libc::SYS_seccomp, libc::SYS_uname, libc::SYS_sysinfo, libc::SYS_getcpu,
+        libc::SYS_set_robust_list, libc::SYS_get_robust_list, libc::SYS_rseq, libc::SYS_set_tid_address,
+        libc::SYS_exit, libc::SYS_exit_group, libc::SYS_sched_getaffinity, libc::SYS_rt_sigaction,
+        libc::SYS_rt_sigprocmask, libc::SYS_rt_sigreturn, libc::SYS_sigaltstack, libc::SYS_restart_syscall,
+        libc::SYS_getpid, libc::SYS_gettid, libc::SYS_getppid, libc::SYS_getuid, libc::SYS_geteuid,
+        libc::SYS_getgid, libc::SYS_getegid, libc::SYS_getrusage, libc::SYS_getrandom, libc::SYS_capget,
+        libc::SYS_capset, libc::SYS_seccomp, libc::SYS_uname, libc::SYS_sysinfo, libc::SYS_getcpu,
         // Calls about time.
         libc::SYS_clock_getres, libc::SYS_clock_nanosleep, libc::SYS_nanosleep, libc::SYS_gettimeofday,
     ];
@@ -109,10 +114,10 @@ mod filter {
     #[cfg(target_arch = "x86_64")]
     #[rustfmt::skip]
     const OLDER: &[libc::c_long] = &[
-        libc::SYS_epoll_wait, libc::SYS_open, libc::SYS_stat, libc::SYS_lstat, libc::SYS_access, libc::SYS_poll,
-        libc::SYS_select, libc::SYS_pipe, libc::SYS_dup2, libc::SYS_unlink, libc::SYS_rename, libc::SYS_renameat,
-        libc::SYS_mkdir, libc::SYS_readlink, libc::SYS_epoll_create, libc::SYS_eventfd, libc::SYS_time,
-        libc::SYS_getrlimit, libc::SYS_inotify_init,
+        libc::SYS_epoll_wait, libc::SYS_open, libc::SYS_stat, libc::SYS_lstat, libc::SYS_access,
+        libc::SYS_poll, libc::SYS_select, libc::SYS_pipe, libc::SYS_dup2, libc::SYS_unlink, libc::SYS_rename,
+        libc::SYS_renameat, libc::SYS_mkdir, libc::SYS_readlink, libc::SYS_epoll_create, libc::SYS_eventfd,
+        libc::SYS_time, libc::SYS_getrlimit, libc::SYS_inotify_init,
     ];
     /// `renameat`, which the crate does not define for this architecture.
     #[cfg(target_arch = "aarch64")]
@@ -123,14 +128,15 @@ mod filter {
     /// Calls that neither the program nor its libraries ever make.
     #[rustfmt::skip]
     const DEADLY: &[libc::c_long] = &[
-        libc::SYS_execve, libc::SYS_execveat, libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev,
-        libc::SYS_mount, libc::SYS_umount2, libc::SYS_pivot_root, libc::SYS_chroot, libc::SYS_move_mount,
-        libc::SYS_open_tree, libc::SYS_fsopen, libc::SYS_fsconfig, libc::SYS_fsmount, libc::SYS_fspick,
-        libc::SYS_mount_setattr, libc::SYS_unshare, libc::SYS_setns, libc::SYS_init_module, libc::SYS_finit_module,
-        libc::SYS_delete_module, libc::SYS_kexec_load, libc::SYS_reboot, libc::SYS_swapon, libc::SYS_swapoff,
-        libc::SYS_open_by_handle_at, libc::SYS_keyctl, libc::SYS_add_key, libc::SYS_request_key, libc::SYS_userfaultfd,
-        libc::SYS_perf_event_open, libc::SYS_pidfd_getfd, libc::SYS_acct, libc::SYS_quotactl, libc::SYS_syslog,
-        libc::SYS_settimeofday, libc::SYS_clock_settime,
+        libc::SYS_execve, libc::SYS_execveat, libc::SYS_ptrace, libc::SYS_process_vm_readv,
+        libc::SYS_process_vm_writev, libc::SYS_mount, libc::SYS_umount2, libc::SYS_pivot_root,
+        libc::SYS_chroot, libc::SYS_move_mount, libc::SYS_open_tree, libc::SYS_fsopen, libc::SYS_fsconfig,
+        libc::SYS_fsmount, libc::SYS_fspick, libc::SYS_mount_setattr, libc::SYS_unshare, libc::SYS_setns,
+        libc::SYS_init_module, libc::SYS_finit_module, libc::SYS_delete_module, libc::SYS_kexec_load,
+        libc::SYS_reboot, libc::SYS_swapon, libc::SYS_swapoff, libc::SYS_open_by_handle_at, libc::SYS_keyctl,
+        libc::SYS_add_key, libc::SYS_request_key, libc::SYS_userfaultfd, libc::SYS_perf_event_open,
+        libc::SYS_pidfd_getfd, libc::SYS_acct, libc::SYS_quotactl, libc::SYS_syslog, libc::SYS_settimeofday,
+        libc::SYS_clock_settime,
     ];
 
     /// Half of an argument.

@@ -484,7 +484,8 @@ proptest! {
         let segments = cut(&header, &whole);
         prop_assert_eq!(segments.len(), packet.payload.len().div_ceil(usize::from(segment)));
         for segment in &segments {
-            let sum = checksum::add(checksum::sum(&segment[8..]), checksum::protocol_and_length(segment[6], segment.len() - 40));
+            let pseudo_header = checksum::protocol_and_length(segment[6], segment.len() - 40);
+            let sum = checksum::add(checksum::sum(&segment[8..]), pseudo_header);
             prop_assert_eq!(sum, 0xffff);
         }
         let out = coalesce(&segments);
@@ -493,7 +494,8 @@ proptest! {
 
     #[test]
     fn nothing_that_is_read_does_harm(
-        front in any::<[u8; LENGTH]>(), small in any::<bool>(), packet in prop::collection::vec(any::<u8>(), 0..300),
+        front in any::<[u8; LENGTH]>(), small in any::<bool>(),
+        packet in prop::collection::vec(any::<u8>(), 0..300),
         cut_off in 0..100usize
     ) {
         let mut frame = front.to_vec();

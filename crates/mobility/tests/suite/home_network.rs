@@ -142,9 +142,10 @@ fn at_home_the_router_answers_for_the_hosts_on_board() {
     pair.run(3.0);
     assert_eq!(pair.machine().state(), State::Home);
     let said = asked(&mut pair, HOST_ABOARD, "fe80::9");
-    assert!(
-        matches!(said.as_slice(), [said] if said.target == addr(HOST_ABOARD) && said.solicited && !said.router)
-    );
+    assert!(matches!(
+        said.as_slice(),
+        [said] if said.target == addr(HOST_ABOARD) && said.solicited && !said.router
+    ));
     assert!(matches!(asked(&mut pair, HOST_ABOARD, "::").as_slice(), [said] if !said.solicited));
     for others in ["2001:db8:1:b::5", HOME, AT_HOME] {
         assert!(asked(&mut pair, others, "fe80::9").is_empty(), "{others}");

@@ -196,7 +196,9 @@ proptest! {
 
     /// No octets make the reader panic, and a message cut at any octet is rejected.
     #[test]
-    fn hostile_octets(parts in parts(), cut in any::<prop::sample::Index>(), bit in any::<prop::sample::Index>()) {
+    fn hostile_octets(
+        parts in parts(), cut in any::<prop::sample::Index>(), bit in any::<prop::sample::Index>(),
+    ) {
         let mut octets = parts.octets();
         let cut = cut.index(octets.len());
         prop_assert!(Envelope::parse(&octets[..cut]).is_err());

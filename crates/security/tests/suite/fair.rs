@@ -143,7 +143,8 @@ proptest! {
                 };
                 let above = |class: usize| length(class) * [1, 2, 2][class];
                 prop_assert!((0..3).all(|class| above(class) <= above(turn.0)));
-                let most = waiting.iter().filter(|((of, _), _)| *of == turn.0).map(|(_, his)| his.len()).max();
+                let theirs = waiting.iter().filter(|((of, _), _)| *of == turn.0);
+                let most = theirs.map(|(_, queue)| queue.len()).max();
                 let his = waiting.get_mut(&turn).unwrap();
                 prop_assert_eq!(Some(his.len()), most);
                 // The dropped message is the least important, and among equals the oldest.

@@ -103,7 +103,10 @@ mod tests {
         #[test]
         fn each_packet_passes_once_whatever_is_lost_and_late(
             start in any::<u32>(),
-            fates in prop::collection::vec((prop::option::weighted(0.8, 0u32..4000), prop::option::weighted(0.8, 0u32..4000)), 1..3000),
+            fates in prop::collection::vec(
+                (prop::option::weighted(0.8, 0u32..4000), prop::option::weighted(0.8, 0u32..4000)),
+                1..3000,
+            ),
         ) {
             let mut arrivals: Vec<(u32, u32)> = Vec::new();
             for (index, (one, other)) in fates.iter().enumerate() {
@@ -135,7 +138,9 @@ mod tests {
         /// For any numbers: a number that has not been seen since the window moved past it is never called a
         /// copy.
         #[test]
-        fn a_number_that_never_came_is_no_copy(numbers in prop::collection::vec((prop_oneof![any::<u32>(), 0u32..40_000], 1u16..4), 1..400)) {
+        fn a_number_that_never_came_is_no_copy(
+            numbers in prop::collection::vec((prop_oneof![any::<u32>(), 0u32..40_000], 1u16..4), 1..400),
+        ) {
             let mut window = Window::starting_with(0, 1);
             let mut came = BTreeSet::from([(0, 1)]);
             for (number, mark) in numbers {

@@ -214,7 +214,9 @@ mod tests {
         }
 
         #[test]
-        fn no_octets_make_it_panic(octets in proptest::collection::vec(any::<u8>(), 0..200), mtu in any::<usize>()) {
+        fn no_octets_make_it_panic(
+            octets in proptest::collection::vec(any::<u8>(), 0..200), mtu in any::<usize>(),
+        ) {
             let mut packet = octets.clone();
             clamp(&mut packet, mtu);
             let mut tcp = packet_of(octets);

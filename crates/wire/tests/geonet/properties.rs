@@ -131,7 +131,8 @@ proptest! {
         use ExtendedHeader::*;
         let header_type = extended.header_type();
         prop_assert_eq!(HeaderType::from_octet(header_type.octet()), header_type);
-        let has = (extended.sequence().is_some(), extended.destination().is_some(), extended.area().is_some());
+        let has =
+            (extended.sequence().is_some(), extended.destination().is_some(), extended.area().is_some());
         prop_assert_eq!(has, match extended {
             Beacon { .. } | SingleHop { .. } => (false, false, false),
             TopologicallyScoped { .. } | LocationServiceRequest { .. } => (true, false, false),
@@ -206,7 +207,8 @@ proptest! {
         let waited = Duration::from_millis(waited);
         let left = Lifetime(octet).after_waiting(waited).duration();
         prop_assert!(left <= Lifetime(octet).duration().saturating_sub(waited));
-        prop_assert_eq!(Lifetime::from_duration(Lifetime(octet).duration()).duration(), Lifetime(octet).duration());
+        let lifetime = Lifetime(octet).duration();
+        prop_assert_eq!(Lifetime::from_duration(lifetime).duration(), lifetime);
     }
 
     #[test]

@@ -421,7 +421,8 @@ proptest! {
         }
         trial.commit();
         // At the end all tunnels are removed, and no entry remains.
-        let all: Vec<Tunnel> = trial.wanted.0.values().flat_map(|tunnels| tunnels.values().cloned()).collect();
+        let wanted = trial.wanted.0.values();
+        let all: Vec<Tunnel> = wanted.flat_map(|tunnels| tunnels.values().cloned()).collect();
         all.iter().for_each(|tunnel| trial.remove(tunnel));
         trial.commit();
         prop_assert!(trial.maps.is_empty(), "{:?}", trial.maps);

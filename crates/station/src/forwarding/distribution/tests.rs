@@ -176,7 +176,9 @@ proptest! {
 
     /// When a member goes, only its flows move; when it comes back, they come back.
     #[test]
-    fn only_the_conversations_of_the_dead_move(weights in prop::collection::vec(1u16..1000, 2..6), dead in any::<prop::sample::Index>()) {
+    fn only_the_conversations_of_the_dead_move(
+        weights in prop::collection::vec(1u16..1000, 2..6), dead in any::<prop::sample::Index>(),
+    ) {
         let members: Vec<(u16, u16)> = (1..).zip(weights).collect();
         let all: Vec<u16> = members.iter().map(|(bid, _)| *bid).collect();
         let dead = all[dead.index(all.len())];
