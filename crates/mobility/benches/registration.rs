@@ -1,5 +1,6 @@
-//! What one authenticated Binding Update costs a home agent, from octets to signed acknowledgement, without
-//! any system call; beside it the bare HMAC over as many octets, which no agent can do without.
+//! Measures the cost of one authenticated Binding Update at a home agent, from octets to signed
+//! acknowledgement, without any system call. Beside it, measures the bare HMAC over as many octets, which
+//! every home agent needs.
 #![allow(missing_docs, reason = "criterion's macros generate undocumented functions")]
 
 use std::hint::black_box;
@@ -68,10 +69,10 @@ fn bench(criterion: &mut Criterion) {
             authentication: Authentication::SharedKey(association()),
         }],
     });
-    // Every sequence number once: each is newer than the one before, around and around.
+    // Every sequence number once, in a cycle: each is newer than the one before.
     let updates: Vec<Vec<u8>> = (0..=u16::MAX).map(binding_update).collect();
     let mut next = updates.iter().cycle();
-    // A node has no more than its share.
+    // The clock advances so that the node stays within its share.
     let mut now = Time::ZERO;
     let mut group = criterion.benchmark_group("home agent");
     group.throughput(Throughput::Elements(1));
@@ -95,7 +96,8 @@ fn bench(criterion: &mut Criterion) {
             }
         });
     });
-    // Somebody without the key, from where nobody is bound: as long as it is comfortable, and beyond that.
+    // Updates of a sender without the key, from an address where no node is bound: within the rate that is
+    // not limited, and beyond it.
     let forged = {
         let mut message = Builder::binding_update(1, BindingUpdateFlags::default(), 15)
             .option(&MobilityOption::AlternateCareOfAddress(AGENT))

@@ -1,9 +1,9 @@
-//! Why a mobility message was dropped.
+//! Reasons for which a mobility message was dropped.
 
 use carnet_wire::Error;
 
 carnet_base::drop_reasons! {
-    /// Why a packet with a Mobility Header, or a message of Neighbor Discovery, was dropped.
+    /// Reason for which a packet with a Mobility Header, or a message of Neighbor Discovery, was dropped.
     pub enum MobilityDrop {
         /// The message does not parse: too short, a length that does not fit, an option past the end.
         Malformed = "malformed",
@@ -22,7 +22,7 @@ carnet_base::drop_reasons! {
         NotHomeRegistration = "not_home_registration",
         /// A home registration with a Nonce Indices option (RFC 6275 9.5.1).
         NonceIndices = "nonce_indices",
-        /// A Binding Update for a home address that nobody configured.
+        /// A Binding Update for a home address that is not configured.
         Unauthorized = "unauthorized",
         /// The authentication option is missing (RFC 4285 5).
         AuthenticationMissing = "authentication_missing",
@@ -30,7 +30,8 @@ carnet_base::drop_reasons! {
         UnknownSpi = "unknown_spi",
         /// The authentication option does not verify (RFC 4285 5.1.1).
         AuthenticationFailed = "authentication_failed",
-        /// It came in the clear, or names no care-of address itself, where IPsec is wanted (RFC 4877 4.1).
+        /// A message without IPsec, or without a care-of address in an option, although IPsec is required
+        /// (RFC 4877 4.1).
         NotProtected = "not_protected",
         /// The timestamp of the Message-ID option is old or too far off (RFC 4285 6).
         Timestamp = "timestamp",
@@ -38,16 +39,17 @@ carnet_base::drop_reasons! {
         Sequence = "sequence",
         /// A valid Binding Update that was refused with a status of 128 or more.
         Refused = "refused",
-        /// A Binding Acknowledgement that answers nothing which is outstanding (RFC 6275 11.7.3).
+        /// A Binding Acknowledgement without an outstanding Binding Update (RFC 6275 11.7.3).
         Unexpected = "unexpected",
-        /// Not from the home agent, not to this router, or without the routing header that it needs.
+        /// A message that is not from the home agent, not to this router, or without the routing header that
+        /// it needs.
         WrongParty = "wrong_party",
-        /// More of these than are answered within a second.
+        /// A message beyond the rate of answers.
         RateLimited = "rate_limited",
-        /// A Binding Update that does not come from where its node is bound, while there are very many of
-        /// these, in all or from this source; whether it is authentic was not found out.
+        /// A Binding Update from elsewhere than its node's bindings, beyond the rate of such updates in all
+        /// or from this source. The home agent has not verified it.
         Flood = "flood",
-        /// A Binding Update of a node that has had its share of them, also of authentic ones.
+        /// A Binding Update of a node that has used up its share, authentic or not.
         Share = "share",
         /// A Neighbor Discovery message that fails RFC 4861 6.1 or 7.1 (hop limit, code, length).
         NeighborDiscovery = "neighbor_discovery",
@@ -55,7 +57,7 @@ carnet_base::drop_reasons! {
 }
 
 impl From<Error> for MobilityDrop {
-    /// The reason that stands for a fault in the octets.
+    /// Returns the reason for a parse error.
     fn from(error: Error) -> Self {
         match error {
             Error::Checksum { .. } => MobilityDrop::BadChecksum,

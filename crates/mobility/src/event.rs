@@ -1,4 +1,4 @@
-//! What happened, for the log and whoever watches.
+//! Events for the log and for watching programs.
 
 use std::net::Ipv6Addr;
 
@@ -6,7 +6,7 @@ use carnet_base::Endpoint;
 use ipnet::Ipv6Net;
 use serde::{Deserialize, Serialize};
 
-/// Something that happened, for the log and `carnet watch`.
+/// An event for the log and `carnet watch`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
@@ -14,95 +14,97 @@ pub enum Event {
     Registered {
         /// Home agent.
         home_agent: Ipv6Addr,
-        /// Our end of the tunnel, with the care-of address that the home agent acknowledged.
+        /// The router's end of the tunnel, with the care-of address that the home agent acknowledged.
         care_of_address: Endpoint,
-        /// Binding Identifier, where it was registered with one.
+        /// Binding Identifier, if the router registered with one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         bid: Option<u16>,
         /// Uplink interface.
         uplink: String,
-        /// From the first Binding Update of this registration to its acknowledgement, in microseconds.
+        /// Time from the first Binding Update of this registration to its acknowledgement, in microseconds.
         latency_us: u64,
         /// Granted lifetime in seconds.
         lifetime_s: u32,
-        /// True when nothing but the lifetime changed.
+        /// Whether only the lifetime changed.
         refresh: bool,
     },
     /// Mobile router: no longer registered.
     Deregistered {
-        /// Why, in plain words.
+        /// Reason in plain words.
         reason: String,
     },
-    /// Mobile router: the home agent said no.
+    /// Mobile router: the home agent has refused a Binding Update.
     Rejected {
         /// Binding Acknowledgement status (128 and above).
         status: u8,
-        /// Its meaning, and what the router does about it.
+        /// Meaning of the status, and the router's reaction.
         reason: String,
     },
-    /// Mobile router: it is registered with another home agent, or will be with the first that it has found.
+    /// Mobile router: it is registered with another home agent, or will register with the first that it has
+    /// found.
     HomeAgent {
-        /// The one before.
+        /// Former home agent.
         from: Option<Ipv6Addr>,
-        /// The one from now on.
+        /// New home agent.
         to: Ipv6Addr,
-        /// Why.
+        /// Reason of the change.
         reason: String,
     },
-    /// Mobile router: traffic moves to another uplink, or to none.
+    /// Mobile router: traffic moves to another uplink, or has no uplink any more.
     Handover {
         /// Interface that carried the traffic until now.
         from: Option<String>,
-        /// Interface that carries it from now on.
+        /// Interface that carries the traffic from now on.
         to: Option<String>,
-        /// Why.
+        /// Reason of the handover.
         reason: String,
     },
     /// Mobile router: the access network of an uplink announces a captive portal (RFC 8910), or redirects
     /// HTTP to one.
     CaptivePortal {
-        /// The uplink.
+        /// Uplink interface.
         uplink: String,
         /// URI of the portal.
         uri: String,
-        /// A probe was redirected: the network does not forward now. An announcement alone says nothing of
-        /// that.
+        /// Whether a probe was redirected, so that the network does not forward now. An announcement alone
+        /// does not show that.
         redirects: bool,
     },
-    /// Mobile router: this share of an uplink's volume is used.
+    /// Mobile router: an uplink has used this share of its volume.
     VolumeReached {
-        /// The uplink.
+        /// Uplink interface.
         uplink: String,
-        /// 75, 95 or 100.
+        /// Used share in percent: 75, 95 or 100.
         percent: u8,
-        /// Octets that have gone over it in this period.
+        /// Octets that the uplink has carried in this period.
         used: u64,
-        /// Octets that may.
+        /// Octets that the uplink may carry in a period.
         volume: u64,
-        /// The period: `day`, `week` or `month`.
+        /// Period: `day`, `week` or `month`.
         period: String,
     },
-    /// Mobile router: an uplink can be used now, whether or not traffic takes it, or cannot any more.
+    /// Mobile router: an uplink has become usable, whether or not traffic takes it, or is no longer usable.
     Uplink {
-        /// Its interface.
+        /// Interface of the uplink.
         uplink: String,
-        /// It has carrier, an address and a default router.
+        /// Whether the uplink has carrier, an address and a default router.
         usable: bool,
-        /// What it lacks.
+        /// Requirement that the uplink lacks.
         reason: Option<String>,
     },
-    /// Mobile router: the packets for another vehicle's mobile network take another way.
+    /// Mobile router: packets for another vehicle's mobile network take another path.
     Path {
-        /// Its prefixes.
+        /// Prefixes of that mobile network.
         prefixes: Vec<Ipv6Net>,
-        /// Its link-layer address if it is in radio range, else its home address.
+        /// Link-layer address of the vehicle if it is in radio range, otherwise its home address.
         station: String,
-        /// They go straight to it from now on; else by way of the home agents.
+        /// Whether the packets go directly to the vehicle from now on; otherwise they go by the home agents.
         direct: bool,
-        /// Why.
+        /// Reason of the change.
         reason: String,
     },
-    /// Mobile router: it is on its home link, the home agent knows it, and it routes without tunnel now.
+    /// Mobile router: it is on its home link, the home agent has acknowledged that, and it routes without a
+    /// tunnel.
     AtHome {
         /// Interface on the home link.
         interface: String,
@@ -116,7 +118,7 @@ pub enum Event {
         /// Binding Identifier.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         bid: Option<u16>,
-        /// Prefixes that are forwarded.
+        /// Prefixes that the home agent forwards.
         prefixes: Vec<Ipv6Net>,
         /// Granted lifetime in seconds.
         lifetime_s: u32,
@@ -130,33 +132,34 @@ pub enum Event {
         /// Binding Identifier.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         bid: Option<u16>,
-        /// `deregistered`, `expired` or the like.
+        /// Reason, such as `deregistered` or `expired`.
         reason: String,
     },
     /// Home agent: a Binding Update was refused.
     BindingRefused {
         /// Home address.
         home_address: Ipv6Addr,
-        /// Where the Binding Update came from.
+        /// Source of the Binding Update.
         care_of_address: Endpoint,
         /// Binding Acknowledgement status.
         status: u8,
-        /// Its meaning.
+        /// Meaning of the status.
         reason: String,
     },
-    /// The config was read again. Each entry is a table and its home address or name, such as
-    /// `home_agent.mobile_router 2001:db8:1::9`; of more than 64 the last one says how many more there are.
+    /// The station has read the config again. Each entry is a table and its home address or name, such as
+    /// `home_agent.mobile_router 2001:db8:1::9`; of more than 64 entries the last one has the number of the
+    /// rest.
     Reloaded {
-        /// Tables that it had not before.
+        /// Tables that the config did not have before.
         added: Vec<String>,
-        /// Tables that it has no more.
+        /// Tables that the config no longer has.
         removed: Vec<String>,
         /// Tables with other values.
         changed: Vec<String>,
     },
-    /// Something to look at.
+    /// A warning for the operator.
     Warning {
-        /// In plain words.
+        /// Message in plain words.
         message: String,
     },
 }

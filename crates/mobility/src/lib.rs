@@ -2,20 +2,20 @@
 //!
 //! Two roles, one module each, with the same shape:
 //!
-//! * [`home_agent`] - the binding cache and everything that a home agent says (RFC 6275 section 10,
-//!   RFC 3963 section 6), with several care-of addresses (RFC 5648), flow bindings (RFC 6089), nodes in IPv4
-//!   networks (RFC 5555), heartbeats (RFC 5847), and Neighbor Discovery on a real home link.
+//! * [`home_agent`] - the binding cache and all messages of a home agent (RFC 6275 section 10, RFC 3963
+//!   section 6), with several care-of addresses (RFC 5648), flow bindings (RFC 6089), nodes in IPv4 networks
+//!   (RFC 5555), heartbeats (RFC 5847), and Neighbor Discovery on a real home link.
 //! * [`mobile_router`] - uplinks, movement and home registration (RFC 6275 section 11, RFC 3963
 //!   section 5).
 //!
-//! Which of several home agents a mobile router is registered with is the choice of [`agents`]. Beside them,
-//! [`mnpp`] finds the mobile networks of vehicles in radio range, [`direct`] the short way to those that are
-//! not, and [`nesting`] spares mobile routers behind mobile routers the way through every home agent.
+//! [`agents`] chooses the home agent with which a mobile router is registered. [`mnpp`] finds the mobile
+//! networks of vehicles in radio range, and [`direct`] the direct path to vehicles beyond it. [`nesting`]
+//! gives mobile routers behind mobile routers a path that avoids the outer home agents.
 //!
-//! Both take the time and an input through `handle_*` methods and hand out [`Output`]s through
-//! `poll_output`; the next deadline comes from `poll_timeout`. They never read a clock, open a socket or
-//! draw a random number that they were not given. After each `handle_*` call the caller drains
-//! `poll_output`; debug builds assert it.
+//! Both roles take the time and an input through `handle_*` methods and return [`Output`]s through
+//! `poll_output`; the next deadline comes from `poll_timeout`. They never read a clock, open a socket or use
+//! a source of randomness that the caller did not give. After each `handle_*` call the caller drains
+//! `poll_output`; debug builds assert that.
 //!
 //! Left out: route optimisation with correspondent nodes (RFC 6275 section 9), mobile prefix discovery at the
 //! mobile router, IPsec.
@@ -54,61 +54,61 @@ pub use nesting::Nesting;
 pub use security::{Authentication, ReplayProtection, SecurityAssociation, SharedKeys};
 pub use sequence::is_newer;
 
-/// The port of IPv6 in UDP (RFC 5555 8), at both ends as far as no NAT changes it.
+/// UDP port of encapsulated IPv6 (RFC 5555 8), at both ends unless a NAT changes it.
 pub const UDP_PORT: u16 = 4191;
-/// The unit of every lifetime in Binding Updates and Acknowledgements (RFC 6275 6.1.7).
+/// Unit of every lifetime in Binding Updates and Acknowledgements (RFC 6275 6.1.7).
 pub const LIFETIME_UNIT: Duration = Duration::from_secs(4);
 /// `MAX_UPDATE_RATE`: Mobility Header messages of one type to one node per second (RFC 6275 12).
 pub const MAX_UPDATE_RATE: usize = 3;
-/// Hop limit of what carnet originates, the value "normally assigned to routers" (RFC 3963 5.5).
+/// Hop limit of packets that carnet originates, the value "normally assigned to routers" (RFC 3963 5.5).
 pub const HOP_LIMIT: u8 = 64;
-/// How long packets are still accepted that were on their way over a path when it was given up. Longer
-/// than any round trip worth having, shorter than a care-of address takes to be somebody else's.
+/// Time for which packets are accepted that were on their way over a path when it was given up. It is longer
+/// than any useful round trip, and shorter than it takes until another node gets the care-of address.
 pub const OLD_PATH_GRACE: Duration = Duration::from_secs(5);
 
-/// What a protocol machine wants done, in this order.
+/// An output of a protocol machine; the caller carries out outputs in this order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
     /// The forwarding that follows from this home address's binding (home agent) or from this router's own
     /// state (mobile router) may have changed: compute it anew.
     Forwarding(Ipv6Addr),
-    /// What has to survive a restart changed: of the node with this home address (home agent), or of this
-    /// router (mobile router). It is written before the next packet leaves.
+    /// The stored state of the node with this home address (home agent), or of this router (mobile router),
+    /// has changed: write it before the next packet leaves.
     Persist(Ipv6Addr),
-    /// An IPv6 packet; its source address tells the platform which way it leaves.
+    /// An IPv6 packet; its source address decides by which interface it leaves.
     Packet(Vec<u8>),
     /// An IPv6 packet to be sent inside IPv4 or UDP from one end to the other (RFC 5555).
     Encapsulated {
-        /// Our end.
+        /// Local end.
         local: Endpoint,
-        /// The other end.
+        /// Remote end.
         remote: Endpoint,
         /// The IPv6 packet.
         packet: Vec<u8>,
     },
-    /// An inner packet of the home agent's own, to be sent through the tunnel between these ends.
+    /// An inner packet of the home agent itself, to be sent through the tunnel between these ends.
     Tunnelled {
-        /// Our end.
+        /// Local end.
         local: Endpoint,
-        /// The other end.
+        /// Remote end.
         remote: Endpoint,
         /// The inner packet.
         packet: Vec<u8>,
     },
-    /// An ICMPv6 message on one link.
+    /// An ICMPv6 message for one link.
     Link(LinkMessage),
-    /// To request the configured URL over an uplink; the result is for [`MobileRouter::handle_portal_probe`].
+    /// Request the configured URL over an uplink; the result goes to [`MobileRouter::handle_portal_probe`].
     ProbePortal {
-        /// The uplink.
+        /// Uplink interface.
         uplink: String,
-        /// Its care-of addresses.
+        /// Care-of addresses of the uplink.
         sources: Vec<IpAddr>,
     },
-    /// Something that happened.
+    /// An event for the log.
     Event(Event),
 }
 
-/// A lifetime in the units of the wire, rounded down, at least one unit unless it is zero.
+/// Returns a lifetime in the units of the wire, rounded down, at least one unit unless it is zero.
 pub fn lifetime_units(lifetime: Duration) -> u16 {
     let units = lifetime.as_secs() / LIFETIME_UNIT.as_secs();
     match u16::try_from(units) {
@@ -118,7 +118,7 @@ pub fn lifetime_units(lifetime: Duration) -> u16 {
     }
 }
 
-/// The lifetime that a number of wire units means.
+/// Returns the lifetime of a number of wire units.
 pub fn lifetime_from_units(units: u16) -> Duration {
     LIFETIME_UNIT * u32::from(units)
 }

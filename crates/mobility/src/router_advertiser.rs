@@ -1,18 +1,18 @@
 //! Router Advertisements into the mobile network, and of a home agent on its home link (RFC 4861 6.2).
 //!
-//! The router advertises its prefixes with the A and L flags, itself as default router, and the MTU that
-//! fits into the tunnel, so that hosts need no Packet Too Big. It answers solicitations, and when the home
-//! agent has refused the prefixes it tells hosts to stop using them (RFC 3963 5.4.2).
+//! The router advertises its prefixes with the A and L flags, itself as default router, and the MTU that fits
+//! into the tunnel, so that hosts need no Packet Too Big. It answers solicitations. When the home agent has
+//! refused the prefixes, it withdraws them from hosts (RFC 3963 5.4.2).
 //!
-//! Mobile routers behind this one are told who stands before them ([`NestingInformation`]). Until they have
-//! heard of a change their packets go nowhere, or round in a ring: so it is told at once, and repeated. RFC
-//! 6275 7.5 lets routers that serve mobile nodes advertise as often.
+//! Mobile routers behind this one learn from it the routers before them ([`NestingInformation`]). Until they
+//! know of a change their packets are lost, or circle in a ring. So the router advertises a change at once,
+//! and repeats it. RFC 6275 7.5 permits routers that serve mobile nodes to advertise as often.
 //!
-//! A home agent tells other home agents of itself ([`Offer`]): H flag, its own address in the home prefix (R
-//! flag), Home Agent Information option (RFC 6275 7, 10.5.1, RFC 3963 7.3). It is no default router and gives
-//! nobody addresses; who routes on the home link is the operator's business.
+//! A home agent advertises itself to other home agents ([`Offer`]): H flag, its own address in the home
+//! prefix (R flag), Home Agent Information option (RFC 6275 7, 10.5.1, RFC 3963 7.3). It is no default router
+//! and gives hosts no addresses; the operator decides which router the home link has.
 //!
-//! Left out: everything configurable of RFC 4861 6.2.1 that nobody needs here, DNS options.
+//! Left out: all variables of RFC 4861 6.2.1 without a use here, and DNS options.
 
 use std::collections::VecDeque;
 use std::net::Ipv6Addr;
@@ -27,49 +27,53 @@ use ipnet::Ipv6Net;
 use crate::MobilityDrop;
 use crate::home_agent::ND_HOP_LIMIT;
 
-/// `MaxRtrAdvInterval` and `MinRtrAdvInterval`, far below RFC 4861's 600 s: hosts of a vehicle come and go.
+/// Longest interval, `MaxRtrAdvInterval`; [`MIN_INTERVAL`] is `MinRtrAdvInterval`. Both are far below RFC
+/// 4861's 600 s, because hosts of a vehicle come and go.
 const MAX_INTERVAL: Duration = Duration::from_secs(60);
 const MIN_INTERVAL: Duration = Duration::from_secs(20);
-/// `MAX_INITIAL_RTR_ADVERTISEMENTS` and `MAX_INITIAL_RTR_ADVERT_INTERVAL` (RFC 4861 10).
+/// First advertisements at a shorter interval: `MAX_INITIAL_RTR_ADVERTISEMENTS` and
+/// `MAX_INITIAL_RTR_ADVERT_INTERVAL` (RFC 4861 10).
 const INITIAL_ADVERTISEMENTS: u32 = 3;
 const INITIAL_INTERVAL: Duration = Duration::from_secs(16);
-/// `MAX_FINAL_RTR_ADVERTISEMENTS` (RFC 4861 10), here for prefixes that end.
+/// Last advertisements of prefixes that end: `MAX_FINAL_RTR_ADVERTISEMENTS` (RFC 4861 10).
 const MAX_FINAL_ADVERTISEMENTS: u32 = 3;
-/// `MIN_DELAY_BETWEEN_RAS` and `MAX_RA_DELAY_TIME` (RFC 4861 10).
+/// Least time between advertisements, and longest delay of an answer: `MIN_DELAY_BETWEEN_RAS` and
+/// `MAX_RA_DELAY_TIME` (RFC 4861 10).
 const MIN_DELAY_BETWEEN_RAS: Duration = Duration::from_secs(3);
 const MAX_RA_DELAY_TIME: Duration = Duration::from_millis(500);
-/// `MinDelayBetweenRAs` (RFC 6275 12), the least, for what mobile routers have to know.
+/// Least time between advertisements of changes for mobile routers: the minimum of `MinDelayBetweenRAs` (RFC
+/// 6275 12).
 const MIN_DELAY_OF_NEWS: Duration = Duration::from_millis(30);
-/// How often, and how far apart, such news is told.
+/// Number of advertisements of a change for mobile routers, [`NEWS_INTERVAL`] apart.
 const NEWS: u32 = 3;
 const NEWS_INTERVAL: Duration = Duration::from_secs(1);
-/// `AdvDefaultLifetime`: three times the interval, with room for loss.
+/// Router lifetime in seconds (`AdvDefaultLifetime`): 30 times the longest interval, with room for loss.
 const ROUTER_LIFETIME: u16 = 1800;
-/// `AdvValidLifetime` and `AdvPreferredLifetime` (RFC 4861 6.2.1).
+/// Lifetimes of prefixes in seconds: `AdvValidLifetime` and `AdvPreferredLifetime` (RFC 4861 6.2.1).
 pub(crate) const VALID_LIFETIME: u32 = 2_592_000;
 pub(crate) const PREFERRED_LIFETIME: u32 = 604_800;
 
-/// What is advertised on one interface.
+/// Config of the advertiser of one interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdvertiserConfig {
     /// Interface name.
     pub interface: String,
-    /// The prefixes; those of length 64 are for stateless autoconfiguration.
+    /// Advertised prefixes; those of length 64 are for stateless autoconfiguration.
     pub prefixes: Vec<Ipv6Net>,
-    /// What a home agent says of itself on its home link.
+    /// The home agent's advertisement of itself on its home link.
     pub home_agent: Option<Offer>,
 }
 
-/// A home agent in its own words.
+/// A home agent's advertisement of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offer {
-    /// Its address.
+    /// Address of the home agent.
     pub address: Ipv6Addr,
-    /// The home prefix, of which no host is to make addresses because of this.
+    /// Home prefix. Hosts do not configure addresses from this advertisement.
     pub home_prefix: Ipv6Net,
-    /// Higher wins.
+    /// Preference; the higher value wins.
     pub preference: u16,
-    /// R: it serves mobile routers.
+    /// R flag: the home agent serves mobile routers.
     pub mobile_routers: bool,
 }
 
@@ -77,15 +81,15 @@ pub struct Offer {
 #[derive(Debug)]
 pub struct RouterAdvertiser {
     config: AdvertiserConfig,
-    /// On a home link, where others route.
+    /// Whether the advertiser is on a home link, where other routers route.
     is_home_agent: bool,
     mtu: Option<u32>,
     nesting: Option<NestingInformation>,
-    /// How often a change of that is still to be told.
+    /// Number of advertisements left for a change of `nesting`.
     news: u32,
-    /// Whether the prefixes are good; when not, hosts are told to stop using them.
+    /// Whether the prefixes are valid; otherwise the advertiser withdraws them.
     valid: bool,
-    /// How often that is still said before the advertiser falls silent.
+    /// Number of withdrawals left before the advertiser falls silent.
     withdrawals_left: u32,
     link_local: Option<Ipv6Addr>,
     link_address: Option<[u8; 6]>,
@@ -117,17 +121,17 @@ impl RouterAdvertiser {
         }
     }
 
-    /// The interface's name.
+    /// Returns the interface's name.
     pub fn interface(&self) -> &str {
         &self.config.interface
     }
 
-    /// The prefixes that are advertised.
+    /// Returns the advertised prefixes.
     pub fn prefixes(&self) -> &[Ipv6Net] {
         &self.config.prefixes
     }
 
-    /// The next message to be sent.
+    /// Returns the next message to be sent.
     pub fn poll_output(&mut self) -> Option<LinkMessage> {
         self.outputs.pop_front()
     }
@@ -157,7 +161,7 @@ impl RouterAdvertiser {
         }
     }
 
-    /// An interface has vanished.
+    /// Handles the removal of an interface.
     pub fn handle_interface_gone(&mut self, name: &str) {
         if name == self.config.interface {
             self.link_local = None;
@@ -165,8 +169,8 @@ impl RouterAdvertiser {
         }
     }
 
-    /// Sets what the advertisement says: the MTU that hosts are to use (RFC 4861 4.6.4), and whether the
-    /// prefixes are good. A change is advertised soon.
+    /// Sets the contents of the advertisement: the MTU for hosts (RFC 4861 4.6.4), and whether the prefixes
+    /// are valid. A change is advertised soon.
     pub fn set(&mut self, now: Time, mtu: Option<u32>, valid: bool) {
         if (self.mtu, self.valid) != (mtu, valid) {
             if self.valid && !valid {
@@ -178,7 +182,7 @@ impl RouterAdvertiser {
         }
     }
 
-    /// Sets what mobile routers behind this one are told. A change is advertised at once.
+    /// Sets the information for mobile routers behind this one. A change is advertised at once.
     pub fn set_nesting(&mut self, now: Time, nesting: NestingInformation) {
         if self.nesting.as_ref() == Some(&nesting) {
             return;
@@ -191,10 +195,10 @@ impl RouterAdvertiser {
         }
     }
 
-    /// Handles an ICMPv6 message heard on the interface: Router Solicitations are answered.
+    /// Handles an ICMPv6 message from the interface: answers Router Solicitations.
     ///
     /// # Errors
-    /// Why it had no effect (RFC 4861 6.1.1).
+    /// Returns why the message had no effect (RFC 4861 6.1.1).
     pub fn handle_link_message(&mut self, now: Time, message: &LinkMessage) -> Result<(), MobilityDrop> {
         if message.interface != self.config.interface
             || message.message.first() != Some(&icmpv6::types::ROUTER_SOLICITATION)
@@ -215,7 +219,7 @@ impl RouterAdvertiser {
         Ok(())
     }
 
-    /// Sends what is due.
+    /// Sends the advertisement that is due.
     pub fn handle_timeout(&mut self, now: Time) {
         if self.next.is_some_and(|next| next <= now) {
             self.next = None;
@@ -223,14 +227,14 @@ impl RouterAdvertiser {
         }
     }
 
-    /// Tells hosts that this router goes away (RFC 4861 6.2.5); the prefixes stay theirs.
+    /// Advertises that this router goes away (RFC 4861 6.2.5); hosts keep the prefixes.
     pub fn handle_shutdown(&mut self, now: Time) {
         self.advertise(now, 0);
         self.next = None;
     }
 
-    /// Tells hosts to stop using the prefixes that are not in `kept`, for good. Whatever else the link shall
-    /// hear is another advertiser's business.
+    /// Withdraws for good the prefixes that are not in `kept`. Another advertiser sends everything else on
+    /// the link.
     pub fn handle_withdrawal(&mut self, now: Time, kept: &[Ipv6Net]) {
         self.config.prefixes.retain(|prefix| !kept.contains(prefix));
         if !self.config.prefixes.is_empty() {
@@ -250,13 +254,13 @@ impl RouterAdvertiser {
         self.next = Some(self.next.map_or(due, |next| next.min(due)));
     }
 
-    /// Withdrawn prefixes have been told; RFC 3963 5.4.2 wants them not to be advertised any more.
+    /// Whether the prefixes are withdrawn; RFC 3963 5.4.2 forbids further advertisements.
     fn is_silent(&self) -> bool {
         !self.valid && self.withdrawals_left == 0
     }
 
-    /// What a home agent says of itself from now on; `None`: that it is none any more. A change is advertised
-    /// soon.
+    /// Sets the home agent's advertisement of itself; `None` if it no longer is a home agent. A change is
+    /// advertised soon.
     pub fn set_home_agent(&mut self, now: Time, offer: Option<Offer>) {
         if self.config.home_agent != offer {
             self.config.home_agent = offer;
@@ -264,7 +268,7 @@ impl RouterAdvertiser {
         }
     }
 
-    /// The options by which a home agent tells of itself.
+    /// Returns the options by which a home agent advertises itself.
     fn offer_options(offer: &Offer) -> [nd::NdOption<'static>; 2] {
         let home_prefix = nd::NdOption::PrefixInformation(nd::PrefixInformation {
             prefix: offer.address,
@@ -287,7 +291,7 @@ impl RouterAdvertiser {
         let Some(source) = self.link_local else { return };
         let (valid_lifetime, preferred_lifetime) =
             if self.valid { (VALID_LIFETIME, PREFERRED_LIFETIME) } else { (VALID_LIFETIME, 0) };
-        // RFC 6275 10.5.1: who says so without H is a home agent no more.
+        // RFC 6275 10.5.1: an advertisement without H ends the home agent.
         let offer = self.config.home_agent.filter(|_| router_lifetime > 0);
         let router_lifetime = if self.valid && !self.is_home_agent { router_lifetime } else { 0 };
         let nesting = self.nesting.as_ref().filter(|_| self.valid).map(NestingInformation::data);
@@ -312,7 +316,7 @@ impl RouterAdvertiser {
             options.push(option);
         }
         let mut message = nd::router_advertisement(&nd::RouterAdvertisementRepr {
-            // RFC 4861 4.2: 0 says nothing.
+            // RFC 4861 4.2: 0 means unspecified.
             hop_limit: if self.is_home_agent { 0 } else { 64 },
             managed: false,
             other: false,
@@ -437,7 +441,7 @@ mod tests {
         }
         let due = advertiser.poll_timeout().expect("due");
         assert!(due >= now + INITIAL_INTERVAL, "and then as seldom as ever: {due}");
-        // The same again is no news.
+        // Equal information is no change.
         advertiser.set_nesting(now, information);
         assert_eq!(advertiser.poll_timeout(), Some(due));
     }
@@ -472,7 +476,7 @@ mod tests {
         let message = advertiser.poll_output().expect("a farewell");
         let parsed = nd::RouterAdvertisement::parse(&message.message).expect("parses");
         assert!(!parsed.home_agent);
-        // RFC 6275 7.4: the option only with the H flag.
+        // RFC 6275 7.4: the option comes only with the H flag.
         assert!(!parsed.options().any(|option| matches!(option, nd::NdOption::HomeAgentInformation(_))));
     }
 

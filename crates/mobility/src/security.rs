@@ -1,24 +1,22 @@
 //! Authentication of Binding Updates and Acknowledgements by a shared key (RFC 4285), or by IPsec (RFC 4877).
 //!
-//! With IPsec nothing is verified here: the kernel does that, and whoever reads the message from it says that
-//! it did ([`crate::MobilityMessage::protected`]). What is here is that a message without that counts for
-//! nothing.
+//! With IPsec the kernel verifies messages, and the reader of a message reports it
+//! ([`crate::MobilityMessage::protected`]). This module drops messages without that protection.
 //!
-//! The MAC is the first 96 bits of HMAC-SHA1 over care-of address, home address and the Mobility Header up
-//! to and including the SPI, with a checksum of zero. The care-of address is the one being registered: the
-//! Alternate Care-of Address when there is one, else the IPv6 source.
+//! The MAC is the first 96 bits of HMAC-SHA1 over care-of address, home address and the Mobility Header up to
+//! and including the SPI, with a checksum of zero. The care-of address is the one to be registered: the
+//! Alternate Care-of Address if there is one, otherwise the IPv6 source.
 //!
-//! It does not cover the home agent's address. Whoever has one key for several home agents therefore takes at
-//! one of them what was recorded on the way to another: their sequence numbers have nothing to do with each
-//! other, and timestamps keep it out for as long as the window is passed only. RFC 4285 5.1 has one
-//! association for a mobile node and a home agent, so [`Authentication::PerAgent`] makes one for each of them
-//! from a common key: nothing in the messages is other than in RFC 4285, and there is nothing to negotiate
-//! that could be talked down.
+//! The MAC does not cover the home agent's address. So with one key for several home agents, an attacker can
+//! replay to one of them the messages recorded on the way to another. Their sequence numbers are independent,
+//! and timestamps protect only after the window has passed. RFC 4285 5.1 has one association for a mobile
+//! node and a home agent, so [`Authentication::PerAgent`] derives one for each home agent from a common key.
+//! The messages are unchanged from RFC 4285, and no negotiation can be downgraded.
 //!
-//! A key is changed without anybody noticing by having two for a while: the message names its association by
-//! the SPI, so the home agent takes the new one beside the old one before the node has it, and drops the old
-//! one after that ([`Authentication::SharedKeys`]). What holds off replays is the node's and not the key's: a
-//! message that was recorded under one key is as old under the others.
+//! A key is changed without interruption by two keys for a while. The message names its association by the
+//! SPI, so the home agent accepts the new key beside the old one before the node has it, and drops the old
+//! one afterwards ([`Authentication::SharedKeys`]). Replay protection belongs to the node and not to the key:
+//! a message that was recorded under one key is as old under the others.
 //!
 //! Left out: the MN-AAA option (subtype 2), which needs a AAA server.
 
@@ -36,38 +34,38 @@ use zeroize::Zeroizing;
 
 use crate::MobilityDrop;
 
-/// How a mobile node and its home agent know that a message is the other's.
+/// How a mobile node and its home agent verify each other's messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Authentication {
-    /// Not at all: only where the network itself keeps strangers out.
+    /// No verification: only for a network that itself keeps strangers out.
     None,
     /// By the MN-HA mobility message authentication option, with this key.
     SharedKey(SecurityAssociation),
-    /// The same, with a key that is made from this one and the home agent's address; see
+    /// By that option, with a key derived from this one and the home agent's address; see
     /// [`Authentication::with`].
     PerAgent(SecurityAssociation),
-    /// The same with several keys, while one takes the place of another; or with one that is to stay where it
-    /// is in memory.
+    /// By that option with several keys, while one replaces another; or with one key that keeps its place in
+    /// memory.
     SharedKeys(Box<SharedKeys>),
-    /// By a security association of IPsec between home address and home agent (RFC 4877), which is the
-    /// kernel's.
+    /// By an IPsec security association between home address and home agent (RFC 4877), which the kernel
+    /// applies.
     Ipsec,
 }
 
-/// Several security associations of a node, told apart by their SPIs (RFC 4285 5.1).
+/// Several security associations of a node, distinguished by their SPIs (RFC 4285 5.1).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedKeys {
-    /// The one that a mobile node signs with, before those that are accepted beside it. No two have one SPI,
-    /// and all have the same replay protection.
+    /// The association that a mobile node signs with, followed by those that are accepted too. Each has its
+    /// own SPI, and all have the same replay protection.
     pub associations: Vec<SecurityAssociation>,
-    /// Whether they are common keys as in [`Authentication::PerAgent`].
+    /// Whether the keys are common keys as in [`Authentication::PerAgent`].
     pub per_agent: bool,
 }
 
 impl Authentication {
-    /// The security associations, that first which is signed with; none without a key. Of
-    /// [`Authentication::PerAgent`] they are such as nobody uses, so that what was forgotten to be made with
-    /// [`Self::with`] is refused and not believed.
+    /// Returns the security associations, the signing one first; empty without a key. For
+    /// [`Authentication::PerAgent`] they are unusable ones. So a value without a call of [`Self::with`]
+    /// refuses every message.
     pub fn associations(&self) -> &[SecurityAssociation] {
         match self {
             Authentication::None | Authentication::Ipsec => &[],
@@ -78,33 +76,33 @@ impl Authentication {
         }
     }
 
-    /// The security association that is signed with, if there is one.
+    /// Returns the security association that signs, if there is one.
     pub fn association(&self) -> Option<&SecurityAssociation> {
         self.associations().first()
     }
 
-    /// The security association with this SPI; where there is none that has it, the one that is signed with.
+    /// Returns the security association with this SPI, or the signing one if none has it.
     pub(crate) fn association_of(&self, spi: Option<u32>) -> Option<&SecurityAssociation> {
         let named = self.associations().iter().find(|association| Some(association.spi) == spi);
         named.or(self.association())
     }
 
-    /// The fingerprint of the security association with this SPI, unless it is the one that is signed with.
+    /// Returns the fingerprint of the security association with this SPI, unless it is the signing one.
     pub(crate) fn other_key(&self, spi: Option<u32>) -> Option<u64> {
         let association = self.association_of(spi)?;
         (self.association()?.spi != association.spi).then(|| association.fingerprint())
     }
 
-    /// Whether there are several keys, one of which is to go.
+    /// Whether there are several keys, one of which will be dropped.
     pub fn has_several(&self) -> bool {
         self.associations().len() > 1
     }
 
-    /// Checks the MAC of a received message, in constant time, by the association whose SPI it has; what has
-    /// no key lets everything pass.
+    /// Verifies the MAC of a received message, in constant time, by the association with its SPI. Without a
+    /// key every message passes.
     ///
     /// # Errors
-    /// Those of [`SecurityAssociation::verify`].
+    /// Returns the errors of [`SecurityAssociation::verify`].
     pub fn verify(
         &self,
         message: &[u8],
@@ -117,15 +115,15 @@ impl Authentication {
         }
     }
 
-    /// Whether a message of whoever is not the other end is known for that.
+    /// Whether messages of strangers are detected.
     pub fn authenticates(&self) -> bool {
         *self != Authentication::None
     }
 
-    /// Whether a message counts that came in this way.
+    /// Whether a message counts. `protected` says whether IPsec protected it.
     ///
     /// # Errors
-    /// [`MobilityDrop::NotProtected`] for one that came in the clear where IPsec is wanted.
+    /// Returns [`MobilityDrop::NotProtected`] for an unprotected message if IPsec is required.
     pub(crate) fn admit(&self, protected: bool) -> Result<(), MobilityDrop> {
         match self {
             Authentication::Ipsec if !protected => Err(MobilityDrop::NotProtected),
@@ -133,7 +131,7 @@ impl Authentication {
         }
     }
 
-    /// What is used with the home agent that has this address.
+    /// Returns the authentication for the home agent with this address.
     #[must_use]
     pub fn with(&self, home_agent: Ipv6Addr) -> Authentication {
         match self {
@@ -147,7 +145,7 @@ impl Authentication {
         }
     }
 
-    /// Whether there is a key, and home agents that have the same of the node take each other's recordings.
+    /// Whether there is a key that several home agents share, so that they accept each other's recordings.
     pub fn is_one_for_all_agents(&self) -> bool {
         match self {
             Authentication::SharedKey(_) => true,
@@ -157,9 +155,9 @@ impl Authentication {
     }
 }
 
-/// The key for one home agent: the first 128 bits of HMAC-SHA1 over [`AGENT_KEY`] and the address. A MAC of
-/// RFC 4285 is over more octets than these 26 (two addresses alone are 32), so that no message has the one
-/// for the other.
+/// Derives the key for one home agent: the first 128 bits of HMAC-SHA1 over [`AGENT_KEY`] and the address, 26
+/// octets. A MAC of RFC 4285 covers more octets (two addresses alone are 32), so no message has the derived
+/// key as its MAC.
 fn key_of(common: &Key, home_agent: Ipv6Addr) -> Key {
     let mut key = Key::new([0; Key::OCTETS]);
     if let Ok(mut mac) = <Hmac<Sha1> as KeyInit>::new_from_slice(common.octets()) {
@@ -171,27 +169,27 @@ fn key_of(common: &Key, home_agent: Ipv6Addr) -> Key {
     key
 }
 
-/// What the keys made by [`key_of`] are for.
+/// Label of the keys that [`key_of`] derives.
 const AGENT_KEY: &[u8; 10] = b"home agent";
-/// What [`SecurityAssociation::fingerprint`] is for.
+/// Label of [`SecurityAssociation::fingerprint`].
 const FINGERPRINT: &[u8; 11] = b"fingerprint";
 
 /// RFC 4285 5.1: "A default value of 7 seconds SHOULD be used".
 pub(crate) const DEFAULT_WINDOW: Duration = Duration::from_secs(7);
-/// By how much the timestamp of a notice may differ from the home agent's time, which the router knows by the
-/// last acknowledgement: a round trip, repetitions over another path, and what two clocks differ after a
-/// lifetime.
+/// Largest difference between the timestamp of a notice and the home agent's time, which the router knows
+/// from the last acknowledgement. It covers a round trip, retransmissions over another path, and the drift of
+/// two clocks within a lifetime.
 pub(crate) const NOTICE_WINDOW: Duration = Duration::from_secs(60);
 
-/// How an old message is told from a new one.
+/// How an old message is distinguished from a new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplayProtection {
-    /// By the sequence number, which is remembered for as long as the station's state lasts; by timestamps as
-    /// well once the key has used up its sequence numbers.
+    /// By the sequence number, which is remembered as long as the station's state; also by timestamps once
+    /// the key has used up its sequence numbers.
     Sequence,
     /// By the timestamp of the Message-ID option (RFC 4285 6), beside the sequence number.
     Timestamp {
-        /// How far the two clocks may be apart.
+        /// Largest difference between the two clocks.
         window: Duration,
     },
 }
@@ -208,13 +206,14 @@ pub struct SecurityAssociation {
 }
 
 impl SecurityAssociation {
-    /// The one with the home agent that has this address, made of this common one.
+    /// Derives the association with this home agent from this common one.
     fn made_for(&self, home_agent: Ipv6Addr) -> SecurityAssociation {
         SecurityAssociation { spi: self.spi, key: key_of(&self.key, home_agent), replay: self.replay }
     }
 
-    /// Names this association in the stored state: the first 64 bits of HMAC-SHA1 with its key over
-    /// [`FINGERPRINT`] and the SPI. No message of RFC 4285 has that MAC: it is over 32 octets at least.
+    /// Returns the name of this association in the stored state: the first 64 bits of HMAC-SHA1 with its key
+    /// over [`FINGERPRINT`] and the SPI. No message of RFC 4285 has that MAC, because a message has 32 octets
+    /// or more.
     pub(crate) fn fingerprint(&self) -> u64 {
         let Ok(mut mac) = <Hmac<Sha1> as KeyInit>::new_from_slice(self.key.octets()) else { return 0 };
         mac.update(FINGERPRINT);
@@ -223,12 +222,12 @@ impl SecurityAssociation {
         code.iter().take(8).fold(0, |bits, octet| bits << 8 | u64::from(*octet))
     }
 
-    /// The option to be put last into a message that [`Self::sign`] completes.
+    /// Returns the option without MAC that ends a message; [`Self::sign`] completes it.
     pub fn blank_option(&self) -> MobilityOption<'static> {
         MobilityOption::Authentication { subtype: MN_HA, spi: self.spi, data: &[0; MN_HA_DATA_LEN] }
     }
 
-    /// Fills in the MAC of a finished message that ends in [`Self::blank_option`].
+    /// Fills in the MAC of a finished message that ends with [`Self::blank_option`].
     pub fn sign(&self, message: &mut [u8], care_of_address: Ipv6Addr, home_address: Ipv6Addr) {
         let Ok(Some(field)) = authentication_field(message) else { return };
         let Some(mac) = self.mac(&field, message, care_of_address, home_address) else { return };
@@ -240,12 +239,12 @@ impl SecurityAssociation {
         }
     }
 
-    /// Checks the MAC of a received message, in constant time.
+    /// Verifies the MAC of a received message, in constant time.
     ///
     /// # Errors
-    /// [`MobilityDrop::AuthenticationMissing`] without an MN-HA option, [`MobilityDrop::UnknownSpi`] with
-    /// another SPI, [`MobilityDrop::AuthenticationFailed`] when the MAC is another,
-    /// [`MobilityDrop::Malformed`] when the option is not where it must be.
+    /// Returns [`MobilityDrop::AuthenticationMissing`] without an MN-HA option, [`MobilityDrop::UnknownSpi`]
+    /// with another SPI, [`MobilityDrop::AuthenticationFailed`] with a wrong MAC, [`MobilityDrop::Malformed`]
+    /// if the option is not in its place.
     pub fn verify(
         &self,
         message: &[u8],
@@ -272,7 +271,7 @@ impl SecurityAssociation {
     }
 }
 
-/// Checks the MAC of a received message by that of these associations whose SPI it has.
+/// Verifies the MAC of a received message by the association with its SPI.
 fn verify(
     associations: &[SecurityAssociation],
     message: &[u8],
@@ -373,7 +372,7 @@ mod tests {
         for other in [of("2001:db8:1::2"), association()] {
             assert_eq!(other.verify(&octets, care_of, home), Err(MobilityDrop::AuthenticationFailed));
         }
-        // A plain key is the same everywhere, as RFC 4285 has it.
+        // A plain key is the same at every home agent, as in RFC 4285.
         let plain = Authentication::SharedKey(association());
         assert_eq!(plain.with(agent("2001:db8:1::1")), plain);
     }
@@ -391,7 +390,7 @@ mod tests {
         for unknown in [None, Some(301), Some(299)] {
             assert_eq!(both.association_of(unknown), Some(&new));
         }
-        // The SPI of one with the key of another is nobody's.
+        // A MAC by the key of one SPI under another SPI is wrong.
         let crossed = SecurityAssociation { spi: 300, ..new.clone() };
         let crossed = keys(vec![SecurityAssociation { spi: 301, ..association() }, crossed]);
         assert_eq!(crossed.verify(&golden(), care_of, home), Err(MobilityDrop::AuthenticationFailed));

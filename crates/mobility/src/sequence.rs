@@ -21,8 +21,8 @@ pub fn is_newer(sequence: u16, last: u16) -> bool {
 
 /// Numbers that a key may use before its Binding Updates need a timestamp.
 pub(crate) const MAX_NUMBERS: u32 = 1 << 15;
-/// Numbers after which the home agent warns of that: three quarters. At one Binding Update in 45 s the rest
-/// lasts four days.
+/// Numbers after which the home agent warns that a key is nearly used up: three quarters. At one Binding
+/// Update in 45 s the rest lasts four days.
 pub(crate) const MANY_NUMBERS: u32 = MAX_NUMBERS / 4 * 3;
 
 /// Numbers that a key has used once `sequence` is accepted: those between its first one and `sequence`, both

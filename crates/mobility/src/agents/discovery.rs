@@ -1,8 +1,9 @@
 //! The mobile router's side of Dynamic Home Agent Address Discovery (RFC 6275 11.4.1, RFC 3963 7).
 //!
-//! A request goes from a care-of address to the home agents' anycast address of the home prefix, up to four
-//! times, each wait twice the last; then there is a rest. Nothing protects the answer, so it is no more than
-//! a list of addresses to be tried; whoever is tried has to prove himself by his acknowledgement.
+//! The mobile router sends a request from a care-of address to the home agents' anycast address of the home
+//! prefix. It sends up to four requests, each wait twice the last, and then rests. The answer has no
+//! protection, so it is no more than a list of addresses to try; a home agent authenticates itself by its
+//! acknowledgement.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -14,46 +15,48 @@ use carnet_wire::icmpv6;
 use crate::mobile_router::{MobileRouter, MobileRouterConfig};
 use crate::{HOP_LIMIT, MobilityDrop, is_unicast_routable};
 
-/// `INITIAL_DHAAD_TIMEOUT` and `DHAAD_RETRIES` (RFC 6275 12).
+/// Wait for the first answer, and number of requests: `INITIAL_DHAAD_TIMEOUT` and `DHAAD_RETRIES` (RFC 6275
+/// 12).
 const INITIAL_TIMEOUT: Duration = Duration::from_secs(3);
 const RETRIES: u32 = 4;
-/// After these, until it begins anew.
+/// Rest after the last request, until the discovery begins anew.
 const REST: Duration = Duration::from_secs(60);
-/// Home agents of one answer that are looked at.
+/// Most home agents of one answer that the router reads.
 const MAX_FOUND: usize = 16;
 
-/// Requests under way, or the rest after them.
+/// Outstanding requests, or the rest after them.
 #[derive(Debug, Default)]
 pub(super) struct Discovery {
-    /// Of the requests that wait for an answer.
+    /// Identifier of the requests that wait for an answer.
     identifier: Option<u16>,
     sent: u32,
     next: Option<Time>,
 }
 
 impl Discovery {
-    /// Begins, unless it is under way or rests.
+    /// Begins the discovery, unless it is running or resting.
     pub fn start(&mut self, now: Time, rng: &mut Rng) {
         if self.next.is_none() {
             *self = Discovery { identifier: Some(rng.u16()), sent: 0, next: Some(now) };
         }
     }
 
-    /// Ends it: there is an answer, or none is needed.
+    /// Ends the discovery: the router has an answer, or needs none.
     pub fn stop(&mut self) {
         *self = Discovery::default();
     }
 
-    /// When there is something to do.
+    /// Returns when the discovery is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.next
     }
 
-    /// The request that is due, as a packet, by one uplink after the other.
+    /// Returns the packet of the request that is due. Requests take one uplink after the other.
     pub fn request(&mut self, now: Time, router: &MobileRouter) -> Option<Vec<u8>> {
         self.next.filter(|next| *next <= now)?;
         if self.sent >= RETRIES {
-            // It begins anew; who answers now has heard none of the questions before.
+            // The discovery begins anew with a new identifier, so that late answers to earlier requests do
+            // not count.
             self.identifier = self.identifier.map(|identifier| identifier.wrapping_add(1));
             self.sent = 0;
         }
@@ -65,7 +68,7 @@ impl Discovery {
         uplinks.sort();
         let turn = self.sent as usize % uplinks.len().max(1);
         let Some((_, source)) = uplinks.get(turn) else {
-            // As soon as there is an uplink.
+            // Without an uplink the discovery ends; it begins again as soon as there is one.
             self.stop();
             return None;
         };
@@ -74,8 +77,8 @@ impl Discovery {
         self.next = Some(now + if self.sent < RETRIES { wait } else { wait + REST });
         let mobile_router = router.config().is_router();
         let request = DiscoveryRequest { identifier: self.identifier?, mobile_router };
-        // Of a home network with mobile networks in it (RFC 4887 6) the home link is the part that we come
-        // from.
+        // In a home network that contains mobile networks (RFC 4887 6), the home link's prefix is the part
+        // with the home address.
         let MobileRouterConfig { home_address, home_prefix, prefixes, .. } = router.config();
         let aboard = prefixes.iter().any(|prefix| prefix.contains(home_address));
         let of =
@@ -84,10 +87,11 @@ impl Discovery {
         Some(icmpv6::packet(*source, anycast, HOP_LIMIT, request.emit()))
     }
 
-    /// The home agents of an answer.
+    /// Returns the home agents of an answer.
     ///
     /// # Errors
-    /// When it is none to our request, or none for a mobile router.
+    /// Returns a reason if the answer is not to the router's request, or lists no home agents for mobile
+    /// routers.
     pub fn answer(
         &mut self,
         message: &LinkMessage,
@@ -100,7 +104,7 @@ impl Discovery {
             return Err(MobilityDrop::Unexpected);
         }
         // RFC 3963 7: "Mobile Routers only attempt registration with Home Agents that support them". A mobile
-        // node takes any.
+        // node accepts any home agent.
         if config.is_router() && !reply.mobile_router {
             return Err(MobilityDrop::Refused);
         }

@@ -1,25 +1,27 @@
-//! Which home agent a mobile router is registered with, of several (RFC 6275 11.4.1, RFC 3963 7, RFC 5142 6).
+//! Chooses the home agent with which a mobile router is registered, of several (RFC 6275 11.4.1, RFC 3963 7,
+//! RFC 5142 6).
 //!
-//! A [`MobileRouter`] knows one home agent. Another one is tried by another `MobileRouter` that takes over
-//! what is known of the uplinks and registers beside the first; when it has got as far, the two change
-//! places, and the first de-registers and goes on listening for a moment. So a change of the home agent is
-//! make before break as a change of the uplink is: until the new one has acknowledged, traffic takes the old
-//! one, and what comes from either is accepted.
+//! A [`MobileRouter`] knows one home agent. To try another home agent, a second `MobileRouter` takes over the
+//! state of the uplinks and registers beside the first. When it is registered, the two change places; the
+//! first de-registers and still accepts packets for a moment. So a change of the home agent is make before
+//! break, as a change of the uplink is: until the new home agent has acknowledged, traffic goes by the old
+//! one, and the router accepts packets from both.
 //!
-//! Another home agent is tried
-//! * when the present one refuses (any status of 128 and above that does not correct us), or owes an answer
-//!   for five seconds;
-//! * when it says so itself by a Home Agent Switch message ([`crate::mobile_router::Switch`]), unless the
-//!   other one would be told by the same key: what was recorded on the way to one of the two could then be
-//!   played to the other;
-//! * when none is known, by discovery (`discovery`).
+//! The router tries another home agent
+//! * when the present one refuses (any status of 128 or more that corrects no value of the router), or owes
+//!   an answer for five seconds;
+//! * when the present one asks for it by a Home Agent Switch message ([`crate::mobile_router::Switch`]). This
+//!   is refused if both home agents have the same key: an attacker could then replay to one of them the
+//!   messages recorded on the way to the other;
+//! * when no home agent is known, by discovery (`discovery`).
 //!
-//! What the present home agent says of the home prefix is `prefix_discovery`'s.
+//! `prefix_discovery` handles the present home agent's advertisements of the home prefix.
 //!
-//! The order is that of the configuration, then of discovery. Each is tried once; then there is a pause that
-//! doubles. A router does not go back by itself: only when the present home agent fails or sends it away.
-//! Over which home agent a router came last is stored, and tried first after a restart (RFC 6275 11.4.1:
-//! "MUST attempt any new registration first with that home agent").
+//! The order is that of the configuration, then of discovery. The router tries each home agent once; then it
+//! pauses, and the pause doubles. A router never goes back by itself: it changes only when the present home
+//! agent fails or sends it away. It stores the home agent with which it was registered last, and tries this
+//! one first after a restart (RFC 6275 11.4.1: "MUST attempt any new registration first with that home
+//! agent").
 
 mod discovery;
 mod prefix_discovery;
@@ -36,38 +38,40 @@ use crate::{Event, MobilityDrop, OLD_PATH_GRACE, Output};
 use discovery::Discovery;
 use prefix_discovery::PrefixDiscovery;
 
-/// How long a home agent may owe an answer while there are others. More than `InitialBindackTimeoutFirstReg`.
+/// Time for which a home agent may owe an answer while there are others. It is longer than
+/// `InitialBindackTimeoutFirstReg`.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// After all have been tried in vain, until they are tried again; doubles up to the second.
+/// Pause after all home agents have been tried in vain: the first and the longest. The pause doubles between
+/// them.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(4), Duration::from_secs(64));
-/// When the first uplink is registered with another home agent, the others have so long to follow.
+/// Time for the other uplinks to register with a new home agent after the first one has.
 const GATHERING: Duration = Duration::from_secs(2);
-/// Home agents that are being left at a time.
+/// Most home agents that the router is leaving at a time.
 const MAX_LEFT: usize = 2;
 
-/// What the operator says of the home agents.
+/// The operator's config of the home agents.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AgentsConfig {
-    /// Those that he names, the first to be tried first.
+    /// Configured home agents, the first to be tried first.
     pub agents: Vec<AgentAddress>,
-    /// Whether others are to be found out.
+    /// Whether the router discovers further home agents.
     pub discover: bool,
-    /// Whether the home agent is asked what has become of the home prefix (RFC 6275 11.4.2).
+    /// Whether the router asks the home agent for changes of the home prefix (RFC 6275 11.4.2).
     pub prefix_discovery: bool,
 }
 
-/// A home agent's addresses.
+/// Addresses of a home agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AgentAddress {
-    /// Its address.
+    /// IPv6 address.
     pub address: Ipv6Addr,
-    /// Its IPv4 address, where it has one (RFC 5555).
+    /// IPv4 address, if the home agent has one (RFC 5555).
     pub ipv4_address: Option<Ipv4Addr>,
 }
 
 impl AgentsConfig {
-    /// The first to be registered with: the one of the last time, where that is still one of them; none,
-    /// while it has to be found out.
+    /// Returns the home agent to register with first: the last one, if it is still configured; `None` while
+    /// none is known.
     pub fn first(&self, last: Option<Ipv6Addr>) -> Option<AgentAddress> {
         let known = |address| self.agents.iter().find(|agent| agent.address == address).copied();
         let again = last.and_then(|last| {
@@ -77,22 +81,22 @@ impl AgentsConfig {
     }
 }
 
-/// A home agent that is being tried.
+/// A home agent that the router is trying.
 #[derive(Debug)]
 struct Trial {
     machine: MobileRouter,
     since: Time,
-    /// Since when anything has been registered with it.
+    /// Time of the first registration with it.
     registered: Option<Time>,
-    /// The present one has ordered it.
+    /// Whether the present home agent has asked for the change.
     ordered: bool,
 }
 
-/// A home agent that is being left.
+/// A home agent that the router is leaving.
 #[derive(Debug)]
 struct Left {
     machine: MobileRouter,
-    /// De-registered; until when packets from there are accepted.
+    /// Time until which the router accepts packets from it. `None` until the router has de-registered.
     until: Option<Time>,
 }
 
@@ -100,30 +104,30 @@ struct Left {
 #[derive(Debug)]
 pub struct Agents {
     config: AgentsConfig,
-    /// By discovery, the first to be tried first.
+    /// Discovered home agents, the first to be tried first.
     found: Vec<AgentAddress>,
     discovery: Discovery,
     home_prefix: PrefixDiscovery,
     trial: Option<Trial>,
     left: Vec<Left>,
-    /// Since when the present one owes an answer.
+    /// Time since when the present home agent owes an answer.
     unanswered_since: Option<Time>,
-    /// Those that have been tried since it did.
+    /// Home agents that the router has tried since that time.
     tried: Vec<Ipv6Addr>,
-    /// All have: when they are tried again.
+    /// Time at which the router tries all home agents again, if all have failed.
     pause: Option<Time>,
-    /// How long the last pause was.
+    /// Length of the last pause.
     paused: Duration,
-    /// Where the present one has sent us, as far as that has not been tried.
+    /// Home agents to which the present one has sent the router, and which are not tried yet.
     ordered: VecDeque<AgentAddress>,
-    /// It has sent us away without saying where.
+    /// Whether the present home agent has sent the router away without naming another.
     homeless: bool,
     rng: Rng,
     outputs: VecDeque<Output>,
 }
 
 impl Agents {
-    /// A choice that has not been made yet.
+    /// Creates the choice, without a decision yet.
     pub fn new(config: AgentsConfig, rng: Rng) -> Agents {
         Agents {
             home_prefix: PrefixDiscovery::new(config.prefix_discovery),
@@ -143,12 +147,12 @@ impl Agents {
         }
     }
 
-    /// Whether there is anything to choose.
+    /// Whether there is more than one home agent to choose from.
     pub fn is_choice(&self) -> bool {
         self.config.discover || self.config.agents.len() > 1
     }
 
-    /// All that are known, in the order in which they are tried.
+    /// Returns all known home agents, in the order in which they are tried.
     pub fn known(&self) -> Vec<AgentAddress> {
         let mut known = self.config.agents.clone();
         for agent in &self.found {
@@ -159,12 +163,12 @@ impl Agents {
         known
     }
 
-    /// The home agent that is being tried beside the present one.
+    /// Returns the home agent that the router is trying beside the present one.
     pub fn trying(&self) -> Option<Ipv6Addr> {
         self.trial.as_ref().map(|trial| trial.machine.config().home_agent)
     }
 
-    /// The routers beside the present one: of home agents that are tried or left.
+    /// Returns the routers beside the present one: for the home agents that are tried or left.
     pub fn machines(&self) -> impl Iterator<Item = &MobileRouter> {
         let left = self.left.iter().map(|left| &left.machine);
         self.trial.iter().map(|trial| &trial.machine).chain(left)
@@ -175,19 +179,19 @@ impl Agents {
         self.trial.iter_mut().map(|trial| &mut trial.machine).chain(left)
     }
 
-    /// The one of them whose home agent has this address.
+    /// Returns the router beside the present one whose home agent has this address.
     pub fn machine_of(&mut self, home_agent: Ipv6Addr) -> Option<&mut MobileRouter> {
         self.machines_mut().find(|machine| machine.config().home_agent == home_agent)
     }
 
-    /// The next thing to be done.
+    /// Returns the next output.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.collect();
         self.outputs.pop_front()
     }
 
-    /// What the routers beside the present one want. Only the present one tells of traffic that moves and of
-    /// volumes.
+    /// Collects the outputs of the routers beside the present one. Only the present router reports handovers
+    /// and volumes.
     fn collect(&mut self) {
         let mut wanted = Vec::new();
         for machine in self.machines_mut() {
@@ -210,53 +214,54 @@ impl Agents {
         });
         let waiting = self.trial.is_none();
         let pause = self.pause.filter(|_| waiting);
-        // Once that is over, the pause, or the answer to a request, is what is waited for.
+        // Once this time is over, the router waits for the pause, or for an answer to a request.
         let patient = waiting && self.tried.is_empty() && pause.is_none();
         let unanswered = self.unanswered_since.filter(|_| patient).map(|since| since + PATIENCE);
         let asked = self.discovery.poll_timeout().into_iter().chain(self.home_prefix.poll_timeout());
         machines.chain(left).chain(trial).chain(unanswered).chain(pause).chain(asked).min()
     }
 
-    /// Serves the timers of the routers beside the present one. What else is due [`Self::review`] sees.
+    /// Serves the timers of the routers beside the present one. [`Self::review`] serves the others.
     pub fn handle_timeout(&mut self, now: Time, wall: WallTime) {
         self.machines_mut().for_each(|machine| machine.handle_timeout(now, wall));
     }
 
-    /// The state of an interface, as [`MobileRouter::handle_interface`].
+    /// Takes over the state of an interface, as [`MobileRouter::handle_interface`] does.
     pub fn handle_interface(&mut self, now: Time, wall: WallTime, interface: &Interface) {
         self.machines_mut().for_each(|machine| machine.handle_interface(now, wall, interface));
     }
 
-    /// An interface has vanished.
+    /// Handles the removal of an interface.
     pub fn handle_interface_gone(&mut self, now: Time, wall: WallTime, name: &str) {
         self.machines_mut().for_each(|machine| machine.handle_interface_gone(now, wall, name));
     }
 
-    /// The signal of an uplink.
+    /// Takes over the signal of an uplink.
     pub fn handle_signal(&mut self, now: Time, wall: WallTime, interface: &str, dbm: Option<i32>) {
         self.machines_mut().for_each(|machine| machine.handle_signal(now, wall, interface, dbm));
     }
 
-    /// Whether an uplink's modem roams.
+    /// Takes over whether an uplink's modem roams.
     pub fn handle_roaming(&mut self, now: Time, wall: WallTime, interface: &str, roaming: Option<bool>) {
         self.machines_mut().for_each(|machine| machine.handle_roaming(now, wall, interface, roaming));
     }
 
-    /// What a probe for a captive portal has found.
+    /// Takes over the result of a probe for a captive portal.
     pub fn handle_portal_probe(&mut self, now: Time, wall: WallTime, interface: &str, probe: &PortalProbe) {
         self.machines_mut().for_each(|machine| machine.handle_portal_probe(now, wall, interface, probe));
     }
 
-    /// What has gone over an uplink.
+    /// Takes over the octets that an uplink has carried.
     pub fn handle_octets(&mut self, now: Time, wall: WallTime, interface: &str, octets: Octets) {
         self.machines_mut().for_each(|machine| machine.handle_octets(now, wall, interface, octets));
     }
 
-    /// An ICMPv6 message heard on an uplink, as [`MobileRouter::handle_link_message`]; answers to discovery,
-    /// and to mobile prefix discovery with the home address for their destination, among them.
+    /// Handles an ICMPv6 message from an uplink, as [`MobileRouter::handle_link_message`] does. Answers to
+    /// discovery, and answers to mobile prefix discovery with the home address as destination, are among
+    /// them.
     ///
     /// # Errors
-    /// Why an answer was not taken.
+    /// Returns why an answer was dropped.
     pub fn handle_link_message(
         &mut self,
         now: Time,
@@ -270,7 +275,7 @@ impl Agents {
             return Ok(());
         }
         if message.message.first() != Some(&DHAAD_REPLY) {
-            // What is wrong with it the present router says.
+            // The present router reports faults of the message.
             self.machines_mut().for_each(|machine| {
                 let _ = machine.handle_link_message(now, wall, message);
             });
@@ -286,14 +291,14 @@ impl Agents {
         Ok(())
     }
 
-    /// The addresses of a home agent, as far as they are known.
+    /// Returns the known addresses of a home agent.
     fn named(&self, address: Ipv6Addr) -> AgentAddress {
         let named = self.config.agents.iter().find(|agent| agent.address == address);
         named.copied().unwrap_or(AgentAddress { address, ipv4_address: None })
     }
 
-    /// Looks at where `current`, the present router, and the others stand, and does what follows: to be
-    /// called after every input, when the outputs of `current` have been taken.
+    /// Checks the state of `current`, the present router, and of the others, and acts on it. Call it after
+    /// every input, when the outputs of `current` have been taken.
     pub fn review(&mut self, now: Time, wall: WallTime, current: &mut MobileRouter) {
         self.collect();
         if let Some(switch) = current.take_switch() {
@@ -324,21 +329,21 @@ impl Agents {
             self.discovery.start(now, &mut self.rng);
         }
         if let Some(packet) = self.discovery.request(now, current) {
-            // The rules that lead it by its uplink are there before it.
+            // The forwarding rules that lead the packet to its uplink must exist before it.
             self.outputs.push_back(Output::Forwarding(current.config().home_address));
             self.outputs.push_back(Output::Packet(packet));
         }
     }
 
-    /// RFC 5142 6.2: the addresses in their order. What nobody has authenticated sends us to those only that
-    /// our own operator, or the discovery that he wanted, has named.
+    /// RFC 5142 6.2: takes the named addresses in their order. An unauthenticated message counts only for
+    /// home agents that the operator or the discovery has named.
     fn obey(&mut self, now: Time, current: &MobileRouter, switch: Switch) {
         let present = current.config().home_agent;
         let under_way = self.trial.as_ref().is_some_and(|trial| trial.ordered) || !self.ordered.is_empty();
         if under_way {
-            return; // The same once more.
+            return; // A repeated message changes nothing.
         }
-        // Several with one key the check of the config does not let through.
+        // The check of the config rejects several home agents with one key.
         let authentication = &current.config().authentication;
         if authentication.is_one_for_all_agents() && !self.is_choice() {
             let message = format!(
@@ -374,7 +379,7 @@ impl Agents {
         self.outputs.push_back(Output::Event(Event::Warning { message }));
     }
 
-    /// What is the matter with the present home agent, when there is another to be tried.
+    /// Returns the fault of the present home agent, if another one can be tried.
     fn trouble(&mut self, now: Time, current: &MobileRouter) -> Option<&'static str> {
         let trouble = if current.config().home_agent.is_unspecified() {
             Some("none was known")
@@ -391,7 +396,7 @@ impl Agents {
         (now.saturating_since(since) >= PATIENCE).then_some("it did not answer")
     }
 
-    /// Begins with the next home agent that has not been tried.
+    /// Begins to try the next home agent that has not been tried.
     fn try_next(
         &mut self,
         now: Time,
@@ -437,7 +442,7 @@ impl Agents {
             home_agent_ipv4: agent.ipv4_address,
             ..current.config().clone()
         };
-        // Whoever is being left is not left any more.
+        // A home agent that is tried again is no longer being left.
         self.left.retain(|left| left.machine.config().home_agent != agent.address);
         let mut machine = MobileRouter::new(config, &mut self.rng);
         machine.adopt(now, wall, current);
@@ -449,7 +454,7 @@ impl Agents {
         }
     }
 
-    /// Whether the home agent that is being tried will do, or will not.
+    /// Decides whether the home agent that the router is trying replaces the present one, or has failed.
     fn look_at_trial(&mut self, now: Time, wall: WallTime, current: &mut MobileRouter) {
         let Some(trial) = &mut self.trial else { return };
         let machine = &trial.machine;
@@ -463,7 +468,7 @@ impl Agents {
         }
         trial.registered = None;
         let refused = matches!(machine.state(), State::Refused(_)) || machine.setback().is_some();
-        // While there is no uplink nobody can answer.
+        // Without an uplink no home agent can answer.
         if machine.state() == State::Disconnected {
             trial.since = now;
         }
@@ -474,7 +479,7 @@ impl Agents {
         }
     }
 
-    /// The two change places.
+    /// Lets the present router and the trial change places.
     fn change(&mut self, now: Time, wall: WallTime, current: &mut MobileRouter) {
         let Some(trial) = self.trial.take() else { return };
         let reason = match (trial.ordered, current.state()) {
@@ -495,7 +500,8 @@ impl Agents {
         self.discovery.stop();
     }
 
-    /// De-registers with a home agent, whatever it may have of us, and goes on listening to it for a while.
+    /// De-registers with a home agent, whatever bindings it may have, and still accepts its packets for a
+    /// while.
     fn leave(&mut self, now: Time, wall: WallTime, mut machine: MobileRouter) {
         while let Some(output) = machine.poll_output() {
             self.outputs.push_back(output);
@@ -508,14 +514,14 @@ impl Agents {
         self.collect();
     }
 
-    /// Everybody may be tried again at once.
+    /// Permits all home agents to be tried again at once.
     fn begin_anew(&mut self) {
         self.tried.clear();
         self.pause = None;
         self.paused = Duration::ZERO;
     }
 
-    /// Forgets those that have been left long enough.
+    /// Removes home agents that were left long enough ago.
     fn let_go(&mut self, now: Time) {
         let before = self.left.len();
         for left in &mut self.left {
@@ -525,12 +531,13 @@ impl Agents {
         }
         self.left.retain(|left| left.until.is_none_or(|until| until > now));
         if self.left.len() < before {
-            // Which address it is does not matter: a station has one mobile router.
+            // Any address will do here: a station has one mobile router.
             self.outputs.push_back(Output::Forwarding(Ipv6Addr::UNSPECIFIED));
         }
     }
 
-    /// The station is about to stop, or at home: nobody else is tried. Whoever is being left is left.
+    /// Handles a shutdown, or the arrival at home: the router tries no other home agent, and leaves those
+    /// that it is leaving.
     pub fn handle_shutdown(&mut self, now: Time, wall: WallTime) {
         self.ordered.clear();
         self.homeless = false;
@@ -540,15 +547,15 @@ impl Agents {
         }
     }
 
-    /// True when nobody has to be waited for at the end.
+    /// Whether no de-registration is outstanding at a shutdown.
     pub fn is_quiescent(&self) -> bool {
         self.machines().all(MobileRouter::is_quiescent)
     }
 
-    /// The operator's choice of an uplink holds for all.
+    /// Applies the operator's choice of an uplink to all routers.
     pub fn handle_handover(&mut self, now: Time, wall: WallTime, uplink: Option<&str>) {
         if let Some(trial) = &mut self.trial {
-            // The present router has said what is wrong with it.
+            // The present router has reported any fault of the choice already.
             let _ = trial.machine.handle_handover(now, wall, uplink);
         }
     }

@@ -1,16 +1,16 @@
-//! The mobile node's side of mobile prefix discovery (RFC 6275 11.4.2, 11.4.3): what has become of the home
-//! prefix while it is away.
+//! The mobile node's side of mobile prefix discovery (RFC 6275 11.4.2, 11.4.3): the state of the home prefix
+//! while the node is away.
 //!
-//! A solicitation goes to the home agent from a registered care-of address, with the home address in a Home
-//! Address option: when a home agent has accepted a registration, and again when half of the time is over for
-//! which the last answer was good. An answer counts if it comes from that home agent, through a type 2
-//! routing header with the home address, and has the random identifier of the last solicitation, which only
-//! who saw that can know. RFC 6275 wants IPsec beside that; RFC 4285, which carnet has in its place, covers
-//! Mobility Headers only. So an answer is no more than news for the operator, who has configured home address
-//! and home prefix: nothing is registered, shortened or given up for it.
+//! The router sends a solicitation from a registered care-of address, with the home address in a Home Address
+//! option. It sends one when a home agent has accepted a registration, and again after half of the time for
+//! which the last answer was valid. An answer counts if it comes from that home agent, through a type 2
+//! routing header with the home address. It must have the random identifier of the last solicitation, which
+//! only a node on the path can know. RFC 6275 requires IPsec besides; RFC 4285, which carnet uses instead,
+//! covers Mobility Headers only. So an answer only warns the operator, who has configured home address and
+//! home prefix. It neither registers, shortens nor ends anything.
 //!
-//! Left out: new home addresses out of new prefixes (11.4.3), for the home address is configured; M and O;
-//! care-of addresses of IPv4.
+//! Left out: new home addresses out of new prefixes (11.4.3), because the home address is configured; the M
+//! and O flags; IPv4 care-of addresses.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
@@ -26,54 +26,55 @@ use ipnet::Ipv6Net;
 use crate::mobile_router::MobileRouter;
 use crate::{HOP_LIMIT, MobilityDrop};
 
-/// `INITIAL_SOLICIT_TIMER` (RFC 6275 12); doubles with each solicitation that is not answered.
+/// Wait for the first answer: `INITIAL_SOLICIT_TIMER` (RFC 6275 12); it doubles with each unanswered
+/// solicitation.
 const INITIAL_TIMEOUT: Duration = Duration::from_secs(3);
-/// Solicitations until it is given up for a while.
+/// Solicitations without an answer before the router rests.
 const TRIES: u32 = 3;
-/// That while; and the longest time from an answer to the next question.
+/// Rest after the tries, and longest time from an answer to the next question.
 const REST: Duration = Duration::from_secs(24 * 3600);
-/// The shortest time from an answer, or from what pretends to be one, to the next question.
+/// Shortest time from an answer, genuine or not, to the next question.
 const LEAST: Duration = Duration::from_secs(60);
 
-/// What is known about the prefix of the home address, and what is being asked.
+/// Knowledge of the prefix of the home address, and the running question.
 #[derive(Debug, Default)]
 pub(super) struct PrefixDiscovery {
     wanted: bool,
-    /// The home agent that is asked.
+    /// Home agent that the router asks.
     home_agent: Option<Ipv6Addr>,
-    /// Of the last solicitation, until it is answered.
+    /// Identifier of the last solicitation, until it is answered.
     identifier: Option<u16>,
     sent: u32,
     next: Option<Time>,
-    /// What the last answer said of the prefix; the operator has been told.
+    /// State of the prefix in the last answer, as the operator has been told.
     standing: Option<Standing>,
 }
 
-/// What an advertisement says of the prefix of the home address.
+/// State of the home address's prefix in an advertisement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
     Preferred,
-    /// New connections had better have another (RFC 4862 5.5.4).
+    /// New connections should use another prefix (RFC 4862 5.5.4).
     Deprecated,
-    /// The home link has it no more.
+    /// The home link no longer has the prefix.
     Gone,
 }
 
 impl PrefixDiscovery {
-    /// Nothing is asked unless it is wanted.
+    /// Creates the discovery; it asks only if `wanted`.
     pub fn new(wanted: bool) -> PrefixDiscovery {
         PrefixDiscovery { wanted, ..PrefixDiscovery::default() }
     }
 
-    /// When there is something to do.
+    /// Returns when the discovery is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.next
     }
 
-    /// The solicitation that is due, as a packet.
+    /// Returns the packet of the solicitation that is due.
     pub fn solicitation(&mut self, now: Time, rng: &mut Rng, router: &MobileRouter) -> Option<Vec<u8>> {
         let Some(care_of_address) = registered(router).filter(|_| self.wanted) else {
-            // Asked as soon as there is somebody to ask.
+            // The router asks as soon as it is registered with a home agent.
             (self.home_agent, self.next) = (None, None);
             return None;
         };
@@ -94,11 +95,11 @@ impl PrefixDiscovery {
         Some(packet(care_of_address, router.config().home_address, home_agent, identifier))
     }
 
-    /// An advertisement, whose destination is that of its routing header; a word for the operator if it is
-    /// news.
+    /// Handles an advertisement, whose destination is that of its routing header. Returns a warning for the
+    /// operator if the state has changed.
     ///
     /// # Errors
-    /// When it is none to our solicitation.
+    /// Returns a reason if the advertisement does not answer the router's solicitation.
     pub fn advertisement(
         &mut self,
         now: Time,
@@ -114,8 +115,8 @@ impl PrefixDiscovery {
         let advertisement =
             PrefixAdvertisement::parse(&message.message).map_err(|_| MobilityDrop::Malformed)?;
         if self.identifier != Some(advertisement.identifier) {
-            // "In this case the mobile node SHOULD send a Mobile Prefix Solicitation"; but not whenever a
-            // stranger likes.
+            // "In this case the mobile node SHOULD send a Mobile Prefix Solicitation"; but a stranger must
+            // not decide when.
             let soon = now + LEAST;
             if self.identifier.is_none() {
                 self.next = self.next.map(|next| next.min(soon));
@@ -160,7 +161,7 @@ impl PrefixDiscovery {
     }
 }
 
-/// An IPv6 care-of address that the home agent has accepted, the best first.
+/// Returns an IPv6 care-of address that the home agent has accepted, the best first.
 fn registered(router: &MobileRouter) -> Option<Ipv6Addr> {
     let bound = router.bindings().iter().filter_map(|binding| binding.registration.as_ref());
     let mut addresses =
@@ -175,7 +176,8 @@ fn covers(information: &PrefixInformation, address: Ipv6Addr) -> bool {
     Ipv6Net::new(information.prefix, information.prefix_length).is_ok_and(|prefix| prefix.contains(&address))
 }
 
-/// RFC 6275 6.7: "MUST" have a Home Address option; the home address is the source for the checksum.
+/// Builds the solicitation. RFC 6275 6.7: it "MUST" have a Home Address option; the checksum covers the home
+/// address as source.
 fn packet(
     care_of_address: Ipv6Addr,
     home_address: Ipv6Addr,

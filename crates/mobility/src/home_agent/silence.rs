@@ -17,7 +17,7 @@ use crate::{Event, MobilityDrop, Output};
 
 /// Time after which the same line may be logged again.
 const AGAIN: Duration = Duration::from_secs(600);
-/// Lines in a burst. The next constant is the interval between lines after that.
+/// Lines in a burst. [`INTERVAL`] is the interval between lines after that.
 const BURST: u32 = 5;
 const INTERVAL: Duration = Duration::from_secs(30);
 /// Most entries that are remembered.

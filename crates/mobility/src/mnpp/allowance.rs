@@ -1,11 +1,11 @@
-//! How much is answered: so much to one station, and so much to all of which nothing is proven.
+//! Limits the answers: to each station, and to all strangers together.
 //!
-//! Whoever asks too much is not heard, and nobody else: a station that is known has a share of its own,
-//! whatever strangers ask; a stranger has one as well, which it cannot have filled anew by asking under other
-//! addresses, as nothing is forgotten but full shares. Only strangers as a whole have a limit in common, and
-//! whoever makes up that many addresses can use it up; those that are known do not notice. Tests that do not
-//! come from a network which their asker has announced have an allowance of their own: to name somebody else
-//! as the asker takes nothing from him.
+//! A station that asks too much gets no answer; others are not affected. A known station has an allowance of
+//! its own, whatever strangers ask. A stranger has one as well, and cannot refill it by asking under other
+//! addresses, because only full allowances are removed. Strangers share one limit, which an attacker with
+//! many made-up addresses can use up; known stations are not affected. Tests that do not come from a network
+//! that their asker has announced have an allowance of their own. So an attacker who names a victim as the
+//! asker takes nothing of the victim's allowance.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,17 +14,17 @@ use carnet_base::{RateLimiter, Time};
 
 use super::LinkAddress;
 
-/// One station: so many at once, and one more after so long.
+/// Burst of answers to one station. [`INTERVAL`] is the interval after it.
 const BURST: u32 = 16;
 const INTERVAL: Duration = Duration::from_millis(100);
-/// All strangers together.
+/// Burst of answers to all strangers together.
 const STRANGERS: u32 = 32;
 const STRANGERS_INTERVAL: Duration = Duration::from_millis(20);
-/// Shares that are not full at a time are fewer: those of [`super::MAX_PEERS`] stations that are known, and
-/// of as many strangers as are answered in the time in which a share is full again, 32 + 80.
+/// Most allowances in the table. Fewer are not full at a time: those of [`super::MAX_PEERS`] known stations,
+/// and of as many strangers as get answers until an allowance is full again, 32 + 80.
 const MOST: usize = 256;
 
-/// One kind of answers.
+/// Allowance for one kind of answers.
 #[derive(Debug)]
 pub(super) struct Allowance {
     each: BTreeMap<LinkAddress, RateLimiter>,
@@ -83,7 +83,7 @@ mod tests {
         }
     }
 
-    /// More addresses in between do not give anybody a fresh share.
+    /// Asking under other addresses in between does not refill an allowance.
     #[test]
     fn a_used_share_is_not_to_be_had_anew() {
         let (mut allowance, mut now) = (Allowance::new(), Time::from_secs(100));

@@ -1,25 +1,25 @@
-//! Why something that a neighbouring router said was not believed.
+//! Reasons for which a message of a neighbouring router had no effect.
 
 carnet_base::drop_reasons! {
-    /// Why an announcement, a test or a probe had no effect.
+    /// Reason for which an announcement, a test or a probe had no effect.
     pub enum MnppDrop {
-        /// It does not parse, or is not what RFC 4861 6.1.2 asks for.
+        /// The message does not parse, or breaks the rules of RFC 4861 6.1.2.
         Malformed = "malformed",
-        /// No prefix of unicast addresses.
+        /// The prefix is no prefix of unicast addresses.
         BadPrefix = "bad_prefix",
-        /// A prefix that is shorter than is taken.
+        /// The prefix is shorter than the config permits.
         TooShort = "too_short",
-        /// It touches what is ours.
+        /// The prefix overlaps a prefix or address of this router or its home agent.
         OwnPrefix = "own_prefix",
-        /// More stations, or more prefixes of one, than are kept.
+        /// The table of stations, or of a station's prefixes, is full.
         TooMany = "too_many",
-        /// An answer to nothing that was asked, or with another cookie.
+        /// An answer without a question, or with another cookie.
         Unasked = "unasked",
-        /// It names another station.
+        /// The message names another station.
         NotForUs = "not_for_us",
-        /// A question of a station that is not there to hear the answer.
+        /// The asking station is out of range and cannot receive the answer.
         Unreachable = "unreachable",
-        /// Too many questions at a time.
+        /// The message exceeds the rate of answers.
         RateLimited = "rate_limited",
     }
 }

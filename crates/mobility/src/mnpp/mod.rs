@@ -1,60 +1,60 @@
 //! Mobile Network Prefix Provisioning: vehicles in radio range reach each other's mobile networks without the
-//! home agents (Lee, Tsukada, Ernst, draft-jhlee-mext-mnpp), and what decides when they do.
+//! home agents (Lee, Tsukada, Ernst, draft-jhlee-mext-mnpp). This module also decides when they do.
 //!
-//! The draft is not to be had, and no format of it was published. What is here is its idea with published
-//! parts:
+//! The draft is not available, and no format of it was published. This module implements its idea with
+//! published parts:
 //!
-//! * **Announcing.** A Router Advertisement to all nodes on the link with a Route Information option (RFC
-//!   4191 2.3) for each mobile network prefix, router lifetime 0 and no prefix of the link: nobody gets a
-//!   default router by it. It is sent when a neighbour appears, not more than once a second, and every
-//!   [`MnppConfig::interval`] while there are any; over GeoNetworking it takes the place of a beacon. Nobody
-//!   near: nothing is sent. A router that stops says lifetime 0.
-//! * **Authorization**, [`Authorization::HomeAgent`]. Anybody can announce anything. So a prefix is believed
-//!   after a return routability test in the manner of RFC 6275 5.2.5 and VARON (Bernardos and others, 2007):
-//!   a *Prefix Test Init* with a cookie and the claimant's link-layer address goes to a random address of the
-//!   prefix by way of the home agents. The owner's home agent delivers it to nobody but the router that has
-//!   registered the prefix, over that one's tunnel; if it is the claimant, it returns the cookie straight
-//!   over the link (*Prefix Test*). Whoever claims a prefix that is another's never sees the cookie, and its
-//!   owner is told. A proof is good for [`PROOF_LIFETIME`], so that vehicles that have met before need no
-//!   home agent to meet again.
-//! * **Reachability.** A way is used only while it is seen to work in both directions: *Probes* and *Answers*
-//!   go straight, first one when the prefix is proven, then four a second where data go and one a second
-//!   else. (RFC 4861's reachability detection is the model; over GeoNetworking the kernel's solicitations are
-//!   answered on the spot and prove nothing.)
-//! * **Parting.** The way is given up *before* the radio ends where positions tell ([`Sight::leaves`]), at
-//!   once when the link reports a frame as undeliverable, and else when three probes in a row stay without
-//!   answer: within 650 ms where data go. Packets that still wait for the neighbour then take the tunnel
-//!   ([`Output::Withdrawn`]).
+//! * **Announcing.** A router sends a Router Advertisement to all nodes on the link with a Route Information
+//!   option (RFC 4191 2.3) for each mobile network prefix. Router lifetime 0 and no prefix of the link keep
+//!   hosts from using it as default router. The router sends it when a neighbour appears, at most once a
+//!   second, and every [`MnppConfig::interval`] while it has neighbours; over GeoNetworking it replaces a
+//!   beacon. Without neighbours the router sends nothing. A router that stops sends lifetime 0.
+//! * **Authorization**, [`Authorization::HomeAgent`]. Every station can announce any prefix. So the router
+//!   accepts a prefix only after a return routability test in the manner of RFC 6275 5.2.5 and VARON
+//!   (Bernardos and others, 2007). A *Prefix Test Init* with a cookie and the claimant's link-layer address
+//!   goes to a random address of the prefix by the home agents. The owner's home agent delivers it only to
+//!   the router that has registered the prefix, over that router's tunnel. If that router is the claimant, it
+//!   returns the cookie directly over the link (*Prefix Test*). A claimant of another's prefix never sees the
+//!   cookie, and the owner learns of the claim. A proof is valid for [`PROOF_LIFETIME`], so that vehicles
+//!   that have met before need no home agent to meet again.
+//! * **Reachability.** A route is used only while it works in both directions. *Probes* and *Answers* go
+//!   directly: a first one when the prefix is proven, then four a second while packets flow, and one a second
+//!   otherwise. (RFC 4861's reachability detection is the model; over GeoNetworking the kernel's
+//!   solicitations are answered locally and prove nothing.)
+//! * **Parting.** The router gives a route up *before* radio contact ends if positions show it
+//!   ([`Sight::leaves`]), and at once when the link reports an undeliverable frame. Otherwise it does so when
+//!   three probes in a row get no answer: within 650 ms while packets flow. Packets that still wait for the
+//!   neighbour then take the tunnel ([`Output::Withdrawn`]).
 //!
-//! **What this protects against, and what not.** Off-path strangers and other vehicles cannot have a prefix
-//! that is not registered for them. As with return routability in general, somebody who reads the way between
-//! the home agents and a vehicle (an access network, where tunnels are not encrypted) *and* is in radio range
-//! can answer in its place. Nor is the link-layer address proven: GeoNetworking without security (TS 103 097)
-//! believes what frames say, and so a station that pretends to be a proven neighbour's address gets that
-//! one's packets, as on any Ethernet. Packets that go straight are not encrypted; nor are those in the
-//! tunnel. With [`Authorization::Anybody`] everything is believed that is not refused by [`MnppDrop`]: for
-//! test benches.
+//! **Protection and its limits.** Off-path strangers and other vehicles cannot get a prefix that is not
+//! registered for them. As with return routability in general, an attacker can answer in a vehicle's place if
+//! it reads the path between home agents and vehicle (an access network with unencrypted tunnels) *and* is in
+//! radio range. The link-layer address is not proven either. GeoNetworking without security (TS 103 097)
+//! trusts frames, so a station that uses a proven neighbour's address gets that neighbour's packets, as on
+//! any Ethernet. Direct packets are not encrypted; neither are those in the tunnel. With
+//! [`Authorization::Anybody`] the router accepts every prefix that [`MnppDrop`] does not refuse: for test
+//! benches.
 //!
-//! **What a proof promises.** That the claimant got what was sent to addresses of the prefix that nobody
-//! could foresee. Home agents give out whole networks, so for a /64 or a longer prefix one address is enough.
-//! Of a shorter prefix somebody may have a part, say a /64 out of a /48: so there eight addresses in a row
-//! have to lead to the claimant. Whoever has a sixteenth of the prefix or less gets through once in 2^32
-//! times; whoever has half of it once in 256, and sooner or later does. Nothing but the home agent's own word
-//! would be better, and it has no message for that. A prefix that is proven for its owner and is part of the
-//! other has the better route all the same. This is why [`MnppConfig::shortest`] is 64 unless an operator
-//! says otherwise, who knows that shorter ones are given out whole.
+//! **Meaning of a proof.** The claimant received packets to unpredictable addresses of the prefix. Home
+//! agents assign whole networks, so one address suffices for a /64 or a longer prefix. Of a shorter prefix an
+//! attacker may have a part, say a /64 out of a /48. So eight addresses in a row must lead to the claimant.
+//! An attacker with a sixteenth of the prefix or less succeeds once in 2^32 times; one with half of it
+//! succeeds once in 256, and sooner or later does. Only the home agent's own statement would be better, and
+//! no message exists for it. A proven prefix that is part of the other has the better route all the same.
+//! This is why [`MnppConfig::shortest`] is 64 unless an operator sets another value, knowing that shorter
+//! prefixes are assigned whole.
 //!
-//! **Bounds.** [`MAX_PEERS`] stations, [`MAX_CLAIMS`] prefixes each, [`MAX_PROOFS`] proofs; nobody is
-//! answered who is not near. Of a full table goes who was asked about in vain, else the newest that was asked
-//! about and has not answered within a second: a flood of made-up stations puts out itself and neither those
-//! with a proof nor those before it, and leaves everybody whom it lets in the time to answer. Tests are
-//! limited in rate; the station that has waited longest for one is next. Answers are limited for each station
-//! and for each kind, see `allowance`. A prefix is refused that is no unicast prefix, shorter than
-//! [`MnppConfig::shortest`] (a default route most of all), or touches what is ours: mobile network prefixes,
-//! home address, home agent, and any prefix that contains the home prefix.
+//! **Bounds.** [`MAX_PEERS`] stations, [`MAX_CLAIMS`] prefixes each, [`MAX_PROOFS`] proofs; the router
+//! answers only stations in range. A full table drops a station that was tested in vain, otherwise the newest
+//! one that was tested and has not answered within a second. So a flood of made-up stations removes only its
+//! own entries, and neither proven nor older stations; every station with an entry has time to answer. Tests
+//! are limited in rate; the station that has waited longest is next. Answers are limited for each station and
+//! for each kind, see `allowance`. The router refuses a prefix that is no unicast prefix, is shorter than
+//! [`MnppConfig::shortest`] (a default route above all), or overlaps its own addresses: mobile network
+//! prefixes, home address, home agent, and any prefix that contains the home prefix.
 //!
-//! Left out: the data path `kernel`, where tunnelled packets do not come by here, proves nothing and stays
-//! with the tunnel; signatures and certificates; more than one way at a time to one prefix.
+//! Left out: the data path `kernel`, whose tunnelled packets do not pass this module, proves nothing and uses
+//! only the tunnel; signatures and certificates; more than one route at a time to one prefix.
 
 mod allowance;
 mod drop_reason;
@@ -79,126 +79,126 @@ use peer::{Peer, Standing};
 /// A link-layer address.
 pub type LinkAddress = [u8; 6];
 
-/// Stations whose prefixes are kept.
+/// Most stations in the table.
 pub const MAX_PEERS: usize = 64;
-/// Prefixes of one station.
+/// Most prefixes of one station.
 pub const MAX_CLAIMS: usize = 8;
-/// Proofs that are kept.
+/// Most proofs in the table.
 pub const MAX_PROOFS: usize = 256;
-/// How long a proof is good.
+/// Time for which a proof is valid.
 pub const PROOF_LIFETIME: Duration = Duration::from_secs(600);
-/// A proof that ends sooner is renewed while its station is near.
+/// Remaining lifetime below which a proof is renewed while its station is in range.
 const PROOF_RENEWAL: Duration = Duration::from_secs(200);
-/// An announcement is good for so many intervals.
+/// Lifetime of an announcement, in intervals.
 const LIFETIME_INTERVALS: u32 = 3;
-/// Nothing is believed for longer, whatever an announcement says.
+/// Longest lifetime that the router accepts from an announcement.
 const MAX_LIFETIME: Duration = Duration::from_secs(600);
-/// Between two announcements, and the most by which one waits for others that have the same reason.
+/// Least time between two announcements, and longest delay by which one announcement serves several reasons.
 const MIN_SPACING: Duration = Duration::from_secs(1);
 const MAX_DELAY: Duration = Duration::from_millis(100);
-/// Between strangers that are let into a full table, as often as somebody is asked about.
+/// Least time between strangers that enter a full table: the interval of tests.
 const ADMISSION_INTERVAL: Duration = Duration::from_millis(100);
-/// So long a stranger keeps its place for the answer to come.
+/// Time for which a stranger keeps its entry while its answer may come.
 const FIRST_ANSWER: Duration = Duration::from_secs(1);
-/// Between warnings about somebody who claims what is ours.
+/// Least time between warnings about stations that claim this router's prefixes.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Whose word is taken for a prefix.
+/// Which statement authorizes a prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Authorization {
-    /// That of the prefix owner's home agent, by a return routability test.
+    /// A return routability test through the prefix owner's home agent.
     #[default]
     HomeAgent,
-    /// Anybody's.
+    /// Any announcement.
     Anybody,
 }
 
-/// What the router shall do.
+/// Config of the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MnppConfig {
     /// The mobile network prefixes of this router.
     pub prefixes: Vec<Ipv6Net>,
-    /// Its home address.
+    /// Home address of the router.
     pub home_address: Ipv6Addr,
-    /// Its home agent.
+    /// Home agent of the router.
     pub home_agent: Ipv6Addr,
-    /// Its home prefix.
+    /// Home prefix of the router.
     pub home_prefix: Ipv6Net,
-    /// Whose word is taken.
+    /// Which statement authorizes a prefix.
     pub authorization: Authorization,
-    /// The least length of a prefix that is taken.
+    /// Least length of an accepted prefix.
     pub shortest: u8,
-    /// How many hops announcements go; 1 for neighbours alone.
+    /// Hop limit of announcements; 1 for neighbours alone.
     pub hops: u8,
-    /// The longest time between announcements while there are neighbours.
+    /// Longest time between announcements while there are neighbours.
     pub interval: Duration,
 }
 
-/// What is seen of a station.
+/// Observation of a station.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sight {
-    /// When it was heard last.
+    /// Time of the last frame from the station.
     pub heard: Time,
-    /// It is heard straight.
+    /// Whether the station is heard directly.
     pub near: bool,
-    /// It is well inside the radio's range, and will be for a while.
+    /// Whether the station is well within radio range, and will be for a while.
     pub stays: bool,
-    /// It is about to leave the radio's range.
+    /// Whether the station is about to leave radio range.
     pub leaves: bool,
 }
 
-/// Who is around.
+/// Access to the stations in the neighbourhood.
 pub trait Surroundings {
-    /// What is seen of a station; `None` for one that is not known.
+    /// Returns the observation of a station; `None` if the station is unknown.
     fn sight(&self, now: Time, station: LinkAddress) -> Option<Sight>;
-    /// The link-local address that a station has.
+    /// Returns the link-local address of a station.
     fn link_local(&self, station: LinkAddress) -> Ipv6Addr;
-    /// Whether there is anybody in radio range.
+    /// Whether any station is in radio range.
     fn has_neighbours(&self) -> bool;
 }
 
-/// `02:00:00:00:00:0a`
+/// Formats a link-layer address: `02:00:00:00:00:0a`.
 fn in_words(station: LinkAddress) -> String {
     station.map(|octet| format!("{octet:02x}")).join(":")
 }
 
-/// What shall be done.
+/// An output of the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
-    /// An IPv6 packet to all stations around.
+    /// An IPv6 packet to all stations in range.
     Announce(Vec<u8>),
-    /// An IPv6 packet straight to a station.
+    /// An IPv6 packet directly to a station.
     Straight(LinkAddress, Vec<u8>),
-    /// An IPv6 packet of the home address, through the tunnel.
+    /// An IPv6 packet from the home address, through the tunnel.
     ThroughTunnel(Vec<u8>),
     /// [`Mnpp::routes`] has changed.
     Routes,
-    /// A station is no longer reached straight: what waits for it goes another way.
+    /// A station is no longer reached directly: packets that wait for it take another path.
     Withdrawn(LinkAddress),
-    /// Something that an operator may want to know.
+    /// An event for the operator.
     Event(Event),
 }
 
-/// Which way the packets for a prefix go, and why.
+/// The route to a prefix, and its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Way {
     /// The prefix.
     pub prefix: Ipv6Net,
     /// The station that announces it.
     pub station: LinkAddress,
-    /// Its link-local address.
+    /// Link-local address of the station.
     pub link_local: Ipv6Addr,
-    /// Packets go straight.
+    /// Whether packets go directly.
     pub direct: bool,
-    /// Why.
+    /// Reason of the current state.
     pub reason: &'static str,
-    /// Since when.
+    /// Time since when the state holds.
     pub since: Time,
     /// Round trip of the probes.
     pub rtt: Option<Duration>,
 }
 
-/// How often what happened.
+/// Counts of events.
 #[derive(Debug, Clone, Default)]
 pub struct Counters {
     /// Announcements sent.
@@ -211,44 +211,44 @@ pub struct Counters {
     pub tests_answered: u64,
     /// Probes sent.
     pub probes: u64,
-    /// Times that packets began to go straight to a station.
+    /// Times that packets began to go directly to a station.
     pub met: u64,
-    /// Times that they ceased to.
+    /// Times that packets ceased to go directly to a station.
     pub parted: u64,
     dropped: BTreeMap<MnppDrop, u64>,
 }
 
 impl Counters {
-    /// How often something was refused for `reason`.
+    /// Returns how often something was refused for `reason`.
     pub fn dropped(&self, reason: MnppDrop) -> u64 {
         self.dropped.get(&reason).copied().unwrap_or_default()
     }
 }
 
-/// The machine. After each `handle_*` call [`Mnpp::poll_output`] is called until it returns `None`.
+/// The machine. After each `handle_*` call the caller calls [`Mnpp::poll_output`] until it returns `None`.
 #[derive(Debug)]
 pub struct Mnpp {
     config: MnppConfig,
-    /// Our own addresses on the link, once known.
+    /// This station's own addresses on the link, once known.
     station: Option<(LinkAddress, Ipv6Addr)>,
-    /// Whether the prefixes are ours to announce.
+    /// Whether this router may announce its prefixes.
     valid: bool,
-    /// Whether the home agents can be asked.
+    /// Whether the tunnel works, so that tests can be sent.
     has_tunnel: bool,
     peers: BTreeMap<LinkAddress, Peer>,
-    /// Until when it is proven that a station has a prefix.
+    /// End of each proof that a station has a prefix.
     proofs: BTreeMap<(Ipv6Net, LinkAddress), Time>,
     announce_at: Option<Time>,
     announced_at: Option<Time>,
     tests: RateLimiter,
-    /// Answers to tests that came from where their asker says it is at home, to other tests, and to probes.
+    /// Allowances of answers: to tests from the asker's announced network, to other tests, and to probes.
     vouching: Allowance,
     vouching_others: Allowance,
     answers: Allowance,
-    /// Strangers that take a place in a full table.
+    /// Rate of strangers that get an entry in a full table.
     admissions: RateLimiter,
     warnings: RateLimiter,
-    /// The routes of the last [`Output::Routes`].
+    /// Routes at the last [`Output::Routes`].
     told: BTreeMap<Ipv6Net, Ipv6Addr>,
     outputs: VecDeque<Output>,
     counters: Counters,
@@ -256,7 +256,7 @@ pub struct Mnpp {
 }
 
 impl Mnpp {
-    /// A router that knows nobody.
+    /// A machine that knows no station.
     pub fn new(config: MnppConfig, rng: Rng) -> Mnpp {
         Mnpp {
             config,
@@ -280,17 +280,17 @@ impl Mnpp {
         }
     }
 
-    /// What it does.
+    /// Returns the configuration.
     pub fn config(&self) -> &MnppConfig {
         &self.config
     }
 
-    /// What happened so far.
+    /// Returns the counts.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// The next thing to be done.
+    /// Returns the next output.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
@@ -300,14 +300,14 @@ impl Mnpp {
         self.peers.values().map(|peer| peer.due).chain(self.announce_at).min()
     }
 
-    /// Our own addresses on the link. Others than before are another station's: everybody is met anew.
+    /// Sets this station's own addresses on the link. After a change all contacts begin anew.
     pub fn handle_station(&mut self, link_address: LinkAddress, link_local: Ipv6Addr) {
         if self.station.replace((link_address, link_local)).is_some_and(|old| old.0 != link_address) {
             self.forget();
         }
     }
 
-    /// Whether the prefixes are ours to announce: the home agent has not refused them.
+    /// Sets whether this router may announce its prefixes: the home agent has not refused them.
     pub fn set_valid(&mut self, now: Time, valid: bool) {
         if std::mem::replace(&mut self.valid, valid) != valid {
             if valid {
@@ -319,25 +319,26 @@ impl Mnpp {
         }
     }
 
-    /// Whether there is a tunnel. Without one nobody is asked, and everybody at once when it is there again.
+    /// Sets whether there is a tunnel. Without a tunnel the router sends no tests; it sends them at once when
+    /// the tunnel is back.
     pub fn handle_tunnel(&mut self, now: Time, is_there: bool) {
         if !std::mem::replace(&mut self.has_tunnel, is_there) && is_there {
             self.peers.values_mut().for_each(|peer| peer.due = peer.due.min(now));
         }
     }
 
-    /// A station came into range.
+    /// Handles a station that came into range.
     pub fn handle_neighbour(&mut self, now: Time) {
         self.announce_soon(now);
     }
 
-    /// Serves what is due.
+    /// Serves the timers.
     pub fn handle_timeout(&mut self, now: Time, around: &impl Surroundings) {
         if self.announce_at.is_some_and(|at| at <= now) {
             self.announce_at = None;
             if around.has_neighbours() {
                 self.announce(now, self.config.interval * LIFETIME_INTERVALS);
-                // A quarter of it is random, so that stations do not fall into step.
+                // A quarter of the interval is random, so that stations do not synchronise.
                 let least = self.config.interval.mul_f64(0.75);
                 self.announce_at = Some(now + self.rng.duration(least, self.config.interval));
             }
@@ -350,7 +351,7 @@ impl Mnpp {
         }
     }
 
-    /// Says farewell: the prefixes are no longer to be reached here.
+    /// Withdraws the prefixes: announces them with lifetime 0.
     pub fn handle_shutdown(&mut self, now: Time) {
         if self.announced_at.is_some() {
             self.announce(now, Duration::ZERO);
@@ -390,8 +391,8 @@ impl Mnpp {
         self.outputs.push_back(Output::Announce(packet));
     }
 
-    /// A Router Advertisement of the station `from`, whose link-local address is `source`. The caller has
-    /// checked what RFC 4861 6.1.2 asks for.
+    /// Handles a Router Advertisement of the station `from`, whose link-local address is `source`. The caller
+    /// has made the checks of RFC 4861 6.1.2.
     pub fn handle_advertisement(
         &mut self,
         now: Time,
@@ -416,7 +417,7 @@ impl Mnpp {
         }
         if any {
             self.counters.received += 1;
-            // Whoever it is has not heard us perhaps.
+            // This station may not have heard an announcement of this router yet.
             if !self.peers.get(&from).is_some_and(|peer| peer.greeted) {
                 if let Some(peer) = self.peers.get_mut(&from) {
                     peer.greeted = true;
@@ -450,7 +451,7 @@ impl Mnpp {
         peer.claim(now, prefix, now + lifetime)
     }
 
-    /// What nobody may claim.
+    /// Refuses prefixes that no other station may claim.
     fn check(&mut self, now: Time, from: LinkAddress, prefix: Ipv6Net) -> Result<(), MnppDrop> {
         let config = &self.config;
         if !ipv6::is_unicast_routable(prefix.network()) {
@@ -478,9 +479,9 @@ impl Mnpp {
         }
     }
 
-    /// Of a full table a station goes that has proven nothing although it has been asked about: in vain for
-    /// long, else the newest whose answer is not on its way. Only so many come in by that as can be asked
-    /// about.
+    /// Removes a station from a full table that has proven nothing although it was tested: one tested in vain
+    /// for long, otherwise the newest whose answer is not on its way. The rate of removals is that of the
+    /// tests.
     fn make_room(&mut self, now: Time) -> Result<(), MnppDrop> {
         if self.peers.len() < MAX_PEERS {
             return Ok(());
@@ -497,16 +498,16 @@ impl Mnpp {
         Ok(())
     }
 
-    /// Whether a station is reached straight, or has proven something.
+    /// Whether a station is reached directly, or has proven a prefix.
     fn is_known(&self, now: Time, station: LinkAddress, peer: &Peer) -> bool {
         let is_proven = |prefix| self.proofs.get(&(prefix, station)).is_some_and(|until| *until > now);
         peer.is_direct() || peer.claims.iter().any(|claim| is_proven(claim.prefix))
     }
 
-    /// A message that came straight from the station `from`.
+    /// Handles a message that came directly from the station `from`.
     ///
     /// # Errors
-    /// Why it had no effect; it is counted.
+    /// Returns why the message had no effect, and counts the reason.
     pub fn handle_straight(
         &mut self,
         now: Time,
@@ -557,9 +558,9 @@ impl Mnpp {
         }
     }
 
-    /// A Prefix Test Init that came from `source` to an address of a prefix out of the tunnel. False when it
-    /// is none of ours. One for a part of an own prefix, or for more than it, is nobody else's to see: a host
-    /// on board could answer it.
+    /// Handles a Prefix Test Init that came out of the tunnel from `source` to an address of a prefix.
+    /// Returns false if the prefix is not this router's. A test for a part of an own prefix, or for a prefix
+    /// around it, must not reach the mobile network, because a host there could answer it.
     pub fn handle_init(
         &mut self,
         now: Time,
@@ -584,7 +585,7 @@ impl Mnpp {
             let is_at_home = claims.into_iter().any(|claim| claim.prefix.contains(&source));
             self.answer(now, test.asker, to, test, is_at_home, around)
         } else {
-            // Somebody over there says that it has our prefix.
+            // Another station claims this router's prefix.
             if let Some(prefix) = asked {
                 self.warn(now, test.responder, prefix);
             }
@@ -597,8 +598,8 @@ impl Mnpp {
         true
     }
 
-    /// Answers a station, if it is there. Whoever names another one as the asker, from anywhere, uses up no
-    /// share of what that one asks itself (`is_its_own`).
+    /// Answers a station in range. A stranger who names another station as the asker takes nothing of that
+    /// station's own allowance (`is_its_own`).
     fn answer(
         &mut self,
         now: Time,
@@ -636,7 +637,7 @@ impl Mnpp {
         self.proofs.insert((prefix, station), now + PROOF_LIFETIME);
     }
 
-    /// Until when a station is known to have a prefix.
+    /// Returns the end of the proof that a station has a prefix.
     fn proof(&self, prefix: Ipv6Net, station: LinkAddress) -> Option<Time> {
         match self.config.authorization {
             Authorization::Anybody => Some(Time::MAX),
@@ -644,22 +645,22 @@ impl Mnpp {
         }
     }
 
-    /// The host sends packets to a station.
+    /// Handles the use of a station's prefixes: the host sends packets to it.
     pub fn handle_use(&mut self, now: Time, station: LinkAddress) {
         if let Some(peer) = self.peers.get_mut(&station) {
             peer.used(now);
         }
     }
 
-    /// Whether a packet that the host sends to a station is rather for the tunnel: the station no longer is
-    /// reached straight, and the host's routes have only just changed.
+    /// Whether a packet that the host sends to a station must take the tunnel: the station is no longer
+    /// reached directly, and the host's routes have only just changed.
     pub fn diverts(&self, station: LinkAddress, destination: Ipv6Addr) -> bool {
         self.peers.get(&station).is_some_and(|peer| {
             !peer.is_direct() && peer.claims.iter().any(|claim| claim.prefix.contains(&destination))
         })
     }
 
-    /// The prefixes to which packets go straight, and by whom.
+    /// Returns the prefixes to which packets go directly, with the next hop of each.
     pub fn routes(&self) -> BTreeMap<Ipv6Net, Ipv6Addr> {
         let mut routes: BTreeMap<Ipv6Net, (Time, Ipv6Addr)> = BTreeMap::new();
         for (station, peer) in self.peers.iter().filter(|(_, peer)| peer.is_direct()) {
@@ -674,7 +675,7 @@ impl Mnpp {
         routes.into_iter().map(|(prefix, (_, link_local))| (prefix, link_local)).collect()
     }
 
-    /// All prefixes that are announced around here, and the ways to them.
+    /// Returns all prefixes that are announced here, with the routes to them.
     pub fn ways(&self) -> Vec<Way> {
         let routes = self.routes();
         let mut ways = Vec::new();
@@ -712,7 +713,8 @@ impl Mnpp {
         self.told.clear();
     }
 
-    /// Routes change with proofs and claims of a station that is met, too.
+    /// Reports the routes if they have changed; they also change with proofs and claims of a station that is
+    /// reached directly.
     pub(super) fn tell_routes(&mut self) {
         let routes = self.routes();
         if routes != self.told {
@@ -727,12 +729,12 @@ impl Mnpp {
         *self.counters.dropped.entry(reason).or_default() += 1;
     }
 
-    /// When the next test may be sent, as things are.
+    /// Returns when the next test may be sent.
     fn test_at(&self, now: Time) -> Option<Time> {
         (self.has_tunnel && self.station.is_some()).then(|| self.tests.ready_at(now))
     }
 
-    /// Asks for a proof, by way of the home agents; nothing where that cannot be done now.
+    /// Sends a test by the home agents; returns its cookie, or `None` if no test can be sent now.
     fn test(&mut self, now: Time, station: LinkAddress, prefix: Ipv6Net) -> Option<u64> {
         let (asker, _) = self.station?;
         if !self.has_tunnel || !self.tests.allow(now) {
@@ -751,7 +753,7 @@ impl Mnpp {
         let host = u128::MAX.checked_shr(prefix.prefix_len().into()).unwrap_or(0);
         let random = u128::from(self.rng.u64()) << 64 | u128::from(self.rng.u64());
         let address = Ipv6Addr::from(u128::from(prefix.network()) | random & host);
-        // From the network that we announce: by that the other one knows whose question it is.
+        // The source is in the announced network, which shows the other router who asks.
         let home = self.config.prefixes.first().map(|own| Ipv6Addr::from(u128::from(own.network()) | 1));
         let packet = test.packet(home.unwrap_or(self.config.home_address), address, HOP_LIMIT);
         self.outputs.push_back(Output::ThroughTunnel(packet));

@@ -1,4 +1,4 @@
-//! A station with a mobile network: what it announces, and how it can be reached.
+//! A station with a mobile network: its announcements, and its reachability.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -9,20 +9,20 @@ use ipnet::Ipv6Net;
 use super::{MAX_CLAIMS, MnppDrop};
 use crate::path_liveness::{PathLiveness, Proof, RoundTrip, Sequence};
 
-/// Packets were sent so lately: they go on being sent.
+/// Time after the last packet for which a station counts as busy.
 const BUSY: Duration = Duration::from_secs(2);
-/// Between probes, where packets go and where none do.
+/// Interval of probes while packets flow. [`IDLE_INTERVAL`] is for idle stations.
 const BUSY_INTERVAL: Duration = Duration::from_millis(250);
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
-/// Bounds of the wait for an answer.
+/// Least wait for an answer. [`LONGEST_WAIT`] is the upper bound.
 const SHORTEST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_millis(400);
 
-/// Networks of this length and longer ones are nobody's in part.
+/// Length from which on a network belongs to one router as a whole.
 const WHOLE: u8 = 64;
-/// So many addresses of a shorter prefix are tested.
+/// Number of addresses that are tested of a shorter prefix.
 const SAMPLES: u32 = 8;
-/// Tests of a prefix after which it does not look as if it were proven.
+/// Tests without success after which a prefix counts as tested in vain.
 const IN_VAIN: u32 = 4;
 
 /// A prefix that a station announces.
@@ -30,19 +30,19 @@ const IN_VAIN: u32 = 4;
 pub(super) struct Claim {
     pub(super) prefix: Ipv6Net,
     pub(super) expires: Time,
-    /// Of the tests under way, the last first: an answer may take longer than it is waited for.
+    /// Cookies of the outstanding tests, the last first: an answer may arrive after the next test was sent.
     cookies: [Option<u64>; 2],
-    /// Addresses of the prefix that were tested with success, one after another.
+    /// Addresses of the prefix that were tested with success in a row.
     passed: u32,
     /// Tests sent since the last proof.
     pub(super) tries: u32,
-    /// When the next is due.
+    /// Time of the next test.
     pub(super) next: Time,
 }
 
 impl Claim {
-    /// A test with this cookie was sent, and the next is due then. Where one before it was not answered, it
-    /// begins anew.
+    /// Records that a test with this cookie was sent, and when the next is due. Without an answer to the test
+    /// before, the row of tests begins anew.
     pub(super) fn tested(&mut self, cookie: u64, next: Time) {
         let [before, _] = self.cookies;
         if before.is_some() {
@@ -54,12 +54,12 @@ impl Claim {
     }
 }
 
-/// How packets for a station's prefixes go.
+/// Path of packets for a station's prefixes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// By way of the home agents, and why.
+    /// Packets go by the home agents, for this reason.
     Away(&'static str),
-    /// Straight.
+    /// Packets go directly.
     Direct,
 }
 
@@ -68,23 +68,24 @@ pub(super) struct Peer {
     pub(super) link_local: Ipv6Addr,
     pub(super) claims: Vec<Claim>,
     pub(super) standing: Standing,
-    /// Since when it is so.
+    /// Time since when the standing holds.
     pub(super) since: Time,
-    /// It has been heard, and what we announce was sent since.
+    /// Whether an announcement was sent since the station was heard.
     pub(super) greeted: bool,
-    /// When it is to be looked at.
+    /// Time of the next check.
     pub(super) due: Time,
-    /// When a test was last sent for its sake, or it appeared: who has waited longest has the next one.
+    /// Time of the last test for this station, or of its arrival: the station that has waited longest gets
+    /// the next test.
     pub(super) served: Time,
-    /// A test was sent for its sake.
+    /// Whether a test was sent for this station.
     pub(super) asked: bool,
-    /// When packets were last sent to it.
+    /// Time of the last packet to the station.
     used: Option<Time>,
-    /// When it last answered.
+    /// Time of its last answer.
     pub(super) confirmed: Option<Time>,
-    /// Probes; those without an answer since the last one have the same cookie.
+    /// Probes. All probes since the last answer have one cookie.
     pub(super) probes: PathLiveness<u64>,
-    /// It fell silent so many times lately, and is not tried before then.
+    /// Number of recent failures, and the time before which the station is not tried again.
     pub(super) failures: u32,
     pub(super) hold: Time,
 }
@@ -112,12 +113,12 @@ impl Peer {
         self.standing == Standing::Direct
     }
 
-    /// The smoothed round trip.
+    /// Returns the smoothed round trip.
     pub(super) fn rtt(&self) -> Option<Duration> {
         self.probes.round_trip().smoothed()
     }
 
-    /// It announces a prefix until then.
+    /// Records that the station announces a prefix until `expires`.
     pub(super) fn claim(&mut self, now: Time, prefix: Ipv6Net, expires: Time) -> Result<(), MnppDrop> {
         if let Some(claim) = self.claims.iter_mut().find(|claim| claim.prefix == prefix) {
             claim.expires = expires;
@@ -130,7 +131,8 @@ impl Peer {
         Ok(())
     }
 
-    /// It returned a cookie that was sent to an address of the prefix; true when that proves the prefix.
+    /// Handles a returned cookie that was sent to an address of the prefix. Returns true if the answer proves
+    /// the prefix.
     pub(super) fn passed(&mut self, now: Time, prefix: Ipv6Net, cookie: u64) -> Result<bool, MnppDrop> {
         let asked = |claim: &&mut Claim| claim.prefix == prefix && claim.cookies.contains(&Some(cookie));
         let claim = self.claims.iter_mut().find(asked).ok_or(MnppDrop::Unasked)?;
@@ -145,25 +147,25 @@ impl Peer {
         Ok(is_proven)
     }
 
-    /// All that it announces has been asked about for a while, in vain.
+    /// Whether all prefixes of the station have been tested for a while, in vain.
     pub(super) fn is_in_vain(&self) -> bool {
         self.claims.iter().all(|claim| claim.tries >= IN_VAIN && claim.passed == 0)
     }
 
-    /// It hears us, and we hear it.
+    /// Records that both stations hear each other.
     pub(super) fn confirm(&mut self, now: Time) {
         self.confirmed = Some(now);
         self.probes.forget();
     }
 
-    /// It answered a probe.
+    /// Handles the answer to a probe.
     pub(super) fn answered(&mut self, now: Time, cookie: u64) -> Result<(), MnppDrop> {
         self.probes.answer(now, cookie).ok_or(MnppDrop::Unasked)?;
         self.confirm(now);
         Ok(())
     }
 
-    /// Packets are sent to it. One that was idle is soon looked at.
+    /// Records that packets are sent to the station. A station that was idle is checked soon.
     pub(super) fn used(&mut self, now: Time) {
         let idle = !self.is_busy(now);
         self.used = Some(now);
@@ -176,7 +178,7 @@ impl Peer {
         self.used.is_some_and(|used| now.saturating_since(used) < BUSY)
     }
 
-    /// When the next probe is due.
+    /// Returns when the next probe is due.
     pub(super) fn next_probe(&self, now: Time) -> Time {
         if !self.probes.is_quiet() {
             return self.probes.next_of(&self.sequence(0)).unwrap_or(now);
@@ -195,7 +197,7 @@ impl Peer {
         Sequence { interval: wait, patience: wait, pause: wait, allowed }
     }
 
-    /// How long an answer may take.
+    /// Returns how long an answer may take.
     fn wait(&self) -> Duration {
         let usual = self.probes.round_trip().timeout().unwrap_or(SHORTEST_WAIT * 2);
         usual.clamp(SHORTEST_WAIT, LONGEST_WAIT)

@@ -1,4 +1,4 @@
-//! Whether a station is reached straight: tests of its prefixes, probes, meeting and parting.
+//! Decides whether a station is reached directly: tests of its prefixes, probes, begin and end of contact.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -12,21 +12,22 @@ use super::peer::{Peer, Standing};
 use super::{LinkAddress, Mnpp, Output, PROOF_RENEWAL, Sight, Surroundings};
 use crate::Event;
 
-/// How often positions are looked at, where packets go straight and where they might.
+/// Interval of position checks while packets go directly. [`LOOK_AWAY`] is for other stations.
 const LOOK_DIRECT: Duration = Duration::from_millis(250);
 const LOOK_AWAY: Duration = Duration::from_millis(500);
-/// Probes without an answer after which a station is silent: one that is not heard, and one that is.
+/// Probes without an answer after which a station has failed. [`DEAF`] is for a station that is
+/// still heard.
 const SILENT: usize = 3;
 const DEAF: usize = 6;
-/// A station that was heard so lately is heard.
+/// Time after its last frame for which a station counts as heard.
 const HEARD: Duration = Duration::from_millis(300);
-/// An answer is fresh for so long.
+/// Time for which an answer counts as fresh.
 const FRESH: Duration = Duration::from_millis(500);
-/// A station that fell silent is tried again after this, and each time after twice as long, up to 32 times.
+/// First hold-down of a failed station; it doubles each time, up to 32 times the value.
 const HOLD: Duration = Duration::from_secs(1);
-/// A station that was reached for so long has no failures.
+/// Time of contact after which the count of failures is cleared.
 const STEADY: Duration = Duration::from_secs(60);
-/// Between tests of one prefix: this, twice as long, up to 8 times.
+/// First interval between tests of one prefix; it doubles, up to 8 times the value.
 const TEST_INTERVAL: Duration = Duration::from_secs(1);
 
 const SILENCE: &str = "does not answer";
@@ -34,7 +35,7 @@ const UNAUTHORIZED: &str = "not authorized by its home agent";
 const PROBING: &str = "not yet confirmed in both directions";
 
 impl Mnpp {
-    /// The link could not deliver a frame to a station.
+    /// Handles a frame that the link could not deliver to a station.
     pub fn handle_unreachable(&mut self, now: Time, station: LinkAddress) {
         let Some(mut peer) = self.peers.remove(&station) else { return };
         if peer.is_direct() {
@@ -45,7 +46,7 @@ impl Mnpp {
         self.tell_routes();
     }
 
-    /// Looks at a station: whether packets shall go straight, and what is due.
+    /// Checks a station: decides whether packets go directly, and serves what is due.
     pub(super) fn look(&mut self, now: Time, station: LinkAddress, around: &impl Surroundings) {
         let Some(mut peer) = self.peers.remove(&station) else { return };
         if peer.claims.iter().all(|claim| claim.expires <= now) {
@@ -94,18 +95,18 @@ impl Mnpp {
             }
             _ => claim.expires,
         });
-        // Never at once: whatever was due has been done.
+        // The next check is never at once, because everything due has been served.
         let due = claims.chain(probe).min().unwrap_or(Time::MAX).min(now + look);
         peer.due = due.max(now + Duration::from_millis(1));
         self.peers.insert(station, peer);
         self.tell_routes();
     }
 
-    /// Whether a station can be reached straight at all.
+    /// Returns the observation of a station that can be reached directly; otherwise the reason against it.
     fn reach(&self, sight: Option<Sight>) -> Result<Sight, &'static str> {
         match sight {
             None => Err("out of reach"),
-            // Over several hops only probes can tell.
+            // Over several hops only probes show reachability.
             Some(sight) if self.config.hops > 1 => Ok(Sight { stays: true, leaves: false, ..sight }),
             Some(sight) if !sight.near => Err("no neighbour"),
             Some(sight) if sight.leaves => Err("about to leave"),
@@ -122,8 +123,8 @@ impl Mnpp {
         self.proof(prefix, station).is_some_and(|until| until.saturating_since(now) > PROOF_RENEWAL)
     }
 
-    /// Asks the home agents about what is not proven, or will not be for long: one test at a time, so that
-    /// others have their turn.
+    /// Sends a test for a prefix whose proof is missing or ends soon: one test at a time, so that other
+    /// stations have their turn.
     fn ask(&mut self, now: Time, station: LinkAddress, peer: &mut Peer, reachable: bool) {
         for claim in &peer.claims {
             if !self.is_proven(now, station, claim.prefix) {
@@ -133,7 +134,7 @@ impl Mnpp {
         let claims = peer.claims.iter_mut().filter(|claim| claim.next <= now);
         let open = claims.filter(|claim| !self.is_settled(now, station, claim.prefix));
         let claim = open.min_by_key(|claim| claim.next);
-        // What was not sent was no try.
+        // A test that could not be sent does not count as a try.
         if let Some(claim) = claim.filter(|_| reachable)
             && let Some(cookie) = self.test(now, station, claim.prefix)
         {
@@ -142,7 +143,7 @@ impl Mnpp {
         }
     }
 
-    /// Probes a station when it is time; true when it has not answered often enough.
+    /// Sends the probe that is due. Returns true if too many probes got no answer.
     fn is_silent(&mut self, now: Time, station: LinkAddress, peer: &mut Peer, sight: Sight) -> bool {
         if peer.next_probe(now) > now {
             return false;
@@ -170,7 +171,7 @@ impl Mnpp {
         false
     }
 
-    /// A station fell silent: it is left alone for a while, longer each time.
+    /// Records a failure of a station, and sets a hold-down that grows each time.
     fn fail(&mut self, now: Time, peer: &mut Peer) {
         if peer.is_direct() && now.saturating_since(peer.since) > STEADY {
             peer.failures = 0;

@@ -1,8 +1,9 @@
-//! What one sender on board may take of what there is for all: places for addresses, and answers.
+//! Limits what one sender in the mobile network may take of shared resources: entries for addresses, and
+//! answers.
 //!
-//! A sender is told by its link-layer address, where the link has such, else by its link-local one. Either
-//! can be made up, as with Neighbor Discovery everywhere; so whoever has something registered does not share
-//! an allowance with those who have nothing.
+//! A sender is identified by its link-layer address, or by its link-local address on a link without
+//! link-layer addresses. A sender can make up either, as with Neighbor Discovery everywhere. So senders with
+//! a registration do not share an allowance with senders without one.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -10,32 +11,31 @@ use std::time::Duration;
 
 use carnet_base::{LinkMessage, RateLimiter, Time};
 
-/// Senders that are remembered: of those that have something registered as many as may have, of others as
-/// many.
+/// Most senders that are remembered, separately for those with a registration and those without.
 const MAX_SENDERS: usize = super::MAX_REGISTRATIONS;
 
-/// Who asks: the interface, and the address there.
+/// A sender: the interface, and its address there.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Sender(String, Result<[u8; 6], Ipv6Addr>);
 
 impl Sender {
-    /// Of a message: by the frame that it came in, not by what it says.
+    /// Returns the sender of a message: by the frame's source, not by the contents.
     pub fn of(message: &LinkMessage) -> Sender {
         Sender(message.interface.clone(), message.peer.ok_or(message.source))
     }
 
-    /// Whether this is its link-layer address.
+    /// Whether this is the sender's link-layer address.
     pub fn has(&self, link_address: [u8; 6]) -> bool {
         self.1 == Ok(link_address)
     }
 }
 
-/// How often registrations are looked at.
+/// Rates of registrations that are examined.
 #[derive(Debug)]
 pub(super) struct Allowances {
     known: BTreeMap<Sender, RateLimiter>,
     others: BTreeMap<Sender, RateLimiter>,
-    /// Of all those that have nothing registered together.
+    /// Rate of all senders without a registration together.
     strangers: RateLimiter,
 }
 
@@ -47,7 +47,7 @@ impl Default for Allowances {
 }
 
 impl Allowances {
-    /// Whether a message of this sender is looked at, who has something registered or not.
+    /// Whether a message of this sender is examined. `is_known` says whether the sender has a registration.
     pub fn allow(&mut self, now: Time, sender: Sender, is_known: bool) -> bool {
         let of = if is_known { &mut self.known } else { &mut self.others };
         if !of.contains_key(&sender) && of.len() >= MAX_SENDERS {
@@ -59,7 +59,7 @@ impl Allowances {
         if has_room && !of.entry(sender).or_insert_with(own).allow(now) {
             return false;
         }
-        // Who has something registered has room, but for those that had until lately.
+        // Senders with a registration have room, except for entries of senders that had one until lately.
         if is_known { has_room } else { self.strangers.allow(now) }
     }
 }
@@ -73,7 +73,7 @@ mod tests {
         Sender("lan0".into(), Ok([2, 0, 0, 0, high, low]))
     }
 
-    /// However many others there are, who has something registered has an allowance: so much, and not more.
+    /// However many strangers there are, a sender with a registration has its own allowance, and no more.
     #[test]
     fn a_flood_of_strangers_gives_nobody_more_than_his_own() {
         let (mut allowances, now) = (Allowances::default(), Time::from_secs(100));

@@ -1,4 +1,4 @@
-//! What routers behind this one ask for, and what they are told (RFC 8505 5.1).
+//! Registrations of routers behind this one, and the answers to them (RFC 8505 5.1).
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -13,14 +13,13 @@ use super::{MAX_OF_ONE, MAX_OF_UNKNOWN, MAX_REGISTRATIONS, Nesting, NestingDrop,
 use crate::mobile_router::MobileRouter;
 
 impl Nesting {
-    /// Addresses that a sender has registered.
+    /// Returns the number of addresses that a sender has registered.
     pub(super) fn places_of(&self, sender: &Sender) -> usize {
         let children = self.entries.values().filter_map(|entry| entry.child.as_ref());
         children.filter(|child| child.sender == *sender).count()
     }
 
-    /// Whether one more address of a sender that has none registered yet exceeds what it, its like, or all
-    /// may have.
+    /// Whether another address exceeds the limit of this sender, of all unknown senders, or of all senders.
     fn is_full(&self, sender: &Sender) -> bool {
         let is_known = |sender: &Sender| self.config.known.iter().any(|known| sender.has(*known));
         let children = || self.entries.values().filter_map(|entry| entry.child.as_ref());
@@ -30,7 +29,7 @@ impl Nesting {
             || (!is_known(sender) && of_unknown() >= MAX_OF_UNKNOWN)
     }
 
-    /// Answers a child (RFC 8505 5.1).
+    /// Answers a registration of a child (RFC 8505 5.1).
     pub(super) fn answer(&mut self, address: Ipv6Addr, child: &Child, registration: AddressRegistration) {
         let Some(link) = self.links.get(&child.lan) else { return };
         let Some(source) = link.link_local else { return };
@@ -59,7 +58,7 @@ impl Nesting {
         self.answer(address, &child, registration);
     }
 
-    /// A router behind this one registers an address.
+    /// Handles the registration of an address by a router behind this one.
     pub(super) fn asked(
         &mut self,
         now: Time,
@@ -75,7 +74,7 @@ impl Nesting {
         let Some(way) = self.way_of(address).cloned() else {
             return refuse(self, status::TOPOLOGICALLY_INCORRECT, NestingDrop::NotOffered);
         };
-        // The link's router (RFC 4291 2.6.1), or ours.
+        // The address of the link's router (RFC 4291 2.6.1), or of this router.
         let is_ours = router.uplinks().iter().any(|uplink| uplink.has_address(address.into()));
         if is_ours || address == way.network {
             return refuse(self, status::DUPLICATE, NestingDrop::Duplicate);
@@ -113,7 +112,7 @@ impl Nesting {
                     (&before.lan, before.gateway) != (&after.lan, after.gateway)
                 });
                 if let State::Valid { renew, .. } = &mut entry.state {
-                    // Those before this router learn that what they had from elsewhere is older.
+                    // A renewal informs the outer routers that their former registration is older.
                     *renew = renew.map(|at| if moved { now } else { at });
                     if moved {
                         self.outputs.push_back(Output::Forwarding);

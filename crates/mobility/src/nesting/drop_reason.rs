@@ -1,21 +1,21 @@
-//! Why a registration of an address had no effect.
+//! Reasons for which a registration of an address had no effect.
 
 carnet_base::drop_reasons! {
     /// Why a message about a care-of address of a router behind this one had no effect.
     pub enum NestingDrop {
-        /// It fails the tests of RFC 4861 7.1, or comes from no link-local address.
+        /// The message fails the tests of RFC 4861 7.1, or comes from no link-local address.
         NeighborDiscovery = "neighbor_discovery",
-        /// Of no prefix that is offered.
+        /// The address is in no offered prefix.
         NotOffered = "not_offered",
-        /// Somebody else has the address.
+        /// Another node has the address.
         Duplicate = "duplicate",
-        /// It has been registered by another way since.
+        /// The address has been registered over another path since.
         Stale = "stale",
-        /// More addresses than are kept.
+        /// The table of addresses is full.
         TooMany = "too_many",
-        /// An answer to nothing that was asked, or not from the router that was asked.
+        /// An answer without a question, or not from the router that was asked.
         Unexpected = "unexpected",
-        /// Too many at a time.
+        /// The message exceeds the rate.
         RateLimited = "rate_limited",
     }
 }

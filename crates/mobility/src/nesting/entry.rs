@@ -1,4 +1,4 @@
-//! An address of a visited link that is registered, or is to be.
+//! An address of a visited link that is registered, or is being registered.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -7,34 +7,34 @@ use carnet_base::Time;
 
 use super::allowance::Sender;
 
-/// Between the first two tries to register; doubles.
+/// Pause between the first two tries to register; it doubles.
 pub(super) const FIRST_RETRY: Duration = Duration::from_secs(1);
-/// Tries without an answer.
+/// Most tries without an answer.
 pub(super) const MAX_TRIES: u32 = 3;
-/// How often a registration is renewed. [`LIFETIME`] outlives several.
+/// Interval of renewals. [`LIFETIME`] outlives several.
 pub(super) const RENEWAL: Duration = Duration::from_secs(20);
-/// Minutes for which a registration is asked.
+/// Requested lifetime of a registration, in minutes.
 pub(super) const LIFETIME: u16 = 2;
-/// The longest registration that is taken, minutes.
+/// Longest accepted lifetime of a registration, in minutes.
 pub(super) const MAX_LIFETIME: u16 = 10;
 
-/// Where an address is on the way to being usable.
+/// State of an address on its way to being usable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
-    /// Duplicate address detection on the visited link (RFC 4862 5.4), which ends then.
+    /// Duplicate address detection on the visited link (RFC 4862 5.4) runs until this time.
     Testing(Time),
-    /// The parent is being asked.
+    /// The router is registering the address with the parent.
     Asking {
-        /// When it is asked again.
+        /// Time of the next try.
         next: Time,
-        /// How often it has been.
+        /// Number of tries.
         tries: u32,
     },
-    /// It leads here.
+    /// Packets to the address arrive here.
     Valid {
-        /// When the registration with the parent is renewed, where there is one.
+        /// Time of the next renewal with the parent; `None` without a parent.
         renew: Option<Time>,
-        /// Renewals without an answer.
+        /// Number of renewals without an answer.
         tries: u32,
     },
 }
@@ -42,31 +42,31 @@ pub(super) enum State {
 /// A router behind this one that has registered an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Child {
-    /// The interface of the mobile network that it is on.
+    /// Interface of the mobile network that the child is on.
     pub lan: String,
-    /// Its link-local address there.
+    /// Link-local address of the child there.
     pub gateway: Ipv6Addr,
-    /// Whose allowance it takes.
+    /// Sender whose allowance the registration uses.
     pub sender: Sender,
-    /// Its link-layer address.
+    /// Link-layer address of the child.
     pub peer: Option<[u8; 6]>,
-    /// When the registration ends.
+    /// End of the registration.
     pub expires: Time,
 }
 
-/// One address.
+/// One address of a visited link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
     /// Registration Ownership Verifier.
     pub owner: u64,
-    /// Transaction of the last registration.
+    /// Transaction ID of the last registration.
     pub transaction: u8,
-    /// Whose it is: a child's, or this router's own.
+    /// The child that owns the address; `None` for this router's own address.
     pub child: Option<Child>,
-    /// The uplink's interface, and the parent there; without one the link itself is the visited one.
+    /// Interface of the uplink, and the parent there; `None` if the uplink's link is itself the visited one.
     pub over: (String, Option<Ipv6Addr>),
     pub state: State,
-    /// It has been valid, so that it may be in use.
+    /// Whether the address has been valid, so that it may be in use.
     pub held: bool,
 }
 
@@ -75,7 +75,7 @@ impl Entry {
         matches!(self.state, State::Valid { .. })
     }
 
-    /// When something is to be done for it.
+    /// Returns when the address is due next.
     pub fn due(&self) -> Option<Time> {
         let state = match self.state {
             State::Testing(until) => Some(until),

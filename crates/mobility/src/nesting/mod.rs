@@ -1,55 +1,54 @@
-//! Mobile routers behind mobile routers without the way through every home agent.
+//! Mobile routers behind mobile routers, without a detour through every home agent.
 //!
-//! Plain NEMO wraps the packets of a router once more for each router before it, and each wrapping leads
-//! through the home agent of that router (RFC 4888 2.1, 2.3, 2.6). Here a nested router has a care-of address
-//! on the link that the *root* visits, the first router of the tree, and registers that one with its own home
-//! agent. Its packets leave the tree unwrapped by others and reach it so: one header of 40 octets and one
-//! home agent, at every level.
+//! In plain NEMO each outer router encapsulates the packets of a nested router once more, and each
+//! encapsulation leads through the home agent of that router (RFC 4888 2.1, 2.3, 2.6). Here a nested router
+//! has a care-of address on the link that the *root* visits, the first router of the tree. It registers that
+//! address with its own home agent. The outer routers forward its packets without another encapsulation, in
+//! both directions: one header of 40 octets and one home agent, at every level.
 //!
 //! The scheme is that of Neighbor Discovery proxies (Jeong and others, "ND-Proxy based Route Optimization for
 //! Mobile Nodes in Mobile Network", draft-jeong-nemo-ro-ndproxy; RFC 4889 5.5.3), with today's standards for
 //! its two parts:
 //!
-//! * **Registration**, RFC 8505. A router tells those behind it in its Router Advertisements which networks
-//!   they may have addresses of ([`NestingInformation`]). A router behind it takes an address and registers
-//!   it by a Neighbor Solicitation with the Extended Address Registration option; each router on the way
-//!   registers it with the next one. Of two registrations of one owner the later counts, so that a router may
-//!   move inside the tree.
-//! * **Standing in for it**, RFC 8929. The root looks whether the address is free on the visited link,
-//!   answers solicitations for it there, and each router has a route to it, by way of the child that has
-//!   registered it. Packets from it leave by the uplink that it belongs to.
+//! * **Registration**, RFC 8505. A router's Router Advertisements list the networks of which routers behind
+//!   it may have addresses ([`NestingInformation`]). A router behind it takes an address and registers it by
+//!   a Neighbor Solicitation with the Extended Address Registration option; each router on the path registers
+//!   it with the next one. Of two registrations of one owner the later counts, so that a router may move
+//!   inside the tree.
+//! * **Proxy Neighbor Discovery**, RFC 8929. The root tests whether the address is free on the visited link,
+//!   and answers solicitations for it there. Each router has a route to the address by the child that has
+//!   registered it. Packets from the address leave by the uplink that it belongs to.
 //!
-//! Why this and no reverse routing header (draft-thubert-nemo-reverse-routing-header): that one grows by 16
-//! octets for each level, needs every home agent to take part, and a routing header that is dropped on the
-//! way as the one of type 0 is (RFC 5095). Here nothing outside the tree knows of it: not the home agents,
-//! not the networks between. The care-of address is one like any other, bound by the authenticated Binding
-//! Update as any other; no packet says by which way it is to go. A router sends what is for an address to the
-//! one that registered it, inside of its own network, and nowhere else; nothing is copied, and each hop
-//! counts. The price is the one that RFC 4889 5.5.3 names: when the root moves, every router behind it
-//! registers anew, and the visited link sees some more addresses of one station.
+//! Why no reverse routing header (draft-thubert-nemo-reverse-routing-header): it grows by 16 octets for each
+//! level and needs the support of every home agent. Networks may also drop the routing header, as they drop
+//! type 0 (RFC 5095). Here nothing outside the tree is involved: neither the home agents nor the networks
+//! between. The care-of address is an ordinary one, and an authenticated Binding Update binds it; no packet
+//! carries its route. A router sends packets for an address only to the child that registered it, inside its
+//! own network; it copies nothing, and each hop counts. The price is that of RFC 4889 5.5.3: when the root
+//! moves, every router behind it registers anew, and the visited link sees several addresses of one station.
 //!
-//! **Fallback.** The address of the parent's own network is there all the time and is plain NEMO. It carries
-//! the traffic until the home agent has acknowledged the direct address, and again when it does not answer
-//! there: a link may allow its stations one address, a parent may know nothing of all this, and an uplink
-//! without IPv6, or with a prefix of another length than 64, has nothing to offer.
+//! **Fallback.** The address of the parent's own network always exists and gives plain NEMO. It carries the
+//! traffic until the home agent has acknowledged the direct address, and again when the home agent does not
+//! answer there. This covers a link that permits its stations one address, a parent without this protocol,
+//! and an uplink that has no IPv6 or a prefix length other than 64.
 //!
-//! **What it protects against.** Registrations are believed from the own links only (hop limit 255) and only
-//! for what is offered there; who registers gets a way for tunnels and nothing else (the data path passes
-//! protocols 41, 44, 58 and 135 from and to exactly these addresses), so that no host on board leaves by the
-//! uplink with ordinary packets, nor is it reached by them. An address belongs to who has registered it
-//! first; there are [`MAX_REGISTRATIONS`] of them, [`MAX_OF_ONE`] for one sender that the operator has named,
-//! [`MAX_OF_UNKNOWN`] for all others together, and they end when they are not renewed. Who is on the mobile
-//! network and hears the owner's verifier can take an address over, as with Neighbor Discovery everywhere.
+//! **Protection.** A router accepts registrations from its own links only (hop limit 255), and only for
+//! offered networks. A registered address carries only tunnels: the data path passes protocols 41, 44, 58 and
+//! 135 from and to exactly these addresses. So no host in the mobile network sends ordinary packets by the
+//! uplink, nor receives them from it. An address belongs to its first registrant. There are
+//! [`MAX_REGISTRATIONS`] of them, [`MAX_OF_ONE`] for one sender that the operator has named,
+//! [`MAX_OF_UNKNOWN`] for all other senders together, and they end without renewal. A node in the mobile
+//! network that sees the owner's verifier can take an address over, as with Neighbor Discovery everywhere.
 //!
-//! This module joins its parts: `ways` knows what is offered, `registering` what becomes of an address,
-//! `children` what routers behind this one ask for, `standing_in` what the visited link is told.
+//! This module joins its parts: `ways` has the offered networks, `registering` the life of an address,
+//! `children` the registrations of routers behind this one, `standing_in` the Neighbor Discovery on the
+//! visited link.
 //!
-//! Rings are not this module's business but `mobile_router::parent`'s, which refuses them before there is
-//! anything to register.
+//! `mobile_router::parent` refuses rings before anything can be registered.
 //!
-//! Left out: answers over more than one link at a time for one address, withdrawal at a shutdown (what is not
-//! renewed ends by itself), the link of a router that is at home, and IPv6 over GeoNetworking as the visited
-//! link, where addresses are made of those of stations.
+//! Left out: answers over more than one link at a time for one address, withdrawal at a shutdown
+//! (registrations end without renewal), the link of a router that is at home, and IPv6 over GeoNetworking as
+//! the visited link, where addresses derive from those of stations.
 
 mod allowance;
 mod children;
@@ -75,68 +74,69 @@ use ways::{Way, network};
 use crate::home_agent::home_link::{Heard, HomeLink};
 use crate::mobile_router::{Attachment, MobileRouter};
 
-/// Addresses of routers behind this one that are kept.
+/// Most addresses of routers behind this one.
 pub const MAX_REGISTRATIONS: usize = 64;
-/// Those of them that one sender registers, for itself and for what is behind it.
+/// Most addresses that one sender registers, for itself and for the routers behind it.
 pub const MAX_OF_ONE: usize = 16;
-/// Those that all senders together register whom the operator has not named: link-layer addresses can be made
-/// up, so that a bound for each of them would bound nothing. Enough for two routers, one behind the other,
-/// that move between two uplinks.
+/// Most addresses that all senders together register that the operator has not named. A limit for each of
+/// them would limit nothing, because link-layer addresses can be made up. The number suffices for two
+/// routers, one behind the other, that move between two uplinks.
 pub const MAX_OF_UNKNOWN: usize = 8;
-/// RFC 8505 5.2: where the numbers of a start begin.
+/// First transaction ID after a start (RFC 8505 5.2).
 const FIRST_TRANSACTION: u8 = 240;
 
-/// What the operator says.
+/// The operator's config.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NestingConfig {
     /// Home address of this router.
     pub home_address: Ipv6Addr,
-    /// Its home prefix.
+    /// Home prefix of this router.
     pub home_prefix: Ipv6Net,
-    /// Its mobile network prefixes.
+    /// Mobile network prefixes of this router.
     pub prefixes: Vec<Ipv6Net>,
     /// Interfaces of the mobile network.
     pub lan: Vec<String>,
-    /// Whether direct addresses are offered to others, and taken where others offer them.
+    /// Whether this router offers direct addresses to others, and takes those that others offer.
     pub direct: bool,
-    /// Link-layer addresses of the routers on board that are known.
+    /// Link-layer addresses of known routers in the mobile network.
     pub known: Vec<[u8; 6]>,
 }
 
-/// The way to a router behind this one.
+/// Route to a router behind this one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
-    /// Its address on the visited link.
+    /// Address of the router on the visited link.
     pub address: Ipv6Addr,
-    /// The uplink that the address belongs to.
+    /// Uplink that the address belongs to.
     pub uplink: String,
-    /// The interface of the mobile network,
+    /// Interface of the mobile network.
     pub lan: String,
-    /// and the link-local address there by way of which it is reached.
+    /// Link-local address of the next hop on `lan`.
     pub gateway: Ipv6Addr,
 }
 
-/// What is to be done.
+/// An output of the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
     /// A message of Neighbor Discovery.
     Link(LinkMessage),
-    /// Routes or addresses are others now.
+    /// Routes or addresses have changed.
     Forwarding,
 }
 
-/// See the module documentation.
+/// The machine, see the module documentation.
 #[derive(Debug)]
 pub struct Nesting {
     config: NestingConfig,
-    /// Interfaces of both sides.
+    /// Interfaces of uplinks and of the mobile network.
     links: SmallMap<String, HomeLink>,
-    /// The preferred one first.
+    /// Paths to addresses of visited links, the preferred one first.
     ways: Vec<Way>,
     entries: BTreeMap<Ipv6Addr, Box<Entry>>,
-    /// Own addresses that are no longer registered but may still be sent to: interface, address, until when.
+    /// Own addresses that are no longer registered but may still receive packets: interface, address, end
+    /// time.
     leaving: Vec<(String, Ipv6Addr, Time)>,
-    /// No own address is asked for before then.
+    /// Time before which the router asks for no own address.
     asks_again: Time,
     owner: u64,
     transaction: u8,
@@ -148,7 +148,7 @@ pub struct Nesting {
 }
 
 impl Nesting {
-    /// One that knows of no links yet.
+    /// A machine that knows no links yet.
     pub fn new(config: NestingConfig, mut rng: Rng) -> Nesting {
         let owner = rng.u64();
         Nesting {
@@ -168,12 +168,12 @@ impl Nesting {
         }
     }
 
-    /// Its configuration.
+    /// Returns the configuration.
     pub fn config(&self) -> &NestingConfig {
         &self.config
     }
 
-    /// The next thing to be done. To be called until it returns `None` after every `handle_*`.
+    /// Returns the next output. Call it until it returns `None` after every `handle_*`.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
@@ -186,17 +186,17 @@ impl Nesting {
         entries.chain(leaving).chain(wants.then_some(self.asks_again)).min()
     }
 
-    /// Messages that had no effect, by reason.
+    /// Returns the number of messages that had no effect, by reason.
     pub fn dropped(&self) -> &BTreeMap<NestingDrop, u64> {
         &self.dropped
     }
 
-    /// Addresses of routers behind this one that came into use.
+    /// Returns the number of addresses of routers behind this one that came into use.
     pub fn registered(&self) -> u64 {
         self.registered
     }
 
-    /// The ways to the routers behind this one.
+    /// Returns the routes to the routers behind this one.
     pub fn routes(&self) -> impl Iterator<Item = Route> {
         self.entries.iter().filter(|(_, entry)| entry.is_valid()).filter_map(|(address, entry)| {
             let child = entry.child.as_ref()?;
@@ -209,7 +209,7 @@ impl Nesting {
         })
     }
 
-    /// The addresses that this router has on its uplinks: interface, address, and whether it may be used as a
+    /// Returns the addresses that this router has on its uplinks: interface, address, and whether it may be a
     /// care-of address. The preferred ones come first.
     pub fn addresses(&self) -> Vec<(String, Ipv6Addr, bool)> {
         let of = |way: &Way| {
@@ -220,7 +220,7 @@ impl Nesting {
         self.ways.iter().filter_map(of).chain(leaving).collect()
     }
 
-    /// What Router Advertisements tell those behind this router.
+    /// Returns the offer to routers behind this one, for Router Advertisements.
     pub fn offer(&self, router: &MobileRouter) -> NestingInformation {
         let attached = |index: &usize| !is_down(router, *index);
         let first = (0..router.uplinks().len()).find(attached);
@@ -239,19 +239,19 @@ impl Nesting {
         }
     }
 
-    /// Takes over the state of an interface, of either side.
+    /// Takes over the state of an interface, of an uplink or of the mobile network.
     pub fn handle_interface(&mut self, interface: &Interface) {
         let name = &interface.name;
         let link = self.links.get_or_insert_with(name.clone(), || HomeLink::new(name.clone(), None));
         link.handle_interface(interface);
     }
 
-    /// An interface has vanished.
+    /// Handles the removal of an interface.
     pub fn handle_interface_gone(&mut self, name: &str) {
         self.links.remove(name);
     }
 
-    /// Takes over how the mobile router is attached; `unsuitable` are interfaces that cannot be visited
+    /// Takes over the attachment of the mobile router; `unsuitable` are interfaces that cannot be visited
     /// links.
     pub fn handle_attachments(&mut self, now: Time, router: &MobileRouter, unsuitable: &[String]) {
         let ways = if self.config.direct { self.ways_of(router, unsuitable) } else { Vec::new() };
@@ -260,11 +260,12 @@ impl Nesting {
             let addresses: Vec<Ipv6Addr> = self.entries.keys().copied().collect();
             for address in addresses {
                 let Some(entry) = self.entries.get(&address) else { continue };
-                // What is registered by a way stays there as long as it leads anywhere.
+                // An address keeps its path as long as the path exists.
                 if self.ways.iter().any(|way| way.network == network(address) && way.over() == entry.over) {
                     continue;
                 }
-                // A child's address may be had by another way; of its own a router has one by each.
+                // A child's address may change to another path; of its own a router has one address on each
+                // path.
                 match self.way_of(address).filter(|_| entry.child.is_some()).cloned() {
                     Some(way) => self.begin(now, address, &way),
                     None => self.end(now, address),
@@ -275,10 +276,10 @@ impl Nesting {
         self.want_own(now);
     }
 
-    /// Handles an ICMPv6 message heard on a link of either side.
+    /// Handles an ICMPv6 message from a link of either side.
     ///
     /// # Errors
-    /// Why it had no effect.
+    /// Returns why the message had no effect.
     pub fn handle_link_message(
         &mut self,
         now: Time,
@@ -290,7 +291,7 @@ impl Nesting {
         }
         let heard = match HomeLink::read(message) {
             Ok(Heard::Other) => return Ok(()),
-            // Whatever else is wrong with it: it is nobody's word.
+            // The message is invalid, so it has no sender either.
             Err(_) => return self.count(NestingDrop::NeighborDiscovery),
             Ok(heard) => heard,
         };
@@ -331,7 +332,7 @@ impl Nesting {
         }
     }
 
-    /// Serves what is due.
+    /// Serves the timers.
     pub fn handle_timeout(&mut self, now: Time) {
         let due: Vec<Ipv6Addr> = self
             .entries

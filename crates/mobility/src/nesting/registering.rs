@@ -1,5 +1,5 @@
-//! The life of an address: it is tested on the visited link or registered with the parent, renewed and given
-//! up (RFC 8505 5); and the parent's answers.
+//! The life of an address: test on the visited link or registration with the parent, renewal and end (RFC
+//! 8505 5); and the parent's answers.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use super::ways::Way;
 use super::{Nesting, NestingDrop, Output};
 use crate::OLD_PATH_GRACE;
 
-/// How long duplicate address detection listens (RFC 4862 5.4, RFC 4861 10).
+/// Duration of duplicate address detection (RFC 4862 5.4, RFC 4861 10).
 const DAD_WAIT: Duration = Duration::from_secs(1);
-/// Until a parent that did not answer, or refused, is asked again.
+/// Pause before the router asks a parent again that did not answer, or refused.
 const ASK_AGAIN: Duration = Duration::from_secs(60);
 
 impl Nesting {
-    /// Asks for addresses of the networks that others offer, the preferred ones.
+    /// Asks for addresses of the networks that others offer, the preferred ones first.
     pub(super) fn want_own(&mut self, now: Time) {
         if now < self.asks_again {
             return;
@@ -40,7 +40,8 @@ impl Nesting {
         }
     }
 
-    /// Sets out to make an address usable by a way: by a test of the link, or by asking the parent.
+    /// Begins to make an address usable over a path: by a test on the link, or by a registration with the
+    /// parent.
     pub(super) fn begin(&mut self, now: Time, address: Ipv6Addr, way: &Way) {
         let Some(entry) = self.entries.get_mut(&address) else { return };
         entry.over = way.over();
@@ -59,12 +60,12 @@ impl Nesting {
                 entry.state = State::Testing(now + DAD_WAIT);
                 self.outputs.push_back(Output::Link(probe));
             }
-            // A link of two ends: nobody else is there.
+            // A point-to-point link: no other node can have the address.
             None => self.is_valid_now(now, address),
         }
     }
 
-    /// Does what is due for an address.
+    /// Serves the timer of an address.
     pub(super) fn serve(&mut self, now: Time, address: Ipv6Addr) {
         let Some(entry) = self.entries.get_mut(&address) else { return };
         if entry.child.as_ref().is_some_and(|child| child.expires <= now) {
@@ -98,7 +99,7 @@ impl Nesting {
         }
     }
 
-    /// Asks the parent to register an address, or to forget it (RFC 8505 5).
+    /// Asks the parent to register an address, or to remove it (RFC 8505 5).
     pub(super) fn ask(&mut self, address: Ipv6Addr, lifetime: u16) {
         let Some(entry) = self.entries.get(&address) else { return };
         let Some(link) = self.links.get(&entry.over.0) else { return };
@@ -118,7 +119,7 @@ impl Nesting {
         self.outputs.extend(link.message(source, parent, peer, message).map(Output::Link));
     }
 
-    /// An address can be used from now on.
+    /// Makes an address usable from now on.
     pub(super) fn is_valid_now(&mut self, now: Time, address: Ipv6Addr) {
         let Some(entry) = self.entries.get_mut(&address) else { return };
         let was = entry.held && entry.is_valid();
@@ -129,7 +130,7 @@ impl Nesting {
             return;
         }
         self.registered += u64::from(entry.child.is_some());
-        // The route is there before the child hears of it.
+        // The route must exist before the child gets the answer.
         self.outputs.push_back(Output::Forwarding);
         if entry.over.1.is_none()
             && let Some(link) = self.links.get(&entry.over.0)
@@ -139,7 +140,7 @@ impl Nesting {
         self.tell_child(now, address, status::SUCCESS);
     }
 
-    /// An address is no longer to be used; the parent forgets it.
+    /// Ends an address; the parent removes its registration.
     pub(super) fn end(&mut self, now: Time, address: Ipv6Addr) {
         if self.entries.get(&address).is_some_and(|entry| entry.held && entry.over.1.is_some()) {
             self.ask(address, 0);
@@ -159,7 +160,7 @@ impl Nesting {
         self.outputs.push_back(Output::Forwarding);
     }
 
-    /// The parent has answered.
+    /// Handles an answer of the parent.
     pub(super) fn answered(
         &mut self,
         now: Time,
@@ -173,7 +174,8 @@ impl Nesting {
         });
         let Some(entry) = known else { return Err(NestingDrop::Unexpected) };
         if registration.status == status::SUCCESS {
-            // What is not later than the question answers it; 0 minutes answer the end of an older one.
+            // An answer must have the transaction of the question; an answer with 0 minutes answers the end
+            // of an older registration.
             if registration.lifetime == 0 || entry.transaction != registration.transaction {
                 return Err(NestingDrop::Unexpected);
             }
@@ -187,7 +189,8 @@ impl Nesting {
         self.tell_child(now, address, registration.status);
         self.forget(now, address);
         if own && matches!(registration.status, status::DUPLICATE | status::MOVED) {
-            // With another address: somebody has this one, or by what we have said elsewhere it leads there.
+            // The router asks for another address: another node has this one, or a registration elsewhere is
+            // later.
             self.asks_again = now + FIRST_RETRY;
         } else if own {
             self.asks_again = now + ASK_AGAIN;
@@ -196,7 +199,7 @@ impl Nesting {
     }
 }
 
-/// An interface identifier without meaning (RFC 7136), none of those that are reserved (RFC 5453).
+/// Returns a random interface identifier (RFC 7136) that is not reserved (RFC 5453).
 fn identifier(rng: &mut Rng) -> u64 {
     loop {
         let identifier = rng.u64();

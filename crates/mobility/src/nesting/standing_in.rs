@@ -1,4 +1,4 @@
-//! Standing in on the visited link for the addresses of routers in the tree (RFC 8929).
+//! Proxy Neighbor Discovery on the visited link for the addresses of routers in the tree (RFC 8929).
 
 use std::net::Ipv6Addr;
 
@@ -8,7 +8,7 @@ use carnet_wire::nd::registration::status;
 use super::{Nesting, Output};
 
 impl Nesting {
-    /// Somebody on a visited link asks for an address, or tests one.
+    /// Handles a solicitation for an address on a visited link, or a node's duplicate address detection.
     pub(super) fn solicited(
         &mut self,
         now: Time,
@@ -30,7 +30,7 @@ impl Nesting {
         }
     }
 
-    /// Somebody on a visited link says that an address is theirs.
+    /// Handles an advertisement by which another node on a visited link claims an address.
     pub(super) fn claimed(&mut self, now: Time, interface: &str, target: Ipv6Addr) {
         let Some(entry) = self.entries.get(&target) else { return };
         if !entry.is_valid() && entry.over == (interface.to_owned(), None) {
@@ -38,7 +38,7 @@ impl Nesting {
         }
     }
 
-    /// Duplicate address detection has found somebody.
+    /// Ends an address for which duplicate address detection has found another node.
     pub(super) fn conflict(&mut self, now: Time, address: Ipv6Addr) {
         self.tell_child(now, address, status::DUPLICATE);
         self.forget(now, address);

@@ -1,5 +1,4 @@
-//! By which ways addresses of visited links are to be had: the link itself, or a parent that offers its
-//! network.
+//! Paths to addresses of visited links: over the link itself, or over a parent that offers its network.
 
 use std::net::Ipv6Addr;
 
@@ -11,15 +10,15 @@ use super::Nesting;
 use super::entry::Entry;
 use crate::mobile_router::{Attachment, MobileRouter};
 
-/// Networks of which this router has an address of its own by way of one parent: the one in use and the next.
+/// Most networks of which this router has an own address over one parent: the one in use and the next.
 const MAX_OWN: usize = 2;
 
-/// A network of which addresses are to be had, by way of an uplink.
+/// A network that offers addresses, over an uplink.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Way {
     pub network: Ipv6Addr,
     pub interface: String,
-    /// The router that takes registrations; where there is none the uplink's link is the visited one.
+    /// The router that accepts registrations; `None` if the uplink's link is itself the visited one.
     pub parent: Option<(Ipv6Addr, Option<[u8; 6]>)>,
 }
 
@@ -44,7 +43,8 @@ impl Nesting {
             let offered = uplink.parent().filter(|parent| !parent.information.prefixes.is_empty());
             let found: Vec<(Ipv6Addr, _)> = match offered {
                 Some(parent) => {
-                    // The kernel's word for the next hop, the parent's for its link-layer address.
+                    // The next hop comes from the kernel, its link-layer address from the parent's
+                    // advertisement.
                     let router = if gateway.is_unspecified() { parent.router } else { gateway };
                     let parent_is = Some((router, parent.link_address));
                     {
@@ -64,7 +64,8 @@ impl Nesting {
         ways
     }
 
-    /// Whether addresses of a network may be care-of addresses: none of what is ours, nor of the home link.
+    /// Whether addresses of a network may be care-of addresses: the network is neither this router's nor the
+    /// home link's.
     pub(super) fn is_suitable(&self, network: Ipv6Addr) -> bool {
         let touches = |prefix: &Ipv6Net| {
             prefix.contains(&network) || network_of(network).is_some_and(|it| it.contains(&prefix.network()))
@@ -82,7 +83,7 @@ impl Nesting {
         self.own(way).is_some()
     }
 
-    /// The own address by this way.
+    /// Returns the router's own address on this path.
     pub(super) fn own(&self, way: &Way) -> Option<(Ipv6Addr, &Entry)> {
         let found = self.entries.iter().find(|(address, entry)| {
             entry.child.is_none() && network(**address) == way.network && entry.over == way.over()
@@ -90,7 +91,7 @@ impl Nesting {
         found.map(|(address, entry)| (*address, &**entry))
     }
 
-    /// The ways by which this router wants an address.
+    /// Returns the paths on which this router wants an address.
     pub(super) fn offered(&self) -> impl Iterator<Item = &Way> {
         let offered = self.ways.iter().filter(|way| way.parent.is_some());
         offered.filter(|way| {
@@ -100,7 +101,7 @@ impl Nesting {
     }
 }
 
-/// The first 64 bits of an address.
+/// Returns the first 64 bits of an address.
 pub(super) fn network(address: Ipv6Addr) -> Ipv6Addr {
     Ipv6Addr::from(u128::from(address) & !u128::from(u64::MAX))
 }

@@ -1,6 +1,7 @@
-//! Whether a path leads to the other end: heartbeats, silence and round trips (RFC 5847 in purpose).
+//! Path liveness: heartbeats, failures and round trips (RFC 5847 in purpose).
 //!
-//! Three kinds of paths use it. They differ in the message that asks, and in how patient they are:
+//! Three kinds of paths use it. They differ in the message that asks, and in the time that they allow for an
+//! answer:
 //!
 //! | path | message | next heartbeat |
 //! |---|---|---|
@@ -22,10 +23,10 @@ use carnet_base::Time;
 pub(crate) use round_trip::RoundTrip;
 pub(crate) use schedule::{Sequence, Timing};
 
-/// Heartbeats without an answer that are remembered: on a full path answers take seconds.
+/// Most heartbeats without an answer that are remembered: on a full path answers take seconds.
 const MAX_OUTSTANDING: usize = 128;
 
-/// Whether a path leads to the other end.
+/// State of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Lives,
@@ -48,12 +49,12 @@ enum Event {
     Reset,
 }
 
-/// Answers in a row that a path has to give.
+/// Answers in a row that a path must give.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Proof {
-    /// After a failure, until it lives again.
+    /// Number of answers after a failure, until the path works again.
     pub(crate) of_failed: u32,
-    /// After another sign of life, until it has proven itself.
+    /// Number of answers after another sign of life, until the path has proven itself.
     pub(crate) of_proving: u32,
 }
 
@@ -68,7 +69,7 @@ impl Default for Proof {
 struct Heartbeat<N> {
     number: N,
     sent: Time,
-    /// The answer is overdue.
+    /// Whether the answer is overdue.
     is_missed: bool,
 }
 
@@ -76,13 +77,13 @@ struct Heartbeat<N> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) round_trip: Duration,
-    /// The path had failed and lives again.
+    /// Whether the path had failed and works again.
     pub(crate) came_back: bool,
-    /// The path had to prove itself and has done it.
+    /// Whether the path had to prove itself and has done so.
     pub(crate) is_proven: bool,
 }
 
-/// The liveness of one path. `N` is the number or cookie that tells its heartbeats apart.
+/// Liveness of one path. `N` is the number or cookie that distinguishes its heartbeats.
 #[derive(Debug, Clone)]
 pub(crate) struct PathLiveness<N> {
     phase: Phase,
@@ -102,7 +103,7 @@ pub(crate) struct PathLiveness<N> {
 }
 
 impl<N: Copy + PartialEq> PathLiveness<N> {
-    /// A path that lives, as far as is known. One that has failed has to give this proof.
+    /// A path that works, as far as is known. After a failure it has to give this proof.
     pub(crate) fn new(proof: Proof, round_trip: RoundTrip) -> PathLiveness<N> {
         PathLiveness {
             phase: Phase::Lives,
@@ -200,7 +201,7 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
         self.outstanding.iter().filter(|heartbeat| !heartbeat.is_missed).count()
     }
 
-    /// Whether an answer takes longer than answers take.
+    /// Whether an outstanding answer takes longer than `late`.
     pub(crate) fn is_late(&self, now: Time, late: Duration) -> bool {
         self.outstanding.iter().any(|it| !it.is_missed && now.saturating_since(it.sent) >= late)
     }
@@ -215,7 +216,7 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
         self.last_sent
     }
 
-    /// Notes that something was sent that is as good as a heartbeat.
+    /// Records that another message was sent that serves as a heartbeat.
     pub(crate) fn note_sent(&mut self, now: Time) {
         self.last_sent = Some(now);
     }
@@ -275,13 +276,13 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
             self.note_result(false);
         }
         self.missed = 0;
-        // An older heartbeat without an answer is lost, and no sign of a failure any more.
+        // An older heartbeat without an answer is lost, but no longer a sign of a failure.
         let overtaken =
             self.outstanding.iter().filter(|it| !it.is_missed && it.sent < heartbeat.sent).count();
         for _ in 0..overtaken {
             self.note_result(true);
         }
-        // Those sent later may still be answered, however late.
+        // Later heartbeats may still be answered, however late.
         self.outstanding.retain(|it| it.sent >= heartbeat.sent);
         self.answered = self.answered.saturating_add(1);
         let before = self.phase;
@@ -291,7 +292,7 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
         Some(Answer { round_trip, came_back, is_proven })
     }
 
-    /// Gives the path up.
+    /// Marks the path as failed.
     pub(crate) fn fail(&mut self) {
         self.apply(Event::Failure);
         self.answered = 0;
@@ -332,7 +333,7 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
         self.apply(Event::Reset);
     }
 
-    /// Takes a path for a living one of which nothing is known.
+    /// Resets the path to one that works and of which nothing is known.
     pub(crate) fn reset(&mut self) {
         self.apply(Event::Reset);
         self.missed = 0;

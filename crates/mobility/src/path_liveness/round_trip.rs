@@ -14,7 +14,7 @@ pub(crate) struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// Round trips of a path with a queue: a short one after long ones counts for more than RFC 6298 has it.
+    /// Round trips of a path with a queue: a short one after long ones counts for more than in RFC 6298.
     pub(crate) fn following_queues() -> RoundTrip {
         RoundTrip { follows_queues: true, ..RoundTrip::default() }
     }

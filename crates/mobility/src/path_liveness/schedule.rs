@@ -1,4 +1,4 @@
-//! When the next heartbeat leaves, and when the path is judged.
+//! Decides when the next heartbeat leaves, and when the path is judged.
 
 use std::time::Duration;
 
@@ -12,22 +12,22 @@ const LEAST: Duration = Duration::from_millis(50);
 /// Heartbeats that leave at an interval, whether the ones before were answered or not.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timing {
-    /// Between two heartbeats, now.
+    /// Current interval between two heartbeats.
     pub(crate) gap: Duration,
-    /// A quick series is to decide about the path.
+    /// Whether a quick series of heartbeats decides about the path.
     pub(crate) is_series: bool,
-    /// An answer is late after this time. Then a series begins.
+    /// Time after which an answer is late. Then a series begins.
     pub(crate) late: Duration,
-    /// An answer is missed after this time.
+    /// Time after which an answer is missed.
     pub(crate) patience: Duration,
     /// Heartbeats in a row without an answer that make a path fail.
     pub(crate) allowed: usize,
 }
 
-/// Heartbeats of which each waits for the answer to the one before, or until that is late.
+/// Heartbeats each of which waits for the answer to the one before, or until that answer is late.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sequence {
-    /// Between two heartbeats that are answered.
+    /// Interval between two heartbeats that are answered.
     pub(crate) interval: Duration,
     /// Time for an answer.
     pub(crate) patience: Duration,
@@ -48,8 +48,8 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
         self.last_sent.is_none_or(|sent| now.saturating_since(sent) >= timing.gap)
     }
 
-    /// Returns when there is something to do for the path again. `has_enough` was found before the heartbeat
-    /// that may have left now.
+    /// Returns when the path is due again. `has_enough` is the state before the heartbeat that may have left
+    /// now.
     pub(crate) fn next(&self, now: Time, timing: &Timing, has_enough: bool) -> Time {
         let first_open = self.outstanding.iter().find(|it| !it.is_missed).map(|it| it.sent);
         let time = if timing.is_series || self.has_failed() { timing.patience } else { timing.late };
