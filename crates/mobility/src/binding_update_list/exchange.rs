@@ -1,8 +1,8 @@
 //! The Binding Update List entry for the home agent (RFC 6275 11.1, RFC 3963 5.1).
 //!
-//! An [`Exchange`] is a Binding Update on its way, with its retransmissions; a [`Registration`] is what the
-//! home agent acknowledged last. The two live side by side: while a new care-of address is being registered
-//! the old registration goes on carrying traffic.
+//! An [`Exchange`] is an outstanding Binding Update with its retransmissions; a [`Registration`] is the state
+//! that the home agent acknowledged last. Both exist side by side: while the router registers a new care-of
+//! address, the old registration still carries traffic.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub(crate) struct Sent {
     pub sequence: u16,
     pub at: Time,
     pub timestamp: Option<u64>,
-    /// The care-of address that it left from, and that it is about.
+    /// Care-of address that the update left from and registers.
     pub care_of_address: IpAddr,
 }
 
@@ -36,9 +36,9 @@ pub(crate) struct Sent {
 pub(crate) struct Outstanding {
     pub sequence: u16,
     pub at: Time,
-    /// The uplink and the care-of address that it left from.
+    /// Uplink and care-of address that the update left from.
     pub via: (usize, IpAddr),
-    /// The address that its acknowledgement is authenticated with.
+    /// Care-of address by which the acknowledgement is authenticated.
     pub authenticated: Ipv6Addr,
 }
 
@@ -46,12 +46,12 @@ pub(crate) struct Outstanding {
 #[derive(Debug, Clone)]
 pub(crate) struct Exchange {
     pub purpose: Purpose,
-    /// The uplink that it goes out on.
+    /// Index of the uplink that the update leaves by.
     pub uplink: usize,
-    /// The care-of addresses of that uplink, at most one of each family. They race in the manner of happy
-    /// eyeballs (RFC 8305 5), in this order. The home address for a de-registration on the home link.
+    /// Care-of addresses of that uplink, at most one of each family. They race in this order, in the manner
+    /// of happy eyeballs (RFC 8305 5). A de-registration on the home link has the home address instead.
     pub care_of_addresses: Vec<IpAddr>,
-    /// The last transmissions, the latest at the end.
+    /// Last transmissions, the latest at the end.
     pub sent: Vec<Sent>,
     pub retransmission: Retransmission,
     phase: Phase,
@@ -116,7 +116,7 @@ impl Exchange {
         self.phase == Phase::Single
     }
 
-    /// The care-of address that the next transmission is about.
+    /// Returns the care-of address of the next transmission.
     pub fn next_care_of_address(&self) -> Option<IpAddr> {
         self.care_of_addresses.get(self.retransmission.turn()).or(self.care_of_addresses.first()).copied()
     }
@@ -126,21 +126,20 @@ impl Exchange {
         self.sent.last().map(|sent| sent.care_of_address).or_else(|| self.next_care_of_address())
     }
 
-    /// Notes a transmission; the timeout doubles for the one after (RFC 6275 11.8). Returns how long to wait
-    /// for the answer to this one before the next leaves: not long when that is about another care-of
-    /// address.
+    /// Records a transmission; the timeout doubles for the next one (RFC 6275 11.8). Returns the wait for its
+    /// answer before the next one leaves. The wait is short if the next one is about another care-of address.
     pub fn transmitted(&mut self, sent: Sent) -> Duration {
         self.apply(Event::Transmission);
         remember(&mut self.sent, sent);
         self.retransmission.transmitted(sent.at, self.care_of_addresses.len())
     }
 
-    /// The transmission that an acknowledgement with this sequence number answers.
+    /// Returns the transmission that an acknowledgement with this sequence number answers.
     pub fn find(&self, sequence: u16) -> Option<Sent> {
         self.sent.iter().rev().find(|sent| sent.sequence == sequence).copied()
     }
 
-    /// When the last transmission left.
+    /// Returns when the last transmission left.
     pub fn last_sent(&self) -> Option<Time> {
         self.sent.last().map(|sent| sent.at)
     }
@@ -149,25 +148,26 @@ impl Exchange {
 /// Registration that the home agent acknowledged last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Registration {
-    /// The uplink that it is over, as an index: two behind NATs of one make may have the same address.
+    /// Index of the uplink. The address does not identify it: two uplinks behind NATs of one make may have
+    /// the same address.
     pub uplink: usize,
-    /// The care-of address that it has, as we see it: a NAT may have made another of it.
+    /// Care-of address as the router sees it: a NAT may have translated it.
     pub care_of_address: IpAddr,
-    /// Since when this has been the registered one.
+    /// Time since when this address has been registered.
     pub since: Time,
-    /// Packets go in UDP: there is a NAT on the way, or one of the two wants it so (RFC 5555 4.2).
+    /// Whether packets go in UDP: there is a NAT on the path, or one side requires UDP (RFC 5555 4.2).
     pub udp: bool,
     /// Granted lifetime.
     pub lifetime: Duration,
-    /// When it ends, counted from when the Binding Update was sent (RFC 6275 11.7.3).
+    /// End of the lifetime, counted from the sending of the Binding Update (RFC 6275 11.7.3).
     pub expires: Time,
     /// Sequence number of the acknowledged Binding Update.
     pub sequence: u16,
 }
 
 impl Registration {
-    /// The same as `before` with another lifetime, or a new one: with the time since when it has been where
-    /// it is.
+    /// Returns this registration as the successor of `before`. If the care-of address is the same, it keeps
+    /// the time since when it has been registered.
     pub(crate) fn after(self, before: Option<&Registration>) -> Registration {
         let here = |other: &&Registration| {
             (other.uplink, other.care_of_address) == (self.uplink, self.care_of_address)
@@ -176,7 +176,8 @@ impl Registration {
     }
 }
 
-/// A care-of address as it is authenticated and compared: an IPv4 one as IPv4-mapped.
+/// Returns a care-of address in the form in which it is authenticated and compared: an IPv4 address as
+/// IPv4-mapped.
 pub(crate) fn mapped(care_of_address: IpAddr) -> Ipv6Addr {
     match care_of_address {
         IpAddr::V6(address) => address,
@@ -191,7 +192,7 @@ pub(crate) enum Remedy {
     Retry(Duration),
     /// De-register and begin anew (the type of registration changed under us).
     StartOver,
-    /// As if nothing had been said.
+    /// Continue as if there had been no answer.
     GoOn,
     /// Stop the service, and ask again after a pause that doubles each time.
     BackOff,
@@ -199,15 +200,15 @@ pub(crate) enum Remedy {
     Stop,
 }
 
-/// The remedy for each status (RFC 6275 11.7.3, RFC 3963 5.4, RFC 4285). With one home agent and one mode
-/// configured, "every available mode" is tried once the first answer is in.
+/// Returns the remedy for each status (RFC 6275 11.7.3, RFC 3963 5.4, RFC 4285). With one home agent and one
+/// configured mode, "every available mode" has been tried after the first answer.
 pub(crate) fn remedy(status: Status) -> Remedy {
     match status {
         Status::TYPE_CHANGE_DISALLOWED => Remedy::StartOver,
         // The operator of the home agent may be changing the key right now.
         Status::AUTHENTICATION_FAILED => Remedy::Retry(Duration::from_secs(30)),
-        // A home agent that has just started says this until it has heard the prefixes of its home link. RFC
-        // 6275 11.7.3 lets the node try again; the pauses double as in 11.8.
+        // A home agent that has just started sends this status until it has received the prefixes of its home
+        // link. RFC 6275 11.7.3 permits the node to try again; the pauses double as in 11.8.
         Status::HOME_REGISTRATION_NOT_SUPPORTED
         | Status::NOT_HOME_SUBNET
         | Status::NOT_HOME_AGENT
@@ -218,7 +219,7 @@ pub(crate) fn remedy(status: Status) -> Remedy {
         | Status::NOT_AUTHORIZED_FOR_PREFIX
         | Status::FORWARDING_SETUP_FAILED
         | Status::MESSAGE_ID_REQUIRED => Remedy::Stop,
-        // Among them 134: the node that has our home address on the home link may be gone soon.
+        // Among them is 134: the node that has this home address on the home link may be gone soon.
         _ => Remedy::Retry(MAX_BINDACK_TIMEOUT),
     }
 }

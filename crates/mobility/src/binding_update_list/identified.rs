@@ -27,28 +27,29 @@ use super::retransmission::INITIAL_BINDACK_TIMEOUT;
 use super::{BindingUpdateList, Links};
 use crate::is_newer;
 
-/// The first Binding Update waits so long for further uplinks: at a start they are found one after the other.
+/// Wait of the first Binding Update for further uplinks: at a start they come up one after the other.
 const GATHERING: Duration = Duration::from_millis(10);
-/// Between Binding Updates from different uplinks while none has been answered (RFC 8305 5).
+/// Pause between Binding Updates from different uplinks while none has been answered (RFC 8305 5).
 pub(crate) const STAGGER: Duration = Duration::from_millis(250);
-/// A binding that is to be renewed within this part of its lifetime is renewed together with others.
+/// Divisor of the lifetime: a binding that is due within this part of its lifetime is renewed together with
+/// others.
 const TOGETHER: u32 = 4;
-/// Longest time for an answer over a full uplink, which loses many Binding Updates and lives all the same.
-/// RFC 6275 11.8 doubles the time to spare a home agent that does not answer.
+/// Longest time for an answer over a full uplink, which loses many Binding Updates but works. RFC 6275 11.8
+/// doubles the time to spare a home agent that does not answer.
 pub(crate) const FULL_TIMEOUT: Duration = Duration::from_secs(1);
 /// A Binding Update that is due.
 pub(crate) struct Draft {
-    /// O: the home agent shall forget whatever else it has.
+    /// O flag: the home agent removes all other bindings.
     pub(crate) overwrite: bool,
     pub(crate) removal: bool,
-    /// The uplink and the care-of address that it leaves from.
+    /// Uplink and care-of address that the update leaves from.
     pub(crate) via: (usize, IpAddr),
     pub(crate) members: Vec<Member>,
 }
 
 impl BindingUpdateList {
-    /// A care-of address to send from on behalf of others than `except`: of the best registered uplink that
-    /// lives.
+    /// Returns a care-of address of the best registered uplink that works, to send from on behalf of uplinks
+    /// other than `except`.
     fn living(&self, links: &dyn Links, except: &[usize]) -> Option<(usize, IpAddr)> {
         let mut living: Vec<(bool, u8, usize, IpAddr)> = self
             .bindings
@@ -68,13 +69,14 @@ impl BindingUpdateList {
         living.first().map(|(_, _, uplink, address)| (*uplink, *address))
     }
 
-    /// Whether another uplink than this one is registered and lives.
+    /// Whether an uplink other than this one is registered and works.
     pub(crate) fn others_live(&self, links: &dyn Links, uplink: usize) -> bool {
         self.living(links, &[uplink]).is_some()
     }
 
-    /// The last uplink that lived has gone: the others are not left to a back-off that grew while nothing
-    /// depended on them. One may even be registered, with the acknowledgement lost.
+    /// Sends the outstanding requests of the other uplinks soon when the last working uplink has gone. Their
+    /// back-off grew while nothing depended on them, and one may even be registered, with a lost
+    /// acknowledgement.
     pub(crate) fn hasten_when_alone(&mut self, links: &dyn Links, now: Time) {
         let lives = self.others_live(links, usize::MAX);
         if !std::mem::replace(&mut self.lived, lives) || lives {
@@ -91,7 +93,7 @@ impl BindingUpdateList {
         }
     }
 
-    /// When there is something to do for the bindings again.
+    /// Returns when the bindings are due next.
     pub(crate) fn next_due(&self, links: &dyn Links, now: Time) -> Option<Time> {
         let can_remove = |binding: &&Binding| self.others_live(links, binding.uplink);
         let removals = self.bindings.iter().filter(can_remove).filter_map(|b| b.removal.as_ref());
@@ -112,7 +114,7 @@ impl BindingUpdateList {
             .min()
     }
 
-    /// Notes what differs between the uplinks and what is registered.
+    /// Turns differences between the uplinks and the registrations into requests.
     pub(crate) fn review(
         &mut self,
         links: &dyn Links,
@@ -162,21 +164,21 @@ impl BindingUpdateList {
         }
     }
 
-    /// An uplink that cannot be used: the home agent is told when there is another to tell it over.
+    /// Gives up an uplink that cannot be used. The home agent learns it over another uplink, if there is one.
     fn give_up(&mut self, links: &dyn Links, now: Time, index: usize) {
         let uplink = self.bindings[index].uplink;
         let others = self.others_live(links, uplink);
         if self.bindings[index].is_known() && others {
             self.forget(now, index);
         }
-        // There is nothing to register from here. A Binding Update without an answer may have been accepted.
+        // The uplink has nothing to register. A Binding Update without an answer may have been accepted.
         let attempt = self.bindings[index].attempt.take();
         if !others && attempt.is_some_and(|attempt| !attempt.sent.is_empty()) {
             self.bindings[index].removal.get_or_insert(Attempt::new(now, false));
         }
     }
 
-    /// Ends a binding; the home agent is told.
+    /// Ends a binding, with a removal at the home agent.
     pub(crate) fn forget(&mut self, now: Time, index: usize) {
         let binding = &mut self.bindings[index];
         let known = binding.is_known();
@@ -193,15 +195,15 @@ impl BindingUpdateList {
         }
     }
 
-    /// An uplink that failed as the last one kept its binding. Now another lives: the home agent, to which a
-    /// binding without answers may still be the best, is told there.
+    /// Removes the binding of an uplink that failed as the last one, now that another uplink works. The home
+    /// agent may still rank a binding without answers as the best.
     pub(crate) fn give_up_silent(&mut self, links: &dyn Links, now: Time) {
         for index in 0..self.bindings.len() {
             let uplink = self.bindings[index].uplink;
             let kept = self.bindings[index].registration.is_some() && links.is_silent(uplink);
             if kept && self.others_live(links, uplink) {
                 self.forget(now, index);
-                // The home agent may have been away: no hold-down.
+                // The home agent may have been away, so there is no hold-down.
                 self.bindings[index].again = true;
             }
         }
@@ -235,7 +237,7 @@ impl BindingUpdateList {
             let binding = &router.bindings[index];
             let attempt = binding.attempt.as_ref()?;
             let candidates = links.care_of_addresses(binding.uplink);
-            // While what works is only to be renewed, the other family stays out of it.
+            // A mere renewal of a working care-of address does not involve the other family.
             let alone = binding.care_of_address() == candidates.first().copied()
                 && attempt.retransmission.rounds() == 0;
             let turn = if alone { 0 } else { attempt.retransmission.turn() };
@@ -255,7 +257,7 @@ impl BindingUpdateList {
                 .is_some_and(|r| r.expires.saturating_since(now) <= r.lifetime / TOGETHER + r.lifetime / 4)
         };
         // The next renewals of others would overtake a Binding Update that waits in a full queue for seconds.
-        // Those that are due before the lifetime over the full uplink can end come before its first Binding
+        // Renewals that are due before the lifetime over the full uplink can end go before its first Binding
         // Update.
         let begins = |router: &BindingUpdateList, index: usize| {
             router.bindings[index].attempt.as_ref().is_some_and(|attempt| attempt.sent.is_empty())
@@ -276,8 +278,8 @@ impl BindingUpdateList {
         let lead = member(self, first)?;
         let overwrite = !self.abilities.bootstrapped;
         let mut members = vec![lead];
-        // RFC 5648 8.1: not the first from an IPv4 care-of address. An uplink that has not answered speaks
-        // for itself.
+        // RFC 5648 8.1: a first registration from an IPv4 care-of address is no bulk registration. An uplink
+        // that has not answered sends its own update.
         let fit = |router: &BindingUpdateList, index: usize, care_of_address: IpAddr| {
             let binding = &router.bindings[index];
             care_of_address.is_ipv6()
@@ -303,8 +305,8 @@ impl BindingUpdateList {
         Some(Draft { overwrite, removal: false, via, members })
     }
 
-    /// Where a Binding Update leaves from: the only member's own care-of address; of several, a registered
-    /// one's.
+    /// Returns the care-of address that a Binding Update leaves from: the only member's own, or for several
+    /// members a registered one.
     fn via(&self, links: &dyn Links, members: &[Member]) -> Option<(usize, IpAddr)> {
         let own = |member: &Member| (self.bindings[member.binding].uplink, member.care_of_address);
         let registered = members
@@ -321,7 +323,7 @@ impl BindingUpdateList {
         if full.contains(&via.0) && members.iter().all(renews) { spared().or(Some(via)) } else { Some(via) }
     }
 
-    /// Every binding is registered anew at once: the home agent may have lost them.
+    /// Registers every binding again at once: the home agent may have lost them.
     pub(crate) fn register_all_again(&mut self, now: Time) {
         for binding in &mut self.bindings {
             if binding.is_known() {
@@ -334,8 +336,8 @@ impl BindingUpdateList {
         }
     }
 
-    /// Packets wait, and nothing is registered: hastens the requests that were sent longer than `interval`
-    /// ago. Returns whether there are any.
+    /// Hastens the requests that were sent longer than `interval` ago, because packets wait and nothing is
+    /// registered. Returns whether there are any.
     pub(crate) fn hasten(&mut self, now: Time, interval: Duration) -> bool {
         let mut due = false;
         for attempt in self.bindings.iter_mut().filter_map(|binding| binding.attempt.as_mut()) {
@@ -347,8 +349,9 @@ impl BindingUpdateList {
         due
     }
 
-    /// Of two that raced the first acknowledged wins (RFC 8305 5). Another Binding Update undoes the later
-    /// one about the same binding and another care-of address.
+    /// Drops the other updates that raced for the bindings of an acknowledged one (RFC 8305 5). A binding is
+    /// registered again if a later update had another care-of address, because that update undoes the
+    /// acknowledged one.
     pub(crate) fn superseded(&mut self, update: &Update) {
         for member in &update.members {
             let mut overtaken = false;
@@ -363,7 +366,7 @@ impl BindingUpdateList {
                     later && other.overwrite && other.members.iter().all(|m| m.binding != member.binding);
                 other.members.retain(|m| m.binding != member.binding);
             }
-            // Ended since, whether that has been answered or not.
+            // The binding was ended after this update, whether or not that was acknowledged.
             let removed = self.bindings[member.binding].removed.take();
             overtaken |= removed.is_some_and(|it| is_newer(it, update.sequence));
             self.bindings[member.binding].again = overtaken;
@@ -381,11 +384,11 @@ impl BindingUpdateList {
         attempt.retransmission.correct()
     }
 
-    /// A binding is not asked for again before `after` has passed.
+    /// Delays the next request for a binding by `after`.
     pub(crate) fn hold_binding(&mut self, now: Time, index: usize, after: Duration) {
         self.bindings[index].attempt = None;
         self.bindings[index].held_until = Some(now + after);
-        // The request of now is still wanted then.
+        // The request is still wanted after the delay.
         self.bindings[index].again = true;
     }
 
@@ -406,8 +409,8 @@ impl BindingUpdateList {
         patient
     }
 
-    /// Something is registered: the home agent has these bindings and no others, and answers. Returns the
-    /// plain binding if the Binding Update has replaced it.
+    /// Records that the home agent has these bindings and no others, and answers. Returns the plain binding
+    /// if the Binding Update has replaced it.
     pub(crate) fn bootstrapped(&mut self, now: Time, update: &Update) -> Option<Registration> {
         if !self.abilities.bootstrapped {
             for binding in &mut self.bindings {
@@ -429,7 +432,7 @@ impl BindingUpdateList {
         self.registration.take()
     }
 
-    /// Notes that a Binding Update was sent.
+    /// Records that a Binding Update was sent.
     pub(crate) fn transmitted(&mut self, links: &dyn Links, now: Time, update: &Update) {
         let sequence = update.sequence;
         for member in update.members.iter().filter(|_| update.removal) {

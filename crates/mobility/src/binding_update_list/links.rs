@@ -1,4 +1,4 @@
-//! The uplinks, as far as the Binding Update List has to know them.
+//! Access of the Binding Update List to the uplinks.
 
 use std::net::IpAddr;
 
@@ -16,8 +16,8 @@ pub(crate) trait Links {
     fn is_silent(&self, link: usize) -> bool;
     /// Whether a path that had failed has yet to prove itself.
     fn is_proving(&self, link: usize) -> bool;
-    /// Whether an uplink carries what it can, and more waits.
+    /// Whether an uplink is at its capacity, and packets wait for it.
     fn is_full(&self, link: usize) -> bool;
-    /// Whether heartbeats tell which paths live.
+    /// Whether heartbeats show which paths work.
     fn is_probing(&self) -> bool;
 }

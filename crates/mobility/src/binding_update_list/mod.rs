@@ -38,7 +38,7 @@ pub(crate) type Bid = u16;
 /// Registrations of a mobile router with its home agent, and those that it is requesting.
 #[derive(Debug)]
 pub(crate) struct BindingUpdateList {
-    /// The binding without identifier.
+    /// Registration without identifier.
     pub(crate) registration: Option<Registration>,
     /// A Binding Update for another care-of address was given up unanswered. The home agent may have received
     /// it, so that [`Self::registration`] may be wrong.
@@ -47,20 +47,20 @@ pub(crate) struct BindingUpdateList {
     pub(crate) exchange: Option<Exchange>,
     /// The last Binding Update without an answer: no other leaves while that could overtake it.
     pub(crate) outstanding: Option<Outstanding>,
-    /// The exchange waits for the answer to the outstanding Binding Update.
+    /// Whether the exchange waits for the answer to the outstanding Binding Update.
     pub(crate) is_waiting: bool,
-    /// The bindings with identifiers, in the order of the uplinks.
+    /// Bindings with identifiers, in the order of the uplinks.
     pub(crate) bindings: Vec<Binding>,
-    /// Whether one of them was on an uplink that lives, at the last look.
+    /// Whether a binding with identifier was on a working uplink at the last review.
     pub(crate) lived: bool,
-    /// Binding Updates about them without an answer, the oldest first.
+    /// Outstanding Binding Updates with identifiers, the oldest first.
     pub(crate) updates: VecDeque<Update>,
     pub(crate) abilities: Abilities,
-    /// The timeout that the next Binding Update begins with, if no uplink has brought an answer.
+    /// Timeout that the next Binding Update begins with, if no uplink has brought an answer.
     pub(crate) back_off: Option<Duration>,
-    /// Care-of addresses given up, and until when packets to them are still accepted.
+    /// Former care-of addresses, with the time until which packets to them are accepted.
     pub(crate) previous: Vec<(IpAddr, Time)>,
-    /// When the first of them is closed, if one was added since [`Self::take_grace`].
+    /// End of the first grace period, if one was added since [`Self::take_grace`].
     grace: Option<Time>,
 }
 
@@ -83,8 +83,8 @@ impl BindingUpdateList {
         }
     }
 
-    /// Whether a care-of address is an IPv6 one that the router tries while IPv4 carries the uplink. It has
-    /// to speak for itself.
+    /// Whether a care-of address is an IPv6 one that the router tries while IPv4 carries the uplink. Such an
+    /// address needs a Binding Update of its own.
     pub(crate) fn is_trying_ipv6(&self, index: usize, care_of_address: IpAddr) -> bool {
         let registered = self.bindings.get(index).and_then(|binding| binding.care_of_address());
         care_of_address.is_ipv6() && registered.is_some_and(|registered| registered.is_ipv4())
@@ -100,7 +100,7 @@ impl BindingUpdateList {
         self.binding_of(uplink).is_some_and(|index| self.bindings[index].registration.is_some())
     }
 
-    /// Accepts packets to `care_of_address` that are on their way for a while.
+    /// Accepts packets to a former `care_of_address` for the grace period.
     pub(crate) fn retire(&mut self, now: Time, care_of_address: IpAddr) {
         self.previous.retain(|(address, until)| *address != care_of_address && *until > now);
         self.previous.push((care_of_address, now + OLD_PATH_GRACE));
@@ -112,7 +112,8 @@ impl BindingUpdateList {
         self.grace.take()
     }
 
-    /// Closes the old paths that have had their time. Returns when the next one has.
+    /// Removes the former care-of addresses whose grace period is over. Returns the end of the next grace
+    /// period.
     pub(crate) fn expire_previous(&mut self, now: Time) -> Option<Time> {
         self.previous.retain(|(_, until)| *until > now);
         self.previous.first().map(|(_, first)| *first)
@@ -143,8 +144,8 @@ impl BindingUpdateList {
         }
     }
 
-    /// Registers a care-of address for an entry. Returns the registration, with the time since when the
-    /// care-of address has been the same, and the one before.
+    /// Registers a care-of address for an entry. Returns the new registration and the former one. The new one
+    /// keeps the time since when the care-of address has been registered.
     pub(crate) fn register(
         &mut self,
         bid: Option<Bid>,

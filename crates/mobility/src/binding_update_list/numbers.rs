@@ -1,5 +1,5 @@
-//! Sequence numbers, timestamps and the key, which keep recorded Binding Updates out (RFC 6275 9.5.1, RFC
-//! 4285 6).
+//! Sequence numbers, timestamps and the key, which protect against replayed Binding Updates (RFC 6275 9.5.1,
+//! RFC 4285 6).
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,22 +18,22 @@ const MINUTE: u64 = 60_000_000_000;
 /// share them (RFC 5648 4.1).
 #[derive(Debug)]
 pub(crate) struct UpdateNumbers {
-    /// How the two authenticate their messages.
+    /// How router and home agent authenticate their messages.
     pub(crate) authentication: Authentication,
     /// Sequence number of the last Binding Update.
     pub(crate) sequence: u16,
-    /// Whether [`Self::sequence`] is that of a Binding Update that was sent: not before the first one of a
-    /// router without stored state.
+    /// Whether [`Self::sequence`] has been sent. It is false before the first Binding Update of a router
+    /// without stored state.
     pub(crate) is_numbered: bool,
     /// Whether the home agent has demanded timestamps (status 145) where the config has none.
     pub(crate) timestamps_demanded: bool,
-    /// The home agent's clock less ours, learnt from status 144, in nanoseconds.
+    /// Difference between the home agent's clock and the router's, from status 144, in nanoseconds.
     pub(crate) clock_offset: i128,
-    /// The greatest NTP timestamp sent.
+    /// Greatest NTP timestamp sent.
     pub(crate) newest_timestamp: Option<u64>,
-    /// The greatest NTP timestamp acknowledged.
+    /// Greatest NTP timestamp acknowledged.
     pub(crate) acknowledged_timestamp: Option<u64>,
-    /// When the Binding Updates of the last second were sent.
+    /// Times at which Binding Updates of the last second were sent.
     pub(crate) sent_at: VecDeque<Time>,
 }
 
@@ -48,7 +48,7 @@ pub(crate) enum Judgement {
 }
 
 impl UpdateNumbers {
-    /// The numbers of a router that has sent no Binding Update yet.
+    /// Numbers of a router that has sent no Binding Update yet.
     pub(crate) fn new(authentication: Authentication) -> UpdateNumbers {
         UpdateNumbers {
             authentication,
@@ -71,8 +71,9 @@ impl UpdateNumbers {
         (self.sent_at.len() >= MAX_UPDATE_RATE).then_some(*first + second)
     }
 
-    /// The NTP timestamp for a Message-ID option, where the security association asks for one. Greater than
-    /// every one before (RFC 4285 6), also at the same instant or when the clock was set back a little.
+    /// Returns the NTP timestamp for a Message-ID option, if the security association requires one. It is
+    /// greater than every one before (RFC 4285 6), also at the same instant or after the clock was set back a
+    /// little.
     pub(crate) fn timestamp(&mut self, wall: WallTime) -> Option<u64> {
         self.replay_window()?;
         let clock = self.clock(wall).to_ntp();
@@ -82,7 +83,7 @@ impl UpdateNumbers {
         Some(timestamp)
     }
 
-    /// How far the home agent's clock may be from ours, where timestamps are in use.
+    /// Returns the largest permitted difference between the clocks; `None` without timestamps.
     pub(crate) fn replay_window(&self) -> Option<Duration> {
         match self.authentication.association()?.replay {
             ReplayProtection::Timestamp { window } => Some(window),
@@ -90,22 +91,23 @@ impl UpdateNumbers {
         }
     }
 
-    /// The home agent's clock, as far as we know.
+    /// Returns the home agent's clock as far as the router knows it.
     pub(crate) fn clock(&self, wall: WallTime) -> WallTime {
         let nanos = i128::from(wall.as_unix_nanos()) + self.clock_offset;
         WallTime::from_unix_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX))
     }
 
-    /// Status 145 (RFC 4285 6): from now on Binding Updates have timestamps, if they had none before.
+    /// Applies status 145 (RFC 4285 6): from now on Binding Updates have timestamps. Returns false if they
+    /// had them before.
     fn take_up_timestamps(&mut self) -> bool {
         let can = self.authentication.association().is_some() && self.replay_window().is_none();
         self.timestamps_demanded |= can;
         can
     }
 
-    /// Status 144: the home agent's clock is the one that counts (RFC 4285 6). It names its time to a second.
-    /// If that is close enough to the sent timestamp, the clock is right: the timestamp was only older than
-    /// another one.
+    /// Applies status 144: the home agent's clock counts (RFC 4285 6). The home agent names its time to a
+    /// second. If that is close enough to the sent timestamp, the clock is right: the timestamp was only
+    /// older than another one.
     fn learn_clock(&mut self, wall: WallTime, sent: Option<u64>, told: Option<u64>) {
         let clock = self.clock(wall);
         let date = |timestamp: Option<u64>| Some(WallTime::from_ntp(timestamp?, clock));
@@ -119,8 +121,8 @@ impl UpdateNumbers {
     }
 
     /// Returns sequence number and timestamp of a Binding Update that leaves now. A router without stored
-    /// state goes on from the minutes of the clock: two starts are as many numbers apart as minutes. A random
-    /// number would use up the key's 2^15 numbers (RFC 6275 15.3) in a few starts.
+    /// state starts from the minutes of its clock, so two starts are as many numbers apart as minutes. A
+    /// random number would use up the key's 2^15 numbers (RFC 6275 15.3) in a few starts.
     pub(crate) fn next(&mut self, now: Time, wall: WallTime) -> (u16, Option<u64>) {
         self.sent_at.push_back(now);
         if !self.is_numbered {
@@ -131,8 +133,8 @@ impl UpdateNumbers {
         (self.sequence, self.timestamp(wall))
     }
 
-    /// Takes in the number that status 135 bears. Returns false if the acknowledgement is a duplicate or
-    /// late: the last Binding Update has passed that number already.
+    /// Takes over the number in status 135. Returns false if the acknowledgement is a duplicate or late: the
+    /// last Binding Update has passed that number already.
     pub(crate) fn take_sequence(&mut self, last: u16) -> bool {
         let is_news = !is_newer(self.sequence, last);
         if is_news {
@@ -141,7 +143,7 @@ impl UpdateNumbers {
         is_news
     }
 
-    /// Notes the timestamp of an acknowledgement.
+    /// Records the timestamp of an acknowledgement.
     pub(crate) fn timestamp_acknowledged(&mut self, told: Option<u64>) {
         let newest = self.acknowledged_timestamp;
         self.acknowledged_timestamp =
@@ -151,7 +153,7 @@ impl UpdateNumbers {
     /// Judges an acknowledgement by its status and timestamp; `sent` is the timestamp of the Binding Update.
     ///
     /// # Errors
-    /// If the acknowledgement has another timestamp.
+    /// Returns a reason if the acknowledgement has another timestamp.
     pub(crate) fn judge(
         &mut self,
         wall: WallTime,

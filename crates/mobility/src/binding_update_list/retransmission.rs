@@ -8,15 +8,16 @@ use std::time::Duration;
 
 use carnet_base::Time;
 
-/// `InitialBindackTimeoutFirstReg` (RFC 6275 13): long enough for duplicate address detection.
+/// Time for the first answer to a first registration: `InitialBindackTimeoutFirstReg` (RFC 6275 13). It
+/// suffices for duplicate address detection.
 pub(super) const FIRST_REGISTRATION_TIMEOUT: Duration = Duration::from_millis(1500);
-/// `INITIAL_BINDACK_TIMEOUT` (RFC 6275 12).
+/// Time for the first answer: `INITIAL_BINDACK_TIMEOUT` (RFC 6275 12).
 pub(crate) const INITIAL_BINDACK_TIMEOUT: Duration = Duration::from_secs(1);
-/// `MAX_BINDACK_TIMEOUT` (RFC 6275 12).
+/// Longest time for an answer: `MAX_BINDACK_TIMEOUT` (RFC 6275 12).
 pub(crate) const MAX_BINDACK_TIMEOUT: Duration = Duration::from_secs(32);
-/// How long the first care-of address of a race is alone (RFC 8305 5).
+/// Head start of the first care-of address in a race (RFC 8305 5).
 pub(crate) const CONNECTION_ATTEMPT_DELAY: Duration = Duration::from_millis(250);
-/// Answers that ask for another try at once and are followed.
+/// Most answers that ask for another try at once and that the router follows.
 const MAX_CORRECTIONS: u32 = 3;
 /// Transmissions of a request whose acknowledgements the router still accepts.
 const MAX_SENT: usize = 8;
@@ -24,13 +25,13 @@ const MAX_SENT: usize = 8;
 /// The transmissions of one request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Retransmission {
-    /// When the first was sent.
+    /// Time of the first transmission.
     started: Option<Time>,
-    /// When the last was sent.
+    /// Time of the last transmission.
     last: Option<Time>,
-    /// When the first since the last answer was sent.
+    /// Time of the first transmission since the last answer.
     silent_since: Option<Time>,
-    /// Number of the care-of address that is next in this round.
+    /// Index of the care-of address that is next in this round.
     turn: usize,
     /// Time for the answer to the next round.
     timeout: Duration,
@@ -38,7 +39,7 @@ pub(crate) struct Retransmission {
     longest: Duration,
     /// Rounds since the last answer.
     rounds: u32,
-    /// Answers that have asked for another try at once.
+    /// Number of answers that have asked for another try at once.
     corrections: u32,
 }
 
@@ -63,8 +64,8 @@ impl Retransmission {
         }
     }
 
-    /// Notes a transmission about one of `candidates` care-of addresses. Returns how long to wait for an
-    /// answer before the next one.
+    /// Records a transmission about one of `candidates` care-of addresses. Returns the wait for an answer
+    /// before the next one.
     pub(crate) fn transmitted(&mut self, now: Time, candidates: usize) -> Duration {
         self.started.get_or_insert(now);
         self.silent_since.get_or_insert(now);
@@ -80,13 +81,13 @@ impl Retransmission {
         wait
     }
 
-    /// The other side has answered, whatever the answer is.
+    /// Records an answer of the other side, of any kind.
     pub(crate) fn answered(&mut self) {
         self.rounds = 0;
         self.silent_since = None;
     }
 
-    /// The other side asks for another try at once; false if it has done so too often.
+    /// Handles an answer that asks for another try at once. Returns false if there were too many.
     pub(crate) fn correct(&mut self) -> bool {
         self.corrections += 1;
         self.corrections <= MAX_CORRECTIONS
@@ -98,12 +99,12 @@ impl Retransmission {
         self.turn = 0;
     }
 
-    /// Waits at most this long for the next answer.
+    /// Limits the wait for the next answer to `timeout`.
     pub(crate) fn limit(&mut self, timeout: Duration) {
         self.timeout = self.timeout.min(timeout);
     }
 
-    /// Waits at least this long for the next answer.
+    /// Raises the wait for the next answer to `timeout`.
     pub(crate) fn extend(&mut self, timeout: Duration) {
         self.timeout = self.timeout.max(timeout);
     }
@@ -123,7 +124,7 @@ impl Retransmission {
         self.silent_since
     }
 
-    /// Returns the number of the care-of address that is next.
+    /// Returns the index of the care-of address that is next.
     pub(crate) fn turn(&self) -> usize {
         self.turn
     }

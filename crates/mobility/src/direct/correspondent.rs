@@ -1,4 +1,5 @@
-//! Another router's binding here: answers to its tests, and its Binding Updates (RFC 6275 5.2.5, 9.4, 9.5).
+//! The binding of another router here: answers to its tests, and its Binding Updates (RFC 6275 5.2.5, 9.4,
+//! 9.5).
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use super::tokens::{Key, Secret, sign, verify};
 use super::{Direct, DirectDrop, LENGTH, MAX_RR_BINDING_LIFETIME, Output};
 use crate::{OLD_PATH_GRACE, is_newer, is_unicast_routable, lifetime_from_units, lifetime_units};
 
-/// So long somebody could play a Binding Update again: `MAX_NONCE_LIFETIME` (RFC 6275 9.5.1, 12).
+/// Time within which a Binding Update could be replayed: `MAX_NONCE_LIFETIME` (RFC 6275 9.5.1, 12).
 const MEMORY: Duration = Duration::from_secs(240);
 /// Statuses (RFC 6275 6.1.8).
 const UNSPECIFIED: u8 = 128;
@@ -25,19 +26,19 @@ const EXPIRED_CARE_OF_NONCE: u8 = 137;
 const EXPIRED_NONCES: u8 = 138;
 
 impl Direct {
-    /// Whether a message bears the key of its sender's binding, and so is that router's.
+    /// Whether a message has the key of its sender's binding, so that it comes from that router.
     fn bears_key(&self, message: &DirectRoute) -> bool {
         let binding = self.peers.get(&message.home_address).and_then(|peer| peer.binding.as_ref());
         let binding = binding.filter(|_| message.authenticator != [0; AUTHENTICATOR]);
         binding.is_some_and(|binding| binding.key_of(message).is_some())
     }
 
-    /// Whether so many answers may go to who has asked: a router that is bound, and has a share of its own,
-    /// or a stranger, who may name himself as he likes.
+    /// Takes `packets` answers from an allowance: that of the bound router, or that of all strangers, who may
+    /// use any name.
     fn may_answer(&mut self, now: Time, bound: Option<Ipv6Addr>, packets: usize) -> Result<(), DirectDrop> {
         let bound = bound.and_then(|home_address| self.peers.get_mut(&home_address));
         let share = bound.map_or(&mut self.answers, |peer| &mut peer.answers);
-        // All of them have to be answered for any to be of use.
+        // The answers are useful only together.
         if !share.allow_all(now, packets as u32) {
             return Err(DirectDrop::RateLimited);
         }
@@ -45,17 +46,17 @@ impl Direct {
         Ok(())
     }
 
-    /// Who has been seen to make up Binding Updates in the name of this router, from where it is or from
-    /// elsewhere.
+    /// Returns the allowance for Binding Updates with a wrong key in the name of this router: from its own
+    /// address, or from elsewhere.
     fn forgeries(&mut self, home_address: Ipv6Addr, source: Ipv6Addr) -> &mut RateLimiter {
         let bound = self.peers.get_mut(&home_address);
         let bound = bound.filter(|peer| peer.binding.as_ref().is_some_and(|binding| binding.is_at(source)));
         bound.map_or(&mut self.forgeries, |peer| &mut peer.forgeries)
     }
 
-    /// Whether the key of a Binding Update is computed, and whether it is the right one. Eight prefixes are
-    /// twenty keyed hashes, and anybody can ask for them; who finds most of them bogus may look at no more
-    /// (RFC 6275 15.4.5).
+    /// Computes the key of a Binding Update within the allowance, and verifies the authenticator. Eight
+    /// prefixes need twenty keyed hashes, and strangers can ask for them. After many wrong ones this router
+    /// may verify no more (RFC 6275 15.4.5).
     fn check_authenticator(
         &mut self,
         now: Time,
@@ -74,9 +75,9 @@ impl Direct {
         Ok(key)
     }
 
-    /// Somebody wants tokens for a home address and prefixes: they go to these, by way of the home agents.
-    /// Our care-of address goes to the prefixes alone, for who has them is in one of the networks, and who
-    /// asks may be anybody; of our prefixes he is told the one that he has asked at.
+    /// Answers a request for tokens of a home address and prefixes: the tokens go to these addresses, by the
+    /// home agents. This router's care-of address goes to the prefixes only: their owner is in one of the
+    /// networks, while the asker may be a stranger. Of its own prefixes it names only the one that was asked.
     pub(super) fn answer_home_test_init(
         &mut self,
         now: Time,
@@ -103,7 +104,8 @@ impl Direct {
             && (peer.remote.is_none() || peer.heartbeats.has_failed() || peer.mute)
             && is_unicast_routable(hint)
         {
-            // Nothing is believed by it but where to ask; whom we ask there sees our care-of address.
+            // The hint decides only where to ask; the node that is asked there sees this router's care-of
+            // address.
             peer.remote = Some(hint);
         }
         let nonce = self.secret.nonce(now);
@@ -135,8 +137,8 @@ impl Direct {
         Ok(())
     }
 
-    /// The care-of address that a router is told: the one that it knows, where that works, else the one to be
-    /// tried.
+    /// Returns the care-of address to name to a router: the one that it knows if that works, otherwise the
+    /// one to be tried.
     fn told_care_of_address(&self, home_address: Ipv6Addr) -> Option<Ipv6Addr> {
         let Some(peer) = self.peers.get(&home_address) else {
             return self.care_of_addresses.first().copied();
@@ -145,13 +147,13 @@ impl Direct {
         registered.or_else(|| self.choice(peer))
     }
 
-    /// An address of a prefix that nobody foresees.
+    /// Returns an unpredictable address of a prefix.
     fn random_address(&mut self, prefix: Ipv6Net) -> Ipv6Addr {
         let random = (u128::from(self.rng.u64()) << 64) | u128::from(self.rng.u64());
         Ipv6Addr::from(u128::from(prefix.network()) | (random & u128::from(prefix.hostmask())))
     }
 
-    /// Somebody wants a token for a care-of address: it goes there.
+    /// Answers a request for a token of a care-of address: the token goes there.
     pub(super) fn answer_care_of_test_init(
         &mut self,
         now: Time,
@@ -173,7 +175,8 @@ impl Direct {
         Ok(())
     }
 
-    /// A care-of address is where the message comes from, and in no mobile network: packets would go round.
+    /// Checks that a care-of address is the message's source and in no mobile network, where packets would
+    /// circle.
     fn check_care_of_address(&self, source: Ipv6Addr, message: &DirectRoute) -> Result<(), DirectDrop> {
         let mut networks = self.config.prefixes.iter().chain(&message.prefixes);
         let is_good = message.care_of_address == source
@@ -196,7 +199,7 @@ impl Direct {
         let heard = known.and_then(|peer| peer.heard).or_else(|| self.memory.of(now, home_address));
         let old = heard.filter(|(last, _)| !is_newer(message.sequence, *last));
         if message.lifetime == 0 {
-            // Who has the key may end it: its tokens may be too old by then.
+            // The holder of the key may end the binding, even if its tokens are too old by then.
             let key = bound
                 .map(|binding| binding.key_of(message).unwrap_or(binding.key))
                 .ok_or(DirectDrop::Unasked)?;
@@ -204,7 +207,7 @@ impl Direct {
             if old.is_some() {
                 return Err(DirectDrop::Sequence);
             }
-            // What is told of it names its prefixes.
+            // The report about the router names its prefixes, so the binding is removed after it.
             self.set_direct(now, home_address, false, "it has ended its binding");
             if let Some(peer) = self.peers.get_mut(&home_address) {
                 (peer.binding, peer.heard) = (None, Some((message.sequence, now + MEMORY)));
@@ -242,7 +245,7 @@ impl Direct {
             self.acknowledge(ends, message, UNSPECIFIED, Duration::ZERO, Some(&key));
             return Err(reason);
         }
-        // There is one: an empty list was refused.
+        // The list is not empty: an empty one was refused.
         let network = *message.prefixes.first().ok_or(DirectDrop::BadPrefix)?;
         if !self.peers.contains_key(&home_address)
             && let Err(reason) = self.make_room(now, network, true)
@@ -277,7 +280,7 @@ impl Direct {
         (peer.remote, peer.mute) = (Some(ends.1), false);
         if moved || peer.heartbeats.has_failed() {
             peer.heartbeats.renew();
-            // What failed before did so on another path.
+            // The former failures were on another path.
             (peer.hold, peer.failures) = (now, 0);
         }
         for (other, peer) in &mut self.peers {
@@ -286,7 +289,7 @@ impl Direct {
             }
         }
         self.counters.bound += 1;
-        // First the data path, then the answer: packets may follow that at once.
+        // The data path changes before the answer leaves: packets may follow the answer at once.
         self.outputs.push_back(Output::Routes);
         self.acknowledge(ends, message, 0, lifetime, Some(&key));
         self.look(now, home_address);

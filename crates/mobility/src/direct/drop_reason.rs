@@ -1,29 +1,30 @@
-//! Why something that another mobile router said about direct routes was not believed.
+//! Reasons for which a message of another mobile router about direct routes had no effect.
 
 carnet_base::drop_reasons! {
     /// Why a message about direct routes had no effect.
     pub enum DirectDrop {
-        /// It does not parse, or says nothing that makes sense.
+        /// The message does not parse, or its values are inconsistent.
         Malformed = "malformed",
-        /// A prefix that is outside the configured networks, too short, ours, or another router's.
+        /// A prefix that is outside the configured networks, too short, this router's own, or another
+        /// router's.
         BadPrefix = "bad_prefix",
-        /// A home address that is none, or ours.
+        /// A home address that is invalid, or this router's own.
         HomeAddress = "home_address",
-        /// A care-of address that is none, inside a mobile network, or not where the message came from.
+        /// A care-of address that is invalid, inside a mobile network, or not the message's source.
         CareOfAddress = "care_of_address",
-        /// An answer to nothing that was asked, or with another cookie.
+        /// An answer without a question, or with another cookie.
         Unasked = "unasked",
-        /// To an address that is not ours, or when there is nothing to tell.
+        /// A message to an address that is not this router's, or to which there is no answer.
         NotForUs = "not_for_us",
-        /// A token of nonces that are no longer good (RFC 6275 5.2.7).
+        /// A token whose nonce is no longer valid (RFC 6275 5.2.7).
         Nonce = "nonce",
-        /// The authenticator is another: not all the tokens were there (RFC 6275 9.5.1).
+        /// The authenticator is wrong: the sender lacked a token (RFC 6275 9.5.1).
         Authenticator = "authenticator",
         /// The sequence number is not newer than the last one (RFC 6275 9.5.1).
         Sequence = "sequence",
-        /// More routers or prefixes than are kept.
+        /// The table of routers or prefixes is full.
         TooMany = "too_many",
-        /// Too many questions at a time.
+        /// The message exceeds the rate.
         RateLimited = "rate_limited",
     }
 }

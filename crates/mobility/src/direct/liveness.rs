@@ -1,11 +1,12 @@
-//! Whether the straight path works: heartbeats (RFC 5847 in purpose, which knows home agents only) from the
-//! registered care-of address to the bound one.
+//! Decides whether the direct path works: heartbeats (RFC 5847 in purpose, which knows home agents only) from
+//! the registered care-of address to the bound one.
 //!
-//! They bear the key of the binding, and so do the answers: what strangers ask in a router's name takes
-//! nothing from what is answered to it. The cookie of each is random, so that nobody answers who does not see
-//! it. One that is not answered in time is followed by three more, 100 ms apart. When the last of them is not
-//! answered either, the path has failed; three answers in a row, or a new binding, and it is taken again. An
-//! answer that there is no binding, which cannot bear a key, ends ours at once.
+//! Heartbeats have the key of the binding, and so have the answers: requests of strangers in a router's name
+//! take nothing from its answers. The cookie of each is random, so that only a node that sees it can answer.
+//! A heartbeat without an answer in time is followed by three more, 100 ms apart. If the last of them gets no
+//! answer either, the path has failed. After three answers in a row, or a new binding, the path is used
+//! again. An answer that there is no binding, which cannot have a key, ends this router's registration at
+//! once.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -18,30 +19,30 @@ use super::tokens::{sign, verify};
 use super::{Direct, DirectDrop};
 use crate::path_liveness::{PathLiveness, Sequence};
 
-/// Our care-of address and the other's.
+/// This router's care-of address and the other router's.
 pub(super) type Ends = (Ipv6Addr, Ipv6Addr);
 
-/// Between heartbeats where packets went within [`IN_USE`], and else.
+/// Interval of heartbeats if packets went within [`IN_USE`]. [`IDLE_INTERVAL`] is for other paths.
 const INTERVAL: Duration = Duration::from_millis(250);
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
-/// Longer than a fast path takes to say so.
+/// Time for which a path counts as used. It is longer than a fast path takes to report use.
 pub(super) const IN_USE: Duration = Duration::from_secs(15);
-/// Between those that follow one without an answer.
+/// Pause between the heartbeats of a series that follows one without an answer.
 const QUICK: Duration = Duration::from_millis(100);
-/// So many without an answer, and the path has failed.
+/// Heartbeats in a row without an answer that make the path fail.
 const LOST: usize = 4;
-/// The least time for an answer, and what is added to two round trips.
+/// Least time for an answer. [`SLACK`] is added to two round trips.
 const PATIENCE: Duration = Duration::from_millis(200);
 const SLACK: Duration = Duration::from_millis(50);
-/// In an answer: there is no binding.
+/// Status of an answer: there is no binding.
 const UNKNOWN: u8 = 128;
 
-/// How long an answer may take.
+/// Returns how long an answer may take.
 fn patience(beats: &PathLiveness<u64>) -> Duration {
     beats.round_trip().smoothed().map_or(PATIENCE, |rtt| (rtt * 2 + SLACK).max(PATIENCE))
 }
 
-/// The intervals of the heartbeats to a router.
+/// Returns the intervals of the heartbeats to a router.
 fn sequence(now: Time, peer: &Peer) -> Sequence {
     let beats = &peer.heartbeats;
     let in_use = peer.used.is_some_and(|used| now.saturating_since(used) <= IN_USE);
@@ -50,13 +51,13 @@ fn sequence(now: Time, peer: &Peer) -> Sequence {
 }
 
 impl Direct {
-    /// When the next heartbeat leaves, or is given up.
+    /// Returns when the next heartbeat leaves, or the path is given up.
     pub(super) fn next_beat(&self, now: Time, peer: &Peer) -> Option<Time> {
         self.path_of(peer)?;
         Some(peer.heartbeats.next_of(&sequence(now, peer)).unwrap_or(now))
     }
 
-    /// Sends a heartbeat where one is due.
+    /// Sends the heartbeat that is due.
     pub(super) fn beat(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(peer) = self.peers.get(&home_address) else { return };
         let (Some(ends), Some(registration)) = (self.path_of(peer), &peer.registration) else { return };
@@ -84,14 +85,14 @@ impl Direct {
         self.send_straight(ends, &message);
     }
 
-    /// The straight path does not work: packets go by way of the home agent, and the other end is looked for
-    /// anew.
+    /// Handles a failure of the direct path: packets go by the home agent, and the router asks anew where the
+    /// other end is.
     pub(super) fn fail(&mut self, now: Time, home_address: Ipv6Addr, reason: &'static str) {
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
         peer.heartbeats.restart();
         peer.heartbeats.fail();
         peer.heartbeats.note_sent(now);
-        // It may have moved.
+        // The other router may have moved.
         (peer.home, peer.exchange, peer.hold) = (None, None, now);
         self.set_direct(now, home_address, false, reason);
         self.look(now, home_address);
@@ -139,14 +140,14 @@ impl Direct {
         _: Ends,
         message: &DirectRoute,
     ) -> Result<(), DirectDrop> {
-        // By its cookie: who has no binding does not say who he is.
+        // The cookie identifies the router: an answer without a binding has no name.
         let asked = self.peers.iter_mut().find_map(|(home_address, peer)| {
             let sent = peer.heartbeats.sent_at(message.cookie)?;
             Some((*home_address, peer, sent))
         });
         let (home_address, peer, sent) = asked.ok_or(DirectDrop::Unasked)?;
         let beats = &mut peer.heartbeats;
-        // Who has no binding has no key either.
+        // A router without a binding has no key either.
         let is_its = |key| message.status >= UNKNOWN || verify(message, key);
         if !peer.registration.as_ref().is_some_and(|registration| is_its(&registration.key)) {
             return Err(DirectDrop::Authenticator);

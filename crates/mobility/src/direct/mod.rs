@@ -1,11 +1,11 @@
-//! Direct routes: two mobile routers tunnel straight to each other's care-of address, without the home agents
+//! Direct routes: two mobile routers tunnel directly to each other's care-of address, without the home agents
 //! between.
 //!
-//! RFC 3963 leaves route optimisation out, and what RFC 4889 lists has no standard. This is the correspondent
-//! registration of RFC 6275 (5.2, 9.5, 11.6, 11.7.2) between two mobile routers ("correspondent routers" in
-//! RFC 4888), with prefixes tested as C. Ng and J. Hirano propose (*Extending Return Routability Procedure
-//! for Network Prefix*, draft-ng-nemo-rrnp, RFC 4889 5.2). The messages have a format of carnet's own
-//! (`carnet_wire::mobility::direct_route`):
+//! RFC 3963 leaves route optimisation out, and the proposals in RFC 4889 have no standard. This module
+//! implements the correspondent registration of RFC 6275 (5.2, 9.5, 11.6, 11.7.2) between two mobile routers
+//! ("correspondent routers" in RFC 4888). It tests prefixes as C. Ng and J. Hirano propose (*Extending Return
+//! Routability Procedure for Network Prefix*, draft-ng-nemo-rrnp, RFC 4889 5.2). The messages have a format
+//! of carnet's own (`carnet_wire::mobility::direct_route`):
 //!
 //! ```text
 //!   A                HA(A)        HA(B)                B
@@ -18,49 +18,48 @@
 //!   |<- Binding Acknowledgement -----------------------------|
 //! ```
 //!
-//! * **What B believes.** That the home address and every prefix are A's, for A's home agent delivered the
-//!   tokens to A alone (to an address of the prefix that nobody could foresee); and that A is at its care-of
-//!   address, for it got a token there. The key of the Binding Update is made of all of them (5.2.6), so
-//!   without one of them there is no binding. B keeps nothing before that (`tokens`).
-//! * **Both ways.** B then registers with A likewise. A route is *direct* when each has the other's binding:
-//!   only then do packets go straight, from the registered care-of address to the bound one. What arrives
-//!   straight has to come from the bound address with an inner source in the proven prefixes; the data path
-//!   sees to that ([`Direct::tunnels`]).
-//! * **Whom to ask.** Where packets go to an address in one of [`DirectConfig::networks`], that address is
-//!   asked; the mobile router there takes the question out of its tunnel. Whoever is no such router lets
-//!   three questions pass, and is left alone for a while, longer each time.
-//! * **For how long.** `MAX_RR_BINDING_LIFETIME` (420 s, RFC 6275 12), renewed every 180 s while packets go
-//!   one way or the other, so that the tokens are good at any time and a handover takes no more than a
-//!   Care-of Test and a Binding Update.
-//! * **Handover.** With another care-of address the new one is tested and registered while the old one stays
-//!   in use as long as its link is up; the other end takes packets from both. If the old one is gone, packets
-//!   go by way of the home agent until the new one is acknowledged.
-//! * **The end.** *Heartbeats* (RFC 5847 in purpose) go straight, four a second where packets go and one a
-//!   second else. Four in a row without answer, an ICMPv6 error about a packet of the tunnel, or an answer
-//!   that there is no binding: from then on packets take the tunnel to the home agent, which is there all the
-//!   time. A path that is cut in silence is noticed 450 ms plus twice max(200 ms, 2 RTT + 50 ms) later at
-//!   most: below a second on short paths. Who ends says so (lifetime 0).
+//! * **Proofs of router A to router B.** The home address and every prefix are A's: A's home agent delivered
+//!   the tokens to A alone (to an unpredictable address of the prefix). And A is at its care-of address: it
+//!   got a token there. The key of the Binding Update derives from all tokens (5.2.6), so a binding needs
+//!   every one of them. B keeps no state before that (`tokens`).
+//! * **Both directions.** B then registers with A in the same manner. A route is *direct* when each has the
+//!   other's binding: only then do packets go directly, from the registered care-of address to the bound one.
+//!   A packet that arrives directly must come from the bound address with an inner source in the proven
+//!   prefixes; the data path checks that ([`Direct::tunnels`]).
+//! * **Questions.** When packets go to an address in one of [`DirectConfig::networks`], this router asks that
+//!   address; the mobile router there takes the question out of its tunnel. A destination without such a
+//!   router gets three questions, and then none for a while, longer each time.
+//! * **Lifetime.** `MAX_RR_BINDING_LIFETIME` (420 s, RFC 6275 12), renewed every 180 s while packets go in
+//!   either direction. So the tokens are always valid, and a handover needs only a Care-of Test and a Binding
+//!   Update.
+//! * **Handover.** The router tests and registers a new care-of address while the old one stays in use as
+//!   long as its link is up; the other end accepts packets from both. If the old one is gone, packets go by
+//!   the home agent until the new one is acknowledged.
+//! * **End.** *Heartbeats* (RFC 5847 in purpose) go directly, four a second while packets flow and one a
+//!   second otherwise. After four in a row without an answer, an ICMPv6 error about a packet of the tunnel,
+//!   or an answer that there is no binding, packets take the tunnel to the home agent, which always exists. A
+//!   path that fails silently is detected at most 450 ms plus twice max(200 ms, 2 RTT + 50 ms) later: below a
+//!   second on short paths. A router that ends a route reports it (lifetime 0).
 //!
-//! **Who is told where a router is.** Prefix Tests carry the care-of address, which so goes to addresses in
-//! [`DirectConfig::networks`] alone; a Home Test Init does to who is registered with, and bears the key.
-//! Other questions and Home Tests, which go to anybody, have none, and a Home Test of our prefixes only the
-//! one that was asked at. So the first who is told is whoever answers from an address in the networks; nobody
-//! can prove anything before one of the two has said something.
+//! **Disclosure of care-of addresses.** Prefix Tests carry the care-of address, so it goes only to addresses
+//! in [`DirectConfig::networks`]. A Home Test Init to a registered router carries it too, with the key. Other
+//! questions and Home Tests, which go to anybody, do not, and a Home Test names only the own prefix that was
+//! asked. So the first to learn a care-of address is a node that answers from an address in the networks;
+//! neither side can prove anything before one of them has disclosed something.
 //!
 //! **Bounds.** [`MAX_PEERS`] routers, [`MAX_CANDIDATES`] networks that are asked, one new question a second
-//! after a burst of four. Where places are taken, the party with the most makes room (`places`); a binding
-//! that is sent packets is never put out by a stranger. Answers are limited for strangers as a whole, and for
-//! each router that is bound for what bears its key; and so are Binding Updates whose key is computed in
-//! vain.
+//! after a burst of four. In a full table the party with the most entries makes room (`places`); a stranger
+//! never pushes out a binding that packets use. Answers are limited for strangers as a whole, and for each
+//! bound router by its key; so are computations of keys of wrong Binding Updates.
 //!
-//! **What it does not protect against.** As with return routability in general (RFC 6275 15.4.3): who reads
-//! the way between the home agents and a router, where tunnels are not encrypted, and a care-of path as well,
-//! can take the route over, for as long as a binding lasts. Whoever answers for a prefix on board of a router
-//! that does no direct routes does not get that router's home token, but may bind the prefix under a home
-//! address of its own. Each end learns the other's care-of address (RFC 4882).
+//! **Limits of the protection.** As with return routability in general (RFC 6275 15.4.3), an attacker that
+//! reads the path between the home agents and a router, where tunnels are not encrypted, and a care-of path
+//! as well, can take the route over while a binding lasts. A host in the mobile network of a router without
+//! direct routes can answer for the prefix. It does not get that router's home token, but may bind the prefix
+//! under a home address of its own. Each end learns the other's care-of address (RFC 4882).
 //!
-//! Left out: tunnels inside IPv4 and UDP (a router without an IPv6 care-of address stays with its home
-//! agent), several direct paths at a time (policies are the home agent's tunnel's), mobile nodes and ordinary
+//! Left out: tunnels inside IPv4 and UDP (a router without an IPv6 care-of address uses its home agent),
+//! several direct paths at a time (policies apply to the home agent's tunnel), mobile nodes and ordinary
 //! correspondent nodes (RFC 6275 9).
 
 mod correspondent;
@@ -84,88 +83,88 @@ pub use drop_reason::DirectDrop;
 use peer::{Candidate, Memory, Peer};
 use tokens::Secret;
 
-/// Routers with which there are, or are to be, direct routes.
+/// Most routers with a direct route or a request for one.
 pub const MAX_PEERS: usize = 32;
-/// Networks that are asked after a router.
+/// Most networks whose routers are asked.
 pub const MAX_CANDIDATES: usize = 128;
-/// `MAX_RR_BINDING_LIFETIME` (RFC 6275 12).
+/// Lifetime of a binding: `MAX_RR_BINDING_LIFETIME` (RFC 6275 12).
 pub const MAX_RR_BINDING_LIFETIME: Duration = Duration::from_secs(420);
-/// The length of the prefixes that are taken. Home agents give them out whole, so that one test proves one;
-/// of a shorter prefix somebody may have a part, who gets some of the tests and asks until he has had them
-/// all. Whoever had longer ones could take all places with a single network.
+/// Length of accepted prefixes. Home agents assign prefixes of this length whole, so one test proves one. Of
+/// a shorter prefix an attacker may have a part, gets some of the tests, and asks until all have come. With
+/// longer ones an attacker could take all entries with a single network.
 pub const LENGTH: u8 = 64;
-/// Our care-of addresses that are used.
+/// Most care-of addresses of this router that are used.
 const MAX_CARE_OF_ADDRESSES: usize = 4;
-/// After so long without a packet a route is not renewed any more.
+/// Time without a packet after which a route is not renewed.
 const IDLE: Duration = Duration::from_secs(120);
-/// A packet to a network is looked at so often.
+/// Least time between two packets to a network that are examined.
 const USE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What the router shall do.
+/// Config of the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirectConfig {
     /// The mobile network prefixes of this router.
     pub prefixes: Vec<Ipv6Net>,
-    /// Its home address.
+    /// Home address of this router.
     pub home_address: Ipv6Addr,
-    /// Its home prefix.
+    /// Home prefix of this router.
     pub home_prefix: Ipv6Net,
-    /// Networks in which mobile networks are that direct routes shall lead to.
+    /// Networks with the mobile networks to which direct routes may lead.
     pub networks: Vec<Ipv6Net>,
 }
 
-/// What shall be done.
+/// An output of the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
-    /// An IPv6 packet of the home address, through the tunnel to the home agent.
+    /// An IPv6 packet from the home address, through the tunnel to the home agent.
     ThroughTunnel(Vec<u8>),
-    /// An IPv6 packet of a care-of address.
+    /// An IPv6 packet from a care-of address.
     Straight(Vec<u8>),
     /// [`Direct::tunnels`] has changed.
     Routes,
-    /// Something that an operator may want to know.
+    /// An event for the operator.
     Event(Event),
 }
 
-/// A pair of ends between which packets of another router are taken or also sent.
+/// A pair of ends between which packets of another router are accepted or also sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tunnel {
-    /// Its home address.
+    /// Home address of the other router.
     pub home_address: Ipv6Addr,
-    /// Our care-of address.
+    /// Care-of address of this router.
     pub local: Ipv6Addr,
-    /// Its care-of address.
+    /// Care-of address of the other router.
     pub remote: Ipv6Addr,
-    /// What it has proven to be its: the home address as a /128, and the prefixes.
+    /// Proven addresses of the other router: the home address as a /128, and the prefixes.
     pub inner: Vec<Ipv6Net>,
-    /// Whether packets to these go here.
+    /// Whether packets to `inner` go through this tunnel.
     pub transmit: bool,
 }
 
-/// A router and the way to it, for people.
+/// A router and the path to it, for the status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
-    /// Its home address.
+    /// Home address of the other router.
     pub home_address: Ipv6Addr,
-    /// Its prefixes; proven where there is a binding, as [`Self::proven`] says.
+    /// Prefixes of the other router; proven if there is a binding, see [`Self::proven`].
     pub prefixes: Vec<Ipv6Net>,
-    /// It has a binding here.
+    /// Whether the other router has a binding here.
     pub proven: bool,
-    /// Our care-of address that it knows.
+    /// Care-of address of this router that the other one knows.
     pub local: Option<Ipv6Addr>,
-    /// Its care-of address.
+    /// Care-of address of the other router.
     pub remote: Option<Ipv6Addr>,
-    /// Packets go straight.
+    /// Whether packets go directly.
     pub direct: bool,
-    /// Why.
+    /// Reason of the current state.
     pub reason: &'static str,
-    /// Since when.
+    /// Time since when the state holds.
     pub since: Time,
     /// Round trip of the heartbeats.
     pub rtt: Option<Duration>,
 }
 
-/// How often what happened.
+/// Counts of events.
 #[derive(Debug, Clone, Default)]
 pub struct Counters {
     /// Home Test Inits sent.
@@ -178,40 +177,40 @@ pub struct Counters {
     pub bound: u64,
     /// Heartbeats sent.
     pub heartbeats: u64,
-    /// Times that packets began to go straight to a router.
+    /// Times that packets began to go directly to a router.
     pub met: u64,
-    /// Times that they ceased to.
+    /// Times that packets ceased to go directly to a router.
     pub parted: u64,
     dropped: BTreeMap<DirectDrop, u64>,
 }
 
 impl Counters {
-    /// How often something was refused for `reason`.
+    /// Returns how often something was refused for `reason`.
     pub fn dropped(&self, reason: DirectDrop) -> u64 {
         self.dropped.get(&reason).copied().unwrap_or_default()
     }
 }
 
-/// The machine. After each `handle_*` call [`Direct::poll_output`] is called until it returns `None`.
+/// The machine. After each `handle_*` call the caller calls [`Direct::poll_output`] until it returns `None`.
 #[derive(Debug)]
 pub struct Direct {
     config: DirectConfig,
-    /// Our care-of addresses, the preferred one first.
+    /// Care-of addresses of this router, the preferred one first.
     care_of_addresses: Vec<Ipv6Addr>,
-    /// There is a tunnel to the home agent, and the prefixes are ours.
+    /// Whether there is a tunnel to the home agent, and the home agent has not refused the prefixes.
     has_tunnel: bool,
     secret: Secret,
     peers: BTreeMap<Ipv6Addr, Box<Peer>>,
-    /// Of routers that had to make room.
+    /// Sequence numbers of routers that had to make room.
     memory: Memory,
-    /// By the first half of the address.
+    /// Networks that may have a mobile router, by the first half of the address.
     candidates: BTreeMap<u64, Box<Candidate>>,
-    /// The network that a packet went to last, and when.
+    /// Network of the last packet, and its time.
     latest: Option<(u64, Time)>,
     questions: RateLimiter,
-    /// Answers to strangers.
+    /// Rate of answers to strangers.
     answers: RateLimiter,
-    /// Binding Updates of strangers that have the wrong key.
+    /// Rate of strangers' Binding Updates with a wrong key.
     forgeries: RateLimiter,
     outputs: VecDeque<Output>,
     counters: Counters,
@@ -223,7 +222,7 @@ fn half(address: Ipv6Addr) -> u64 {
 }
 
 impl Direct {
-    /// A router that knows nobody.
+    /// A machine that knows no other router.
     pub fn new(config: DirectConfig, mut rng: Rng) -> Direct {
         Direct {
             config,
@@ -243,17 +242,17 @@ impl Direct {
         }
     }
 
-    /// What it does.
+    /// Returns the configuration.
     pub fn config(&self) -> &DirectConfig {
         &self.config
     }
 
-    /// What happened so far.
+    /// Returns the counts.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// The next thing to be done.
+    /// Returns the next output.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
@@ -264,7 +263,7 @@ impl Direct {
         self.peers.values().map(|peer| peer.due).chain(candidates).min()
     }
 
-    /// All pairs of ends, in a steady order.
+    /// Returns all pairs of ends, in a stable order.
     pub fn tunnels(&self) -> Vec<Tunnel> {
         let mut tunnels = Vec::new();
         for (home_address, peer) in &self.peers {
@@ -288,7 +287,7 @@ impl Direct {
         tunnels
     }
 
-    /// The routers that are known, and the ways to them.
+    /// Returns the known routers, and the paths to them.
     pub fn routes(&self) -> impl Iterator<Item = Route> {
         self.peers.iter().map(|(home_address, peer)| Route {
             home_address: *home_address,
@@ -303,8 +302,8 @@ impl Direct {
         })
     }
 
-    /// Our care-of addresses, the preferred one first, and whether there is a tunnel to the home agent with
-    /// prefixes that it has not refused.
+    /// Sets this router's care-of addresses, the preferred one first. `has_tunnel` says whether there is a
+    /// tunnel to the home agent with prefixes that it has not refused.
     pub fn handle_care_of_addresses(&mut self, now: Time, mut addresses: Vec<Ipv6Addr>, has_tunnel: bool) {
         addresses.retain(|address| {
             is_unicast_routable(*address) && !self.config.prefixes.iter().any(|own| own.contains(address))
@@ -316,14 +315,15 @@ impl Direct {
         }
         let moved = addresses != self.care_of_addresses;
         if addresses.is_empty() {
-            // As long as anything goes straight, the others shall not find out by silence.
+            // While a direct path still exists, the router reports the end, so that others need not detect it
+            // by silence.
             self.end_all(now, "the care-of address is gone");
         }
         self.care_of_addresses = addresses;
         for peer in self.peers.values_mut() {
             peer.due = now;
             if moved {
-                // Whatever failed before did so from somewhere else.
+                // Former failures were from another care-of address.
                 (peer.choice, peer.hold, peer.failures) = (0, now, 0);
                 peer.exchange.take_if(|exchange| !matches!(exchange.step, peer::Step::Home(_)));
             }
@@ -334,8 +334,8 @@ impl Direct {
         self.handle_timeout(now);
     }
 
-    /// A packet of the mobile network went to this address, by whatever way. Cheap when called for every
-    /// packet.
+    /// Handles a packet of the mobile network to this address, over any path. The call is cheap, so that it
+    /// can be made for every packet.
     pub fn handle_use(&mut self, now: Time, destination: Ipv6Addr) {
         let network = half(destination);
         if self
@@ -346,7 +346,7 @@ impl Direct {
         }
         self.latest = Some((network, now));
         let inside = |networks: &[Ipv6Net]| networks.iter().any(|network| network.contains(&destination));
-        // What the two routers say to each other is no use.
+        // Messages between the two routers do not count as use.
         let between_routers = self.peers.contains_key(&destination);
         if !inside(&self.config.networks) || inside(&self.config.prefixes) || between_routers {
             return;
@@ -379,7 +379,7 @@ impl Direct {
         self.candidates.insert(network, Box::new(candidate));
     }
 
-    /// Packets went into the direct tunnel between these ends: a fast path saw it.
+    /// Handles packets into the direct tunnel between these ends, which a fast path has reported.
     pub fn handle_tunnel_used(&mut self, now: Time, remote: Ipv6Addr) {
         let bound = |peer: &&mut Box<Peer>| {
             peer.binding.as_ref().is_some_and(|binding| binding.care_of_address == remote)
@@ -389,7 +389,7 @@ impl Direct {
         }
     }
 
-    /// Serves what is due.
+    /// Serves the timers.
     pub fn handle_timeout(&mut self, now: Time) {
         let due: Vec<Ipv6Addr> =
             self.peers.iter().filter(|(_, peer)| peer.due <= now).map(|(home, _)| *home).collect();
@@ -400,10 +400,10 @@ impl Direct {
     }
 
     /// Takes a message that came out of the tunnel to the home agent, addressed to the home address or into
-    /// the mobile network. Whether it was one for us and is not to go on.
+    /// the mobile network. Returns whether the message was for this router and must not be forwarded.
     ///
     /// # Errors
-    /// Why it had no effect; counted.
+    /// Returns why the message had no effect, and counts the reason.
     pub fn handle_inner(
         &mut self,
         now: Time,
@@ -420,10 +420,10 @@ impl Direct {
         self.count(result)
     }
 
-    /// Takes a message that came straight, from one care-of address to another.
+    /// Takes a message that came directly, from one care-of address to another.
     ///
     /// # Errors
-    /// Why it had no effect; counted.
+    /// Returns why the message had no effect, and counts the reason.
     pub fn handle_straight(
         &mut self,
         now: Time,
@@ -447,13 +447,13 @@ impl Direct {
         self.count(result)
     }
 
-    /// A message that does not parse.
+    /// Counts a message that does not parse.
     pub fn handle_malformed(&mut self) {
         let _counted = self.count(Err(DirectDrop::Malformed));
     }
 
-    /// An ICMPv6 error came about a packet of the tunnel between these ends, and quotes what only we can have
-    /// sent.
+    /// Handles an ICMPv6 error about a packet of the tunnel between these ends; the error quotes a packet
+    /// that only this router can have sent.
     pub fn handle_unreachable(&mut self, now: Time, local: Ipv6Addr, remote: Ipv6Addr) {
         let concerned =
             self.peers.iter().find(|(_, peer)| peer.direct && self.path_of(peer) == Some((local, remote)));
@@ -462,7 +462,7 @@ impl Direct {
         }
     }
 
-    /// Ends all routes, and tells the others.
+    /// Ends all routes, and reports it to the other routers.
     pub fn handle_shutdown(&mut self, now: Time) {
         self.end_all(now, "stopped");
         self.candidates.clear();
@@ -485,14 +485,14 @@ impl Direct {
         result
     }
 
-    /// The ends between which packets may go straight: each has the other's binding.
+    /// Returns the ends between which packets may go directly: each router has the other's binding.
     fn path_of(&self, peer: &Peer) -> Option<(Ipv6Addr, Ipv6Addr)> {
         let (binding, registration) = (peer.binding.as_ref()?, peer.registration.as_ref()?);
         let local = registration.care_of_address;
         self.care_of_addresses.contains(&local).then_some((local, binding.care_of_address))
     }
 
-    /// Looks at everything about one router that time or an input may have changed.
+    /// Reviews one router after an input or a timer.
     fn look(&mut self, now: Time, home_address: Ipv6Addr) {
         self.expire(now, home_address);
         if self.peers.contains_key(&home_address) {
@@ -502,11 +502,11 @@ impl Direct {
         }
     }
 
-    /// Forgets what has run out.
+    /// Removes the state of one router that has expired.
     fn expire(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(peer) = self.peers.get(&home_address) else { return };
         if peer.binding.as_ref().is_some_and(|binding| binding.until <= now) {
-            // What is told of it names its prefixes.
+            // The report about the router names its prefixes, so the binding is removed after it.
             self.set_direct(now, home_address, false, "its binding has run out");
         }
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
@@ -531,7 +531,7 @@ impl Direct {
         }
     }
 
-    /// Whether packets go straight follows from what is known; and when to look again.
+    /// Decides whether packets go directly, and sets the time of the next review.
     fn review(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(peer) = self.peers.get(&home_address) else { return };
         let (direct, reason) = match (self.path_of(peer), &peer.binding, &peer.registration) {
@@ -574,7 +574,7 @@ impl Direct {
         }));
     }
 
-    /// When a router has to be looked at again.
+    /// Returns when a router is due for review.
     fn due_of(&self, now: Time, peer: &Peer) -> Time {
         let binding = peer
             .binding
@@ -585,22 +585,22 @@ impl Direct {
         let idle = peer.used.map(|used| used + IDLE + Duration::from_millis(1)).filter(|at| *at > now);
         let all = binding.chain(heard).chain(registration).chain(idle);
         let all = all.chain(self.registering_due(now, peer)).chain(self.next_beat(now, peer));
-        // A peer without anything is looked at once more, and forgotten.
+        // A peer without any state is reviewed once more, and then removed.
         all.min().unwrap_or(now + IDLE).max(now + Duration::from_millis(1))
     }
 
-    /// A packet of our own, straight.
+    /// Sends a message from a care-of address directly.
     fn send_straight(&mut self, (local, remote): (Ipv6Addr, Ipv6Addr), message: &DirectRoute) {
         self.outputs.push_back(Output::Straight(message.packet(local, remote, HOP_LIMIT)));
     }
 
-    /// A packet of the home address, by way of the home agents.
+    /// Sends a message from the home address, by the home agents.
     fn send_home(&mut self, destination: Ipv6Addr, message: &DirectRoute) {
         let packet = message.packet(self.config.home_address, destination, HOP_LIMIT);
         self.outputs.push_back(Output::ThroughTunnel(packet));
     }
 
-    /// Whether prefixes may be another router's.
+    /// Checks whether prefixes may belong to another router.
     fn check_prefixes(&self, home_address: Ipv6Addr, prefixes: &[Ipv6Net]) -> Result<(), DirectDrop> {
         if !is_unicast_routable(home_address) || home_address == self.config.home_address {
             return Err(DirectDrop::HomeAddress);

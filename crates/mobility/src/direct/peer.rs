@@ -1,4 +1,4 @@
-//! What is known of another mobile router, and of a destination behind which there may be one.
+//! State of another mobile router, and of a destination behind which there may be one.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -13,57 +13,57 @@ use super::tokens::{Key, verify};
 use crate::binding_update_list::Retransmission;
 use crate::path_liveness::{PathLiveness, Proof, RoundTrip};
 
-/// Answers to what one router has proven to have asked, of each kind.
+/// Burst of answers of each kind to a router that has proven that it asked.
 const ANSWERS: u32 = 32;
 const ANSWER_INTERVAL: Duration = Duration::from_millis(20);
-/// Binding Updates from its care-of address that prove to be somebody else's.
+/// Burst of Binding Updates from its care-of address with a wrong key.
 const FORGERIES: u32 = 16;
 const FORGERY_INTERVAL: Duration = Duration::from_millis(20);
-/// So long a network counts as a router's that has only said so: then it is asked after again.
+/// Time for which an unproven claim of a network counts; then this router asks for the network again.
 const CLAIM_LIFETIME: Duration = Duration::from_secs(480);
 
-/// Answers in a row after which a failed path is taken again.
+/// Answers in a row after which a failed path is used again.
 const PROOF: Proof = Proof { of_failed: 3, of_proving: 3 };
 
-/// Its binding here: what it has proven.
+/// Binding of the other router here, with its proven addresses.
 #[derive(Debug, Clone)]
 pub(super) struct Binding {
     pub(super) care_of_address: Ipv6Addr,
-    /// The one before, and until when packets from there are taken.
+    /// Former care-of address, with the time until which packets from it are accepted.
     pub(super) previous: Option<(Ipv6Addr, Time)>,
     pub(super) prefixes: Vec<Ipv6Net>,
     pub(super) key: Key,
-    /// The key before: our last acknowledgement may not have come.
+    /// Former key: the other router may not have received the last acknowledgement.
     pub(super) former_key: Option<Key>,
     pub(super) until: Time,
-    /// It sends packets here, or would.
+    /// Whether the other router sends packets here, or would.
     pub(super) wanted: bool,
 }
 
 impl Binding {
-    /// Whether packets from there are taken.
+    /// Whether packets from this care-of address are accepted.
     pub(super) fn is_at(&self, care_of_address: Ipv6Addr) -> bool {
         let previous = self.previous.map(|(previous, _)| previous);
         self.care_of_address == care_of_address || previous == Some(care_of_address)
     }
 
-    /// The key that a message bears, which so is this router's.
+    /// Returns the key of a message, if it is this router's.
     pub(super) fn key_of(&self, message: &DirectRoute) -> Option<Key> {
         [Some(self.key), self.former_key].into_iter().flatten().find(|key| verify(message, key))
     }
 }
 
-/// Our binding with it.
+/// Registration of this router with the other one.
 #[derive(Debug, Clone)]
 pub(super) struct Registration {
     pub(super) care_of_address: Ipv6Addr,
     pub(super) key: Key,
-    /// When its Binding Update left.
+    /// Time at which the Binding Update left.
     pub(super) since: Time,
     pub(super) until: Time,
 }
 
-/// The tokens of home address and prefixes.
+/// Tokens of home address and prefixes.
 #[derive(Debug, Clone)]
 pub(super) struct HomeTokens {
     pub(super) home: u64,
@@ -72,7 +72,7 @@ pub(super) struct HomeTokens {
     pub(super) since: Time,
 }
 
-/// The token of a care-of address.
+/// Token of a care-of address.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CareOfToken {
     pub(super) care_of_address: Ipv6Addr,
@@ -81,17 +81,17 @@ pub(super) struct CareOfToken {
     pub(super) since: Time,
 }
 
-/// Answers to a Home Test Init, as far as they have come.
+/// Answers to a Home Test Init so far.
 #[derive(Debug, Clone, Default)]
 pub(super) struct HomeTests {
-    /// Token and nonce.
+    /// Token and nonce index of the home address.
     pub(super) home: Option<(u64, u16)>,
-    /// Token, nonce, and care-of address of who answers.
+    /// Token, nonce index, and care-of address of the answering router, by prefix.
     prefixes: BTreeMap<Ipv6Net, (u64, u16, Ipv6Addr)>,
 }
 
 impl HomeTests {
-    /// A Prefix Test has come for one of these prefixes; false for another's.
+    /// Records a Prefix Test for one of these prefixes; returns false for another prefix.
     pub(super) fn note(&mut self, ours: &[Ipv6Net], prefix: Ipv6Net, test: &DirectRoute) -> bool {
         let is_ours = ours.contains(&prefix);
         if is_ours {
@@ -100,7 +100,7 @@ impl HomeTests {
         is_ours
     }
 
-    /// The tokens, once all of them are there and of one nonce, and the care-of address that came with them.
+    /// Returns the tokens, once all have come with one nonce, and the care-of address that came with them.
     pub(super) fn tokens(&self, now: Time, ours: &[Ipv6Net]) -> Option<(HomeTokens, Ipv6Addr)> {
         let (home, nonce) = self.home?;
         let tests: Option<Vec<_>> =
@@ -112,7 +112,7 @@ impl HomeTests {
     }
 }
 
-/// What was asked and is not answered.
+/// The outstanding question.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
     Home(HomeTests),
@@ -129,19 +129,19 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    /// It is a Binding Update with this care-of address.
+    /// Whether the step is a Binding Update with this care-of address.
     pub(super) fn is_update_from(&self, local: Ipv6Addr) -> bool {
         matches!(self.step, Step::Update { care_of_address, .. } if care_of_address == local)
     }
 }
 
-/// Sequence numbers of routers that are known no longer, as long as somebody could play their Binding Updates
-/// again.
+/// Sequence numbers of routers that are no longer in the table, while their Binding Updates could be
+/// replayed.
 #[derive(Debug, Default)]
 pub(super) struct Memory(BTreeMap<Ipv6Addr, (u16, Time)>);
 
 impl Memory {
-    /// So many are remembered; of more, those for the longest.
+    /// Most entries in the memory; those that last longest are kept.
     const MOST: usize = 128;
 
     pub(super) fn keep(&mut self, now: Time, home_address: Ipv6Addr, peer: &Peer) {
@@ -163,41 +163,41 @@ impl Memory {
 /// Another mobile router.
 #[derive(Debug, Clone)]
 pub(super) struct Peer {
-    /// An address of a network that is behind it, or that it says is: whose party it is.
+    /// An address of a proven or claimed network of the router, by which its party is found.
     pub(super) network: Ipv6Addr,
     pub(super) binding: Option<Binding>,
-    /// The sequence number of its last Binding Update, until when somebody could play it again.
+    /// Sequence number of its last Binding Update, with the time until which the update could be replayed.
     pub(super) heard: Option<(u16, Time)>,
     pub(super) registration: Option<Registration>,
     pub(super) home: Option<HomeTokens>,
     pub(super) care_of: Option<CareOfToken>,
     pub(super) exchange: Option<Exchange>,
-    /// Of the last Binding Update to it.
+    /// Sequence number of the last Binding Update to it.
     pub(super) sequence: u16,
-    /// Where it can be reached straight, as far as is known.
+    /// Care-of address of the router, as far as is known.
     pub(super) remote: Option<Ipv6Addr>,
-    /// From where no test or Binding Update was answered.
+    /// Whether no test or Binding Update was answered from there.
     pub(super) mute: bool,
-    /// Which of our care-of addresses is tried.
+    /// Index of this router's care-of address that is tried.
     pub(super) choice: usize,
-    /// What it says is behind it, of what was asked about, and until when that counts.
+    /// Networks that the router claims, of those that were asked for, with the end of each claim.
     claims: Vec<(Ipv6Net, Time)>,
     /// Heartbeats on the path in use, by their cookies.
     pub(super) heartbeats: PathLiveness<u64>,
-    /// When a packet went to it last.
+    /// Time of the last packet to the router.
     pub(super) used: Option<Time>,
-    /// Nothing is asked before.
+    /// Time before which nothing is asked.
     pub(super) hold: Time,
     pub(super) failures: u32,
-    /// Packets go straight.
+    /// Whether packets go directly.
     pub(super) direct: bool,
     pub(super) since: Time,
     pub(super) reason: &'static str,
-    /// Answers to its tests, where it has proven that they are its.
+    /// Rate of answers to tests that have proven to be the router's.
     pub(super) answers: RateLimiter,
-    /// Answers to its heartbeats.
+    /// Rate of answers to its heartbeats.
     pub(super) beats: RateLimiter,
-    /// Binding Updates that others make up for it.
+    /// Rate of Binding Updates that others forge in its name.
     pub(super) forgeries: RateLimiter,
     pub(super) due: Time,
 }
@@ -231,7 +231,7 @@ impl Peer {
         }
     }
 
-    /// What is behind it: proven, or said.
+    /// Returns the networks of the router, proven or claimed.
     pub(super) fn prefixes(&self) -> Vec<Ipv6Net> {
         match &self.binding {
             Some(binding) => binding.prefixes.clone(),
@@ -239,7 +239,7 @@ impl Peer {
         }
     }
 
-    /// Whether packets to there are for it.
+    /// Whether packets to this destination are for the router.
     pub(super) fn has(&self, now: Time, destination: Ipv6Addr) -> bool {
         match &self.binding {
             Some(binding) => binding.prefixes.iter().any(|prefix| prefix.contains(&destination)),
@@ -247,7 +247,7 @@ impl Peer {
         }
     }
 
-    /// It says that a network that was asked after is behind it.
+    /// Records the claim of a network that was asked for.
     pub(super) fn claim(&mut self, now: Time, prefix: Ipv6Net) {
         self.claims.retain(|(known, until)| *known != prefix && *until > now);
         if self.claims.len() < MAX_PREFIXES {
@@ -255,27 +255,27 @@ impl Peer {
         }
     }
 
-    /// Somebody else has proven that these are his.
+    /// Removes claims that another router has disproven.
     pub(super) fn disclaim(&mut self, proven: &[Ipv6Net]) {
         self.claims.retain(|(prefix, _)| !proven.contains(prefix));
     }
 
-    /// Whether the answer to the exchange under way bears this cookie.
+    /// Whether the outstanding exchange expects this cookie.
     pub(super) fn awaits(&self, cookie: u64) -> bool {
         self.exchange.as_ref().is_some_and(|exchange| exchange.cookie == cookie)
     }
 }
 
-/// A network to which packets go, and behind which a mobile router may be.
+/// A network to which packets go, and which may have a mobile router.
 #[derive(Debug, Clone)]
 pub(super) struct Candidate {
-    /// The address that is asked.
+    /// Address that is asked.
     pub(super) destination: Ipv6Addr,
     pub(super) cookie: u64,
     pub(super) tests: HomeTests,
     pub(super) retransmission: Retransmission,
     pub(super) failures: u32,
     pub(super) used: Time,
-    /// When it is asked next.
+    /// Time of the next question.
     pub(super) next: Time,
 }

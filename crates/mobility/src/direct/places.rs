@@ -1,9 +1,9 @@
-//! Who makes room where places are few: whoever has the most of them.
+//! Decides which entry of a full table makes room: one of the party with the most entries.
 //!
-//! A place costs one who has many networks nothing: each /64 of a /48 may claim one, or make us ask after it.
-//! What one party has lies together, whatever the length that it was given. So places are counted by /48; a
-//! party with more than the newcomer's makes room, until both have as many. Then those in the newcomer's /48,
-//! where a whole fleet may be, are counted by /52, and so by /56 and /60.
+//! Entries cost a party with many networks nothing: each /64 of a /48 may claim one, or make this router ask
+//! for it. The networks of one party lie together, whatever the assigned length is. So entries are counted by
+//! /48; a party with more than the newcomer's makes room, until both have as many. Then the entries in the
+//! newcomer's /48, which may belong to a whole fleet, are counted by /52, and then by /56 and /60.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -14,11 +14,11 @@ use ipnet::Ipv6Net;
 use super::peer::{Candidate, Peer};
 use super::{Direct, DirectDrop, IDLE, MAX_CANDIDATES, MAX_PEERS, Output, half};
 
-/// Lengths of what a party may have been given.
+/// Prefix lengths that a party may have been assigned.
 const LENGTHS: [u8; 4] = [48, 52, 56, 60];
 
-/// Of those that have a place, each with the first half of an address of its, who may have to make room for a
-/// newcomer.
+/// Returns the entries that may have to make room for a newcomer. Each entry comes with the first half of an
+/// address of its party.
 fn crowd<K: Copy>(newcomer: u64, places: &[(K, u64)]) -> Vec<K> {
     let mut places = places.to_vec();
     for length in LENGTHS {
@@ -32,16 +32,16 @@ fn crowd<K: Copy>(newcomer: u64, places: &[(K, u64)]) -> Vec<K> {
         if let Some((most, _)) = most {
             return places.iter().filter(|(_, of)| party(*of) == most).map(|(place, _)| *place).collect();
         }
-        // It has its share. Among its own that may be one's alone.
+        // The party has its share. Among its own entries, smaller parties are counted.
         places.retain(|(_, of)| party(*of) == party(newcomer));
     }
     Vec::new()
 }
 
 impl Direct {
-    /// Room for one more router with a network: who is neither bound nor used goes first, then one of the
-    /// party with the most places, whom we have sent nothing for the longest time. Who has proven nothing yet
-    /// puts out nobody who has a binding and is sent packets.
+    /// Makes room for one more router with a network. An unbound and unused router goes first; then the
+    /// router of the party with the most entries to which this router has sent nothing for the longest time.
+    /// A newcomer without a proof pushes out no router with a binding that packets use.
     pub(super) fn make_room(
         &mut self,
         now: Time,
@@ -76,8 +76,8 @@ impl Direct {
         Ok(())
     }
 
-    /// Room for one more network to be asked after; false where there is none. Whoever was not sent anything
-    /// lately goes, or one of the party with the most; the one that was used longest ago first.
+    /// Makes room for one more network to be asked for; returns false if there is no room. A network without
+    /// recent packets goes first, or one of the party with the most entries, the least recently used first.
     pub(super) fn make_room_to_ask(&mut self, now: Time, newcomer: u64) -> bool {
         if self.candidates.len() < MAX_CANDIDATES {
             return true;
@@ -96,7 +96,7 @@ impl Direct {
 mod tests {
     use super::*;
 
-    /// The first half of 2001:db8:PARTY:NUMBER::
+    /// Returns the first half of 2001:db8:PARTY:NUMBER::.
     fn network(party: u16, number: u16) -> u64 {
         0x2001_0db8 << 32 | u64::from(party) << 16 | u64::from(number)
     }
@@ -116,7 +116,7 @@ mod tests {
         assert!(!crowd(network(3, 0), &places).is_empty());
     }
 
-    /// A fleet in one /48, and somebody in it who has a /56.
+    /// A fleet has one /48, and a party in it has a /56.
     #[test]
     fn inside_one_network_its_parts_are_parties() {
         let places: Vec<(u16, u64)> = (0..32).map(|number| (number, network(1, 0xab00 | number))).collect();

@@ -1,4 +1,5 @@
-//! Our binding with another router: the tests, the Binding Update, and renewing it (RFC 6275 11.6, 11.7.2).
+//! Registration of this router with another one: the tests, the Binding Update, and the renewal (RFC 6275
+//! 11.6, 11.7.2).
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -15,40 +16,40 @@ use super::{Direct, DirectDrop, IDLE, LENGTH, MAX_PEERS, MAX_RR_BINDING_LIFETIME
 use crate::binding_update_list::Retransmission;
 use crate::{is_unicast_routable, lifetime_from_units, lifetime_units};
 
-/// How old tokens may be that a Binding Update is made with, and how old a registration becomes: so at any
-/// time there are tokens for the next handover.
+/// Age of tokens and registrations at which they are renewed. So there are always tokens for the next
+/// handover.
 const RENEWAL: Duration = Duration::from_secs(180);
 const _: () = assert!(RENEWAL.as_secs() < MAX_TOKEN_LIFETIME.as_secs());
-/// Questions by way of the home agents: so many, after 1, 2 and 4 seconds.
+/// Most questions by the home agents, with waits of 1, 2 and 4 seconds.
 const HOME_TRIES: u32 = 3;
 const HOME_INTERVAL: Duration = Duration::from_secs(1);
-/// And straight, after 250, 500 and 1000 milliseconds.
+/// Most direct questions, with waits of 250, 500 and 1000 milliseconds.
 const STRAIGHT_TRIES: u32 = 3;
 const STRAIGHT_INTERVAL: Duration = Duration::from_millis(250);
-/// Longest time for an answer: that of a request that is given up never reaches it.
+/// Longest time for an answer. A request with a limit of tries never reaches it.
 const LONGEST: Duration = Duration::from_secs(64);
-/// After nobody answered: 1, 2, 4 and up to 64 seconds for a router, 30 seconds up to 8 minutes for a network
-/// where none is known.
+/// Pause after a failure: 1, 2, 4 and up to 64 seconds for a router. [`CANDIDATE_HOLD`] is for a network
+/// without a known router: 30 seconds up to 8 minutes.
 const HOLD: Duration = Duration::from_secs(1);
 const CANDIDATE_HOLD: Duration = Duration::from_secs(30);
-/// A network is asked while packets went there so lately.
+/// Time after its last packet for which a network is asked for.
 const LATELY: Duration = Duration::from_secs(10);
 /// Statuses of an acknowledgement (RFC 6275 6.1.8).
 const SEQUENCE_OUT_OF_WINDOW: u8 = 135;
 const EXPIRED_HOME_NONCE: u8 = 136;
 const EXPIRED_NONCES: u8 = 138;
 
-/// The transmissions of a Home Test Init.
+/// Returns the retransmission of a Home Test Init.
 pub(super) fn home_tests() -> Retransmission {
     Retransmission::new(HOME_INTERVAL, LONGEST)
 }
 
-/// The transmissions of a message from care-of address to care-of address.
+/// Returns the retransmission of a message from care-of address to care-of address.
 fn direct_requests() -> Retransmission {
     Retransmission::new(STRAIGHT_INTERVAL, LONGEST)
 }
 
-/// Whose exchange the answer with this cookie belongs to.
+/// Returns the peer whose exchange this answer's cookie belongs to.
 fn asked(
     peers: &mut BTreeMap<Ipv6Addr, Box<Peer>>,
     cookie: u64,
@@ -58,7 +59,7 @@ fn asked(
 }
 
 impl Direct {
-    /// When a network is to be asked, if packets go there.
+    /// Returns when a network is to be asked for, if packets go there.
     pub(super) fn due(&self, candidate: &Candidate) -> Option<Time> {
         let able = self.has_tunnel && !self.care_of_addresses.is_empty();
         (able && candidate.next <= candidate.used + LATELY).then_some(candidate.next)
@@ -72,7 +73,7 @@ impl Direct {
             .filter(|(_, candidate)| due(candidate))
             .map(|(network, candidate)| (candidate.failures, *network))
             .collect();
-        // Those where nobody has answered do not keep the others waiting.
+        // Networks without an answer do not delay the others.
         due.sort_unstable();
         for (_, network) in due {
             let may_ask = self.questions.has_token(now);
@@ -98,8 +99,8 @@ impl Direct {
         }
     }
 
-    /// Asks an address, of which nothing is proven as long as nothing is registered there: only who knows our
-    /// care-of address anyway is told the present one, and by the key that it is ours.
+    /// Asks an address whose router has proven nothing as long as nothing is registered there. Only a router
+    /// that knows this router's care-of address already learns the present one, with the key as proof.
     fn send_home_test_init(&mut self, destination: Ipv6Addr, cookie: u64) {
         let mut message = DirectRoute {
             cookie,
@@ -116,18 +117,18 @@ impl Direct {
         self.send_home(destination, &message);
     }
 
-    /// The key of our registration with a router.
+    /// Returns the key of this router's registration with another one.
     fn key_at(&self, home_address: Ipv6Addr) -> Option<Key> {
         Some(self.peers.get(&home_address)?.registration.as_ref()?.key)
     }
 
-    /// Whether packets go one way or the other.
+    /// Whether packets go in either direction.
     fn is_wanted(now: Time, peer: &Peer) -> bool {
         peer.used.is_some_and(|used| now.saturating_since(used) <= IDLE)
             || peer.binding.as_ref().is_some_and(|binding| binding.wanted)
     }
 
-    /// Which of our care-of addresses is to be registered.
+    /// Returns this router's care-of address that is to be registered.
     pub(super) fn choice(&self, peer: &Peer) -> Option<Ipv6Addr> {
         let count = self.care_of_addresses.len().max(1);
         self.care_of_addresses.get(peer.choice % count).copied()
@@ -141,7 +142,7 @@ impl Direct {
             })
     }
 
-    /// When [`Self::register`] has something to do.
+    /// Returns when [`Self::register`] is due.
     pub(super) fn registering_due(&self, now: Time, peer: &Peer) -> Option<Time> {
         if let Some(exchange) = &peer.exchange {
             return Some(exchange.next);
@@ -150,7 +151,7 @@ impl Direct {
             return None;
         }
         match (self.is_needed(now, peer), &peer.registration) {
-            // It goes on when there is a tunnel.
+            // The registration continues when there is a tunnel.
             (true, _) if !self.has_tunnel && self.first_step(now, peer).is_none() => None,
             (true, _) => Some(peer.hold),
             (false, Some(registration)) if self.choice(peer).is_some() => Some(registration.since + RENEWAL),
@@ -158,7 +159,7 @@ impl Direct {
         }
     }
 
-    /// The step that comes first with the tokens that are there.
+    /// Returns the first step that the existing tokens need.
     fn first_step(&self, now: Time, peer: &Peer) -> Option<Step> {
         let local = self.choice(peer)?;
         let fresh = |since: Time| now.saturating_since(since) < RENEWAL;
@@ -177,7 +178,7 @@ impl Direct {
         })
     }
 
-    /// Does the next step of a registration where one is due.
+    /// Does the next step of a registration if it is due.
     pub(super) fn register(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(peer) = self.peers.get(&home_address) else { return };
         if !Direct::is_wanted(now, peer) {
@@ -262,7 +263,7 @@ impl Direct {
         self.send_straight(ends, &message);
     }
 
-    /// Nobody has answered.
+    /// Handles an exchange without an answer.
     fn give_up(&mut self, now: Time, home_address: Ipv6Addr) {
         let count = self.care_of_addresses.len();
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
@@ -270,11 +271,11 @@ impl Direct {
         if !matches!(exchange.step, Step::Home(_)) {
             peer.care_of = None;
             if peer.choice + 1 < count {
-                // The access network of this one may not let it pass.
+                // The access network of this care-of address may drop direct packets.
                 peer.choice += 1;
                 return;
             }
-            // The other end may have moved: who is reached by way of the home agents says where to.
+            // The other end may have moved; it names its new address when it is asked by the home agents.
             (peer.choice, peer.home, peer.mute) = (0, None, true);
         }
         self.back_off(now, home_address);
@@ -287,11 +288,11 @@ impl Direct {
         peer.failures = peer.failures.saturating_add(1);
     }
 
-    /// Ends our binding with a router: it is told, and sends to us by way of the home agents then.
+    /// Ends this router's registration with another one, which then sends by the home agents.
     pub(super) fn end(&mut self, now: Time, home_address: Ipv6Addr, reason: &'static str) {
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
-        // What was told by way of the home agents is as good as before: a router that has an address again
-        // has no need to ask there.
+        // The tokens that came by the home agents are still valid: a router that has an address again need
+        // not ask there.
         (peer.exchange, peer.care_of) = (None, None);
         let registration = peer.registration.take();
         let bound = peer.binding.as_ref().map(|binding| binding.care_of_address).or(peer.remote);
@@ -306,7 +307,7 @@ impl Direct {
         self.set_direct(now, home_address, false, reason);
     }
 
-    /// A token for the home address, and who gave it.
+    /// Takes a token for the home address, and the care-of address of its sender.
     pub(super) fn take_home_test(
         &mut self,
         now: Time,
@@ -320,17 +321,17 @@ impl Direct {
         let answer = (message.token, message.home_nonce);
         if let Some((network, candidate)) = self.candidates.iter().find(|(_, c)| c.cookie == message.cookie) {
             let (network, destination) = (*network, candidate.destination);
-            // Nothing is proven of it: it says so of the network that was asked after and of nothing else.
+            // The sender has proven nothing: its claim counts only for the network that was asked for.
             let claim = Ipv6Net::new_assert(destination, LENGTH).trunc();
             if !message.prefixes.contains(&claim) {
                 return Err(DirectDrop::BadPrefix);
             }
             self.check_prefixes(source, &[claim])?;
             if let Some(peer) = self.peers.get_mut(&source) {
-                // It is known, with other prefixes.
+                // The router is known already, with other prefixes.
                 peer.claim(now, claim);
                 if let Some(candidate) = self.candidates.get_mut(&network) {
-                    // Should that prefix never be bound, it is not asked after all the time.
+                    // If the prefix is never bound, the long pause limits the questions.
                     (candidate.tests, candidate.retransmission) = (HomeTests::default(), home_tests());
                     candidate.next = now + CANDIDATE_HOLD * 16;
                 }
@@ -360,7 +361,7 @@ impl Direct {
         Ok(())
     }
 
-    /// A token for one of our prefixes.
+    /// Takes a token for one of this router's prefixes.
     pub(super) fn take_prefix_test(
         &mut self,
         now: Time,
@@ -396,13 +397,13 @@ impl Direct {
         Ok(())
     }
 
-    /// Goes on where all tokens of home address and prefixes have come.
+    /// Continues when all tokens of home address and prefixes have come.
     fn home_tests_came(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
         let Some(Exchange { step: Step::Home(tests), .. }) = &peer.exchange else { return };
         if let Some((tokens, care_of_address)) = tests.tokens(now, &self.config.prefixes) {
             (peer.home, peer.exchange) = (Some(tokens), None);
-            // What it has proven counts, as long as that works.
+            // The proven care-of address counts as long as it works.
             let bound = peer.binding.as_ref().filter(|_| !peer.heartbeats.has_failed() && !peer.mute);
             peer.remote = Some(bound.map_or(care_of_address, |binding| binding.care_of_address));
             (peer.hold, peer.choice) = (now, 0);
@@ -410,7 +411,7 @@ impl Direct {
         self.look(now, home_address);
     }
 
-    /// A token for a care-of address.
+    /// Takes a token for a care-of address.
     pub(super) fn take_care_of_test(
         &mut self,
         now: Time,
@@ -432,7 +433,7 @@ impl Direct {
         Ok(())
     }
 
-    /// The answer to a Binding Update.
+    /// Takes the answer to a Binding Update.
     pub(super) fn take_acknowledgement(
         &mut self,
         now: Time,
@@ -448,8 +449,8 @@ impl Direct {
         else {
             return Err(DirectDrop::Unasked);
         };
-        // RFC 6275 11.7.3: it is about an Update that was sent, and has the key of that, unless there can be
-        // no key.
+        // RFC 6275 11.7.3: an acknowledgement must answer an Update that was sent, with that Update's key,
+        // unless its status means that there can be no key.
         let is_about_ours = u32::from(sequence.wrapping_sub(message.sequence)) < retransmission.rounds();
         if message.status != SEQUENCE_OUT_OF_WINDOW && !is_about_ours {
             return Err(DirectDrop::Sequence);
@@ -465,7 +466,7 @@ impl Direct {
                 peer.registration =
                     Some(Registration { care_of_address, key, since: first, until: first + lifetime });
                 (peer.exchange, peer.failures, peer.mute) = (None, 0, false);
-                // From another address than the one that packets go to, it says nothing of that one.
+                // An acknowledgement from another address says nothing about the address that packets go to.
                 if peer.binding.as_ref().is_none_or(|binding| binding.care_of_address == remote) {
                     peer.heartbeats.renew();
                 }
@@ -473,7 +474,7 @@ impl Direct {
                 self.outputs.push_back(super::Output::Routes);
             }
             SEQUENCE_OUT_OF_WINDOW => {
-                // RFC 6275 11.7.3: on from there.
+                // RFC 6275 11.7.3: continue from the named number.
                 peer.sequence = message.sequence;
                 peer.exchange = None;
                 self.back_off(now, home_address);

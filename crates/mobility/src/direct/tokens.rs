@@ -1,9 +1,8 @@
-//! Nonces, keygen tokens and the binding management key (RFC 6275 5.2.2 to 5.2.6), with tokens for prefixes
-//! beside.
+//! Nonces, keygen tokens and the binding management key (RFC 6275 5.2.2 to 5.2.6), with tokens for prefixes.
 //!
-//! Who answers a test keeps nothing of it: the token follows from a secret of his own, the nonce of the half
-//! minute, and what the token is for. A nonce follows from its number, so that there is no list of them
-//! either.
+//! A router that answers tests keeps no state of them: a token derives from the router's secret, the nonce of
+//! the half minute, and the tested address or prefix. A nonce derives from its number, so that there is no
+//! list of nonces either.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -15,17 +14,18 @@ use hmac::{Hmac, KeyInit, Mac};
 use ipnet::Ipv6Net;
 use sha1::{Digest, Sha1};
 
-/// A new nonce every 30 seconds (RFC 6275 5.2.2), good for `MAX_NONCE_LIFETIME` (RFC 6275 12) of 240 s.
+/// Lifetime of a nonce before the next one (RFC 6275 5.2.2). A nonce is valid for `MAX_NONCE_LIFETIME` (RFC
+/// 6275 12), 240 s.
 const NONCE_INTERVAL: Duration = Duration::from_secs(30);
 const NONCES: u64 = 8;
-/// `MAX_TOKEN_LIFETIME` (RFC 6275 12): who got a token uses it for so long at most.
+/// Longest time for which a router uses a received token: `MAX_TOKEN_LIFETIME` (RFC 6275 12).
 pub(super) const MAX_TOKEN_LIFETIME: Duration = Duration::from_secs(210);
 
 /// The binding management key, Kbm (RFC 6275 5.2.6).
 pub(super) type Key = [u8; 20];
 
 fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 20] {
-    // Any length is a key of HMAC; an impossible failure gives what nobody else has computed.
+    // HMAC accepts a key of any length. The impossible error returns a key that no other node computes.
     let Ok(mut mac) = <Hmac<Sha1> as KeyInit>::new_from_slice(key) else { return [0; 20] };
     parts.iter().for_each(|part| mac.update(part));
     mac.finalize().into_bytes().into()
@@ -36,7 +36,8 @@ fn first(code: [u8; 20]) -> u64 {
     u64::from_be_bytes([a, b, c, d, e, f, g, h])
 }
 
-/// A nonce by its number since the start. None comes again; on the wire are the last 16 bits of the number.
+/// A nonce by its number since the start. Numbers never repeat; the wire carries the last 16 bits of the
+/// number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Nonce(u64);
 
@@ -47,10 +48,10 @@ impl Nonce {
     }
 }
 
-/// The secret of who answers tests: Kcn and the nonces.
+/// Secret of a router that answers tests: Kcn and the nonces.
 #[derive(Debug)]
 pub(super) struct Secret {
-    /// RFC 6275 5.2.1: 20 octets. They are worth no more than what `rng` was seeded with.
+    /// Kcn of 20 octets (RFC 6275 5.2.1). It is as secret as the seed of `rng`.
     key: [u8; 20],
 }
 
@@ -63,12 +64,12 @@ impl Secret {
         Secret { key }
     }
 
-    /// The nonce that is used now.
+    /// Returns the nonce that is used now.
     pub(super) fn nonce(&self, now: Time) -> Nonce {
         Nonce(now.as_nanos() / NONCE_INTERVAL.as_nanos() as u64)
     }
 
-    /// The nonce with this index whose tokens are taken still.
+    /// Returns the nonce with this index if its tokens are still valid.
     pub(super) fn good(&self, now: Time, index: u16) -> Option<Nonce> {
         let latest = self.nonce(now);
         // The first of them may have been used for the whole of its half minute.
@@ -76,7 +77,7 @@ impl Secret {
         latest.0.checked_sub(age?).map(Nonce)
     }
 
-    /// What tokens of this nonce are made with.
+    /// Returns the octets of a nonce for its tokens.
     fn octets_of(&self, nonce: Nonce) -> [u8; 8] {
         first(hmac(&self.key, &[b"nonce", &nonce.0.to_be_bytes()])).to_be_bytes()
     }
@@ -88,17 +89,18 @@ impl Secret {
         first(hmac(&self.key, &all))
     }
 
-    /// RFC 6275 5.2.5: First (64, HMAC_SHA1 (Kcn, (home address | nonce | 0))).
+    /// Returns the home keygen token. RFC 6275 5.2.5: First (64, HMAC_SHA1 (Kcn, (home address | nonce |
+    /// 0))).
     pub(super) fn home_token(&self, nonce: Nonce, home_address: Ipv6Addr) -> u64 {
         self.token(self.octets_of(nonce), 0, &[&home_address.octets()])
     }
 
-    /// The same with 1 for a care-of address.
+    /// Returns the care-of keygen token: the octet after the nonce is 1.
     pub(super) fn care_of_token(&self, nonce: Nonce, care_of_address: Ipv6Addr) -> u64 {
         self.token(self.octets_of(nonce), 1, &[&care_of_address.octets()])
     }
 
-    /// With 2 for a prefix of this home address.
+    /// Returns the token for a prefix of this home address: the octet after the nonce is 2.
     pub(super) fn prefix_token(&self, nonce: Nonce, home_address: Ipv6Addr, prefix: Ipv6Net) -> u64 {
         self.prefix_token_of(self.octets_of(nonce), home_address, prefix)
     }
@@ -108,7 +110,8 @@ impl Secret {
         self.token(nonce, 2, &[&home_address.octets(), &network, &[prefix.prefix_len()]])
     }
 
-    /// The key of a Binding Update, as whoever had all its tokens computes it, of the nonces that it names.
+    /// Returns the key of a Binding Update, as the holder of all its tokens computes it, from the nonces that
+    /// the update names.
     pub(super) fn key_of(&self, update: &DirectRoute, home: Nonce, care_of: Nonce) -> Key {
         let care_of = self.care_of_token(care_of, update.care_of_address);
         let nonce = self.octets_of(home);
@@ -118,8 +121,8 @@ impl Secret {
     }
 }
 
-/// RFC 6275 5.2.6, and behind it the tokens of the prefixes: SHA1 (home token | care-of token | prefix
-/// tokens).
+/// Returns the binding management key of RFC 6275 5.2.6, followed by the tokens of the prefixes: SHA1 (home
+/// token | care-of token | prefix tokens).
 pub(super) fn key(home: u64, care_of: u64, prefixes: impl Iterator<Item = u64>) -> Key {
     let mut hash = Sha1::new();
     hash.update(home.to_be_bytes());
@@ -135,7 +138,7 @@ pub(super) fn sign(message: &mut DirectRoute, key: &Key) {
     message.authenticator.iter_mut().zip(code).for_each(|(octet, code)| *octet = code);
 }
 
-/// Whether the authenticator is this key's; in constant time.
+/// Whether the authenticator has this key; in constant time.
 pub(super) fn verify(message: &DirectRoute, key: &Key) -> bool {
     let blank = DirectRoute { authenticator: [0; AUTHENTICATOR], ..message.clone() };
     let Ok(mut mac) = <Hmac<Sha1> as KeyInit>::new_from_slice(key) else { return false };
@@ -186,7 +189,7 @@ mod tests {
         assert_eq!(secret.good(Time::ZERO, u16::MAX), None, "before the start");
     }
 
-    /// After 22 days their indices come again, and they do not.
+    /// After 22 days the indices repeat, and the nonces do not.
     #[test]
     fn no_nonce_comes_again() {
         let secret = Secret::new(&mut Rng::new(1));
