@@ -1,12 +1,12 @@
-//! What the home agent says: Binding Acknowledgements (RFC 6275 11.7.3, RFC 3963 5.3 and 5.4).
+//! Handles Binding Acknowledgements of the home agent (RFC 6275 11.7.3, RFC 3963 5.3 and 5.4).
 //!
-//! An answer that corrects us (status 135 names the sequence number, 144 the time) is followed at once, a few
-//! times. One that refuses for now puts the exchange on hold. One that says no to what we are stops the
-//! service (RFC 3963 5.4); from then on a single Binding Update asks again every [`REFUSED_INTERVAL`], so
-//! that a router whose home agent has been put right comes back without anybody's help. After status 129 and
-//! 131 to 133, which a home agent may send while it starts, the pauses begin with seconds and double up to
-//! that interval. One whose Binding Update is accepted after all (somebody else has sent another one with its
-//! number, and what that was told came first) asks at once.
+//! The router follows at once, a few times, an answer that corrects it (status 135 names the sequence number,
+//! 144 the time). An answer that refuses for now puts the exchange on hold. A refusal of the router itself
+//! stops the service (RFC 3963 5.4). From then on a single Binding Update asks again every
+//! [`REFUSED_INTERVAL`], so that the router comes back unaided when its home agent has been corrected. After
+//! status 129 and 131 to 133, which a home agent may send while it starts, the pauses begin with seconds and
+//! double up to that interval. The router asks at once if its Binding Update is accepted after the refusal:
+//! another sender may have used its number, and that sender's refusal came first.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
@@ -29,7 +29,7 @@ use crate::binding_update_list::{
 use crate::{Event, MobilityDrop, MobilityMessage, Output, is_newer, lifetime_from_units};
 
 impl MobileRouter {
-    /// Handles a Binding Acknowledgement, and sends what has waited for it.
+    /// Handles a Binding Acknowledgement, and sends the updates that have waited for it.
     pub(super) fn acknowledged(
         &mut self,
         now: Time,
@@ -63,7 +63,7 @@ impl MobileRouter {
         acknowledgement: &BindingAcknowledgement<'_>,
         octets: &[u8],
     ) -> Result<(), MobilityDrop> {
-        // RFC 6275 6.4: away from home it bears our home address in a type 2 routing header.
+        // RFC 6275 6.4: away from home the message has the router's home address in a type 2 routing header.
         let at_home_address = message.destination == self.config.home_address;
         if !at_home_address && message.routing_home_address != Some(self.config.home_address) {
             return Err(MobilityDrop::WrongParty);
@@ -118,14 +118,15 @@ impl MobileRouter {
             return Ok(());
         }
         if acknowledgement.lifetime == 0 {
-            // RFC 6275 11.7.3: nothing remains, so nothing is registered. It need not be so for ever.
+            // RFC 6275 11.7.3: without a remaining lifetime nothing is registered. A later update may
+            // succeed.
             self.unregister();
             self.hold(now, MAX_BINDACK_TIMEOUT);
             self.forwarding_changed("the home agent granted no lifetime");
             return Ok(());
         }
         self.accept(now, &exchange, sent, acknowledgement);
-        // Undoes a later Binding Update about the other care-of address of the race.
+        // The registration undoes a later Binding Update about another care-of address of the race.
         let overtaken = exchange.sent.iter().any(|other| {
             other.care_of_address != sent.care_of_address && is_newer(other.sequence, sent.sequence)
         });
@@ -135,9 +136,9 @@ impl MobileRouter {
         Ok(())
     }
 
-    /// Checks the MAC of an acknowledgement, where there is to be one. The operator is told what is wrong
-    /// with it; of keys only if no Binding Update of ours explains the MAC. One that answers an older Binding
-    /// Update has the MAC for another care-of address, and is late, not wrong.
+    /// Verifies the MAC of an acknowledgement, if there must be one. The operator gets the fault, but a fault
+    /// of keys only if no Binding Update of this router explains the MAC. An acknowledgement of an older
+    /// Binding Update has the MAC for another care-of address: it is late, not wrong.
     pub(super) fn verify_acknowledgement(
         &mut self,
         now: Time,
@@ -172,7 +173,7 @@ impl MobileRouter {
         verified
     }
 
-    /// Every address that an acknowledgement to us may be authenticated with.
+    /// Returns every address by which an acknowledgement to this router may be authenticated.
     fn own_addresses(&self) -> impl Iterator<Item = Ipv6Addr> {
         let current = self.accepted_care_of_addresses().into_iter().map(|(address, _)| mapped(address));
         let previous = self.list.previous.iter().map(|(address, _)| mapped(*address));
@@ -187,7 +188,8 @@ impl MobileRouter {
         self.config.is_router() && !acknowledgement.mobile_router
     }
 
-    /// RFC 3963 5.3: it took us for a mere mobile node; de-register and do not come back.
+    /// RFC 3963 5.3: de-registers and stops the service, because the home agent took the router for a mobile
+    /// node.
     pub(super) fn not_a_mobile_router(
         &mut self,
         now: Time,
@@ -206,7 +208,7 @@ impl MobileRouter {
         self.forwarding_changed("the home agent does not support mobile routers");
     }
 
-    /// Ends everything that the home agent has of us.
+    /// Ends all bindings of this router at the home agent.
     pub(super) fn deregister_from(
         &mut self,
         now: Time,
@@ -252,8 +254,8 @@ impl MobileRouter {
         self.forwarding_changed(&reason);
     }
 
-    /// The first care-of address of a race that brings an answer wins (RFC 8305 5); those tried before it are
-    /// not tried first again on this network.
+    /// Decides a race: the first care-of address with an answer wins (RFC 8305 5). Addresses that were tried
+    /// before it are no longer tried first on this network.
     fn race_decided(&mut self, now: Time, index: usize, all: &[Sent], winner: Sent) {
         let Some(uplink) = self.uplinks.get_mut(index) else { return };
         let before = all.iter().filter(|sent| !is_newer(sent.sequence, winner.sequence));
@@ -261,7 +263,7 @@ impl MobileRouter {
         self.watch_candidates(now, index);
     }
 
-    /// Status 135: the next number after the one that the home agent names, at once but not for ever.
+    /// Handles status 135: sends the number after the named one at once, a limited number of times.
     fn sequence_error(
         &mut self,
         now: Time,
@@ -278,7 +280,7 @@ impl MobileRouter {
         self.correct(now, wall, exchange)
     }
 
-    /// What the home agent objected to has been corrected: tries again at once, but not for ever.
+    /// Tries again at once after a correction, a limited number of times.
     fn correct(&mut self, now: Time, wall: WallTime, mut exchange: Exchange) -> Result<(), MobilityDrop> {
         let patient = exchange.retransmission.correct();
         self.list.exchange = Some(exchange);
@@ -291,9 +293,9 @@ impl MobileRouter {
 
     fn rejected(&mut self, now: Time, wall: WallTime, exchange: Exchange, sent: Sent, status: Status) {
         let action = if status == Status::AUTHENTICATION_FAILED && self.list.registration.is_some() {
-            // The home agent holds a binding of ours: the key was right a moment ago. More likely than a new
-            // key is a stranger who has made the home agent say so, with a forgery that names our address and
-            // our number. It shall not cost the time that the registration has left.
+            // The home agent has a binding of this router, so the key was right a moment ago. An attacker is
+            // more likely than a new key: a forgery with the router's address and number makes the home agent
+            // send this status. It must not use up the time that the registration has left.
             Remedy::GoOn
         } else {
             remedy(status)
@@ -303,7 +305,7 @@ impl MobileRouter {
             Remedy::Retry(after) => format!("trying again in {} s", after.as_secs()),
             Remedy::StartOver => "de-registering first".into(),
             Remedy::BackOff | Remedy::Stop => {
-                // RFC 3963 5.4: the home agent did not create (or keep) a binding on our behalf.
+                // RFC 3963 5.4: the home agent did not create (or keep) a binding for this router.
                 self.refuse(now, status);
                 self.service_stops(now)
             }
@@ -335,7 +337,7 @@ impl MobileRouter {
         self.forwarding_changed("the home agent refused");
     }
 
-    /// A de-registration was answered; 133 means that there was nothing to end.
+    /// Handles the answer to a de-registration; 133 means that there was nothing to end.
     fn deregistered(&mut self, now: Time, wall: WallTime, status: Status) {
         if status.is_rejection() && status != Status::NOT_HOME_AGENT {
             self.outputs.push_back(Output::Event(Event::Rejected {
@@ -343,7 +345,7 @@ impl MobileRouter {
                 reason: format!("de-registration: {}", status.meaning()),
             }));
             if self.home.at_home && !self.stopping {
-                // The home agent goes on defending the home address, which is not ours yet.
+                // The home agent still defends the home address, which this router may not use yet.
                 self.hold(now, MAX_BINDACK_TIMEOUT);
                 return;
             }
@@ -357,7 +359,7 @@ impl MobileRouter {
         }
     }
 
-    /// The service stops (RFC 3963 5.4), and the home agent is asked again after a pause.
+    /// Stops the service (RFC 3963 5.4), and asks the home agent again after a pause.
     pub(super) fn refuse(&mut self, now: Time, status: Status) {
         self.refusals.status = Some(status);
         self.refusals.contradicted = None;
@@ -376,7 +378,7 @@ impl MobileRouter {
         format!("service stops; asking again in {pause}, or after a `carnet handover`, a reload or a restart")
     }
 
-    /// A refusal counts no more.
+    /// Ends the effect of a refusal.
     pub(super) fn end_refusal(&mut self) {
         self.refusals.contradicted = None;
         if self.refusals.status.take().is_some() {
@@ -386,14 +388,14 @@ impl MobileRouter {
         }
     }
 
-    /// Nothing is registered any more.
+    /// Removes the registration.
     pub(super) fn unregister(&mut self) {
         self.list.registration = None;
         self.timers.stop(Timer::Refresh);
         self.timers.stop(Timer::Expire);
     }
 
-    /// The exchange goes on, but not before `after` has passed.
+    /// Continues the exchange after `after` has passed.
     fn hold(&mut self, now: Time, after: Duration) {
         if let Some(exchange) = &mut self.list.exchange {
             exchange.apply(binding_update_list::Event::Refusal);
@@ -401,7 +403,7 @@ impl MobileRouter {
         }
     }
 
-    /// RFC 5846 10.
+    /// Handles a Binding Revocation Indication (RFC 5846 10).
     pub(super) fn revocation_ordered(
         &mut self,
         now: Time,
@@ -413,8 +415,8 @@ impl MobileRouter {
         let RevocationKind::Indication { .. } = revocation.kind else {
             return Err(MobilityDrop::UnknownType);
         };
-        // "its Binding Update List contains an entry for that Home Address"; or it did, and our answer was
-        // lost.
+        // "its Binding Update List contains an entry for that Home Address"; or it did, and the
+        // acknowledgement was lost.
         let answered =
             self.orders.last_revocation.as_ref().filter(|it| it.until > now && it.is_of(message, revocation));
         let answered = answered.cloned();
@@ -437,7 +439,7 @@ impl MobileRouter {
         Ok(())
     }
 
-    /// RFC 5142 6.1.
+    /// Handles a Home Agent Switch message (RFC 5142 6.1).
     pub(super) fn switch_ordered(
         &mut self,
         now: Time,
@@ -453,7 +455,7 @@ impl MobileRouter {
         Ok(())
     }
 
-    /// By the way by which the indication has come.
+    /// Acknowledges a revocation over the path by which the indication has come.
     fn acknowledge_revocation(
         &mut self,
         (uplink, registration): (usize, Registration),
@@ -462,7 +464,8 @@ impl MobileRouter {
     ) {
         let kind = RevocationKind::Acknowledgement { status };
         let builder = Builder::binding_revocation(kind, revocation.sequence, revocation.flags);
-        // As the home agent does it: in place of the care-of address the one that the message leaves from.
+        // As at the home agent, the MAC covers the address that the message leaves from in place of the
+        // care-of address.
         let source = match registration.care_of_address {
             IpAddr::V6(address) => address,
             IpAddr::V4(_) => self.config.home_address,
@@ -472,8 +475,8 @@ impl MobileRouter {
         self.outputs.push_back(output);
     }
 
-    /// The bindings with these identifiers end, or all. The home agent is asked again after a long while,
-    /// like one that has refused; with some bindings left, for what is gone.
+    /// Ends the bindings with these identifiers, or all. Afterwards the router asks the home agent again
+    /// after a long pause, as after a refusal; if some bindings are left, it asks only for the revoked ones.
     fn revoked(&mut self, now: Time, bids: &[u16]) {
         let all = bids.is_empty()
             || self.list.bindings.iter().filter(|b| b.registration.is_some()).all(|b| bids.contains(&b.bid));
@@ -485,7 +488,7 @@ impl MobileRouter {
             self.list.exchange = None;
             self.timers.stop(super::Timer::Retransmit);
             self.clear_bindings(now);
-            // The home agent's operator has decided this: no short pauses.
+            // The home agent's operator has decided the revocation, so the pause is not short.
             self.refusals.pause = Some(super::REFUSED_INTERVAL);
             self.refuse(now, Status::PROHIBITED);
         } else {
@@ -516,7 +519,7 @@ impl MobileRouter {
         by.next()
     }
 
-    /// Checks that a notice is the home agent's and new; whether anything proves that.
+    /// Verifies that a notice is the home agent's and new. Returns the proof, if any.
     fn verify_notice(
         &mut self,
         now: Time,
@@ -540,8 +543,8 @@ impl MobileRouter {
             .is_some_and(|sequence| self.list.updates.iter().any(|update| update.sequence == sequence))
     }
 
-    /// The number of the Binding Update that an acknowledgement answers. Status 135 bears the number that the
-    /// home agent has accepted last instead (RFC 6275 9.5.1): it can answer nothing but the outstanding one.
+    /// Returns the number of the Binding Update that an acknowledgement answers. Status 135 has the last
+    /// accepted number instead (RFC 6275 9.5.1), so it can answer only the outstanding update.
     pub(super) fn answered_sequence(&self, acknowledgement: &BindingAcknowledgement<'_>) -> Option<u16> {
         match Status(acknowledgement.status) {
             Status::SEQUENCE_OUT_OF_WINDOW => self.list.outstanding.map(|outstanding| outstanding.sequence),
@@ -549,7 +552,7 @@ impl MobileRouter {
         }
     }
 
-    /// Handles an acknowledgement of bindings with identifiers, which is known to be for us.
+    /// Handles an acknowledgement of bindings with identifiers that is known to be for this router.
     pub(super) fn bindings_acknowledged(
         &mut self,
         now: Time,
@@ -578,12 +581,12 @@ impl MobileRouter {
         if !status.is_rejection() {
             self.timestamp_acknowledged(update.at, update.timestamp, timestamp, !update.removal);
         }
-        // RFC 6275 10.3.1: before the first registration the home agent does duplicate address detection.
+        // RFC 6275 10.3.1: before the first registration the home agent runs duplicate address detection.
         let known = self.list.has_registration();
         self.path_answered(now, update.via.0, known.then(|| now.saturating_since(update.at)));
         if update.removal {
-            // 133: there was nothing to forget. Whatever else it says, the lifetime ends it (RFC 5648 5.7 on
-            // 167).
+            // 133: there was no binding to remove. With any other status the lifetime ends the binding (RFC
+            // 5648 5.7 on 167).
             for member in &update.members {
                 self.list.bindings[member.binding].removal = None;
             }
@@ -628,8 +631,9 @@ impl MobileRouter {
         Ok(())
     }
 
-    /// An acknowledgement bears the timestamp of its Binding Update again. That of a registration without
-    /// one bears the home agent's time; that of a de-registration bears none, which says nothing.
+    /// Records the timestamp of an acknowledgement, which repeats that of its Binding Update. The
+    /// acknowledgement of a registration without one has the home agent's time; that of a de-registration has
+    /// none, which means nothing.
     pub(super) fn timestamp_acknowledged(
         &mut self,
         sent_at: Time,
@@ -649,7 +653,8 @@ impl MobileRouter {
         self.numbers.timestamp_acknowledged(told);
     }
 
-    /// Takes over what the home agent has acknowledged for one binding; false when it granted no time.
+    /// Takes over the registration that the home agent has acknowledged for one binding; returns false if it
+    /// granted no time.
     fn binding_registered(
         &mut self,
         now: Time,
@@ -674,7 +679,7 @@ impl MobileRouter {
         let started =
             attempt.as_ref().and_then(|attempt| attempt.retransmission.started()).unwrap_or(update.at);
         if let Some(attempt) = attempt {
-            // The addresses that were tried before this one and brought no answer.
+            // Addresses that were tried before this one without an answer.
             let before = attempt.sent.iter().filter(|(sequence, _)| !is_newer(*sequence, update.sequence));
             let losers = before.map(|(_, address)| *address);
             self.uplinks[uplink].race_decided(now, member.care_of_address, losers);
@@ -684,7 +689,7 @@ impl MobileRouter {
         true
     }
 
-    /// The remedy for each status that a binding may be refused with.
+    /// Returns the remedy for each status of a refused binding.
     fn binding_refused(
         &mut self,
         now: Time,
@@ -709,8 +714,8 @@ impl MobileRouter {
                 self.list.retry_binding(now, member.binding);
                 Some("registering one at a time".to_string())
             }
-            // "SHOULD send a Binding Identifier mobility option including the Care-of Address field": it is
-            // always there, so the home agent has forgotten between the two.
+            // "SHOULD send a Binding Identifier mobility option including the Care-of Address field": the
+            // field is always present, so the home agent has lost the binding meanwhile.
             Status::MCOA_UNKNOWN_CARE_OF_ADDRESS => {
                 self.list.correct_binding(now, member.binding).then(|| "trying again".to_string())
             }
@@ -749,7 +754,7 @@ impl MobileRouter {
         }
         match remedy {
             Remedy::Retry(after) => {
-                // As it is with RFC 6275 11.7.3: what was registered before stays as it is.
+                // As with RFC 6275 11.7.3, the former registration stays as it is.
                 self.refusals.setback = Some(status);
                 self.list.hold_binding(now, member.binding, after);
             }
@@ -768,8 +773,8 @@ impl MobileRouter {
         }
     }
 
-    /// RFC 5648 5.7: no Binding Identifier option in the answer. The home agent has registered the care-of
-    /// address that the Binding Update came from, as RFC 6275 has it.
+    /// Handles an answer without Binding Identifier option (RFC 5648 5.7). The home agent has registered the
+    /// care-of address that the Binding Update came from, by RFC 6275.
     fn identifiers_unknown(
         &mut self,
         now: Time,
@@ -790,7 +795,8 @@ impl MobileRouter {
         let registration = self.granted(now, uplink, sent, acknowledgement);
         if !self.taken_for_a_host(acknowledgement) && !registration.lifetime.is_zero() {
             self.list.registration = Some(registration);
-            // An IPv4 care-of address was not named in a way that such an agent understands.
+            // A home agent without RFC 5648 does not understand the option that named an IPv4 care-of
+            // address.
             self.list.doubtful = care_of_address.is_ipv4();
             self.timers.set(Timer::Expire, registration.expires);
         }
@@ -802,16 +808,15 @@ impl MobileRouter {
         self.outputs.extend(warnings);
     }
 
-    /// The home agent objected to something that has been corrected: sends again at once, at most a few
-    /// times.
+    /// Sends again at once after a correction, a limited number of times.
     fn correct_bindings(&mut self, now: Time, wall: WallTime, update: &Update) -> Result<(), MobilityDrop> {
         let patient = self.list.correct_members(now, update);
         self.reconcile(now, wall);
         if patient { Ok(()) } else { Err(MobilityDrop::RateLimited) }
     }
 
-    /// Returns the registration that an acknowledgement grants: for the requested lifetime at most, counted
-    /// from when the Binding Update was sent.
+    /// Returns the registration that an acknowledgement grants: at most the requested lifetime, counted from
+    /// the sending of the Binding Update.
     fn granted(
         &self,
         now: Time,
@@ -853,7 +858,7 @@ impl MobileRouter {
         (registration, same)
     }
 
-    /// Lets the path and the operator know of a registration that was requested first when it `started`.
+    /// Reports a registration to the path and to the operator. The router requested it first at `started`.
     fn announce_registration(
         &mut self,
         now: Time,
@@ -878,7 +883,7 @@ impl MobileRouter {
     }
 }
 
-/// The Binding Identifier options of an acknowledgement: identifier and status of each.
+/// Returns identifier and status of each Binding Identifier option of an acknowledgement.
 fn identifier_statuses(acknowledgement: &BindingAcknowledgement<'_>) -> Vec<(u16, u8)> {
     acknowledgement
         .options

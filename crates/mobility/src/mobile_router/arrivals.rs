@@ -1,42 +1,43 @@
-//! What packets that arrive over an uplink say of its path, beside heartbeats.
+//! Judges a path by the packets that arrive over it, besides heartbeats.
 //!
-//! The station counts the tunnelled packets of each path. Two conclusions are drawn from that:
+//! The station counts the tunnelled packets of each path. The router draws two conclusions from the counts:
 //!
-//! * **A path over which packets arrive has not failed.** Where a load is greater than the capacity,
-//!   heartbeats wait in the queue of a modem for seconds, and many are lost. That is a *full* path: answers
-//!   go on, with a delay that has grown. It keeps its traffic, for another uplink would be full as well, or
-//!   dearer. It counts as failed if nothing at all arrives for [`FULL_SILENCE`], or no heartbeat is answered
-//!   for [`NO_ANSWER`] (packets may arrive over a path that carries none from us).
-//! * **A path over which packets have arrived all the time, both ways, and none arrive any more** is asked at
-//!   once, without waiting for the next heartbeat. A series of [`DOUBTED_ALLOWED`] heartbeats decides. TCP's
-//!   first retransmission, 200 ms and more after the last acknowledgement, finds the other uplink then.
+//! * **A path over which packets arrive has not failed.** If a load is greater than the capacity, heartbeats
+//!   wait in the queue of a modem for seconds, and many are lost. Such a path is *full*: answers continue,
+//!   with a longer delay. It keeps its traffic, because another uplink would be full as well, or more
+//!   expensive. It counts as failed if no packet arrives for [`FULL_SILENCE`], or no heartbeat is answered
+//!   for [`NO_ANSWER`] (packets may arrive over a path that carries none from the router).
+//! * **If packets have arrived continuously, in both directions, and no longer arrive**, the router checks
+//!   the path at once, without waiting for the next heartbeat. A series of [`DOUBTED_ALLOWED`] heartbeats
+//!   decides. TCP's first retransmission, 200 ms or more after the last acknowledgement, then finds the other
+//!   uplink.
 //!
-//! An idle path, one with a packet now and then, and one whose packets go in one direction only say nothing
-//! by their silence: there heartbeats alone decide.
+//! An idle path, a path with few packets, and a path with packets in one direction only show nothing by their
+//! silence: there only heartbeats decide.
 
 use std::time::Duration;
 
 use carnet_base::Time;
 
-/// Between two samples of the counts while packets arrive all the time.
+/// Interval between two samples of the counts while packets arrive continuously.
 pub(super) const SAMPLE: Duration = Duration::from_millis(25);
-/// Packets that arrived all the time and arrive no more make a path doubtful after this time.
+/// Time without packets after which a path becomes doubtful on which they arrived continuously.
 const GAP: Duration = Duration::from_millis(60);
-/// Heartbeats in a row that a doubtful path may leave unanswered, the pause between them, and the time for an
-/// answer at least.
+/// Heartbeats in a row that a doubtful path may leave unanswered. [`DOUBTED_PAUSE`] is the pause between
+/// them, [`DOUBTED_PATIENCE`] the least time for an answer.
 pub(super) const DOUBTED_ALLOWED: usize = 4;
 pub(super) const DOUBTED_PAUSE: Duration = Duration::from_millis(30);
 pub(super) const DOUBTED_PATIENCE: Duration = Duration::from_millis(100);
-/// A full path over which nothing arrives for this time has failed.
+/// Time without any packet after which a full path has failed.
 const FULL_SILENCE: Duration = Duration::from_millis(2500);
-/// Between two heartbeats on a full path that carries traffic.
+/// Interval between two heartbeats on a full path that carries traffic.
 pub(super) const FULL_INTERVAL: Duration = Duration::from_millis(100);
-/// A path without an answer to a heartbeat for this time has failed, whatever arrives over it.
+/// Time without an answer to a heartbeat after which a path has failed, whatever packets arrive over it.
 const NO_ANSWER: Duration = Duration::from_secs(6);
-/// A path is full when its round trips take this much longer than the least, and is not any more below half
-/// of it.
+/// Excess of the round trips over the least one at which a path is full. Below half of it the path is no
+/// longer full.
 const FULL_DELAY: Duration = Duration::from_millis(400);
-/// A path without packets for this time has no load that its round trips could be long by.
+/// Time without packets after which a load no longer explains long round trips.
 const IDLE: Duration = Duration::from_secs(10);
 
 /// Tunnelled packets over one uplink since some beginning.
@@ -48,38 +49,40 @@ pub struct PathTraffic {
     pub received: u64,
 }
 
-/// What is known of the packets of a path.
+/// Record of the packets of a path.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Arrivals {
     counts: Option<PathTraffic>,
-    /// When something arrived last: a packet, or an answer of the home agent.
+    /// Time of the last packet, or of the last answer of the home agent.
     last: Option<Time>,
-    /// When the home agent answered last.
+    /// Time of the home agent's last answer.
     last_answer: Option<Time>,
-    /// The last samples, the newest lowest: whether packets arrived, and whether some were sent.
+    /// Last samples, the newest in the lowest bit: whether packets arrived. `sent` has the same for sent
+    /// packets.
     received: u8,
     sent: u8,
-    /// When the last of these was taken, and what has come since.
+    /// Time of the last sample. `since` says whether packets have arrived and left since then.
     sampled_at: Time,
     since: (bool, bool),
-    /// Nothing arrives any more since traffic has flowed: a series of heartbeats is to decide.
+    /// Whether packets have ceased to arrive while traffic flowed, so that a series of heartbeats decides.
     pub(super) is_doubtful: bool,
-    /// Delay has grown with the load, and deliveries go on.
+    /// Whether the delay has grown with the load, and packets still arrive.
     pub(super) is_full: bool,
-    /// The least round trip from before it was full.
+    /// Least round trip from before the path was full.
     unloaded: Option<Duration>,
-    /// When a packet was sent or received last.
+    /// Time of the last packet, sent or received.
     loaded_at: Option<Time>,
 }
 
 impl Arrivals {
-    /// The home agent has answered, to a heartbeat after `rtt`; the least round trip of late was `least`.
+    /// Records an answer of the home agent, to a heartbeat after `rtt`. `least` is the least recent round
+    /// trip.
     pub(super) fn answered(&mut self, now: Time, rtt: Option<Duration>, least: Option<Duration>) {
         self.last = Some(now);
         self.last_answer = Some(now);
         self.is_doubtful = false;
         if let (Some(rtt), Some(least)) = (rtt, least) {
-            // Of a load that lasts for minutes the least round trip of late is a long one as well.
+            // During a load of minutes the least recent round trip is a long one as well.
             let is_loaded = self.loaded_at.is_some_and(|at| now.saturating_since(at) < IDLE);
             let least = self.unloaded.filter(|_| is_loaded).map_or(least, |unloaded| unloaded.min(least));
             let limit = if self.is_full { FULL_DELAY / 2 } else { FULL_DELAY };
@@ -88,7 +91,7 @@ impl Arrivals {
         }
     }
 
-    /// Takes in the counts; true when the path has become doubtful.
+    /// Takes over the counts; returns true if the path has become doubtful.
     pub(super) fn take(&mut self, now: Time, counts: PathTraffic) -> bool {
         let Some(before) = self.counts.replace(counts) else { return false };
         let (sent, received) = (counts.sent > before.sent, counts.received > before.received);
@@ -117,17 +120,17 @@ impl Arrivals {
         false
     }
 
-    /// The path is another one: what is known of the former one does not count.
+    /// Clears the record for another path.
     pub(super) fn moved(&mut self) {
         *self = Arrivals { counts: self.counts, ..Arrivals::default() };
     }
 
-    /// Packets have arrived in three of the last four samples.
+    /// Whether packets have arrived in three of the last four samples.
     pub(super) fn flows(&self) -> bool {
         (self.received & 0b1111).count_ones() >= 3
     }
 
-    /// Whether a path that has left so many heartbeats unanswered as one may has failed.
+    /// Whether a path has failed that has left the permitted number of heartbeats unanswered.
     pub(super) fn has_failed(&self, now: Time, patience: Duration) -> bool {
         let since = |at: Option<Time>| at.map_or(Duration::MAX, |at| now.saturating_since(at));
         let silence = if self.is_full { FULL_SILENCE } else { patience };

@@ -1,31 +1,31 @@
-//! Candidates: which addresses of an uplink can be care-of addresses, and which router the packets of each
-//! leave by.
+//! Candidates: the addresses of an uplink that can be care-of addresses, and the router that the packets of
+//! each leave by.
 //!
-//! An address goes with the router that advertises its prefix (RFC 6724 5 rule 5.5, RFC 8028 3; elsewhere BCP
-//! 38 drops its packets), with the one that a source-specific route or the address's own subnet names, or,
-//! where nothing of that is known, with the kernel's first. Where any address has such a router, one beside
-//! the router of another network is no candidate.
+//! An address belongs to the router that advertises its prefix (RFC 6724 5 rule 5.5, RFC 8028 3; other
+//! routers drop its packets by BCP 38). Otherwise it belongs to the router of a source-specific route or of
+//! the address's own subnet, or, if none is known, to the kernel's first router. If any address has such a
+//! router, an address beside the router of another network is no candidate.
 //!
 //! A network manager may keep one default route for each metric and leave the next router out of the kernel's
 //! list (dhcpcd does). A default router that advertises the prefix of an address is a candidate all the same.
-//! It comes behind the routers of the list that work. An empty list has no candidates: the operator does not
-//! want this uplink used.
+//! It comes behind the routers of the list that work. With an empty list there are no candidates: the
+//! operator does not want this uplink used.
 //!
 //! The order is, best first:
 //!
 //! 1. the router answers Neighbor Unreachability Detection (RFC 4861 6.3.6);
-//! 2. the home agent has answered over it, or has not been asked: the one that failed longest ago comes first
-//!    among others;
-//! 3. how well address and router fit ([`Fit`]); a suspected prefix comes behind one that is advertised. A
-//!    router that the kernel's list lacks comes last;
+//! 2. the home agent has answered over the candidate, or has not been asked; among failed candidates, the one
+//!    that failed longest ago;
+//! 3. how well address and router fit ([`Fit`]); a suspected prefix comes behind one that is advertised, and
+//!    a router that the kernel's list lacks comes last;
 //! 4. the address is not deprecated (RFC 6724 rule 3, RFC 4862 5.5.4);
-//! 5. its label is that of the home agent's address (rule 6): no unique local address while a global one is
-//!    there;
-//! 6. while one has failed, the one in use and then the router that was heard last; else the kernel's order
-//!    of routers;
-//! 7. it is stable (rule 7, the other way round: a care-of address that changes costs a registration);
-//! 8. it is in use; only then the longest prefix in common with the home agent's address (rule 8, which
-//!    yields to other means).
+//! 5. the address has the label of the home agent's address (rule 6): no unique local address while there is
+//!    a global one;
+//! 6. after a failure, the candidate in use and then the router heard last; otherwise the kernel's order of
+//!    routers;
+//! 7. the address is stable (the reverse of rule 7: a care-of address that changes costs a registration);
+//! 8. the candidate is in use; only then the longest common prefix with the home agent's address (rule 8,
+//!    which yields to other means).
 
 use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -36,11 +36,12 @@ use ipnet::Ipv6Net;
 
 use super::heard::{Fit, Heard};
 
-/// Candidates of one family on an uplink.
+/// Most candidates of one family on an uplink.
 const MAX_CANDIDATES: usize = 4;
-/// Failed candidates that are remembered.
+/// Most failed candidates that are remembered.
 const MAX_FAILED: usize = 8;
-/// How long a candidate comes last after it has failed; doubles with each time up to the second.
+/// Time for which a failed candidate comes last: the first and the longest. The time doubles with each
+/// failure.
 const LAST_FOR: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(1920));
 
 /// An address and the router that its packets leave by.
@@ -61,13 +62,14 @@ struct FailedCandidate {
     address: IpAddr,
     router: Option<IpAddr>,
     at: Time,
-    /// Until when it comes last.
+    /// Time until which the candidate comes last.
     until: Time,
     times: u32,
 }
 
 impl FailedCandidates {
-    /// Notes that one has failed; true for the first time since the home agent answered over it.
+    /// Records a failure of a candidate. Returns true for the first failure since the home agent answered
+    /// over it.
     pub fn add(&mut self, now: Time, address: IpAddr, router: Option<IpAddr>) -> bool {
         let same = |entry: &FailedCandidate| (entry.address, entry.router) == (address, router);
         let before = self.0.iter().position(same).map(|position| self.0.remove(position));
@@ -97,13 +99,13 @@ impl FailedCandidates {
         self.0.iter().all(|entry| entry.until <= entry.at)
     }
 
-    /// When the next of them has its chance again.
+    /// Returns when the next failed candidate may be tried again.
     pub fn deadline(&self) -> Option<Time> {
         self.0.iter().filter(|entry| entry.until > entry.at).map(|entry| entry.until).min()
     }
 
-    /// Gives those their chance again that have waited long enough; true when there are any. How often they
-    /// failed is remembered.
+    /// Lets the failed candidates be tried again whose time is over, and keeps their counts of failures.
+    /// Returns true if there are any.
     pub fn expire(&mut self, now: Time) -> bool {
         let mut changed = false;
         for entry in self.0.iter_mut().filter(|entry| entry.until > entry.at && entry.until <= now) {
@@ -114,7 +116,7 @@ impl FailedCandidates {
     }
 }
 
-/// The label of an address in the default policy table (RFC 6724 2.1).
+/// Returns the label of an address in the default policy table (RFC 6724 2.1).
 fn label(address: Ipv6Addr) -> u8 {
     let within = |prefix: &[u16], length: u8| {
         let mut segments = [0; 8];
@@ -138,12 +140,12 @@ fn label(address: Ipv6Addr) -> u8 {
     }
 }
 
-/// Leading bits that two addresses have in common, of the first 64 (RFC 6724 2.2).
+/// Returns the number of leading bits that two addresses have in common, of the first 64 (RFC 6724 2.2).
 fn common_prefix_length(one: Ipv6Addr, other: Ipv6Addr) -> u32 {
     (u128::from(one) ^ u128::from(other)).leading_zeros().min(64)
 }
 
-/// How an address goes with a default route; `None` where the route is not for it.
+/// Returns how an address fits a default route; `None` if the route is not for the address.
 fn fit(address: &Address, route: &Ipv6Router, heard: &Heard) -> Option<Fit> {
     if route.source.is_some_and(|source| !source.contains(&address.address)) {
         return None;
@@ -153,15 +155,16 @@ fn fit(address: &Address, route: &Ipv6Router, heard: &Heard) -> Option<Fit> {
         || route.preferred_source == Some(address.address)
         || subnet.is_some_and(|subnet| address.prefix_length < 128 && subnet.contains(&route.gateway));
     match heard.fit(address.address, route.gateway) {
-        // The operator's word, unless the router itself has been renumbered.
+        // The operator's route decides, unless the router itself has been renumbered.
         Fit::Unknown | Fit::Leftover | Fit::Foreign if named => Some(Fit::Advertised),
-        // What the operator has set is no leftover.
+        // An address that the operator has configured is no leftover.
         Fit::Leftover if address.permanent => Some(Fit::Unknown),
         fit => Some(fit),
     }
 }
 
-/// Default routers that the kernel's list does not have. A default route without gateway leads to any router.
+/// Returns the default routers that the kernel's list lacks. A default route without gateway leads to any
+/// router.
 fn unlisted(routes: &[Ipv6Router], heard: &Heard) -> Vec<Ipv6Router> {
     if routes.is_empty() || routes.iter().any(|route| route.gateway.is_unspecified()) {
         return Vec::new();
@@ -170,7 +173,7 @@ fn unlisted(routes: &[Ipv6Router], heard: &Heard) -> Vec<Ipv6Router> {
     heard.default_routers().filter(|router| !listed(router)).map(Ipv6Router::from).collect()
 }
 
-/// The IPv6 candidates of the link itself, the best first.
+/// Returns the IPv6 candidates of the link itself, the best first.
 pub(super) fn candidates(
     addresses: &[&Address],
     routes: &[Ipv6Router],
@@ -226,7 +229,7 @@ pub(super) fn candidates(
     found
 }
 
-/// How an IPv4 address goes with a default route.
+/// Returns how an IPv4 address fits a default route.
 fn ipv4_fit(interface: &Interface, address: Ipv4Addr, route: &Ipv4Router) -> Option<Fit> {
     if route.source.is_some_and(|source| !source.contains(&address)) {
         return None;
@@ -245,8 +248,8 @@ fn ipv4_fit(interface: &Interface, address: Ipv4Addr, route: &Ipv4Router) -> Opt
     })
 }
 
-/// The IPv4 candidates, the best first: the kernel's first route with the address that it recommends or whose
-/// subnet the router is in.
+/// Returns the IPv4 candidates, the best first. The best one has the kernel's first route, with its
+/// recommended address or an address whose subnet contains the router.
 pub(super) fn ipv4_candidates(
     interface: &Interface,
     failed: &FailedCandidates,
@@ -277,7 +280,8 @@ pub(super) fn ipv4_candidates(
     found
 }
 
-/// Whether packets to and from an IPv4 address may cross a router; private addresses may, behind a NAT.
+/// Whether a router may forward packets of an IPv4 address. Private addresses count, because a NAT may
+/// translate them.
 pub(super) fn is_usable_ipv4(address: Ipv4Addr) -> bool {
     !(address.is_unspecified()
         || address.is_loopback()

@@ -1,19 +1,19 @@
-//! What an uplink can carry, measured where nobody says it: the weight of its share where a policy balances.
+//! Measures the capacity of an uplink if no other source reports it: the weight of its share in a policy that
+//! balances.
 //!
-//! Nothing is sent for it. While packets wait somewhere on the way, a path carries what it can: then
-//! heartbeats take longer than they ever do on an empty path, and what the interface's counters have grown by
-//! is the capacity. That is looked at between two samples of the counters, about a second apart. Where the
-//! round trips of two such times in a row stay well above the least one of the last minutes, the busier
-//! direction is full. What is received faster than that raises the estimate whenever it happens (what is sent
-//! may yet wait in a modem); a full path that carries less lowers it by and by. The better of the two
-//! directions counts.
+//! The measurement sends nothing. A path carries its capacity while packets wait somewhere on it. Then
+//! heartbeats take longer than on an empty path, and the growth of the interface's counters is the capacity.
+//! The router checks that between two samples of the counters, about a second apart. If the round trips of
+//! two such spans in a row stay well above the least one of the last minutes, the busier direction is full. A
+//! higher receive rate raises the estimate at any time (sent packets may still wait in a modem); a full path
+//! that carries less lowers it gradually. The better direction counts.
 //!
-//! Without traffic there is no estimate: what the operator has configured holds, which is also the most that
-//! is believed. In another network everything begins anew. Changes of a few per cent are not told; of a share
-//! that changes by less than a quarter the home agent does not hear ([`super::flows`]).
+//! Without traffic there is no estimate: the configured capacity holds, which is also the upper limit. In
+//! another network the measurement begins anew. Changes of a few per cent are not reported, and a change of a
+//! share by less than a quarter is not sent to the home agent ([`super::flows`]).
 //!
-//! Left out: paths with less than 500 kbit/s, on which one conversation more or less says nothing, and paths
-//! with a queue so short that round trips do not show it.
+//! Left out: paths with less than 500 kbit/s, on which single conversations dominate, and paths whose queue
+//! is too short to lengthen round trips.
 
 use std::time::Duration;
 
@@ -22,25 +22,25 @@ use carnet_base::Time;
 use super::Uplink;
 use super::volume::Octets;
 
-/// Between two samples.
+/// Least and greatest time between two samples.
 const SPAN: (Duration, Duration) = (Duration::from_millis(300), Duration::from_secs(3));
-/// Packets wait where round trips take half as long again as the least one, and at least so much longer.
+/// Least excess of round trips over the least one while packets wait. They must also take half as long again.
 const WAIT: Duration = Duration::from_millis(10);
-/// The least round trip is that of so long, or up to twice as long.
+/// Time over which the least round trip counts; it may count for up to twice as long.
 const MEMORY: Duration = Duration::from_secs(180);
-/// Kilobits in a second that say something.
+/// Least rate in kbit/s that is a measurement.
 const LEAST: u32 = 500;
-/// An estimate that is another by less than a twentieth is the same.
+/// Divisor of an estimate: a change by less than a twentieth is no change.
 const SAME: u32 = 20;
 
-/// The least round trips of heartbeats.
+/// Least round trips of heartbeats.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RoundTrips {
     least: Option<Duration>,
-    /// Of the time before.
+    /// Least round trip of the former period.
     former: Option<Duration>,
     since: Time,
-    /// Since somebody asked.
+    /// Least round trip since the last check.
     now: Option<Duration>,
 }
 
@@ -55,12 +55,12 @@ impl RoundTrips {
         }
     }
 
-    /// The least one of the last minutes.
+    /// Returns the least round trip of the last minutes.
     pub(super) fn least(&self) -> Option<Duration> {
         self.least.into_iter().chain(self.former).min()
     }
 
-    /// Whether all round trips since this was asked were long ones; `None` where there were none.
+    /// Whether all round trips since the last check were long; `None` without a round trip.
     fn are_long(&mut self) -> Option<bool> {
         let now = self.now.take()?;
         let least = self.least()?;
@@ -68,18 +68,17 @@ impl RoundTrips {
     }
 }
 
-/// What is known of one uplink.
+/// Measurements of one uplink.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Gauge {
     sample: Option<(Time, Octets)>,
     was_full: bool,
-    /// In kbit/s: of what is received, and of what is sent.
+    /// Estimates in kbit/s, of the receiving and the sending direction.
     estimates: [Option<u32>; 2],
 }
 
 impl Gauge {
-    /// Octets of each direction per second since the last sample, in kbit/s; `None` where they cannot be
-    /// told.
+    /// Returns the rates of each direction since the last sample, in kbit/s; `None` if they are unknown.
     fn rates(&mut self, now: Time, octets: Octets) -> Option<[u32; 2]> {
         let (at, before) = match self.sample {
             Some((at, _)) if now.saturating_since(at) < SPAN.0 => return None,
@@ -113,8 +112,7 @@ impl Gauge {
 }
 
 impl Uplink {
-    /// Takes in the counters of the interface. Returns the capacity in kbit/s if the known one differs from
-    /// it.
+    /// Takes over the counters of the interface. Returns the capacity in kbit/s if it has changed.
     pub(super) fn measure_capacity(&mut self, now: Time, octets: Octets) -> Option<u32> {
         let rates = self.gauge.rates(now, octets)?;
         let long = self.path.trips.are_long();

@@ -1,17 +1,17 @@
 //! Captive portals (RFC 8952): an access network redirects web pages and forwards nothing else, until a user
 //! has agreed to its terms.
 //!
-//! A Router Advertisement may name the portal (RFC 8910). The announcement alone changes no decision: where
-//! somebody has agreed before, the network forwards. Where the home agent does not answer over an uplink, it
-//! is the likely reason.
+//! A Router Advertisement may name the portal (RFC 8910). The announcement alone changes no decision: after a
+//! user has accepted the terms, the network forwards. If the home agent does not answer over an uplink, the
+//! portal is the likely reason.
 //!
-//! Few networks announce their portal. So the router has a URL probed where the operator has configured one
-//! and the home agent does not answer over an uplink that has an address and a router: one uplink at a time,
-//! after pauses that double. While a portal is known the pauses stay short, and as soon as the network
-//! forwards, the uplink is registered without waiting.
+//! Few networks announce their portal. So the router probes a URL if the operator has configured one and the
+//! home agent does not answer over an uplink that has an address and a router. It probes one uplink at a
+//! time, with pauses that double. While a portal is known the pauses stay short, and as soon as the network
+//! forwards, the router registers the uplink at once.
 //!
-//! Left out: the DHCP options of RFC 8910, which are for the DHCP client to read, and the API of RFC 8908,
-//! which needs TLS. The probe finds these portals, too.
+//! Left out: the DHCP options of RFC 8910, which the DHCP client reads, and the API of RFC 8908, which needs
+//! TLS. The probe finds these portals, too.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -27,20 +27,20 @@ use crate::{Event, Output};
 const CAPTIVE_PORTAL: u8 = 37;
 /// The network has no portal (RFC 8910 2).
 const UNRESTRICTED: &str = "urn:ietf:params:capport:unrestricted";
-/// Octets of the longest URI that is kept.
+/// Octets of the longest URI that is stored.
 const LONGEST: usize = 255;
 
 /// The portal that a router announces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CaptivePortal {
-    /// Who announces it.
+    /// Router that announces the portal.
     router: Ipv6Addr,
-    /// Its URI.
+    /// URI of the portal.
     pub(super) uri: String,
 }
 
 impl CaptivePortal {
-    /// What is known after an advertisement of `router`, and was `known` before.
+    /// Returns the known portal after an advertisement of `router`; `known` is the portal before.
     pub(super) fn after(
         known: Option<CaptivePortal>,
         router: Ipv6Addr,
@@ -52,39 +52,39 @@ impl CaptivePortal {
         });
         match uri {
             Some(Some(uri)) => Some(CaptivePortal { router, uri }),
-            // It has none any more; that of another router stays.
+            // The router no longer has a portal; a portal that another router announces stays.
             Some(None) | None => known.filter(|known| known.router != router),
         }
     }
 }
 
-/// What a probe over an uplink has found.
+/// Result of a probe over an uplink.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PortalProbe {
     /// The expected answer: the network forwards HTTP.
     Passed,
-    /// Another answer, or a redirection, to this URL.
+    /// Another answer, or a redirection to this URL.
     Redirected(String),
-    /// No answer, or one that says nothing of a portal.
+    /// No answer, or an answer without relation to a portal.
     Unanswered,
 }
 
-/// Between two probes of an uplink: at first, at most while a portal is known, and at most where none was
-/// found.
+/// Pauses between two probes of an uplink: the first, the longest while a portal is known, and the longest
+/// while none is known.
 const PAUSE: (Duration, Duration, Duration) =
     (Duration::from_secs(5), Duration::from_secs(20), Duration::from_secs(600));
-/// A probe without a result for this time is lost.
+/// Time after which a probe without a result is lost.
 const LOST: Duration = Duration::from_secs(30);
-/// Between two looks at which uplinks have no answer.
+/// Interval of checks for uplinks without answers.
 pub(super) const LOOK: Duration = Duration::from_secs(1);
 
 /// The probes over one uplink.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct PortalProbes {
-    /// URL of the portal that the last probe has met.
+    /// URL of the portal that the last probe was redirected to.
     pub(super) found: Option<String>,
-    /// When the next one is due, and the pause after it; `None` before the first in this network.
+    /// Time of the next probe, and the pause after it; `None` before the first probe in this network.
     next: Option<(Time, Duration)>,
 }
 
@@ -103,7 +103,8 @@ impl Default for PortalProber {
     }
 }
 
-/// The URI of an option, padded with zeros; `None` for what is none or says that there is no portal.
+/// Returns the URI of an option, padded with zeros; `None` for an invalid option, and for one that denies a
+/// portal.
 fn uri(data: &[u8]) -> Option<String> {
     let end = data.iter().rposition(|octet| *octet != 0).map_or(0, |last| last + 1);
     let text = std::str::from_utf8(&data[..end]).ok()?;
@@ -115,12 +116,12 @@ fn is_uri(text: &str) -> bool {
 }
 
 impl PortalProber {
-    /// Forgets a probe whose result is overdue.
+    /// Removes a probe whose result is overdue.
     pub(super) fn expire(&mut self, now: Time) {
         self.probe = self.probe.filter(|(_, until)| *until > now);
     }
 
-    /// Looks at an uplink. Returns the probe to be made over it, if one is due.
+    /// Returns the probe to be made over an uplink, if one is due.
     pub(super) fn look(
         &mut self,
         now: Time,
@@ -149,13 +150,13 @@ impl PortalProber {
         Some(Output::ProbePortal { uplink: uplink.config.interface.clone(), sources })
     }
 
-    /// Notes that the result of the probe over an uplink has come.
+    /// Records the result of the probe over an uplink.
     pub(super) fn finish(&mut self, index: usize) {
         self.probe = self.probe.filter(|(probed, _)| *probed != index);
     }
 
-    /// Takes in the result of a probe over an uplink on a foreign link. Returns the event to be told, and
-    /// whether a known portal lets packets pass now.
+    /// Takes over the result of a probe over an uplink on a foreign link. Returns the event to be reported,
+    /// and whether a known portal lets packets pass now.
     pub(super) fn take(
         &mut self,
         now: Time,
@@ -163,7 +164,7 @@ impl PortalProber {
         probe: &PortalProbe,
     ) -> (Option<Event>, bool) {
         let probes = &mut uplink.portal_probes;
-        // The result of a probe that began in the network before says nothing of this one.
+        // A probe that began in the former network says nothing about this one.
         if probes.next.is_none() {
             return (None, false);
         }
@@ -183,7 +184,7 @@ impl PortalProber {
                 (is_told.then(portal), false)
             }
             PortalProbe::Passed => (None, probes.found.take().is_some()),
-            // A portal that does not answer for once is still there.
+            // A portal that fails to answer once is still there.
             PortalProbe::Redirected(_) | PortalProbe::Unanswered => (None, false),
         }
     }

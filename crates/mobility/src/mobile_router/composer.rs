@@ -15,7 +15,7 @@ use super::{MobileRouterConfig, Registration, RegistrationMode};
 use crate::binding_update_list::{BindingUpdateList, Exchange, Purpose, Sent, Update, UpdateNumbers, mapped};
 use crate::{HOP_LIMIT, Output, UDP_PORT, lifetime_units};
 
-/// The values that messages are composed of.
+/// Values that messages are composed of.
 #[derive(Clone, Copy)]
 pub(super) struct Composer<'a> {
     pub(super) config: &'a MobileRouterConfig,
@@ -24,7 +24,7 @@ pub(super) struct Composer<'a> {
 }
 
 impl Composer<'_> {
-    /// The prefixes, where Binding Updates name them.
+    /// Adds the prefixes if Binding Updates name them.
     pub(super) fn add_prefixes(&self, mut builder: Builder) -> Builder {
         if self.config.mode == RegistrationMode::Explicit {
             for prefix in &self.config.prefixes {
@@ -38,7 +38,7 @@ impl Composer<'_> {
     }
 
     /// Returns a Mobility Header message from a care-of address to the home agent. From an IPv4 one it goes
-    /// inside UDP (RFC 5555 4.1), where the packet bears the home address.
+    /// inside UDP (RFC 5555 4.1), with the home address as source of the inner packet.
     pub(super) fn control_packet(
         &self,
         uplink: usize,
@@ -48,7 +48,7 @@ impl Composer<'_> {
         self.packet(uplink, care_of_address, true, mobility_header)
     }
 
-    /// A Heartbeat, which takes the way that data takes.
+    /// Returns a Heartbeat message, in the encapsulation of data packets.
     pub(super) fn heartbeat_packet(
         &self,
         uplink: usize,
@@ -86,8 +86,8 @@ impl Composer<'_> {
         }
     }
 
-    /// The two ends of the tunnel from a care-of address of an uplink; `None` for an IPv4 one when the home
-    /// agent has no IPv4 address.
+    /// Returns the two ends of the tunnel from a care-of address of an uplink; `None` for an IPv4 one if the
+    /// home agent has no IPv4 address.
     pub(super) fn ends(
         &self,
         uplink: usize,
@@ -109,12 +109,13 @@ impl Composer<'_> {
         }
     }
 
-    /// Whether the home agent is asked to use UDP also without a NAT (RFC 5555 4.4.1).
+    /// Whether the router asks the home agent for UDP also without a NAT (RFC 5555 4.4.1).
     pub(super) fn forces_udp(&self, uplink: usize) -> bool {
         self.config.force_udp || self.uplinks.get(uplink).is_some_and(|uplink| uplink.needs_udp)
     }
 
-    /// Adds what authenticates a Binding Update for this care-of address; an IPv4 one counts as IPv4-mapped.
+    /// Adds the options that authenticate a Binding Update for this care-of address; an IPv4 one counts as
+    /// IPv4-mapped.
     pub(super) fn finish_authenticated(
         &self,
         mut builder: Builder,
@@ -173,12 +174,13 @@ impl Composer<'_> {
         let lifetime = if update.removal { 0 } else { lifetime_units(self.config.lifetime) };
         let mut builder = Builder::binding_update(update.sequence, flags, lifetime);
         for member in &update.members {
-            // Design 6: no Alternate Care-of Address and no IPv4 Care-of Address option beside it.
+            // Design 6: no Alternate Care-of Address and no IPv4 Care-of Address option beside the Binding
+            // Identifier.
             builder = builder.option(&MobilityOption::BindingIdentifier {
                 bid: list.bindings[member.binding].bid,
                 status: 0,
                 home: false,
-                // RFC 6089 5.2.1: never 0.
+                // RFC 6089 5.2.1: the priority is never 0.
                 priority: member.priority.clamp(1, 127),
                 care_of_address: (!update.removal).then_some(member.care_of_address),
             });
@@ -191,14 +193,14 @@ impl Composer<'_> {
         self.control_packet(update.via.0, update.via.1, &mut mobility_header)
     }
 
-    /// Our end of the tunnel of a registration over an uplink.
+    /// Returns this router's end of the tunnel of a registration over an uplink.
     pub(super) fn local_end(&self, uplink: usize, registration: &Registration) -> Endpoint {
         self.ends(uplink, registration.care_of_address, registration.udp)
             .map_or(Endpoint::Ipv6(mapped(registration.care_of_address)), |(local, _)| local)
     }
 
-    /// Whether data from an IPv4 care-of address goes in UDP: behind a NAT, or if one of the two demands it
-    /// (RFC 5555 4.2, 3.2.2). The option is there also without a NAT; then its refresh time is all ones.
+    /// Whether data from an IPv4 care-of address goes in UDP: behind a NAT, or if one side demands it (RFC
+    /// 5555 4.2, 3.2.2). The option also comes without a NAT; then its refresh time is all ones.
     pub(super) fn takes_udp(
         &self,
         uplink: usize,

@@ -15,7 +15,7 @@ use crate::Authentication;
 pub enum RegistrationMode {
     /// Binding Updates name the prefixes.
     Explicit,
-    /// The home agent knows them.
+    /// The home agent knows the prefixes.
     Implicit,
     /// A home address alone: the node has no mobile network (RFC 6275). Its Binding Updates have no R flag
     /// (RFC 3963 5.1).
@@ -29,28 +29,28 @@ pub struct MobileRouterConfig {
     pub home_address: Ipv6Addr,
     /// The home prefix: an uplink with an address in it is on the home link.
     pub home_prefix: Ipv6Net,
-    /// The home agent; unspecified while it is not known which one: then nothing is registered.
+    /// Address of the home agent; unspecified while it is unknown: then nothing is registered.
     pub home_agent: Ipv6Addr,
     /// The IPv4 address of the home agent, if it has one: then the router uses uplinks without IPv6 (RFC
     /// 5555).
     pub home_agent_ipv4: Option<Ipv4Addr>,
-    /// From IPv4 care-of addresses always UDP, also where there is no NAT.
+    /// Whether packets from IPv4 care-of addresses always go in UDP, also without a NAT.
     pub force_udp: bool,
     /// The mobile network prefixes; none with [`RegistrationMode::Host`].
     pub prefixes: Vec<Ipv6Net>,
     /// Explicit or implicit, or no mobile network at all.
     pub mode: RegistrationMode,
-    /// The lifetime that is asked for.
+    /// Requested lifetime.
     pub lifetime: Duration,
-    /// How home agents know our messages.
+    /// How home agents authenticate this router's messages.
     pub authentication: Authentication,
     /// The uplinks.
     pub uplinks: Vec<UplinkConfig>,
-    /// How heartbeats find out which uplinks lead anywhere; none at all when absent.
+    /// Intervals of heartbeats, which detect uplinks that lead nowhere; `None` without heartbeats.
     pub liveness: Option<Liveness>,
-    /// Which packets take which uplinks, the first that matches.
+    /// Policies that choose uplinks for packets; the first that matches counts.
     pub policies: Vec<Policy>,
-    /// Whether a URL is probed over uplinks without answers, to find captive portals
+    /// Whether the router probes a URL over uplinks without answers, to find captive portals
     /// ([`crate::Output::ProbePortal`]).
     pub probes_portals: bool,
 }

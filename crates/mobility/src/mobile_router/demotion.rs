@@ -1,10 +1,10 @@
 //! Uplinks over which the home agent does not answer.
 //!
-//! Carrier, address and default router say nothing about what is behind them. When a few Binding Updates over
-//! an uplink have gone unanswered while another is attached, the next is tried, and the first is not chosen
-//! again for a while unless it is the only one or the operator wants it. It may also be the home agent that
-//! is dead: once every uplink has failed, the router goes on with the best by priority, and the back-off goes
-//! on as well instead of beginning anew with every change.
+//! Carrier, address and default router do not show whether an uplink leads anywhere. If a few Binding Updates
+//! over an uplink are unanswered while another is attached, the router tries the next one. It does not choose
+//! the first again for a while, unless it is the only one or the operator wants it. The home agent itself may
+//! also be down: once every uplink has failed, the router continues with the best by priority. The back-off
+//! then continues too, instead of beginning anew with every change.
 
 use std::time::Duration;
 
@@ -14,43 +14,43 @@ use super::Attachment;
 use super::uplinks::Uplinks;
 use crate::binding_update_list::Exchange;
 
-/// So many Binding Updates unanswered, and for so long (1 + 2 + 4 s), are enough.
+/// Number of unanswered Binding Updates that suffice, after [`SILENCE`] (1 + 2 + 4 s).
 pub(super) const UNANSWERED: u32 = 3;
 const SILENCE: Duration = Duration::from_secs(7);
-/// How long an uplink stays demoted,
+/// Time for which an uplink stays demoted.
 const DEMOTION: Duration = Duration::from_secs(60);
-/// and if it has another candidate that has not been tried yet: traffic has moved by then.
+/// Time for which an uplink stays demoted that has another untried candidate: traffic has moved by then.
 const TRIAL: Duration = Duration::from_secs(1);
 
-/// How the home agent responds over an uplink that is up.
+/// The home agent's response over an uplink that is up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Response {
-    /// It did when it was asked last, or nothing was asked of it.
+    /// The home agent answered when it was asked last, or was not asked.
     Answers,
-    /// A first Binding Update is under way.
+    /// A first Binding Update is outstanding.
     Asked,
-    /// It refuses to register the uplink, or its acknowledgements have a wrong MAC: see
+    /// The home agent refuses to register the uplink, or its acknowledgements have a wrong MAC: see
     /// [`super::MobileRouter::refusal`].
     Refused {
-        /// When it is asked again, where that is known.
+        /// Time of the next request, if it is known.
         again: Option<Time>,
     },
-    /// It does not.
+    /// The home agent does not answer.
     Silent {
-        /// When the uplink is registered again, where that is known: the end of its hold-down, or the next
-        /// Binding Update. Heartbeats ask all the time.
+        /// Time at which the uplink is registered again, if it is known: the end of its hold-down, or the
+        /// next Binding Update. Heartbeats continue all the time.
         again: Option<Time>,
     },
 }
 
-/// Whether an exchange has been unanswered often and long enough for another uplink to have its chance.
+/// Whether an exchange has been unanswered often and long enough to try another uplink.
 pub(super) fn is_given_up(exchange: &Exchange, now: Time) -> bool {
     exchange.retransmission.rounds() >= UNANSWERED
         && exchange.retransmission.silent_since().is_some_and(|since| now.saturating_since(since) >= SILENCE)
 }
 
 impl Uplinks {
-    /// Demotes an uplink. Returns until when.
+    /// Demotes an uplink. Returns the end of the demotion.
     pub(super) fn demote(&mut self, now: Time, index: usize) -> Time {
         let again = now + if self[index].has_untried_candidate() { TRIAL } else { DEMOTION };
         self[index].demoted_until = Some(again);

@@ -1,13 +1,13 @@
-//! Policies: which packets take which uplinks (RFC 6089, with the selectors of RFC 6088).
+//! Policies: the uplinks for classes of packets (RFC 6089, with the selectors of RFC 6088).
 //!
-//! A policy becomes one flow binding per selector. The home agent keeps the list; every Binding Update says
-//! all of it, in full for what is new or changed and by number for the rest (5.2), and describes a flow only
-//! with Binding Identifiers that are registered by then (5.3.2.1, status 131).
+//! A policy becomes one flow binding for each selector. The home agent keeps the list. Every Binding Update
+//! names the whole list: new and changed flows in full, and the rest by number (5.2). It describes a flow
+//! only with Binding Identifiers that are registered by then (5.3.2.1, status 131).
 //!
-//! RFC 6089 copies the packets of a flow to each of its bindings. What else shall be done with them is said
-//! in a Vendor Specific option; a home agent that does not echo it does not know it. There each flow goes to
-//! one binding, the best that is registered, and moves when that changes: failover. A home agent that knows
-//! no flow bindings at all sends everything by priority; our own direction is a matter of our own.
+//! RFC 6089 copies the packets of a flow to each of its bindings. A Vendor Specific option asks for other
+//! actions; a home agent that does not echo it does not know it. At such a home agent each flow has one
+//! binding, the best that is registered, and moves when that changes: failover. A home agent without flow
+//! bindings sends everything by priority; the router's own direction does not depend on that.
 
 use carnet_wire::mobility::flow::{
     FLOW_ACTION, FlowActionOption, VENDOR, flow_status, identifiers, sub_options,
@@ -20,53 +20,53 @@ use super::uplinks::Uplinks;
 use crate::binding_update_list::{BindingUpdateList, Member, Update};
 use crate::flow::{FlowAction, FlowBinding, TrafficSelector};
 
-/// A Binding Update stays shorter than this: it must fit an IPv6 packet of 1280 octets with what is around
-/// it.
+/// Limit of a Binding Update's length in octets: with all headers it must fit an IPv6 packet of 1280 octets.
 const MAX_LENGTH: usize = 1000;
-/// Flow bindings of one router.
+/// Most flow bindings of one router.
 pub const MAX_FLOWS: usize = 32;
 
-/// Which packets take which uplinks.
+/// A policy: packets, and the uplinks that they take.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    /// Its name.
+    /// Name of the policy.
     pub name: String,
-    /// The packets: those that match one of these. The source is the correspondent (RFC 6088).
+    /// Packets of the policy: those that match one of these selectors. The source is the correspondent (RFC
+    /// 6088).
     pub selectors: Vec<TrafficSelector>,
-    /// What becomes of them.
+    /// Action for the packets.
     pub action: FlowAction,
     /// Interface names of uplinks with identifiers, the preferred first.
     pub uplinks: Vec<String>,
 }
 
-/// A flow binding and what the home agent has of it.
+/// A flow binding with its state at the home agent.
 #[derive(Debug, Clone)]
 pub(super) struct FlowState {
-    /// Its policy, as an index.
+    /// Index of its policy.
     pub policy: usize,
     pub fid: u16,
     selector: TrafficSelector,
-    /// As the home agent acknowledged it.
+    /// Flow that the home agent acknowledged.
     pub acknowledged: Option<FlowBinding>,
-    /// As it was described to the home agent since, and the number of the last Binding Update that did: until
-    /// that is answered nobody knows what the home agent has.
+    /// Flow as last described to the home agent, with the number of the last Binding Update that described
+    /// it. Until its answer the home agent's state is unknown.
     pub pending: Option<(u16, FlowBinding)>,
-    /// The status that it was refused with, and the identifiers that it was refused for.
+    /// Status of the refusal, and the identifiers for which the flow was refused.
     pub refused: Option<(u8, Vec<u16>)>,
 }
 
-/// What the router knows about flows at the home agent.
+/// The router's knowledge of flows at the home agent.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Flows {
     pub policies: Vec<Policy>,
     pub states: Vec<FlowState>,
-    /// The operator's uplinks for a policy in place of the configured ones.
+    /// The operator's uplinks for a policy instead of the configured ones.
     pub overrides: Vec<Option<Vec<String>>>,
-    /// The home agent knows no flow bindings.
+    /// Whether the home agent knows no flow bindings.
     pub unknown: bool,
-    /// It knows them, but not what is to be done but to copy.
+    /// Whether the home agent knows flow bindings but no action except copies.
     pub copies: bool,
-    /// As [`super::MobileRouter::flows`] shows them.
+    /// Flows that [`super::MobileRouter::flows`] returns.
     pub effective: Vec<FlowBinding>,
 }
 
@@ -95,8 +95,8 @@ impl Flows {
         }
     }
 
-    /// The uplinks that a policy names, the operator's choice before the configuration, the good ones first.
-    /// With a choice made, the other configured ones remain as a reserve.
+    /// Returns the uplinks of a policy: the operator's choice before the configured ones, and good ones
+    /// first. With a choice the other configured uplinks remain as a reserve.
     fn policy_uplinks(&self, all: &Uplinks, policy: usize) -> Vec<usize> {
         let Some(configured) = self.policies.get(policy) else { return Vec::new() };
         let chosen = self.overrides.get(policy).and_then(Option::as_ref);
@@ -115,14 +115,14 @@ impl Flows {
         }
         sort_by_key(&mut uplinks, |&uplink| all.is_avoided(uplink));
         if configured.action == FlowAction::Balance {
-            // A share for an uplink that is to be left would be lost time; unless there is no other.
+            // An uplink to be left gets no share, unless there is no other.
             let good = uplinks.iter().filter(|&&uplink| !all.is_avoided(uplink)).count();
             uplinks.truncate(if good > 0 { good } else { uplinks.len() });
         }
         uplinks
     }
 
-    /// A flow as it should be where the given bindings are registered.
+    /// Returns the flow that the given registered bindings require.
     fn wanted_flow(
         &self,
         all: &Uplinks,
@@ -151,7 +151,7 @@ impl Flows {
         })
     }
 
-    /// What the home agent is to be told about a flow in any Binding Update, with these bindings registered.
+    /// Returns the change of a flow that a Binding Update must report, with these bindings registered.
     fn flow_due(
         &self,
         all: &Uplinks,
@@ -164,7 +164,7 @@ impl Flows {
         })
     }
 
-    /// In what a flow differs from what the home agent knows of it.
+    /// Returns the difference between a flow and the home agent's knowledge of it.
     fn flow_news(
         &self,
         all: &Uplinks,
@@ -178,7 +178,7 @@ impl Flows {
             return None;
         }
         let Some(known) = known else { return Some(wanted) };
-        // Identifiers that are not registered now do no harm there (RFC 6089 4.3).
+        // Unregistered identifiers do no harm at the home agent (RFC 6089 4.3).
         let live = |bid: u16| all.iter().position(|u| u.config.bid == Some(bid)).is_some_and(&registered);
         let have: Vec<(u16, u16)> = known.bids.iter().copied().filter(|(bid, _)| live(*bid)).collect();
         let same = known.action == wanted.action
@@ -187,8 +187,8 @@ impl Flows {
         (!same).then_some(wanted)
     }
 
-    /// Returns the binding whose Binding Update shall tell the home agent about flows, if there is something
-    /// to tell: `best`, the first one that traffic may take.
+    /// Returns the binding whose Binding Update reports flows to the home agent, if there is a change:
+    /// `best`, the first that traffic may take.
     pub(super) fn carrier(
         &self,
         all: &Uplinks,
@@ -198,7 +198,7 @@ impl Flows {
         if self.unknown || !list.abilities.bootstrapped {
             return None;
         }
-        // Whatever is under way describes the flows again until it is answered.
+        // An outstanding Binding Update describes the flows again until it is answered.
         let under_way = list.bindings.iter().any(|b| b.attempt.is_some() || b.removal.is_some());
         let due = self.states.iter().any(|flow| {
             let said = flow.pending.as_ref().map(|(_, flow)| flow).or(flow.acknowledged.as_ref());
@@ -208,7 +208,7 @@ impl Flows {
         best.filter(|_| due)
     }
 
-    /// The flows that a Binding Update about these members describes, and those that it only names.
+    /// Returns the flows that a Binding Update about these members describes, and those that it only names.
     pub(super) fn described(
         &self,
         all: &Uplinks,
@@ -235,7 +235,7 @@ impl Flows {
             let cost = due.as_ref().map_or(2, |flow| 24 + flow_length(flow));
             match due {
                 Some(flow) if length + cost <= MAX_LENGTH => described.push(flow),
-                // The next Binding Update has room for it.
+                // The next Binding Update has room for the description.
                 _ if flow.acknowledged.is_some() => named.push(flow.fid),
                 _ => continue,
             }
@@ -278,7 +278,7 @@ impl Flows {
         builder
     }
 
-    /// The Binding Update of this number described these flows.
+    /// Records that the Binding Update with this number described these flows.
     pub(super) fn sent(&mut self, sequence: u16, flows: &[FlowBinding]) {
         for sent in flows {
             if let Some(flow) = self.states.iter_mut().find(|flow| flow.fid == sent.fid) {
@@ -287,12 +287,12 @@ impl Flows {
         }
     }
 
-    /// Whether a Binding Update of this number is the last that described some flow, and not answered.
+    /// Whether an unanswered Binding Update with this number is the last that described some flow.
     pub(super) fn tells(&self, sequence: u16) -> bool {
         self.states.iter().any(|flow| flow.pending.as_ref().is_some_and(|(last, _)| *last == sequence))
     }
 
-    /// The home agent has none of them any more.
+    /// Clears the state of all flows: the home agent has none of them.
     pub(super) fn forget(&mut self) {
         for flow in &mut self.states {
             flow.acknowledged = None;
@@ -331,7 +331,7 @@ impl Flows {
         Some(format!("policy {policy}: the home agent refuses flow {} (status {status}): {what}", sent.fid))
     }
 
-    /// What the home agent says about the flows of a Binding Update.
+    /// Handles the home agent's answers about the flows of a Binding Update.
     pub(super) fn acknowledged(
         &mut self,
         update: &Update,
@@ -348,7 +348,8 @@ impl Flows {
                 other => actions.extend(FlowActionOption::read(&other).and_then(Result::ok)),
             }
         }
-        // RFC 6089 5.2.6: no copy of an option means that it was not understood.
+        // RFC 6089 5.2.6: an answer without a copy of the options means that the home agent does not
+        // understand them.
         if !update.flows.is_empty() && statuses.is_empty() {
             self.unknown = true;
             let warning =
@@ -376,7 +377,7 @@ impl Flows {
             }
             warnings.extend(self.flow_answered(update.sequence, sent, status));
         }
-        // RFC 6089 5.3.3: a flow that was only named is answered when it is not there any more.
+        // RFC 6089 5.3.3: the home agent answers a flow in the summary only if it no longer has the flow.
         for (fid, status) in statuses {
             if status >= 128
                 && update.summary.contains(&fid)
@@ -388,14 +389,14 @@ impl Flows {
         warnings
     }
 
-    /// The flows that the data path obeys, as they follow from what is registered.
+    /// Computes the flows of the data path from the registrations.
     pub(super) fn update(&mut self, all: &Uplinks, transmit: &[usize]) {
         let effective = self
             .states
             .iter()
             .filter_map(|flow| {
                 let mut wanted = self.wanted_flow(all, flow, |uplink| transmit.contains(&uplink))?;
-                // Copies need a home agent that sorts them out.
+                // Copies require a home agent that removes duplicates.
                 let taken = flow.acknowledged.as_ref().is_some_and(|known| known.action == wanted.action);
                 if wanted.action == FlowAction::Duplicate && !taken {
                     wanted.action = FlowAction::Failover;
@@ -406,10 +407,10 @@ impl Flows {
         self.effective = effective;
     }
 
-    /// Takes in another choice of uplinks for a policy; `None` for the configured ones.
+    /// Sets another choice of uplinks for a policy; `None` for the configured ones.
     ///
     /// # Errors
-    /// When there is no such policy or uplink, in words for the operator.
+    /// Returns a message for the operator if there is no such policy or uplink.
     pub(super) fn choose_uplinks(
         &mut self,
         all: &Uplinks,
@@ -443,12 +444,12 @@ impl Flows {
     }
 }
 
-/// Weights that are not worth a Binding Update: a quarter more or less.
+/// Whether two weights differ by at most a quarter, which is not worth a Binding Update.
 fn is_about(a: u16, b: u16) -> bool {
     u32::from(a.abs_diff(b)) * 4 <= u32::from(a.max(b))
 }
 
-/// Octets of a flow's options, about.
+/// Returns the approximate length of a flow's options in octets.
 fn flow_length(flow: &FlowBinding) -> usize {
     sub_options(Some(&flow.selector), &[]).len() + 6 * flow.bids.len() + 16
 }

@@ -1,18 +1,16 @@
-//! Routers that have been heard on one link since it came up, and the prefixes that they advertise (RFC 6275
-//! 11.5.1).
+//! Routers that have advertised on one link since it came up, with their prefixes (RFC 6275 11.5.1).
 //!
-//! A link can change under an interface without loss of carrier: another access point of the same operator,
-//! another cell, a bridge. The kernel then keeps the old default route, and the old address, for as long as
-//! their lifetimes say. So each prefix is kept with the router that advertised it, and an address goes with
-//! that router (RFC 6724 5 rule 5.5, RFC 8028 3).
+//! An interface can move to another link without loss of carrier: another access point of the same operator,
+//! another cell, a bridge. The kernel then keeps the old default route and the old address until their
+//! lifetimes end. So each prefix is stored with the router that advertised it, and an address belongs to that
+//! router (RFC 6724 5 rule 5.5, RFC 8028 3).
 //!
-//! A router that advertises a prefix and leaves out another one that it has advertised before may have been
-//! renumbered without a word (flash renumbering, RFC 8978): that prefix is *suspected*. It stays valid, as
-//! RFC 4861 6.3.4 has it ("the absence of a prefix ... is not significant"), but other prefixes are preferred
-//! to it.
+//! A router that advertises one prefix and omits another that it advertised before may have been renumbered
+//! without a withdrawal (flash renumbering, RFC 8978): the omitted prefix is *suspected*. It stays valid by
+//! RFC 4861 6.3.4 ("the absence of a prefix ... is not significant"), but other prefixes are preferred to it.
 //!
-//! A router that announces how often it advertises (Advertisement Interval option, RFC 6275 7.3) and misses
-//! [`MISSED_ADVERTISEMENTS`] intervals is taken for unreachable.
+//! A router that announces its interval of advertisements (Advertisement Interval option, RFC 6275 7.3) and
+//! misses [`MISSED_ADVERTISEMENTS`] of them counts as unreachable.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -21,28 +19,30 @@ use carnet_base::{LinkMessage, NeighbourState, Time};
 use carnet_wire::nd::{NdOption, RouterAdvertisement};
 use ipnet::Ipv6Net;
 
-/// Prefixes that are remembered on one link. The one heard longest ago goes, and one of the router in use
-/// last: anybody can advertise.
+/// Most prefixes of one link. The one heard longest ago is removed first, and one of the router in use last,
+/// because strangers can advertise.
 const MAX_PREFIXES: usize = 16;
-/// Routers that are remembered on one link.
+/// Most routers of one link.
 const MAX_ROUTERS: usize = 8;
-/// Router Advertisements of one router within this time are parts of one, which RFC 4861 6.2.3 lets it split.
+/// Time within which Router Advertisements of one router are parts of one, which RFC 4861 6.2.3 permits it to
+/// split.
 const ONE_ADVERTISEMENT: Duration = Duration::from_millis(300);
-/// RFC 6275 11.5.1 lets a node allow for some missed advertisements.
+/// Missed advertisements after which a router is unreachable. RFC 6275 11.5.1 permits a node to allow for
+/// some.
 const MISSED_ADVERTISEMENTS: u32 = 3;
-/// The shortest Advertisement Interval that is believed (`MinDelayBetweenRAs` of RFC 6275 7.5 is 30 ms).
+/// Shortest Advertisement Interval that is accepted (`MinDelayBetweenRAs` of RFC 6275 7.5 is 30 ms).
 const MIN_ADVERTISEMENT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What is known of an address beside a router, best first.
+/// How an address fits a router, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fit {
     /// The router advertises the address's prefix.
     Advertised,
-    /// Nothing: the operator's address, or the router has not been heard.
+    /// Unknown: the operator's address, or the router has not advertised.
     Unknown,
-    /// The router advertises prefixes, and nobody advertises this one.
+    /// The router advertises prefixes, but no router advertises this one.
     Leftover,
-    /// The router has advertised the prefix and leaves it out now.
+    /// The router has advertised the prefix and omits it now.
     Suspected,
     /// Another router advertises the prefix.
     Foreign,
@@ -61,36 +61,36 @@ struct HeardRouter {
     address: Ipv6Addr,
     link_address: Option<[u8; 6]>,
     at: Time,
-    /// Its router lifetime is not 0: it belongs into the kernel's list.
+    /// Whether its router lifetime is not 0, so that it belongs into the kernel's list.
     is_default: bool,
-    /// Its router lifetime ends then unless it is heard again.
+    /// End of its router lifetime, unless it advertises again.
     ends_at: Time,
-    /// Its router lifetime has ended.
+    /// Whether its router lifetime has ended.
     ended: bool,
-    /// The link's MTU as it says, octets.
+    /// Link MTU in its advertisement, in octets.
     mtu: Option<u32>,
-    /// Between its advertisements, where it tells.
+    /// Interval of its advertisements, if it announces one.
     interval: Option<Duration>,
-    /// It missed [`MISSED_ADVERTISEMENTS`] of them.
+    /// Whether it has missed [`MISSED_ADVERTISEMENTS`] advertisements.
     missing: bool,
-    /// It spreads its prefixes over several advertisements, so that one that is left out means nothing.
+    /// Whether it spreads its prefixes over several advertisements, so that an omission means nothing.
     splits: bool,
 }
 
-/// What an advertisement changes.
+/// Changes by an advertisement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Advertised {
-    /// When the router was heard before.
+    /// Time of the router's former advertisement.
     pub before: Option<Time>,
-    /// It left out a prefix that it has advertised before.
+    /// Whether it omits a prefix that the router has advertised before.
     pub omits: bool,
 }
 
-/// Routers and prefixes heard since the link came up.
+/// Routers and prefixes advertised since the link came up.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Heard {
     prefixes: Vec<AdvertisedPrefix>,
-    /// The latest last.
+    /// Routers, the one heard last at the end.
     routers: Vec<HeardRouter>,
     /// Routers that do not answer Neighbor Unreachability Detection.
     unreachable: Vec<Ipv6Addr>,
@@ -105,7 +105,7 @@ impl Heard {
         self.routers.is_empty()
     }
 
-    /// Takes in a Router Advertisement; `in_use` is the router that traffic leaves by.
+    /// Takes over a Router Advertisement; `in_use` is the router that traffic leaves by.
     pub fn advertised(
         &mut self,
         now: Time,
@@ -145,7 +145,7 @@ impl Heard {
             missing: false,
             splits: before.as_ref().is_some_and(|before| before.splits),
         };
-        // A suspected prefix that follows at once is a part of the advertisement that left it out; one that
+        // A suspected prefix that follows at once is a part of the advertisement that omitted it; one that
         // follows later is back.
         let continues =
             before.as_ref().is_some_and(|before| now.saturating_since(before.at) < ONE_ADVERTISEMENT);
@@ -176,7 +176,7 @@ impl Heard {
         Advertised { before: before.map(|before| before.at), omits }
     }
 
-    /// `router` advertises `prefix`, or withdraws it.
+    /// Records that `router` advertises `prefix`, or withdraws it.
     fn note(&mut self, now: Time, router: Ipv6Addr, prefix: Ipv6Net, valid: bool, in_use: Option<Ipv6Addr>) {
         self.prefixes.retain(|entry| entry.router != router || entry.prefix != prefix);
         if !valid {
@@ -192,7 +192,7 @@ impl Heard {
         self.prefixes.push(AdvertisedPrefix { prefix, router, at: now, suspected: false });
     }
 
-    /// The router that a gateway is: a default route without gateway leads to the one that was heard last.
+    /// Returns the router of a gateway: a default route without gateway leads to the router heard last.
     fn router(&self, gateway: Ipv6Addr) -> Option<&HeardRouter> {
         if gateway.is_unspecified() {
             return self.routers.last();
@@ -200,7 +200,7 @@ impl Heard {
         self.routers.iter().find(|router| router.address == gateway)
     }
 
-    /// What is known of an address beside a gateway.
+    /// Returns how an address fits a gateway.
     pub fn fit(&self, address: Ipv6Addr, gateway: Ipv6Addr) -> Fit {
         let of = |entry: &&AdvertisedPrefix| entry.prefix.contains(&address);
         let router = self.router(gateway).map(|router| router.address);
@@ -215,14 +215,15 @@ impl Heard {
         if advertises { Fit::Leftover } else { Fit::Unknown }
     }
 
-    /// Default routers that have been heard and whose router lifetime has not ended, the latest first.
+    /// Returns the default routers that have advertised and whose router lifetime has not ended, the latest
+    /// first.
     pub fn default_routers(&self) -> impl Iterator<Item = Ipv6Addr> {
         let known = self.routers.iter().rev().filter(|router| router.is_default && !router.ended);
         known.map(|router| router.address)
     }
 
-    /// The router that advertises a prefix of which `wanted` holds and is still there: in the kernel's list
-    /// where it is a default router at all and a router of that list answers. Several may; the latest counts.
+    /// Returns the router that advertises a prefix for which `wanted` is true and is still there. A default
+    /// router must be in the kernel's list and answer. Of several routers the latest counts.
     pub fn advertiser(&self, gateways: &[Ipv6Addr], wanted: impl Fn(&Ipv6Net) -> bool) -> Option<Ipv6Addr> {
         let here = |router: &HeardRouter| {
             !self.is_unreachable(router.address)
@@ -245,7 +246,7 @@ impl Heard {
             .map(|router| router.address)
     }
 
-    /// When a router was heard last.
+    /// Returns when a router was heard last.
     pub fn heard_at(&self, gateway: Ipv6Addr) -> Option<Time> {
         self.router(gateway).map(|router| router.at)
     }
@@ -254,12 +255,12 @@ impl Heard {
         self.router(router)?.link_address
     }
 
-    /// The MTU that a router says the link has.
+    /// Returns the link MTU that a router has advertised.
     pub fn mtu(&self, gateway: Ipv6Addr) -> Option<u32> {
         self.router(gateway)?.mtu
     }
 
-    /// The kernel's neighbour entry of a router has changed. True when the router is newly found to be
+    /// Handles a change of the kernel's neighbour entry of a router. Returns true if the router is newly
     /// unreachable.
     pub fn neighbour_changed(&mut self, gateway: Ipv6Addr, state: NeighbourState) -> bool {
         match state {
@@ -273,7 +274,7 @@ impl Heard {
         }
     }
 
-    /// A router does not answer Neighbor Solicitations; true when that was not known.
+    /// Records that a router does not answer Neighbor Solicitations. Returns true if that is new.
     pub fn failed(&mut self, router: Ipv6Addr) -> bool {
         if router.is_unspecified() || self.unreachable.contains(&router) {
             return false;
@@ -285,7 +286,7 @@ impl Heard {
         true
     }
 
-    /// Notes that routers heard last before `time` are on a link that was left.
+    /// Marks routers heard last before `time` as failed, because they are on a link that was left.
     pub fn all_failed_before(&mut self, time: Time) {
         let gone: Vec<Ipv6Addr> =
             self.routers.iter().filter(|router| router.at < time).map(|router| router.address).collect();
@@ -294,19 +295,19 @@ impl Heard {
         }
     }
 
-    /// A router has answered.
+    /// Records that a router has answered.
     pub fn answered(&mut self, router: Ipv6Addr) -> bool {
         let before = self.unreachable.len();
         self.unreachable.retain(|other| *other != router);
         before != self.unreachable.len()
     }
 
-    /// Whether a router is known not to answer, or misses its advertisements.
+    /// Whether a router does not answer, or misses its advertisements.
     pub fn is_unreachable(&self, gateway: Ipv6Addr) -> bool {
         self.unreachable.contains(&gateway) || self.router(gateway).is_some_and(|router| router.missing)
     }
 
-    /// When the next router will have missed its advertisements, or its router lifetime ends.
+    /// Returns when the next router has missed its advertisements, or its router lifetime ends.
     pub fn deadline(&self) -> Option<Time> {
         let missing =
             self.routers.iter().filter(|router| !router.missing).filter_map(HeardRouter::missing_at);
@@ -314,7 +315,7 @@ impl Heard {
         missing.chain(ends.map(|router| router.ends_at)).min()
     }
 
-    /// Notes default routers whose router lifetime has ended; true when there are more of them.
+    /// Marks default routers whose router lifetime has ended. Returns true if there are new ones.
     pub fn end_lifetimes(&mut self, now: Time) -> bool {
         let mut changed = false;
         for router in self.routers.iter_mut().filter(|router| router.is_default && !router.ended) {
@@ -324,7 +325,7 @@ impl Heard {
         changed
     }
 
-    /// Notes routers that have missed their advertisements; true when there are more of them.
+    /// Marks routers that have missed their advertisements. Returns true if there are new ones.
     pub fn expire(&mut self, now: Time) -> bool {
         let mut changed = false;
         for router in &mut self.routers {

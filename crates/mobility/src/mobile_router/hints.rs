@@ -1,15 +1,15 @@
-//! Hints that the home agent misses our binding: Binding Error, Binding Refresh Request, and ICMPv6 errors
-//! from its address about tunnelled packets.
+//! Hints that the home agent lacks this router's binding: Binding Error, Binding Refresh Request, and ICMPv6
+//! errors from its address about tunnelled packets.
 //!
-//! Nothing authenticates them and the acknowledgement that follows does not tell whether the binding had been
-//! there all along. So the first is followed at once and each further one doubles the time until the next,
-//! unless something has changed meanwhile that makes a lost binding likely: another care-of address, or a
-//! lifetime that ended.
+//! A hint has no authentication, and the next acknowledgement does not show whether the binding was really
+//! missing. So the router follows the first hint at once, and each further one doubles the time until the
+//! next. After a change that makes a lost binding likely, the doubling begins anew: another care-of address,
+//! or a lifetime that ended.
 //!
-//! An ICMPv6 error quotes a packet of ours, which the station has checked by its flow label: who made it has
-//! seen that packet. Such hints have pauses of their own, so that others, which anybody can forge, do not put
-//! them off. While the home agent acknowledges nothing, they are followed every [`DEMAND_INTERVAL`], for they
-//! come only while traffic waits.
+//! An ICMPv6 error quotes a packet of this router, which the station has checked by its flow label: its
+//! sender has seen that packet. Such hints have pauses of their own, so that others, which strangers can
+//! forge, do not delay them. While the home agent acknowledges nothing, the router follows them every
+//! [`DEMAND_INTERVAL`], because they come only while traffic waits.
 
 use std::time::Duration;
 
@@ -17,14 +17,15 @@ use carnet_base::Time;
 
 use super::DEMAND_INTERVAL;
 
-/// Between the first hint that is followed and the next, and the least between two Binding Updates.
+/// Pause between the first hint that is followed and the next. It is also the least time between two Binding
+/// Updates.
 pub(super) const HINT_INTERVAL: Duration = Duration::from_secs(1);
-/// The interval doubles up to this.
+/// Longest pause, up to which the pause doubles.
 const MAX_HINT_INTERVAL: Duration = Duration::from_secs(64);
-/// After so long without any hint the next is a first one again.
+/// Time without any hint after which the next counts as a first one.
 const HINT_QUIET: Duration = Duration::from_secs(300);
 
-/// How often hints are followed: those that quote a packet of ours, and all others.
+/// Pauses between followed hints: those that quote a packet of this router, and all others.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Hints {
     proven: Pauses,
@@ -41,7 +42,7 @@ impl Hints {
         self.of(is_proven).allow(now)
     }
 
-    /// Notes that the router has followed a hint.
+    /// Records that the router has followed a hint.
     pub(super) fn followed(&mut self, now: Time, is_proven: bool) {
         self.of(is_proven).followed(now);
         if is_proven {
@@ -49,25 +50,25 @@ impl Hints {
         }
     }
 
-    /// The home agent has acknowledged a registration.
+    /// Records that the home agent has acknowledged a registration.
     pub(super) fn acknowledged(&mut self) {
         self.proven.waits_since = None;
     }
 }
 
-/// How often hints of one kind are followed.
+/// Pauses between followed hints of one kind.
 #[derive(Debug, Clone, Copy, Default)]
 struct Pauses {
-    /// When the last one came, followed or not.
+    /// Time of the last hint, followed or not.
     heard: Option<Time>,
-    /// When the next may be followed, and how long the wait after that one is.
+    /// Time from which the next hint may be followed, and the pause after that one.
     next: Option<(Time, Duration)>,
-    /// When one was followed that the home agent has not answered yet by acknowledging a registration.
+    /// Time of a followed hint that no acknowledged registration has answered yet.
     waits_since: Option<Time>,
 }
 
 impl Pauses {
-    /// A hint has come; whether it is one to follow.
+    /// Takes a hint; returns whether to follow it.
     fn allow(&mut self, now: Time) -> bool {
         let quiet = self.heard.is_none_or(|at| now.saturating_since(at) >= HINT_QUIET);
         self.heard = Some(now);
@@ -78,7 +79,7 @@ impl Pauses {
         waits || self.next.is_none_or(|(at, _)| at <= now)
     }
 
-    /// A hint was followed.
+    /// Records that a hint was followed.
     fn followed(&mut self, now: Time) {
         let wait = self.next.map_or(HINT_INTERVAL, |(_, wait)| wait);
         self.next = Some((now + wait, (wait * 2).min(MAX_HINT_INTERVAL)));

@@ -1,15 +1,15 @@
-//! Which links are the home link, and the mobile network there (RFC 4887).
+//! Decides which links are the home link, and answers for the mobile network there (RFC 4887).
 //!
 //! In an extended home network (RFC 4887 5) the home link has a prefix of its own beside the mobile
-//! networks', and there is nothing to it. In an aggregated one (RFC 4887 6) the home prefix is the aggregate
-//! of the mobile networks, and then two things are different:
+//! networks', and needs nothing special. In an aggregated one (RFC 4887 6) the home prefix is the aggregate
+//! of the mobile networks, with two differences:
 //!
-//! * A prefix that is a part of the home prefix does not mean the home link: it may be another vehicle's
-//!   mobile network. It does when the home agent's address is in it (RFC 4887 6.2: "a prefix match with its
+//! * A prefix that is a part of the home prefix does not show the home link: it may be another vehicle's
+//!   mobile network. It does if it contains the home agent's address (RFC 4887 6.2: "a prefix match with its
 //!   Home Agent").
-//! * Hosts on the home link take the hosts on board for neighbours. A router that is at home answers for them
-//!   (RFC 4887 6.2.1, "ND proxying for all addresses in its MNPs"), and forwards; while it is away the home
-//!   agent does.
+//! * Hosts on the home link take the hosts in the mobile network for neighbours. A router at home answers for
+//!   them (RFC 4887 6.2.1, "ND proxying for all addresses in its MNPs"), and forwards; while it is away the
+//!   home agent does.
 //!
 //! Left out: a bridge between mobile network and home link (RFC 4887 6.2.1), returning home by the ingress
 //! interface (6.2.2), a home network that is mobile itself (8).
@@ -23,27 +23,28 @@ use crate::MobilityDrop;
 use crate::home_agent::{Heard, HomeLink, ND_HOP_LIMIT};
 
 impl MobileRouterConfig {
-    /// Whether a prefix that is advertised on a link says that it is the home link.
+    /// Whether a prefix that is advertised on a link shows that it is the home link.
     pub(super) fn is_home_link(&self, prefix: Ipv6Net) -> bool {
         prefix == self.home_prefix
             || (self.home_prefix.contains(&prefix) && prefix.contains(&self.home_agent))
     }
 
-    /// Whether an address on an interface does. One of its own (/128) is believed.
+    /// Whether an address on an interface shows that its link is the home link. An address of its own (/128)
+    /// does.
     pub(super) fn is_home_address(&self, own: &Address) -> bool {
         let link = Ipv6Net::new(own.address, own.prefix_length).unwrap_or(self.home_prefix).trunc();
         self.home_prefix.contains(&own.address)
             && (own.prefix_length == 128 || link.contains(&self.home_prefix) || self.is_home_link(link))
     }
 
-    /// Whether mobile network prefixes are parts of the home prefix, so that hosts on the home link seek
+    /// Whether mobile network prefixes are parts of the home prefix, so that hosts on the home link solicit
     /// their addresses there.
     pub fn is_aggregated(&self) -> bool {
         self.prefixes.iter().any(|prefix| self.home_prefix.contains(prefix))
     }
 
-    /// Returns the answer to a neighbour on the home link that asks for an address on board, which is behind
-    /// us.
+    /// Returns the answer to a neighbour on the home link that solicits an address in the mobile network
+    /// behind this router.
     pub(super) fn home_answer(
         &self,
         uplink: &Uplink,
@@ -81,7 +82,7 @@ impl MobileRouterConfig {
         }))
     }
 
-    /// RFC 6275 11.5.5: returns the message that tells the home link that the home address is here again.
+    /// RFC 6275 11.5.5: returns the message that advertises the home address on the home link again.
     pub(super) fn home_announcement(&self, uplink: &Uplink) -> LinkMessage {
         let advertisement = nd::NeighborAdvertisement {
             target: self.home_address,
@@ -103,12 +104,12 @@ impl MobileRouterConfig {
     }
 }
 
-/// Whether the router is on its home link.
+/// Presence of the router on its home link.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct HomePresence {
-    /// The selected uplink is on the home link,
+    /// Whether the selected uplink is on the home link.
     pub(super) at_home: bool,
-    /// and the home agent knows it.
+    /// Whether the home agent has acknowledged the return.
     pub(super) returned: bool,
 }
 
@@ -140,8 +141,8 @@ mod tests {
         }
     }
 
-    /// RFC 4887 6.2: the aggregate, and what of it the home agent is in; no other part, and nothing around
-    /// it.
+    /// RFC 4887 6.2: the home link has the aggregate, or the part with the home agent; no other part, and no
+    /// prefix around it.
     #[test]
     fn the_home_link_is_where_the_home_agent_is() {
         let aggregated = config("2001:db8:1::/48");

@@ -1,23 +1,23 @@
-//! Whether an uplink that is up leads anywhere: heartbeats towards the home agent (RFC 5847).
+//! Heartbeats to the home agent (RFC 5847): they show whether an uplink that is up leads anywhere.
 //!
-//! A Heartbeat request leaves from every registered care-of address the way data leaves from there, more
-//! often where data goes. One that stays unanswered for longer than round trips take draws a quick series of
-//! more at once, so that no time is lost in which TCP's timeout doubles; when all of these are missed, for
-//! which there is more patience, the path has failed: its binding is ended over another uplink, traffic
-//! moves, and the uplink is registered again, and again with less and less haste when it keeps failing. An
-//! uplink that has come back so carries traffic once a few heartbeats in a row were answered. Where it is the
-//! only one, it goes on being used.
+//! A Heartbeat request leaves from every registered care-of address in the encapsulation of data, more often
+//! while traffic flows. If an answer takes longer than round trips do, a quick series follows at once, so
+//! that no time is lost in which TCP's timeout doubles. The path has failed when all of the series are
+//! missed, for which the router waits longer. Then the router ends the binding over another uplink, moves the
+//! traffic, and registers the uplink again, after ever longer pauses if it keeps failing. An uplink that has
+//! come back in this manner carries traffic after a few answers in a row. The only uplink stays in use.
 //!
-//! Each path's loss, round-trip time and jitter come of the same. RFC 5847 3 recommends no less than 30 s
-//! between requests, for nodes that stay where they are; here the interval is the operator's. A home agent
-//! that knows no heartbeats says so by a Binding Error (status 2) and is asked again much later.
+//! Loss, round-trip time and jitter of each path come from the same heartbeats. RFC 5847 3 recommends 30 s or
+//! more between requests, for nodes that stay in place; here the operator sets the interval. A home agent
+//! that knows no heartbeats reports it by a Binding Error (status 2), and the router asks it again much
+//! later.
 //!
-//! Behind a NAT a heartbeat is the keepalive of RFC 5555 4.3 as well: the home agent, which finds it coming
-//! from elsewhere than was registered, answers with a Binding Error, upon which the router registers at once;
-//! see `keepalives`.
+//! Behind a NAT a heartbeat is also the keepalive of RFC 5555 4.3. If it comes from another end than the
+//! registered one, the home agent answers with a Binding Error, and the router registers at once; see
+//! `keepalives`.
 //!
-//! A home agent that asks in its turn is answered, by the path that it asked by. Left out there: a restart
-//! counter, for a router that has lost its state registers anew.
+//! The router answers a home agent's request over the path of the request. It sends no restart counter,
+//! because a router that has lost its state registers anew.
 
 mod keepalives;
 
@@ -36,12 +36,12 @@ use crate::binding_update_list::refresh_after;
 use crate::path_liveness::{PathLiveness, Proof, RoundTrip, Timing};
 use crate::{Event, MobilityDrop, MobilityMessage};
 
-/// How often, and how long, heartbeats are sent.
+/// Intervals of heartbeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Liveness {
-    /// Between two on a path that carries traffic.
+    /// Interval on a path that carries traffic.
     pub busy: Duration,
-    /// Between two on any other.
+    /// Interval on any other path.
     pub idle: Duration,
 }
 
@@ -51,60 +51,60 @@ impl Default for Liveness {
     }
 }
 
-/// A failed path is one that so many in a row were lost on (`MISSING_HEARTBEATS_ALLOWED`, RFC 5847 5, is 3
-/// there).
+/// Heartbeats lost in a row that make a path fail (`MISSING_HEARTBEATS_ALLOWED`, RFC 5847 5, is 3 there).
 const ALLOWED: usize = 5;
-/// Between the quick ones that follow one whose answer is late.
+/// Pause between the quick heartbeats that follow a late answer.
 const SUSPICION: Duration = Duration::from_millis(50);
-/// An answer is late after this at least. Then more are asked for; nothing is missed yet.
+/// Least time after which an answer is late. Then a series begins; nothing is missed yet.
 const LATE: Duration = Duration::from_millis(40);
-/// How long an answer may take at least and at most, and while nothing is known.
+/// Time for an answer: the least, the greatest, and the value before a measurement.
 const PATIENCE: (Duration, Duration, Duration) =
     (Duration::from_millis(120), Duration::from_millis(700), Duration::from_millis(300));
-/// Behind a NAT, so many lost in a row and a Binding Update tells the home agent the mapping.
+/// Heartbeats lost in a row behind a NAT after which a Binding Update registers the mapping.
 const NAT_DOUBT: usize = 2;
-/// An uplink that has failed is registered again after this long at first; doubles up to the second.
+/// Hold-down of a failed uplink: the first and the longest. It doubles between them.
 const HOLD_DOWN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(64));
-/// An uplink that lived so long has not failed before.
+/// Time without a failure after which an uplink's earlier failures no longer count.
 const FORGIVEN: Duration = Duration::from_secs(120);
-/// How long a home agent without heartbeats is left in peace.
+/// Time after which a home agent without heartbeats is asked again.
 const UNSUPPORTED: Duration = Duration::from_secs(600);
-/// Keepalives behind a NAT: the first interval, the step, and the longest (`NATKATIMEOUT`, RFC 5555 6).
+/// Interval of keepalives behind a NAT: the first, the step, and the longest (`NATKATIMEOUT`, RFC 5555 6).
 const KEEPALIVE: (Duration, Duration, Duration) =
     (Duration::from_secs(25), Duration::from_secs(10), Duration::from_secs(110));
-/// The shortest interval that is tried.
+/// Shortest interval of keepalives that is tried.
 const MIN_KEEPALIVE: Duration = Duration::from_secs(5);
 
-/// Figures of one uplink's path, of the last 64 heartbeats.
+/// Figures of one uplink's path, from the last 64 heartbeats.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Quality {
     /// Smoothed round-trip time.
     pub rtt: Duration,
     /// Mean difference between one round trip and the next (RFC 3550 6.4.1).
     pub jitter: Duration,
-    /// The part of the heartbeats that was not answered, 0 to 1.
+    /// Share of the heartbeats without an answer, 0 to 1.
     pub loss: f64,
 }
 
 /// Path over one uplink.
 #[derive(Debug, Clone)]
 pub(super) struct PathState {
-    /// The care-of address that this is about, and whether in UDP.
+    /// Care-of address of the path, and whether packets go in UDP.
     over: Option<(IpAddr, bool)>,
     pub(super) liveness: PathLiveness<u32>,
     failures: u32,
     failed_at: Option<Time>,
-    /// Behind a NAT: between keepalives, and an interval that was too long.
+    /// Interval of keepalives behind a NAT. `too_long` is an interval that was too long.
     keepalive: Option<Duration>,
     too_long: Option<Duration>,
-    /// Between two attempts over IPv6 where IPv4 carries the uplink, and when the last was.
+    /// Interval of attempts over IPv6 while IPv4 carries the uplink.
     pub(super) ipv6_interval: Option<Duration>,
     pub(super) ipv6_tried_at: Option<Time>,
-    /// Those without an answer when it was said that the home agent knows none: an answer proves that wrong.
+    /// Numbers of the heartbeats without an answer at the Binding Error that denied heartbeats. An answer to
+    /// one of them refutes it.
     denied: Vec<u32>,
     pub(super) trips: RoundTrips,
     pub(super) arrivals: Arrivals,
-    /// Number of the last heartbeat. Each path counts for itself, from a random number. So a listener on one
+    /// Number of the last heartbeat. Each path has its own count, from a random number. So a listener on one
     /// path does not know the numbers of another, and cannot answer there in place of the home agent.
     sequence: u32,
 }
@@ -127,22 +127,22 @@ impl PathState {
         }
     }
 
-    /// When an answer has taken longer than answers take (RFC 6298 2).
+    /// Returns the time after which an answer is late (RFC 6298 2).
     fn late(&self) -> Duration {
         self.liveness.round_trip().timeout().unwrap_or(PATIENCE.2).clamp(LATE, PATIENCE.1)
     }
 
-    /// When an answer is not waited for any longer.
+    /// Returns the time after which an answer is missed.
     pub(super) fn patience(&self) -> Duration {
         self.late().max(if self.arrivals.is_doubtful { DOUBTED_PATIENCE } else { PATIENCE.0 })
     }
 
-    /// How many may be lost in a row, and the pause between those of a series.
+    /// Returns how many heartbeats may be lost in a row, and the pause between those of a series.
     fn series(&self) -> (usize, Duration) {
         if self.arrivals.is_doubtful { (DOUBTED_ALLOWED, DOUBTED_PAUSE) } else { (ALLOWED, SUSPICION) }
     }
 
-    /// Whether a heartbeat that was sent since then should have been answered by now.
+    /// Whether a heartbeat that was sent after `since` should have been answered by now.
     pub(super) fn is_unanswered_since(&self, now: Time, since: Time) -> bool {
         let due = self.liveness.round_trip().smoothed().unwrap_or(PATIENCE.2);
         self.liveness.is_unanswered_since(now, since, due)
@@ -154,7 +154,7 @@ impl PathState {
         Some(Quality { rtt, jitter: round_trip.jitter(), loss: self.liveness.loss() })
     }
 
-    /// Returns how long answers take at most, if that was measured.
+    /// Returns the longest time for an answer, if it was measured.
     pub(super) fn answer_time(&self) -> Option<Duration> {
         self.liveness.round_trip().smoothed().map(|_| self.late())
     }
@@ -165,21 +165,21 @@ impl PathState {
     }
 }
 
-/// Heartbeats as far as all paths to a home agent have them in common.
+/// State of heartbeats that all paths to a home agent share.
 #[derive(Debug)]
 pub(super) struct Heartbeats {
-    /// How often they are sent; never if absent.
+    /// Intervals of heartbeats; `None` without heartbeats.
     pub(super) config: Option<Liveness>,
     /// The home agent's Restart Counter (RFC 5847 3.2).
     restart_counter: Option<u32>,
-    /// Until when no heartbeat is sent, because the home agent knows none.
+    /// Time until which no heartbeat is sent, because the home agent knows none.
     pub(super) unknown_until: Option<Time>,
-    /// Limit of the answers to Heartbeat requests, which nothing authenticates.
+    /// Rate of answers to Heartbeat requests, which have no authentication.
     answers: RateLimiter,
 }
 
 impl Heartbeats {
-    /// Heartbeats to a home agent that may know them.
+    /// State of heartbeats to a home agent that may know them.
     pub(super) fn new(config: Option<Liveness>) -> Heartbeats {
         Heartbeats {
             config,
@@ -194,7 +194,7 @@ impl Heartbeats {
         self.config.is_none_or(|it| it.idle >= KEEPALIVE.0)
     }
 
-    /// Whether heartbeats tell which paths live.
+    /// Whether heartbeats are sent, which show the paths that work.
     pub(super) fn are_sent(&self) -> bool {
         self.config.is_some() && self.unknown_until.is_none()
     }
@@ -206,13 +206,13 @@ impl MobileRouter {
         self.uplinks.path(uplink)?.quality()
     }
 
-    /// Whether an uplink that is up has been found to lead nowhere.
+    /// Whether an uplink that is up leads nowhere.
     pub fn is_silent(&self, uplink: usize) -> bool {
         self.uplinks.is_silent(uplink)
     }
 
-    /// The path over an uplink is registered, for the first time or with another care-of address unless
-    /// `same`.
+    /// Handles the registration of a path over an uplink: a first one, or one with another care-of address
+    /// unless `same`.
     pub(super) fn path_registered(
         &mut self,
         now: Time,
@@ -243,8 +243,8 @@ impl MobileRouter {
         self.schedule_heartbeat(now, uplink, now);
     }
 
-    /// An acknowledgement has come over an uplink. Where no heartbeat measures the round trip, that does;
-    /// `took` is absent if the home agent may have waited before it answered.
+    /// Handles an acknowledgement over an uplink. It measures the round trip if no heartbeat does; `took` is
+    /// `None` if the home agent may have waited before its answer.
     pub(super) fn path_answered(&mut self, now: Time, uplink: usize, took: Option<Duration>) {
         let heartbeats = self.uplinks.heartbeats.are_sent();
         let Some(path) = self.uplinks.path_mut(uplink) else { return };
@@ -253,12 +253,12 @@ impl MobileRouter {
         if let Some(took) = took.filter(|_| round_trip.smoothed().is_none() || !heartbeats) {
             round_trip.measure(took);
         }
-        // Their answers may still come, behind a queue, and say that the path is alive.
+        // Answers to these heartbeats may still come from behind a queue, and show that the path works.
         path.liveness.excuse();
         path.arrivals.answered(now, None, None);
     }
 
-    /// The registration whose path over an uplink heartbeats are for.
+    /// Returns the registration whose path over an uplink heartbeats check.
     pub(super) fn heartbeat_path(&self, uplink: usize) -> Option<Registration> {
         if self.stopping || self.home.at_home || self.refusals.status.is_some() {
             return None;
@@ -271,7 +271,7 @@ impl MobileRouter {
         self.uplinks[uplink].has_care_of_address(registration.care_of_address).then_some(registration)
     }
 
-    /// Between two heartbeats on an uplink; `None` for none.
+    /// Returns the interval of heartbeats on an uplink; `None` without heartbeats.
     fn heartbeat_interval(&self, uplink: usize) -> Option<Duration> {
         let registration = self.heartbeat_path(uplink)?;
         let path = self.uplinks.path(uplink)?;
@@ -281,7 +281,7 @@ impl MobileRouter {
         }
         let busy = self.is_busy(uplink) || path.liveness.is_proving();
         let liveness = self.uplinks.heartbeats.config.map(|it| if busy { it.busy } else { it.idle });
-        // Of those on a full path many are lost.
+        // Many heartbeats on a full path are lost, so they are more frequent.
         let full = path.arrivals.is_full && busy && !path.liveness.has_failed();
         let liveness = liveness.map(|interval| if full { interval.min(FULL_INTERVAL) } else { interval });
         liveness.into_iter().chain(keepalive).min()
@@ -323,14 +323,14 @@ impl MobileRouter {
         }
     }
 
-    /// The timer of an uplink: something was missed, or the next is due.
+    /// Serves the timer of an uplink: a heartbeat was missed, or the next is due.
     pub(super) fn heartbeat_due(&mut self, now: Time, wall: WallTime, uplink: usize) {
         let Some(registration) = self.heartbeat_path(uplink) else { return };
         if self.uplinks.heartbeats.unknown_until.is_some_and(|until| until <= now) {
             self.uplinks.heartbeats.unknown_until = None;
         }
         if self.uplinks.heartbeats.unknown_until.is_some() {
-            // The keepalive of RFC 5555 4.3 then: a Binding Update.
+            // A Binding Update serves as the keepalive of RFC 5555 4.3 then.
             self.uplinks[uplink].path.liveness.note_sent(now);
             self.keepalive_by_update(now, wall, uplink);
             self.schedule_heartbeat(now, uplink, now);
@@ -348,7 +348,7 @@ impl MobileRouter {
         let (allowed, pause) = path.series();
         let is_decided = path.liveness.missed() >= allowed && !path.liveness.has_failed();
         if is_decided && !path.arrivals.has_failed(now, patience) {
-            // Deliveries go on.
+            // Packets still arrive, so the path is full.
             path.arrivals.is_full = true;
             path.arrivals.is_doubtful = false;
             self.renew_while_full(now, uplink);
@@ -363,8 +363,8 @@ impl MobileRouter {
         let path = &self.uplinks[uplink].path;
         let is_doubted = newly > 0 && path.liveness.missed() == NAT_DOUBT;
         if is_doubted && registration.udp && !path.liveness.has_failed() {
-            // A NAT that has forgotten us is as silent as a path that leads nowhere, but a Binding Update
-            // mends it.
+            // A NAT that has lost its mapping is as silent as a path that leads nowhere, but a Binding Update
+            // restores it.
             if self.uplinks.heartbeats.are_rare() {
                 self.uplinks[uplink].path.mapping_lost();
             }
@@ -372,7 +372,7 @@ impl MobileRouter {
         }
         let interval = self.heartbeat_interval(uplink).unwrap_or(KEEPALIVE.0);
         let path = &self.uplinks[uplink].path;
-        // In a series: until it is decided. Afterwards, and before, at the interval.
+        // In a series the pause applies until the decision; before and afterwards the interval does.
         let suspicious = path.liveness.missed() > 0 || is_late || path.arrivals.is_doubtful;
         let is_series = suspicious && !is_decided && !path.liveness.has_failed() && !path.arrivals.is_full;
         let gap = if is_series { pause } else { interval };
@@ -385,7 +385,7 @@ impl MobileRouter {
         self.timers.set(Timer::Heartbeat(uplink), next);
     }
 
-    /// An answer is late on one path: those that may have to take over are asked before they do.
+    /// Sends heartbeats on the paths that may have to take over, when an answer on one path is late.
     pub(super) fn ask_the_others(&mut self, now: Time, uplink: usize) {
         for other in 0..self.uplinks.len() {
             let path = &mut self.uplinks[other].path;
@@ -410,7 +410,7 @@ impl MobileRouter {
         self.outputs.push_back(output);
     }
 
-    /// A Heartbeat request (RFC 5847 3: "MUST respond").
+    /// Handles a Heartbeat request (RFC 5847 3: "MUST respond").
     pub(super) fn heartbeat_asked(
         &mut self,
         now: Time,
@@ -432,7 +432,7 @@ impl MobileRouter {
         Ok(())
     }
 
-    /// A Heartbeat response. It says something about a path only where it has come by that path.
+    /// Handles a Heartbeat response. It counts for a path only if it came by that path.
     pub(super) fn heartbeat_answered(
         &mut self,
         now: Time,
@@ -450,7 +450,7 @@ impl MobileRouter {
             (0..self.uplinks.len()).find(|&uplink| waits(&self.uplinks[uplink].path) && by(uplink))
         };
         if find(&|path| path.denied.contains(&sequence)).is_some() {
-            // Whoever said that the home agent knows no heartbeats was somebody else.
+            // The Binding Error that denied heartbeats was not the home agent's.
             self.uplinks.heartbeats.unknown_until = None;
             for path in self.uplinks.paths_mut() {
                 path.denied.clear();
@@ -476,15 +476,15 @@ impl MobileRouter {
         {
             self.uplinks[uplink].path.keepalive_answered();
         }
-        // RFC 5847 3.2: another counter, and the home agent has lost our bindings.
+        // RFC 5847 3.2: another counter shows that the home agent has lost the bindings.
         let before = self.uplinks.heartbeats.restart_counter;
         self.uplinks.heartbeats.restart_counter = restart_counter.or(before);
         if before.is_some_and(|before| restart_counter.is_some_and(|counter| counter != before)) {
-            // Not authenticated, and no more than a hint.
+            // The counter has no authentication, and is only a hint.
             let _ = self.hint(now, wall);
         }
         if answer.came_back {
-            // The only uplink, and with it the home agent, is back: the others have their chance as well.
+            // The only uplink, and with it the home agent, is back: the router tries the others as well.
             for binding in &mut self.list.bindings {
                 binding.held_until = None;
                 if let Some(attempt) = &mut binding.attempt {
@@ -507,8 +507,8 @@ impl MobileRouter {
         Ok(())
     }
 
-    /// The path over an uplink has failed. Where another is registered and lives, the home agent is told
-    /// there.
+    /// Handles a failure of the path over an uplink. The home agent learns it over another registered uplink
+    /// that works.
     pub(super) fn path_failed(&mut self, now: Time, uplink: usize) {
         let Some(path) = self.uplinks.path_mut(uplink) else { return };
         let since = path.failed_at.replace(now);
@@ -522,7 +522,7 @@ impl MobileRouter {
         let name = self.uplinks[uplink].config.interface.clone();
         let reason = format!("no answer from the home agent over {name}");
         self.outputs.push_back(crate::Output::Event(Event::Warning { message: reason.clone() }));
-        // Another address or router, another family, or another encapsulation may get through at once.
+        // Another address or router, another family, or another encapsulation may work at once.
         let rival = over.is_some_and(|(address, udp)| {
             if address.is_ipv4() && !udp && !self.uplinks[uplink].needs_udp {
                 self.uplinks[uplink].needs_udp = true;
@@ -554,7 +554,7 @@ impl MobileRouter {
         self.forwarding_changed(&reason);
     }
 
-    /// Without identifiers: the next uplink is registered instead.
+    /// Without identifiers, registers the next uplink instead.
     fn demote_failed(&mut self, now: Time, wall: WallTime, uplink: usize) {
         if self.is_multiple() || self.uplinks.target != Some(uplink) || self.list.exchange.is_some() {
             return;
@@ -569,10 +569,10 @@ impl MobileRouter {
         }
     }
 
-    /// A Binding Error with status 2: the home agent knows no heartbeats (RFC 5847 3).
+    /// Handles a Binding Error with status 2: the home agent knows no heartbeats (RFC 5847 3).
     pub(super) fn heartbeats_unknown(&mut self, now: Time) -> Result<(), MobilityDrop> {
-        // Nothing authenticates it: one that has answered before is asked until it is silent, by every path;
-        // or a stranger could bring those back that lead nowhere.
+        // The error has no authentication. So the router still asks a home agent that has answered before,
+        // until it is silent on every path. Otherwise a stranger could make failed paths count as working.
         let lives = |uplink: usize| {
             let path = &self.uplinks[uplink].path;
             path.liveness.has_answered()
@@ -595,13 +595,13 @@ impl MobileRouter {
         Ok(())
     }
 
-    /// Whether the care-of address that the path is over is none any more.
+    /// Whether the uplink no longer has the care-of address of the path.
     pub(super) fn path_is_gone(&self, uplink: usize) -> bool {
         let over = self.uplinks.path(uplink).and_then(|path| path.over);
         over.is_some_and(|(address, _)| !self.uplinks[uplink].has_care_of_address(address))
     }
 
-    /// An uplink has another care-of address: what was found out about the path is about another one.
+    /// Clears the knowledge of a path when its uplink has another care-of address.
     pub(super) fn path_moved(&mut self, uplink: usize) {
         self.timers.stop(Timer::Ipv6(uplink));
         if let Some(path) = self.uplinks.path_mut(uplink) {
@@ -610,12 +610,12 @@ impl MobileRouter {
         }
     }
 
-    /// Whether an uplink carries what it can, and more waits. Only heartbeats show that, and when it is over.
+    /// Whether an uplink is at its capacity, and packets wait. Only heartbeats show that, and its end.
     pub fn is_full(&self, uplink: usize) -> bool {
         self.uplinks.is_full(uplink)
     }
 
-    /// An uplink has become full: its registration is renewed earlier than was planned.
+    /// Renews the registration of an uplink that has become full earlier than planned.
     pub(super) fn renew_while_full(&mut self, now: Time, uplink: usize) {
         let is_multiple = self.is_multiple();
         let of_binding = self.list.binding_of(uplink).filter(|_| is_multiple);
@@ -632,7 +632,7 @@ impl MobileRouter {
         }
     }
 
-    /// Takes in the station's counts of tunnelled packets, by uplink. To be called before
+    /// Takes over the station's counts of tunnelled packets, by uplink. Call it before
     /// [`Self::handle_timeout`].
     pub fn handle_traffic(&mut self, now: Time, counts: impl IntoIterator<Item = (usize, PathTraffic)>) {
         for (uplink, counts) in counts {
@@ -657,21 +657,22 @@ impl MobileRouter {
         }
     }
 
-    /// The timer by which the station counts anew.
+    /// Serves the timer at which the station counts anew.
     pub(super) fn traffic_due(&mut self, now: Time) {
         if let Some(pause) = self.sample_pause() {
             self.timers.set(Timer::Traffic, now + pause);
         }
     }
 
-    /// Until the counts are looked at again; `None` where they say nothing.
+    /// Returns the time until the next check of the counts; `None` if they show nothing.
     fn sample_pause(&self) -> Option<Duration> {
         let liveness = self.uplinks.heartbeats.config.filter(|_| self.uplinks.heartbeats.are_sent())?;
         let flows = self.uplinks.paths().any(|path| path.arrivals.flows());
         Some(if flows { SAMPLE } else { liveness.busy.max(SAMPLE) })
     }
 
-    /// The home agent has not found a packet where it expected it: behind a NAT the mapping is another.
+    /// Handles a packet that reached the home agent from another end than the registered one: the NAT's
+    /// mapping has changed.
     pub(in crate::mobile_router) fn mappings_lost(&mut self, message: &MobilityMessage<'_>) {
         let Some((local, _)) = message.outer else { return };
         let uplink = (0..self.uplinks.len()).find(|&uplink| {
@@ -683,7 +684,7 @@ impl MobileRouter {
         }
     }
 
-    /// Behind a NAT, with a home agent that knows no heartbeats.
+    /// Sends a keepalive as a Binding Update: behind a NAT, with a home agent that knows no heartbeats.
     pub(super) fn keepalive_by_update(&mut self, now: Time, wall: WallTime, uplink: usize) {
         match self.list.binding_of(uplink).filter(|_| self.is_multiple()) {
             Some(index) => {
@@ -694,7 +695,7 @@ impl MobileRouter {
         }
     }
 
-    /// A Binding Update leaves over an uplink: it is as good as a keepalive.
+    /// Records a Binding Update over an uplink, which serves as a keepalive.
     pub(super) fn update_sent(&mut self, now: Time, uplink: usize) {
         let is_rare = self.uplinks.heartbeats.are_rare();
         if let Some(path) = self.uplinks.path_mut(uplink).filter(|_| is_rare) {

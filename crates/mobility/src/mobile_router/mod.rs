@@ -1,27 +1,27 @@
-//! The mobile router (RFC 6275 section 11, RFC 3963 section 5), without I/O. A mobile node is one without a
-//! mobile network ([`RegistrationMode::Host`]).
+//! The mobile router (RFC 6275 section 11, RFC 3963 section 5), without I/O. A mobile node has no mobile
+//! network ([`RegistrationMode::Host`]).
 //!
-//! Uplinks come and go; the best attached one is the *target*, one over which the home agent does not answer
-//! only when there is no other (see `demotion`). When the registered care-of address is not
-//! the target's, a Binding Update goes out from there. The *path*, the care-of address that traffic leaves
-//! from, follows by make before break:
+//! Uplinks come and go; the best attached one is the *target*. An uplink over which the home agent does not
+//! answer is the target only if there is no other (see `demotion`). If the registered care-of address is not
+//! the target's, a Binding Update leaves from the target's. The *path*, the care-of address that traffic
+//! leaves from, follows by make before break:
 //!
-//! * while the uplink of the registered care-of address lives, it carries the traffic until the home agent
+//! * while the uplink of the registered care-of address works, it carries the traffic until the home agent
 //!   has acknowledged the new one;
-//! * when that uplink is gone, traffic follows the Binding Update over the new path at once: whatever
-//!   arrives behind it is accepted;
-//! * without any registration nothing is sent (RFC 3963 5.3).
+//! * when that uplink is gone, traffic follows the Binding Update over the new path at once: the home agent
+//!   accepts packets that arrive after the update;
+//! * without any registration the router sends nothing (RFC 3963 5.3).
 //!
-//! Packets from the home agent are accepted at every care-of address that the router still has.
+//! The router accepts packets from the home agent at every care-of address that it still has.
 //!
-//! On the home link the router de-registers; once that is acknowledged it routes without tunnel. A Binding
-//! Error or Binding Refresh Request from the home agent, neither of which is authenticated, makes it register
-//! again, less and less often, and changes nothing else (see `hints`). While traffic waits and the home agent
-//! is silent, a Binding Update goes out at least every [`DEMAND_INTERVAL`]; without traffic the back-off
-//! reaches `MAX_BINDACK_TIMEOUT`.
+//! On the home link the router de-registers; after the acknowledgement it routes without a tunnel. An
+//! unauthenticated Binding Error or Binding Refresh Request from the home agent makes it register again, at
+//! growing intervals, and changes nothing else (see `hints`). While traffic waits and the home agent is
+//! silent, a Binding Update leaves at least every [`DEMAND_INTERVAL`]; without traffic the back-off reaches
+//! `MAX_BINDACK_TIMEOUT`.
 //!
-//! Which of several home agents that is decides [`crate::agents`], with a router of this kind for each that
-//! it tries; what a home agent orders is in `orders`.
+//! [`crate::agents`] chooses among several home agents, with a router of this kind for each that it tries;
+//! `orders` handles orders of a home agent.
 //!
 //! Left out: the K and L flags.
 
@@ -95,24 +95,24 @@ use crate::flow::FlowBinding;
 use crate::home_agent::ND_HOP_LIMIT;
 use crate::{Event, MAX_UPDATE_RATE, MobilityDrop, MobilityMessage, Output};
 
-/// At least this often a Binding Update goes out while packets wait for a registration.
+/// Longest interval of Binding Updates while packets wait for a registration.
 pub const DEMAND_INTERVAL: Duration = Duration::from_secs(2);
-/// Binding Error status 2: the other side does not know the kind of message (RFC 6275 6.1.9).
+/// Binding Error status 2: the other side does not know the message type (RFC 6275 6.1.9).
 const UNKNOWN_MESSAGE: u8 = 2;
 
-/// What has to survive a restart.
+/// State that must survive a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredSequence {
-    /// The last sequence number sent, if any was.
+    /// Last sequence number sent, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<u16>,
-    /// The home agent that it was sent to, where there is a choice.
+    /// Home agent that the number was sent to, if there are several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub home_agent: Option<Ipv6Addr>,
-    /// The NTP timestamp of the last order of a home agent.
+    /// NTP timestamp of the last order of a home agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_notice: Option<u64>,
-    /// The NTP timestamp of the first order of those that followed each other up to the last one.
+    /// NTP timestamp of the first order of the unbroken series up to the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_notice: Option<u64>,
     /// First and last NTP timestamp of orders that came while the clock of a home agent was ahead.
@@ -120,12 +120,12 @@ pub struct StoredSequence {
     pub early_notices: Option<(u64, u64)>,
 }
 
-/// Where the router stands.
+/// State of the router.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// No uplink can be used.
     Disconnected,
-    /// Nothing is registered yet; a Binding Update is on its way.
+    /// No registration exists yet; a Binding Update is outstanding.
     Registering,
     /// Registered.
     Registered,
@@ -139,39 +139,39 @@ pub enum State {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
-    /// When the outstanding Binding Update is sent again.
+    /// The outstanding Binding Update is sent again.
     Retransmit,
-    /// When the registration is to be renewed.
+    /// The registration is renewed.
     Refresh,
-    /// When the registration ends.
+    /// The registration ends.
     Expire,
-    /// When a preferred uplink has been up long enough.
+    /// A preferred uplink has been up long enough.
     Settle,
-    /// When a home agent that refused is asked again.
+    /// A home agent that refused is asked again.
     AskAgain,
-    /// When the old path is closed.
+    /// The grace period of a former care-of address ends.
     Grace,
-    /// When an uplink that brought no answers may be chosen again.
+    /// An uplink without answers may be chosen again.
     Demotion(usize),
-    /// When routers on an uplink are solicited again.
+    /// Routers on an uplink are solicited again.
     Solicit(usize),
-    /// When something is due for the routers or the candidates of an uplink.
+    /// The routers or candidates of an uplink are due.
     Candidates(usize),
-    /// When something is to be done for the bindings with identifiers.
+    /// The bindings with identifiers are due.
     Bindings,
-    /// When the path over an uplink is looked after.
+    /// The path over an uplink is due for a check.
     Heartbeat(usize),
-    /// When the signal of an uplink, not renewed, counts no more.
+    /// The signal of an uplink, not renewed, no longer counts.
     Signal(usize),
-    /// When an uplink that is registered over IPv4 tries IPv6 again.
+    /// An uplink that is registered over IPv4 tries IPv6 again.
     Ipv6(usize),
-    /// When the station counts the packets of paths anew.
+    /// The station counts the packets of paths anew.
     Traffic,
-    /// When is looked which uplinks have no answer, for a captive portal.
+    /// The router checks which uplinks have no answer, for a captive portal.
     Portal,
 }
 
-/// The mobile router. See the module documentation for how it decides.
+/// The mobile router. The module documentation says how it decides.
 #[derive(Debug)]
 pub struct MobileRouter {
     config: MobileRouterConfig,
@@ -187,14 +187,14 @@ pub struct MobileRouter {
     flows: Flows,
     portals: PortalProber,
     handovers: Handovers,
-    /// The router de-registers, because the station is about to stop.
+    /// Whether the router is de-registering because the station is about to stop.
     stopping: bool,
     timers: TimerTable<Timer>,
     outputs: VecDeque<Output>,
 }
 
 impl MobileRouter {
-    /// A router that knows nothing of its interfaces yet.
+    /// A router that knows none of its interfaces yet.
     pub fn new(config: MobileRouterConfig, rng: &mut Rng) -> Self {
         let identifiers = config.uplinks.iter().enumerate().filter_map(|(index, u)| Some((index, u.bid?)));
         MobileRouter {
@@ -215,27 +215,27 @@ impl MobileRouter {
         }
     }
 
-    /// Its configuration.
+    /// Returns the configuration.
     pub fn config(&self) -> &MobileRouterConfig {
         &self.config
     }
 
-    /// Its uplinks, in the order of the configuration.
+    /// Returns the uplinks, in the order of the configuration.
     pub fn uplinks(&self) -> &[Uplink] {
         &self.uplinks
     }
 
-    /// The registration that the home agent acknowledged last, while it lasts.
+    /// Returns the registration that the home agent acknowledged last, while it lasts.
     pub fn registration(&self) -> Option<&Registration> {
         self.list.registration.as_ref()
     }
 
-    /// The bindings with identifiers, in the order of the uplinks.
+    /// Returns the bindings with identifiers, in the order of the uplinks.
     pub fn bindings(&self) -> &[Binding] {
         &self.list.bindings
     }
 
-    /// Where the router stands.
+    /// Returns the state of the router.
     pub fn state(&self) -> State {
         if self.stopping {
             State::Stopped
@@ -252,33 +252,33 @@ impl MobileRouter {
         }
     }
 
-    /// Whether the mobile network prefixes may be advertised: not after the home agent called them invalid
-    /// or somebody else's (RFC 3963 5.4.2).
+    /// Whether the mobile network prefixes may be advertised: not after the home agent has refused them as
+    /// invalid or another node's (RFC 3963 5.4.2).
     pub fn may_advertise(&self) -> bool {
         !matches!(self.refusals.status, Some(Status::INVALID_PREFIX | Status::NOT_AUTHORIZED_FOR_PREFIX))
     }
 
-    /// True when a de-registration that [`Self::handle_shutdown`] began is over, or none was needed.
+    /// Whether a de-registration that [`Self::handle_shutdown`] began is over, or none was needed.
     pub fn is_quiescent(&self) -> bool {
         self.list.exchange.is_none()
     }
 
-    /// The next thing to be done. To be called until it returns `None` after every `handle_*`.
+    /// Returns the next output. Call it until it returns `None` after every `handle_*`.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
-    /// The drain rule: whatever came of the last input has been taken.
+    /// Checks the drain rule: the caller has taken all outputs of the last input.
     fn assert_drained(&self) {
         debug_assert!(self.outputs.is_empty(), "poll_output was not called until it returned None");
     }
 
-    /// When [`Self::handle_timeout`] is due next.
+    /// Returns when [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.timers.next_deadline()
     }
 
-    /// What has to survive a restart.
+    /// Returns the state that must survive a restart.
     pub fn stored(&self) -> StoredSequence {
         let Notices { last: last_notice, first: first_notice, early: early_notices, .. } =
             self.orders.notices;
@@ -286,7 +286,7 @@ impl MobileRouter {
         StoredSequence { sequence, home_agent: None, last_notice, first_notice, early_notices }
     }
 
-    /// Takes back what [`Self::stored`] gave.
+    /// Takes over the state that [`Self::stored`] returned.
     pub fn restore(&mut self, stored: StoredSequence) {
         self.numbers.sequence = stored.sequence.unwrap_or_default();
         self.numbers.is_numbered = stored.sequence.is_some();
@@ -298,8 +298,8 @@ impl MobileRouter {
         };
     }
 
-    /// Takes over what `old`, the same router under an earlier configuration, had reached, so that traffic
-    /// goes on while the new configuration is registered. Uplinks are told again afterwards.
+    /// Takes over the state of `old`, the same router under an earlier configuration, so that traffic
+    /// continues while the new configuration is registered. The caller reports the uplinks again afterwards.
     pub fn adopt(&mut self, now: Time, wall: WallTime, old: &MobileRouter) {
         self.numbers.sequence = old.numbers.sequence;
         self.numbers.is_numbered = old.numbers.is_numbered;
@@ -343,11 +343,11 @@ impl MobileRouter {
             self.handovers.reported = position(&self.uplinks, old.handovers.reported);
             self.adopt_bindings(now, old);
             if let Some(registration) = old.list.registration.filter(|r| r.expires > now) {
-                // That of an uplink that is gone has no address any more.
+                // The registration of an uplink that is gone no longer has an address.
                 let uplink = position(&self.uplinks, Some(registration.uplink)).unwrap_or(0);
                 self.list.registration = Some(Registration { uplink, ..registration });
                 self.timers.set(Timer::Expire, registration.expires);
-                // The prefixes, the lifetime or the key may be others now.
+                // The prefixes, the lifetime or the key may have changed.
                 self.timers.set(Timer::Refresh, now);
             }
         }
@@ -371,7 +371,7 @@ impl MobileRouter {
         self.attachment_changed(now, wall, index, before);
     }
 
-    /// An interface has vanished.
+    /// Handles the removal of an interface.
     pub fn handle_interface_gone(&mut self, now: Time, wall: WallTime, name: &str) {
         self.assert_drained();
         let Some(index) = self.uplinks.position(name) else { return };
@@ -382,11 +382,11 @@ impl MobileRouter {
         self.attachment_changed(now, wall, index, before);
     }
 
-    /// Handles an ICMPv6 message heard on an uplink: Router Advertisements hasten movement detection, and at
-    /// home others may seek the hosts on board.
+    /// Handles an ICMPv6 message from an uplink: Router Advertisements hasten movement detection, and at home
+    /// neighbours may solicit hosts in the mobile network.
     ///
     /// # Errors
-    /// Why it had no effect.
+    /// Returns why the message had no effect.
     pub fn handle_link_message(
         &mut self,
         now: Time,
@@ -409,8 +409,8 @@ impl MobileRouter {
             Some(&icmpv6::types::NEIGHBOR_ADVERTISEMENT) => false,
             _ => return Ok(()),
         };
-        // RFC 4861 6.1.2 and 7.1.2. A router answers for its link-local address from there; others concern
-        // nobody.
+        // RFC 4861 6.1.2 and 7.1.2. A router answers for its link-local address from there; other sources do
+        // not matter.
         if !is_advertisement && !message.source.is_unicast_link_local() {
             return Ok(());
         }
@@ -439,8 +439,8 @@ impl MobileRouter {
         Ok(())
     }
 
-    /// The addresses of links before the parent's that this router has on an uplink, the preferred one first,
-    /// and whether each may be used (see [`crate::nesting`]).
+    /// Sets the addresses of links before the parent's that this router has on an uplink, the preferred one
+    /// first, with whether each may be used (see [`crate::nesting`]).
     pub fn handle_direct_addresses(
         &mut self,
         now: Time,
@@ -459,10 +459,10 @@ impl MobileRouter {
         }
     }
 
-    /// The operator wants this uplink and no other; `None` ends the wish. It also ends a refusal.
+    /// Handles the operator's choice of this uplink only; `None` ends the choice. It also ends a refusal.
     ///
     /// # Errors
-    /// When there is no such uplink, in words for the operator.
+    /// Returns a message for the operator if there is no such uplink.
     pub fn handle_handover(&mut self, now: Time, wall: WallTime, uplink: Option<&str>) -> Result<(), String> {
         self.assert_drained();
         self.uplinks.forced = match uplink {
@@ -478,10 +478,10 @@ impl MobileRouter {
         Ok(())
     }
 
-    /// Which of the uplinks has this name.
+    /// Returns the index of the uplink with this name.
     ///
     /// # Errors
-    /// When there is none, in words for the operator.
+    /// Returns a message for the operator if there is no such uplink.
     pub fn uplink_called(&self, name: &str) -> Result<usize, String> {
         self.uplinks.position(name).ok_or_else(|| {
             let names: Vec<&str> = self.uplinks.iter().map(|u| u.config.interface.as_str()).collect();
@@ -489,7 +489,7 @@ impl MobileRouter {
         })
     }
 
-    /// The station is about to stop: de-registers if anything is registered.
+    /// Handles a shutdown of the station: de-registers if anything is registered.
     pub fn handle_shutdown(&mut self, now: Time, wall: WallTime) {
         self.assert_drained();
         let binding = self.transmit_bindings().first().and_then(|&best| {
@@ -508,7 +508,7 @@ impl MobileRouter {
         self.list.registration = None;
         self.clear_bindings(now);
         match self.list.exchange.take() {
-            // One that is under way is seen through.
+            // An outstanding de-registration continues.
             Some(exchange) if exchange.purpose == Purpose::Deregister => self.list.exchange = Some(exchange),
             exchange => {
                 self.timers.stop(Timer::Retransmit);
@@ -527,10 +527,10 @@ impl MobileRouter {
         self.forwarding_changed("the station stops");
     }
 
-    /// Handles a packet with a Mobility Header that came to one of our addresses.
+    /// Handles a packet with a Mobility Header that came to one of this router's addresses.
     ///
     /// # Errors
-    /// Why the message had no effect.
+    /// Returns why the message had no effect.
     pub fn handle_message(
         &mut self,
         now: Time,
@@ -547,7 +547,7 @@ impl MobileRouter {
         }
         let header = message.header().map_err(MobilityDrop::from)?;
         let parsed = header.message().map_err(|_| MobilityDrop::Malformed)?;
-        // Heartbeats and Binding Errors are believed no more than with a shared key, which is not about these
+        // IPsec does not raise the trust in heartbeats and Binding Errors, which a shared key does not cover
         // either.
         if !matches!(parsed, Message::Heartbeat(_) | Message::BindingError(_)) {
             self.numbers.authentication.admit(message.protected)?;
@@ -557,18 +557,19 @@ impl MobileRouter {
                 self.acknowledged(now, wall, &message, &acknowledgement, header.octets())
             }
             Message::BindingError(error) => {
-                // RFC 6275 11.3.6: status 2 is about a kind of message, and none of ours is optional.
+                // RFC 6275 11.3.6: status 2 is about a message type, and of this router's types only
+                // heartbeats are optional.
                 if error.status == UNKNOWN_MESSAGE {
                     return self.heartbeats_unknown(now);
                 }
                 if error.status != BindingError::UNKNOWN_BINDING {
                     return Err(MobilityDrop::Unexpected);
                 }
-                // carnet sends the home address of the binding that it misses.
+                // carnet sends the home address of the missing binding.
                 if error.home_address != self.config.home_address && !error.home_address.is_unspecified() {
                     return Err(MobilityDrop::WrongParty);
                 }
-                // Nothing authenticates it: what is not followed changes nothing.
+                // The error has no authentication: one that the router does not follow changes nothing.
                 self.hint(now, wall)?;
                 self.mappings_lost(&message);
                 Ok(())
@@ -592,7 +593,7 @@ impl MobileRouter {
         }
     }
 
-    /// A packet waits that cannot be tunnelled because nothing is registered.
+    /// Handles a packet that cannot be tunnelled because nothing is registered.
     pub fn handle_demand(&mut self, now: Time, wall: WallTime) {
         self.assert_drained();
         if self.is_multiple() {
@@ -636,7 +637,7 @@ impl MobileRouter {
                     self.forwarding_changed("the registration ended");
                 }
                 Timer::AskAgain => {
-                    // Without an uplink, as soon as there is one.
+                    // Without an uplink the router asks as soon as it has one.
                     self.list.exchange.take_if(|exchange| exchange.is_single());
                     // RFC 6275 11.8: the pauses double.
                     self.refusals.back_off();
@@ -705,8 +706,8 @@ impl MobileRouter {
         self.attachment_changed(now, wall, index, before);
     }
 
-    /// The home agent does not answer over a care-of address of an uplink: another candidate takes its place,
-    /// and routers are asked for. True when there is one that has not failed.
+    /// Handles a care-of address over which the home agent does not answer: another candidate takes its
+    /// place, and routers are solicited. Returns true if there is a candidate that has not failed.
     pub(super) fn candidate_failed(&mut self, now: Time, index: usize, address: IpAddr) -> bool {
         let another = self.uplinks[index].candidate_failed(now, address, &self.config);
         let is_waiting = self.timers.get(Timer::Solicit(index)).is_some();
@@ -718,8 +719,8 @@ impl MobileRouter {
         another
     }
 
-    /// The signal strength of an uplink, in dBm; `None` when it is unknown. One that is not told
-    /// again within [`UplinkConfig::signal_timeout`], changed or not, is not known any more either.
+    /// Takes over the signal strength of an uplink, in dBm; `None` if it is unknown. A value that is not
+    /// reported again within [`UplinkConfig::signal_timeout`], changed or not, becomes unknown.
     pub fn handle_signal(&mut self, now: Time, wall: WallTime, interface: &str, dbm: Option<i32>) {
         self.assert_drained();
         let Some(index) = self.uplinks.position(interface) else { return };
@@ -728,7 +729,7 @@ impl MobileRouter {
         self.expect_signal(index);
     }
 
-    /// Sets the timer of the signal that an uplink has.
+    /// Sets the timer of an uplink's signal.
     pub(super) fn expect_signal(&mut self, index: usize) {
         let uplink = &self.uplinks[index];
         match uplink.config.signal_timeout.filter(|_| uplink.signal.is_some()) {
@@ -737,7 +738,7 @@ impl MobileRouter {
         }
     }
 
-    /// The signal of an uplink was not renewed in time: it is unknown from now on.
+    /// Handles a signal of an uplink that was not renewed in time: it is unknown from now on.
     pub(super) fn signal_expired(&mut self, now: Time, wall: WallTime, index: usize) {
         let name = &self.uplinks[index].config.interface;
         let message = format!("the signal of {name} is unknown: nobody has renewed it");
@@ -745,7 +746,7 @@ impl MobileRouter {
         self.take_signal(now, wall, index, None);
     }
 
-    /// Octets that have gone over an uplink in the period that its volume is for.
+    /// Takes over the octets that an uplink has carried in the period of its volume.
     pub fn handle_volume(&mut self, now: Time, wall: WallTime, interface: &str, octets: u64) {
         self.assert_drained();
         let Some(index) = self.uplinks.position(interface) else { return };
@@ -759,8 +760,7 @@ impl MobileRouter {
         }
     }
 
-    /// Whether the modem of an uplink is in a network that is not its own operator's; `None` if that is
-    /// unknown.
+    /// Takes over whether the modem of an uplink is in another operator's network; `None` if that is unknown.
     pub fn handle_roaming(&mut self, now: Time, wall: WallTime, interface: &str, roaming: Option<bool>) {
         self.assert_drained();
         let Some(index) = self.uplinks.position(interface) else { return };
@@ -777,8 +777,8 @@ impl MobileRouter {
         self.attachment_changed(now, wall, index, before);
     }
 
-    /// Takes in the capacity of an uplink in kbit/s, which another program has measured: the weight of its
-    /// share where flows are balanced. A measurement of the router replaces it.
+    /// Takes over the capacity of an uplink in kbit/s, which another program has measured: the weight of its
+    /// share if flows are balanced. A measurement of the router replaces it.
     pub fn handle_capacity(&mut self, now: Time, wall: WallTime, interface: &str, kbit_s: Option<u32>) {
         self.assert_drained();
         let Some(index) = self.uplinks.position(interface) else { return };
@@ -799,7 +799,7 @@ impl MobileRouter {
         }
     }
 
-    /// Takes in the counters of an uplink's interface. For an uplink without a volume the counters are only
+    /// Takes over the counters of an uplink's interface. For an uplink without a volume the counters are only
     /// shown.
     pub fn handle_octets(&mut self, now: Time, wall: WallTime, interface: &str, octets: Octets) {
         self.assert_drained();
@@ -818,23 +818,23 @@ impl MobileRouter {
         }
     }
 
-    /// Returns the octets that have gone over the uplinks, to survive a restart.
+    /// Returns the octets that the uplinks have carried, to survive a restart.
     pub fn volumes(&self) -> impl Iterator<Item = (&str, StoredVolume)> {
         self.uplinks.iter().filter_map(|u| Some((u.config.interface.as_str(), u.meter.volume.clone()?)))
     }
 
-    /// Takes back an item of [`Self::volumes`], before any other input.
+    /// Takes over an item of [`Self::volumes`], before any other input.
     pub fn restore_volume(&mut self, interface: &str, volume: StoredVolume) {
         if let Some(uplink) = self.uplinks.iter_mut().find(|u| u.config.interface == interface) {
             uplink.restore_volume(volume);
         }
     }
 
-    /// Another choice of uplinks for a policy, for as long as the router runs; `None` for the configured
+    /// Sets another choice of uplinks for a policy, as long as the router runs; `None` for the configured
     /// ones.
     ///
     /// # Errors
-    /// When there is no such policy or uplink, in words for the operator.
+    /// Returns a message for the operator if there is no such policy or uplink.
     pub fn handle_policy_uplinks(
         &mut self,
         now: Time,
@@ -849,22 +849,23 @@ impl MobileRouter {
         Ok(())
     }
 
-    /// The flow bindings that the data path obeys, by priority: each with the identifiers of registered
-    /// uplinks that live, the best first. A flow that the home agent refused is failover here, too.
+    /// Returns the flow bindings of the data path, by priority. Each has the identifiers of registered
+    /// uplinks that work, the best first. A flow that the home agent refused has the failover action here,
+    /// too.
     pub fn flows(&self) -> &[FlowBinding] {
         &self.flows.effective
     }
 
-    /// The policies in the order of the configuration.
+    /// Returns the policies in the order of the configuration.
     pub fn policy_status(&self) -> Vec<PolicyStatus<'_>> {
         self.flows.status(&self.uplinks)
     }
 
     /// Handles an ICMPv6 error from the home agent's address about a packet that this router has tunnelled to
-    /// it. The packet is proven to be ours.
+    /// it. The packet is proven to be this router's.
     ///
     /// # Errors
-    /// Why it had no effect.
+    /// Returns why the error had no effect.
     pub fn handle_tunnel_error(
         &mut self,
         now: Time,
@@ -883,7 +884,7 @@ impl MobileRouter {
         self.orders.switch.take()
     }
 
-    /// A user has agreed to the terms: ends the back-off that the uplink has got without answers.
+    /// Ends the back-off that an uplink has accumulated without answers: a user has accepted the terms.
     fn portal_passed(&mut self, now: Time, wall: WallTime, index: usize) {
         if let Some(binding) = self.list.binding_of(index).filter(|_| self.is_multiple()) {
             let binding = &mut self.list.bindings[binding];
@@ -905,7 +906,7 @@ impl MobileRouter {
         self.evaluate(now, wall, "a captive portal lets packets pass");
     }
 
-    /// Has an uplink without answers probed, where the operator wants that.
+    /// Requests a probe of an uplink without answers, if the operator has configured one.
     fn probe_portals(&mut self, now: Time) {
         if !self.config.probes_portals || self.stopping {
             return self.timers.stop(Timer::Portal);
@@ -920,7 +921,7 @@ impl MobileRouter {
         }
     }
 
-    /// Takes in the result of a probe for a captive portal over an uplink.
+    /// Takes over the result of a probe for a captive portal over an uplink.
     pub fn handle_portal_probe(&mut self, now: Time, wall: WallTime, interface: &str, probe: &PortalProbe) {
         self.assert_drained();
         let Ok(index) = self.uplink_called(interface) else { return };

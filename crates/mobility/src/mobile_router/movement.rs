@@ -1,7 +1,7 @@
-//! From attachments to what is to be registered (RFC 6275 11.5, RFC 3963 5.8).
+//! Derives the registrations from the attachments (RFC 6275 11.5, RFC 3963 5.8).
 //!
-//! Every change of an uplink leads to the same question, which uplink is the target, and every answer to the
-//! same act, to bring the registration in line with it.
+//! Every change of an uplink leads to two steps: choose the target, and bring the registration in line with
+//! it.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -16,7 +16,7 @@ use super::{Attachment, MobileRouter, Registration, Timer};
 use crate::binding_update_list::{Exchange, Purpose, refresh_after};
 use crate::{Event, Output, UDP_PORT};
 
-/// An uplink that has just come back must stay up this long before a working one is given up for it.
+/// Time for which an uplink that has just come back must stay up before it replaces a working one.
 const SETTLING_TIME: Duration = Duration::from_secs(1);
 
 impl MobileRouter {
@@ -38,8 +38,7 @@ impl MobileRouter {
         }
         if was != care_of_addresses(after) {
             self.binding_moved(now, index, before);
-            // Where only the order of known candidates has changed, what was found out about them still
-            // holds.
+            // If only the order of known candidates has changed, the knowledge about them still holds.
             if renewed || self.path_is_gone(index) {
                 self.path_moved(index);
                 self.uplinks[index].forget_capacity();
@@ -51,7 +50,7 @@ impl MobileRouter {
         }
         let reason = match (before, after) {
             (Attachment::Down(_), _) => {
-                // Not at the very start: then there is nothing better to stay with.
+                // The rule does not apply at the start: then there is no working uplink to keep.
                 self.uplinks[index].settles_at = now + SETTLING_TIME;
                 "an uplink came up"
             }
@@ -62,8 +61,8 @@ impl MobileRouter {
         self.evaluate(now, wall, reason);
     }
 
-    /// Our port of UDP on an uplink that has got an IPv4 address: one that no other uplink has with the same
-    /// address. It stays as long as it can.
+    /// Chooses the UDP port of an uplink that has got an IPv4 address: one that no other uplink has with the
+    /// same address. It changes only if it must.
     fn choose_port(&mut self, index: usize) {
         let Some(address) = self.uplinks[index].ipv4_care_of_address() else { return };
         let others = self.uplinks.iter().enumerate().filter(|(other, _)| *other != index);
@@ -78,9 +77,9 @@ impl MobileRouter {
         }
     }
 
-    /// The uplink to be registered: the operator's, else the home link, else the best by priority, those last
-    /// over which the home agent does not answer. An attached current one is kept against an equal, and
-    /// against one that has only just come back.
+    /// Chooses the uplink to be registered: the operator's, otherwise the home link, otherwise the best by
+    /// priority. Uplinks over which the home agent does not answer come last. The current one, if attached,
+    /// is kept against an equal one and against one that has only just come back.
     fn choose(&mut self, now: Time) -> Option<usize> {
         let usable = |index: &usize| !matches!(self.uplinks[*index].attachment, Attachment::Down(_));
         if let Some(forced) = self.uplinks.forced.filter(usable) {
@@ -107,7 +106,7 @@ impl MobileRouter {
         }
     }
 
-    /// Brings what is registered in line with what is attached.
+    /// Brings the registrations in line with the attachments.
     pub(super) fn evaluate(&mut self, now: Time, wall: WallTime, reason: &str) {
         if self.stopping {
             return;
@@ -140,8 +139,8 @@ impl MobileRouter {
         self.forwarding_changed(reason);
     }
 
-    /// Nobody to register with is known. On the home link that does not matter: nothing of ours can be
-    /// registered.
+    /// Handles the state without a known home agent. On the home link that does not matter: this router can
+    /// have no registration.
     fn without_home_agent(&mut self, now: Time, reason: &str) {
         let home = self
             .uplinks
@@ -161,8 +160,8 @@ impl MobileRouter {
         uplink.demoted_until.is_some() || uplink.poor || uplink.is_used_up()
     }
 
-    /// All uplinks with identifiers. An exchange without identifier under way is given up for it, but for a
-    /// de-registration, which is seen through.
+    /// Registers all uplinks with identifiers. It gives up an outstanding exchange without identifier, except
+    /// a de-registration.
     fn register_bindings(&mut self, now: Time, wall: WallTime) {
         if self.refusals.status.is_some() {
             if self.list.exchange.is_none() && self.timers.get(Timer::AskAgain).is_none() {
@@ -180,7 +179,7 @@ impl MobileRouter {
         self.reconcile(now, wall);
     }
 
-    /// Which uplinks have only just come up: those are not relied on yet while another works.
+    /// Marks the uplinks that have only just come up: they do not replace a working one yet.
     fn settle(&mut self, now: Time) {
         let mut next = None;
         for index in 0..self.uplinks.len() {
@@ -196,7 +195,7 @@ impl MobileRouter {
         }
     }
 
-    /// Registers the best care-of address of an uplink unless it is registered or under way already.
+    /// Registers the best care-of address of an uplink unless it is registered or being registered.
     fn register(&mut self, now: Time, wall: WallTime, uplink: usize) {
         let care_of_addresses = self.uplinks[uplink].care_of_addresses();
         let Some(care_of_address) = care_of_addresses.first().copied() else { return };
@@ -220,7 +219,7 @@ impl MobileRouter {
         if registered && !self.list.doubtful {
             self.timers.stop(Timer::Retransmit);
             if self.timers.get(Timer::Refresh).is_none() {
-                // It was stopped while no uplink could be used.
+                // The timer was stopped while no uplink could be used.
                 let is_full = self.uplinks.is_full(uplink);
                 let refresh_at =
                     |r: Registration| r.expires - r.lifetime + refresh_after(r.lifetime, is_full);
@@ -237,8 +236,9 @@ impl MobileRouter {
         self.transmit(now, wall);
     }
 
-    /// The same after a refusal: nothing is registered. A de-registration under way follows to where we are;
-    /// else, when it is time, a single Binding Update asks again.
+    /// Registers the best care-of address of an uplink after a refusal, with no registration left. An
+    /// outstanding de-registration continues from the router's current address; otherwise a single Binding
+    /// Update asks again when it is time.
     fn register_refused(&mut self, now: Time, wall: WallTime, uplink: usize, addresses: Vec<IpAddr>) {
         if let Some(exchange) = self.list.exchange.as_ref().filter(|e| e.purpose == Purpose::Deregister) {
             if exchange.care_of_addresses.first() != addresses.first() {
@@ -256,8 +256,7 @@ impl MobileRouter {
         }
     }
 
-    /// Gives up what is under way. What the home agent has may be another thing now than what we take for
-    /// registered.
+    /// Gives up the outstanding exchange. The home agent's binding may then differ from the registration.
     fn abandon(&mut self) {
         if let Some(exchange) = self.list.exchange.take() {
             let other = self
@@ -269,8 +268,8 @@ impl MobileRouter {
         }
     }
 
-    /// RFC 6275 11.5.5, RFC 3963 5.8: on the home link the binding is deleted, from the home address. Until
-    /// the answer the old path carries the traffic, as far as it is alive; the registration is not renewed.
+    /// RFC 6275 11.5.5, RFC 3963 5.8: on the home link the router deletes the binding, from the home address.
+    /// Until the answer the old path carries the traffic if it works; the registration is not renewed.
     fn go_home(&mut self, now: Time, wall: WallTime, uplink: usize) {
         let was_home = std::mem::replace(&mut self.home.at_home, true);
         let home_address = self.config.home_address;
@@ -287,13 +286,14 @@ impl MobileRouter {
             binding.attempt = None;
             binding.removal = None;
         }
-        // Also without a registration that we know of: one from before a restart may live on.
+        // The router also de-registers without a known registration: one from before a restart may still
+        // exist.
         self.list.exchange = Some(Exchange::new(Purpose::Deregister, uplink, home_addresses, false));
         self.outputs.push_back(Output::Forwarding(home_address));
         self.transmit(now, wall);
     }
 
-    /// The home agent has acknowledged the return: traffic leaves the tunnel.
+    /// Handles the acknowledgement of the return: traffic leaves the tunnel.
     pub(super) fn came_home(&mut self, now: Time) {
         if let Some(registration) = self.list.registration {
             self.retire(now, registration.care_of_address);
@@ -332,27 +332,28 @@ impl MobileRouter {
         }
     }
 
-    /// Packets to `care_of_address` that are on their way are still welcome for a while.
+    /// Accepts packets to a former `care_of_address` that are on their way, for the grace period.
     pub(super) fn retire(&mut self, now: Time, care_of_address: IpAddr) {
         self.list.retire(now, care_of_address);
         self.watch_grace();
     }
 
-    /// Sets the timer for the old paths that the Binding Update List has added.
+    /// Sets the timer for the former care-of addresses that the Binding Update List has added.
     pub(super) fn watch_grace(&mut self) {
         if let Some(first) = self.list.take_grace() {
             self.timers.set(Timer::Grace, first);
         }
     }
 
-    /// Closes the old paths that have had their time.
+    /// Removes the former care-of addresses whose grace period is over.
     pub(super) fn grace_over(&mut self, now: Time) {
         if let Some(first) = self.list.expire_previous(now) {
             self.timers.set(Timer::Grace, first);
         }
     }
 
-    /// Whether the uplink of the outstanding Binding Update has had its chance, and another shall have it.
+    /// Whether the uplink of the outstanding Binding Update has had enough time, so that another is to be
+    /// tried.
     pub(super) fn is_uplink_silent(&self, now: Time) -> bool {
         let Some(exchange) = self.list.exchange.as_ref() else { return false };
         exchange.purpose == Purpose::Register
@@ -376,8 +377,8 @@ impl MobileRouter {
         self.demote_uplink(now, wall, index, timeout);
     }
 
-    /// Demotes an uplink; `timeout` is what the next Binding Update waits for its answer where the back-off
-    /// goes on.
+    /// Demotes an uplink; `timeout` is the wait of the next Binding Update for its answer if the back-off
+    /// continues.
     pub(super) fn demote_uplink(&mut self, now: Time, wall: WallTime, index: usize, timeout: Duration) {
         let again = self.uplinks.demote(now, index);
         self.timers.set(Timer::Demotion(index), again);
@@ -389,14 +390,14 @@ impl MobileRouter {
         }
         self.evaluate(now, wall, &reason);
         if self.list.exchange.as_ref().is_some_and(|exchange| exchange.uplink == index) {
-            // The best even so.
+            // The same uplink is still the best one.
             self.transmit(now, wall);
         } else {
             self.handovers.reason = Some((now, reason));
         }
     }
 
-    /// The uplink may be chosen like any other again.
+    /// Ends the demotion of an uplink.
     pub(super) fn rehabilitate(&mut self, index: usize) {
         self.timers.stop(Timer::Demotion(index));
         if let Some(uplink) = self.uplinks.get_mut(index) {
@@ -404,7 +405,7 @@ impl MobileRouter {
         }
     }
 
-    /// Every uplink may, and the back-off begins anew: something has changed.
+    /// Ends all demotions, and begins the back-off anew: the situation has changed.
     pub(super) fn rehabilitate_all(&mut self) {
         for index in 0..self.uplinks.len() {
             self.rehabilitate(index);

@@ -1,14 +1,14 @@
-//! Which notices of the home agent (Home Agent Switch, Binding Revocation) are new, by their timestamps.
+//! Decides by timestamps which notices of the home agent (Home Agent Switch, Binding Revocation) are new.
 //!
-//! A notice has to be later than every one before, which keeps recordings out. One that an attacker on the
-//! path has withheld is still later. So it also has to be near to the home agent's time. The router knows
-//! that by its last registration: the acknowledgement, which answers a Binding Update of the router and
-//! nothing else, bears it in a Message-ID option. A home agent that sends none there is believed as before;
-//! with timestamps (RFC 4285 6) the router's own clock counts.
+//! A notice has to be later than every one before, which excludes replays. A notice that an attacker on the
+//! path has withheld is still later. So it also has to be close to the home agent's time. The router knows
+//! that time from its last registration: the acknowledgement, which answers only a Binding Update of this
+//! router, has it in a Message-ID option. If a home agent sends no time there, only the order counts; with
+//! timestamps (RFC 4285 6) the router's own clock counts.
 //!
-//! A home agent whose clock was ahead leaves a last notice that lies in the future. When an acknowledgement
-//! shows that, the router goes on by the present time. It refuses the timestamps of that time for good, for
-//! their notices are recorded perhaps.
+//! After a time in which the home agent's clock was ahead, the last notice lies in the future. When an
+//! acknowledgement shows that, the router continues from the present time. It refuses the timestamps of that
+//! time for good, because an attacker may have recorded those notices.
 
 use std::time::Duration;
 
@@ -17,42 +17,41 @@ use carnet_base::{Time, WallTime};
 use crate::security::NOTICE_WINDOW;
 use crate::sequence::is_later;
 
-/// A last notice that is ahead of the home agent's time by less makes later ones wait until then. One that is
-/// ahead of the notice before by more begins a time in which the clock was ahead.
+/// Limit of a slight lead. If the last notice leads the home agent's time by less, later notices wait until
+/// then. If a notice leads the notice before by more, a time begins in which the clock was ahead.
 const SLIGHTLY_AHEAD: Duration = Duration::from_secs(3600);
 
-/// What is known of the home agent's notices and of its clock.
+/// Knowledge of the home agent's notices and of its clock.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Notices {
-    /// NTP timestamp of the last one.
+    /// NTP timestamp of the last notice.
     pub(super) last: Option<u64>,
-    /// NTP timestamp of the first one of those that followed each other within [`SLIGHTLY_AHEAD`], up to the
-    /// last.
+    /// NTP timestamp of the first notice of a series within [`SLIGHTLY_AHEAD`] of each other, up to the last.
     pub(super) first: Option<u64>,
-    /// First and last NTP timestamp of those that came while a clock was ahead.
+    /// First and last NTP timestamp of notices that came while a clock was ahead.
     pub(super) early: Option<(u64, u64)>,
-    /// The home agent's NTP time when the Binding Update was sent that has been acknowledged last.
+    /// Sending time of the last acknowledged Binding Update, with the home agent's NTP time.
     pub(super) clock: Option<(Time, u64)>,
 }
 
 impl Notices {
-    /// Another home agent has another clock.
+    /// Clears the clock: another home agent has another one.
     pub(super) fn forget_clock(&mut self) {
         self.clock = None;
     }
 
-    /// The home agent has acknowledged a Binding Update that was sent at this time, and has told its own, if
-    /// it tells any.
+    /// Handles the acknowledgement of a Binding Update that was sent at this time, with the home agent's time
+    /// if it has one.
     pub(super) fn clock_told(&mut self, sent_at: Time, ntp: Option<u64>) {
         self.clock = ntp.map(|ntp| (sent_at, ntp));
     }
 
-    /// Takes note of a notice, whose MAC is verified; false where it may have been recorded or withheld.
-    /// `clock`, with the distance from it that is allowed, counts in place of what the home agent told.
+    /// Takes a notice whose MAC is verified; returns false if it may have been recorded or withheld. `clock`,
+    /// with the permitted distance from it, replaces the home agent's reported time.
     pub(super) fn accept(&mut self, now: Time, time: u64, clock: Option<(WallTime, Duration)>) -> bool {
         let told = || {
             let (then, ntp) = self.clock?;
-            // The era does not matter for distances: any date of the era will do.
+            // The era does not matter for distances: any time of the era will do.
             let near = WallTime::from_ntp(ntp, WallTime::default());
             Some((near + now.saturating_since(then), NOTICE_WINDOW))
         };
@@ -85,7 +84,7 @@ impl Notices {
     }
 }
 
-/// Seconds from an NTP timestamp to a later one.
+/// Returns the seconds from an NTP timestamp to a later one.
 fn seconds_between(earlier: u64, later: u64) -> u64 {
     later.wrapping_sub(earlier) >> 32
 }
@@ -100,7 +99,7 @@ mod tests {
         WallTime::from_unix_nanos((START + seconds) * 1_000_000_000).to_ntp()
     }
 
-    /// Notices of a home agent that has told its time at second 0.
+    /// Notices of a home agent that has reported its time at second 0.
     fn told_at_zero() -> Notices {
         let mut notices = Notices::default();
         notices.clock_told(Time::from_secs(0), Some(ntp(0)));
@@ -113,9 +112,10 @@ mod tests {
             let mut notices = told_at_zero();
             assert_eq!(notices.accept(Time::from_secs(received), ntp(5), None), taken, "after {received} s");
         }
-        // The window is about the clock: a notice of now is taken however long ago the clock was told.
+        // The window is about the clock: a present notice is accepted however long ago the clock was
+        // reported.
         assert!(told_at_zero().accept(Time::from_secs(86_400), ntp(86_420), None));
-        // A home agent that tells no time is believed as before.
+        // From a home agent that reports no time, every later notice is accepted.
         let mut notices = Notices::default();
         assert!(notices.accept(Time::from_secs(0), ntp(0), None));
         assert!(notices.accept(Time::from_secs(1), ntp(1_000_000), None));
@@ -127,19 +127,19 @@ mod tests {
         let year = 31_536_000;
         let mut notices = told_at_zero();
         assert!(notices.accept(Time::from_secs(1), ntp(1), None));
-        // The clock goes ahead, and the registration after it shows that.
+        // The clock leaps ahead, and the registration after it shows that.
         notices.clock_told(Time::from_secs(100), Some(ntp(year)));
         let ahead = [year + 10, year + 20];
         for time in ahead {
             assert!(notices.accept(Time::from_secs(time - year + 100), ntp(time), None));
         }
-        // It is right again. Until a registration tells the router so, notices are refused.
+        // The clock is right again. Until a registration reports it, the router refuses notices.
         assert!(!notices.accept(Time::from_secs(200), ntp(200), None));
         notices.clock_told(Time::from_secs(210), Some(ntp(210)));
         assert!(notices.accept(Time::from_secs(220), ntp(220), None));
         assert!(!notices.accept(Time::from_secs(221), ntp(220), None), "the same again");
         assert!(!notices.accept(Time::from_secs(221), ntp(1), None), "one of before");
-        // A year later the recordings are of the present.
+        // A year later the recordings have the present time.
         for time in ahead {
             assert!(!notices.clone().accept(Time::from_secs(time), ntp(time), None), "{time}");
         }

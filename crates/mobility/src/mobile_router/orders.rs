@@ -1,11 +1,11 @@
-//! What the home agent orders unasked: to go to another one (Home Agent Switch, RFC 5142 6), to give bindings
-//! up (Binding Revocation, RFC 5846 10).
+//! Orders of the home agent: to go to another one (Home Agent Switch, RFC 5142 6), and to give up bindings
+//! (Binding Revocation, RFC 5846 10).
 //!
-//! Both move or end traffic, so both have to be authentic: where there is a shared key, by RFC 4285's option,
-//! whose MAC covers the address that the message was sent to in place of a care-of address, and by a
-//! Message-ID option that is greater than in any before (remembered across restarts) and near to the home
-//! agent's time ([`super::notices`]). Without a key there is nothing to check but the addresses; then a
-//! switch leads to home agents only that our own operator has named (see [`crate::agents`]).
+//! Both move or end traffic, so both have to be authentic. With a shared key RFC 4285's option authenticates
+//! them; its MAC covers the message's destination in place of a care-of address. The Message-ID option must
+//! be greater than in any notice before (remembered across restarts) and close to the home agent's time
+//! ([`super::notices`]). Without a key the router can check only the addresses; then a switch leads only to
+//! home agents that the operator has named (see [`crate::agents`]).
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -20,18 +20,18 @@ use super::notices::Notices;
 use crate::binding_update_list::{BindingUpdateList, UpdateNumbers};
 use crate::{Authentication, MobilityDrop, MobilityMessage};
 
-/// Home agents of one Home Agent Switch message that are looked at.
+/// Most home agents of one Home Agent Switch message that the router reads.
 pub(super) const MAX_ALTERNATIVES: usize = 16;
 
-/// How long an indication of a revocation is answered again: the home agent repeats it after one and two
-/// seconds.
+/// Time for which the router repeats the answer to a revocation: the home agent repeats the indication after
+/// one and two seconds.
 pub(super) const REPETITIONS: Duration = Duration::from_secs(10);
 
-/// A revocation that has been acknowledged; the acknowledgement may be lost.
+/// An acknowledged revocation, whose acknowledgement may be lost.
 #[derive(Debug, Clone)]
 pub(super) struct Answered {
     pub(super) sequence: u16,
-    /// Our end of the way that it came, and that way.
+    /// This router's end of the path that the indication came by.
     pub(super) came_to: Endpoint,
     pub(super) by: (usize, Registration),
     pub(super) status: u8,
@@ -39,30 +39,30 @@ pub(super) struct Answered {
 }
 
 impl Answered {
-    /// Whether an indication is the same once more.
+    /// Whether an indication repeats this one.
     pub(super) fn is_of(&self, message: &MobilityMessage<'_>, revocation: &BindingRevocation<'_>) -> bool {
         self.sequence == revocation.sequence && self.came_to == came_to(message)
     }
 }
 
-/// Our end of the way that a message has come.
+/// Returns this router's end of the path that a message came by.
 pub(super) fn came_to(message: &MobilityMessage<'_>) -> Endpoint {
     message.outer.map_or(Endpoint::Ipv6(message.destination), |(local, _)| local)
 }
 
-/// The home agent wants us to leave.
+/// The home agent's order to leave.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Switch {
-    /// Where to, the first to be tried first; empty: that is ours to find out.
+    /// Home agents to go to, the first to be tried first; empty if the router has to find one.
     pub to: Vec<Ipv6Addr>,
-    /// Whether it was certainly our home agent that said so.
+    /// Whether the home agent's authorship is proven.
     pub authenticated: bool,
 }
 
 /// Proof that a notice is the home agent's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Proof {
-    /// The two have neither key nor IPsec.
+    /// Router and home agent have neither key nor IPsec.
     None,
     /// The notice has a timestamp and a MAC, and the router has stored the timestamp.
     Key,
@@ -71,21 +71,21 @@ pub(super) enum Proof {
 }
 
 /// Orders of the home agent. The notices are one value for all home agents of this router, because these
-/// share a key. RFC 4285's authenticator does not cover which of them has sent a message. Else a recorded
-/// notice of one could be played in the name of another.
+/// share a key. RFC 4285's authenticator does not cover which of them has sent a message. Otherwise a
+/// recorded notice of one could be replayed in the name of another.
 #[derive(Debug, Default)]
 pub(super) struct Orders {
     pub(super) switch: Option<Switch>,
-    /// When the home agent last ordered something, by its clock.
+    /// Timestamps of the home agent's orders, by its clock.
     pub(super) notices: Notices,
     pub(super) last_revocation: Option<Answered>,
 }
 
 impl Orders {
-    /// Checks what keeps strangers and recordings out.
+    /// Verifies that a notice comes from the home agent and is no replay.
     ///
     /// # Errors
-    /// Why the router does not believe the notice.
+    /// Returns why the router does not accept the notice.
     pub(super) fn verify(
         &mut self,
         (now, wall): (Time, WallTime),
@@ -95,7 +95,7 @@ impl Orders {
         (numbers, home_address): (&UpdateNumbers, Ipv6Addr),
     ) -> Result<Proof, MobilityDrop> {
         if numbers.authentication == Authentication::Ipsec {
-            // It has been admitted; what was recorded the kernel refuses (RFC 4303 3.4.3).
+            // The message has been admitted, and the kernel refuses replays (RFC 4303 3.4.3).
             return Ok(Proof::Ipsec);
         }
         if numbers.authentication.association().is_none() {

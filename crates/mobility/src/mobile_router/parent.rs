@@ -1,16 +1,17 @@
-//! The router on an uplink, where that is a mobile router itself (RFC 3963 7, RFC 4888).
+//! The router on an uplink, if it is itself a mobile router (RFC 3963 7, RFC 4888).
 //!
-//! It says so in its Router Advertisements ([`NestingInformation`]): which mobile routers stand before it,
-//! whether it has a way out, and from which prefixes those behind it may have care-of addresses (see
-//! [`crate::nesting`]). A router is refused as a parent that
+//! Its Router Advertisements ([`NestingInformation`]) name the mobile routers before it, whether it has an
+//! uplink that works, and the prefixes of which routers behind it may have care-of addresses (see
+//! [`crate::nesting`]). This router refuses a parent that
 //!
-//! * has this router before it, or is this router: packets of both would go round in a ring, wrapped once
+//! * has this router before it, or is this router: packets of both would circle in a ring, encapsulated once
 //!   more each time;
-//! * has no way out itself: two routers without one that attach to each other would be such a ring;
-//! * has [`MAX_PATH`] mobile routers, itself among them: those behind could not be told of all.
+//! * has no working uplink itself: two such routers that attach to each other would be a ring;
+//! * has [`MAX_PATH`] mobile routers, itself among them: its advertisement could not name all of them to
+//!   routers behind it.
 //!
-//! Who lies about it in an advertisement could as well advertise nothing, or drop what it is sent: believed
-//! is only what makes a router worse, or what is proven by its use.
+//! A router that lies in an advertisement could as well advertise nothing, or drop packets. So this router
+//! believes only statements that make a parent worse, or that its use proves.
 
 use std::net::Ipv6Addr;
 
@@ -18,22 +19,22 @@ use carnet_base::LinkMessage;
 use carnet_wire::nd::nesting::MAX_PATH;
 use carnet_wire::nd::{NestingInformation, RouterAdvertisement};
 
-/// Routers on one link of which this is remembered; the one heard longest ago goes, that in use last.
+/// Most parents on one link; the one heard longest ago is removed first, the one in use last.
 const MAX_PARENTS: usize = 4;
 
 /// A mobile router before this one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parent {
-    /// Its link-local address.
+    /// Link-local address of the parent.
     pub router: Ipv6Addr,
-    /// Its link-layer address, where the link has any.
+    /// Link-layer address of the parent, if the link has such addresses.
     pub link_address: Option<[u8; 6]>,
-    /// What it says.
+    /// Information in its advertisement.
     pub information: NestingInformation,
 }
 
 impl Parent {
-    /// Why it cannot be this router's parent, if it cannot.
+    /// Returns why the router cannot be this router's parent, if it cannot.
     pub(super) fn refusal(&self, home_address: Ipv6Addr) -> Option<&'static str> {
         let NestingInformation { grounded, path, .. } = &self.information;
         if path.contains(&home_address) {
@@ -48,7 +49,7 @@ impl Parent {
     }
 }
 
-/// What the routers on one link have said since it came up, the latest last.
+/// Mobile routers that have advertised on one link since it came up, the latest last.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Parents(Vec<Parent>);
 
@@ -57,8 +58,8 @@ impl Parents {
         self.0.clear();
     }
 
-    /// Takes in an advertisement: what the router does not say any more is no longer so. `in_use` is the
-    /// router that traffic leaves by.
+    /// Takes over an advertisement: values that it lacks no longer hold. `in_use` is the router that traffic
+    /// leaves by.
     pub fn note(
         &mut self,
         message: &LinkMessage,
@@ -78,9 +79,9 @@ impl Parents {
         }
     }
 
-    /// The parent, where a default router is a mobile router.
+    /// Returns the parent, if a default router is a mobile router.
     pub fn of(&self, router: Ipv6Addr) -> Option<&Parent> {
-        // A default route without gateway leads to the one that was heard last.
+        // A default route without gateway leads to the router that was heard last.
         self.0.iter().rev().find(|parent| parent.router == router || router.is_unspecified())
     }
 }
@@ -95,7 +96,7 @@ mod tests {
         Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, number)
     }
 
-    /// An advertisement of the mobile router `number`.
+    /// Takes an advertisement of the mobile router `number`.
     fn hear(parents: &mut Parents, number: u16, in_use: Ipv6Addr) {
         let information =
             NestingInformation { grounded: true, path: vec![router(number)], prefixes: Vec::new() };

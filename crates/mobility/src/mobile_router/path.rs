@@ -1,4 +1,4 @@
-//! Which way traffic goes, as it follows from the router's state.
+//! Derives the path of traffic from the router's state.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -11,38 +11,38 @@ use super::{MobileRouter, Timer, Uplink};
 use crate::binding_update_list::Purpose;
 use crate::{Event, Output};
 
-/// A failure of an uplink is the reason for a move so long after it.
+/// Time for which a failure of an uplink counts as the reason of a move.
 const REASON_LASTS: Duration = Duration::from_secs(5);
 
-/// A pair of ends that tunnelled packets are accepted between, or also sent between.
+/// A pair of ends between which tunnelled packets are accepted, or also sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Path {
-    /// The uplink, as an index.
+    /// Index of the uplink.
     pub uplink: usize,
-    /// The Binding Identifier under which it is registered.
+    /// Binding Identifier of the registration.
     pub bid: Option<u16>,
-    /// Our end.
+    /// This router's end.
     pub local: Endpoint,
-    /// The home agent's.
+    /// The home agent's end.
     pub remote: Endpoint,
-    /// Lower wins: what the home agent is told as BID-PRI (RFC 6089 4.1).
+    /// Priority, sent to the home agent as BID-PRI (RFC 6089 4.1); the lower value wins.
     pub priority: u8,
-    /// Whether it may carry traffic to the home agent.
+    /// Whether the path may carry traffic to the home agent.
     pub transmit: bool,
 }
 
 /// Moves of the traffic from one uplink to another.
 #[derive(Debug, Default)]
 pub(super) struct Handovers {
-    /// The uplink that events have reported as carrying traffic.
+    /// Uplink that events have reported as carrying traffic.
     pub(super) reported: Option<usize>,
-    /// Why the selection has changed, and when, for the event when traffic moves.
+    /// Reason and time of the last change of the selection, for the event when traffic moves.
     pub(super) reason: Option<(Time, String)>,
 }
 
 impl MobileRouter {
-    /// Every pair of ends to accept packets between; those that may carry traffic first, the best at the
-    /// head. Without Binding Identifiers it is at most one.
+    /// Returns every pair of ends between which packets are accepted; those that may carry traffic first, the
+    /// best at the head. Without Binding Identifiers at most one may carry traffic.
     pub fn paths(&self) -> Vec<Path> {
         let mut paths = Vec::new();
         let bindings = self.transmit_bindings();
@@ -65,14 +65,15 @@ impl MobileRouter {
             let bid = self.list.binding_of(uplink).map(|index| self.list.bindings[index].bid);
             self.push_ends(&mut paths, uplink, bid, care_of_address, transmit.then_some(udp));
         }
-        // Among those that carry traffic the order is as above.
+        // Among those that carry traffic the order stays.
         sort_by_key(&mut paths, |path| !path.transmit);
         paths
     }
 
-    /// The bindings that traffic may take, the best first: those that are registered and live. When none
-    /// lives, the best of the registered all the same. When none of these has its care-of address any more,
-    /// one that is being registered anew: the home agent accepts all that arrives behind the Binding Update.
+    /// Returns the bindings that traffic may take, the best first: those that are registered and work. If
+    /// none works, it returns the best registered one. If none of these still has its care-of address, it
+    /// returns one that is being registered anew: the home agent accepts packets that arrive after the
+    /// Binding Update.
     pub(super) fn transmit_bindings(&self) -> Vec<usize> {
         if self.stopping || self.refusals.status.is_some() || self.home.at_home {
             return Vec::new();
@@ -101,13 +102,13 @@ impl MobileRouter {
         order.into_iter().find(moving).into_iter().collect()
     }
 
-    /// Our end of the path that traffic without a policy of its own takes.
+    /// Returns this router's end of the path of traffic without a policy of its own.
     pub fn path(&self) -> Option<Endpoint> {
         self.paths().first().filter(|path| path.transmit).map(|path| path.local)
     }
 
-    /// The pairs of ends that belong to a care-of address: from an IPv4 one both encapsulations are accepted.
-    /// `transmit` is whether packets are sent between them, and in UDP.
+    /// Adds the pairs of ends of a care-of address: from an IPv4 one both encapsulations are accepted.
+    /// `transmit` says whether packets are sent between them, and in UDP.
     fn push_ends(
         &self,
         paths: &mut Vec<Path>,
@@ -134,13 +135,14 @@ impl MobileRouter {
         }
     }
 
-    /// The care-of address that the plain binding's traffic leaves from; see the module documentation.
+    /// Returns the care-of address that the plain binding's traffic leaves from; see the module
+    /// documentation.
     pub(super) fn plain_path(&self) -> Option<IpAddr> {
         if self.stopping || self.refusals.status.is_some() {
             return None;
         }
         if self.is_home() {
-            // Only what was on its way into the tunnel when the router came home.
+            // Only packets that were on their way into the tunnel when the router came home use it.
             return self
                 .list
                 .previous
@@ -160,7 +162,7 @@ impl MobileRouter {
         }
     }
 
-    /// The uplink that carries traffic now: the path's, or the one on the home link.
+    /// Returns the uplink that carries traffic now: the path's, or the one on the home link.
     pub fn active_uplink(&self) -> Option<usize> {
         if self.is_home() {
             return self.uplinks.target;
@@ -171,9 +173,9 @@ impl MobileRouter {
         self.uplink_with(self.plain_path()?)
     }
 
-    /// The uplink with this care-of address; of several behind NATs of one make the registered one. While the
-    /// router is coming home, one that merely has the address still will do: the home agent knows no other
-    /// yet.
+    /// Returns the uplink with this care-of address; of several behind NATs of one make, the registered one.
+    /// While the router is coming home, an uplink that merely has the address still will do: the home agent
+    /// knows no other yet.
     pub(super) fn uplink_with(&self, care_of_address: IpAddr) -> Option<usize> {
         let has = |uplink: &Uplink| uplink.has_care_of_address(care_of_address);
         let chosen =
@@ -186,29 +188,31 @@ impl MobileRouter {
         })
     }
 
-    /// The uplink that the operator chose, while the choice stands.
+    /// Returns the uplink that the operator chose, while the choice stands.
     pub fn forced_uplink(&self) -> Option<&Uplink> {
         self.uplinks.forced.and_then(|forced| self.uplinks.get(forced))
     }
 
-    /// The uplink on the home link, from when the router has found itself there: the home address belongs on
-    /// it, for the de-registration leaves from there, and so do routes to the home link.
+    /// Returns the uplink on the home link, as soon as the router has detected it. The home address belongs
+    /// on that interface, because the de-registration leaves from there, and routes to the home link need it
+    /// too.
     pub fn home_link(&self) -> Option<&Uplink> {
         self.uplinks.target.filter(|_| self.home.at_home).and_then(|target| self.uplinks.get(target))
     }
 
-    /// Whether traffic is routed without tunnel: the router is on its home link, and the home agent has
+    /// Whether traffic is routed without a tunnel: the router is on its home link, and the home agent has
     /// acknowledged it. Until then the home agent sends everything to the care-of address.
     pub fn is_home(&self) -> bool {
         self.home.at_home && self.home.returned
     }
 
-    /// The uplink that carries traffic without tunnel.
+    /// Returns the uplink that carries traffic without a tunnel.
     pub fn home_uplink(&self) -> Option<&Uplink> {
         self.home_link().filter(|_| self.is_home())
     }
 
-    /// Every care-of address at which packets from the home agent are accepted, with the uplink's index.
+    /// Returns every care-of address at which packets from the home agent are accepted, with the uplink's
+    /// index.
     pub(super) fn accepted_care_of_addresses(&self) -> Vec<(IpAddr, usize)> {
         let mut accepted: Vec<(IpAddr, usize)> = self
             .uplinks
@@ -231,14 +235,14 @@ impl MobileRouter {
         accepted
     }
 
-    /// Why traffic moves that an acknowledgement moves: an uplink that has failed lately, or the
+    /// Returns the reason of a move that an acknowledgement causes: a recent failure of an uplink, or the
     /// acknowledgement alone.
     pub(super) fn reason_to_move(&mut self, now: Time) -> String {
         let reason = self.handovers.reason.take().filter(|(at, _)| now.saturating_since(*at) <= REASON_LASTS);
         reason.map_or_else(|| "the home agent acknowledged it".into(), |(_, reason)| reason)
     }
 
-    /// Asks for the forwarding to be computed anew, and reports when traffic moved.
+    /// Requests a new computation of the forwarding, and reports a move of traffic.
     pub(super) fn forwarding_changed(&mut self, reason: &str) {
         let transmit = self.transmit_bindings();
         let transmit: Vec<usize> = transmit.iter().map(|&index| self.list.bindings[index].uplink).collect();
@@ -255,12 +259,12 @@ impl MobileRouter {
                 reason: reason.to_string(),
             }));
             self.handovers.reported = active;
-            // It has been told.
+            // The reason has been reported.
             self.handovers.reason = None;
         }
     }
 
-    /// Why the home agent has said no for the moment, while nothing is registered with it.
+    /// Returns why the home agent refuses for the moment, while nothing is registered with it.
     pub fn setback(&self) -> Option<Status> {
         self.refusals.setback.filter(|_| !self.has_registration())
     }
@@ -270,14 +274,14 @@ impl MobileRouter {
         self.list.has_registration()
     }
 
-    /// The uplinks that are registered and answer.
+    /// Returns the uplinks that are registered and answer.
     pub fn living_uplinks(&self) -> impl Iterator<Item = usize> {
         (0..self.uplinks.len())
             .filter(|&uplink| self.heartbeat_path(uplink).is_some() && !self.uplinks.is_silent(uplink))
     }
 
-    /// Whether the home agent owes us an answer that is late. Nothing is registered although there is an
-    /// uplink, or no registered uplink brings answers any more.
+    /// Whether an answer of the home agent is late: nothing is registered although there is an uplink, or no
+    /// registered uplink brings answers any more.
     pub fn is_unanswered(&self) -> bool {
         if self.stopping
             || self.home.at_home
@@ -299,7 +303,7 @@ impl MobileRouter {
         self.refusals.words()
     }
 
-    /// How the home agent responds over an uplink.
+    /// Returns the home agent's response over an uplink.
     pub fn response(&self, uplink: usize) -> Response {
         if self.refusals.status.is_some() {
             return Response::Refused { again: self.timers.get(Timer::AskAgain) };

@@ -1,45 +1,45 @@
-//! How the policies do, for people to see.
+//! Status of the policies.
 
 use super::flows::Flows;
 use super::uplinks::Uplinks;
 use crate::flow::FlowAction;
 
-/// What the home agent does about a policy.
+/// The home agent's handling of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Agreement {
-    /// It has acknowledged all flows of it.
+    /// The home agent has acknowledged all flows of the policy.
     Agreed,
-    /// It has not been told yet, or has not answered.
+    /// The router has not described the flows yet, or the home agent has not answered.
     Asked,
-    /// It has refused some of them.
+    /// The home agent has refused some of the flows.
     Refused,
-    /// It knows no flow bindings (RFC 6089).
+    /// The home agent knows no flow bindings (RFC 6089).
     Unknown,
-    /// It can only copy packets: each flow has one uplink.
+    /// The home agent can only copy packets: each flow has one uplink.
     Failover,
 }
 
-/// A policy, and what has come of it.
+/// Status of a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyStatus<'a> {
-    /// Its name.
+    /// Name of the policy.
     pub name: &'a str,
-    /// What shall become of its packets.
+    /// Configured action for its packets.
     pub action: FlowAction,
     /// Number of its traffic selectors.
     pub selectors: usize,
-    /// The configured uplinks.
+    /// Configured uplinks.
     pub uplinks: &'a [String],
-    /// The operator's uplinks in place of these.
+    /// The operator's uplinks instead of the configured ones.
     pub chosen: Option<&'a [String]>,
-    /// The uplinks that its packets take now.
+    /// Uplinks that its packets take now.
     pub takes: Vec<&'a str>,
-    /// What the home agent does.
+    /// The home agent's handling of the policy.
     pub agreement: Agreement,
 }
 
 impl Flows {
-    /// The policies in the order of the configuration.
+    /// Returns the status of the policies in the order of the configuration.
     pub(super) fn status<'a>(&'a self, all: &'a Uplinks) -> Vec<PolicyStatus<'a>> {
         let policies = self.policies.iter().enumerate();
         policies

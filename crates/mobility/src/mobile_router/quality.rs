@@ -1,41 +1,41 @@
-//! Which uplink is better: the operator's priority, and what speaks against an uplink for the moment.
+//! Ranks uplinks: by the operator's priority, and by temporary disadvantages.
 //!
-//! An uplink whose signal falls to its `poor` threshold is left, and taken again when it reaches `good`; in
-//! between it stays what it was. One that has used up its volume, has only just come up, or answers again
-//! after a failure, is avoided likewise. To be avoided is not to be gone: it stays registered, and where
-//! there is nothing better it carries everything.
+//! The router leaves an uplink whose signal falls to its `poor` threshold, and takes it again at `good`; in
+//! between its state does not change. It also avoids an uplink that has used up its volume, has only just
+//! come up, or answers again after a failure. An avoided uplink stays registered, and carries everything if
+//! there is no better one.
 
 use super::Uplink;
 use super::uplinks::Uplinks;
 
-/// When an uplink is taken and left, in dBm.
+/// Signal thresholds of an uplink, in dBm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SignalThresholds {
-    /// At this or more it is taken.
+    /// Signal at or above which the router takes the uplink.
     pub good: i32,
-    /// At this or less it is left.
+    /// Signal at or below which the router leaves the uplink.
     pub poor: i32,
 }
 
-/// BID-PRI of what the operator has forced.
+/// BID-PRI of the uplink that the operator has forced.
 const FORCED: u8 = 1;
-/// BID-PRIs from here on are of uplinks that are avoided.
+/// Least BID-PRI of avoided uplinks.
 const AVOIDED: u8 = 100;
 
 impl Uplink {
-    /// Whether its volume is used up.
+    /// Whether the volume of the uplink is used up.
     pub(super) fn is_used_up(&self) -> bool {
         self.config.volume.is_some_and(|volume| self.used >= volume)
     }
 
-    /// Takes in the signal strength, in dBm. Returns why the uplink is to be taken or left, if it is.
+    /// Takes over the signal strength, in dBm. Returns why the uplink is to be taken or left, if it is.
     pub(super) fn take_signal(&mut self, dbm: Option<i32>) -> Option<&'static str> {
         self.signal = dbm;
         let was_poor = self.poor;
         self.poor = match (self.config.signal, dbm) {
             (Some(thresholds), Some(dbm)) if dbm >= thresholds.good => false,
             (Some(thresholds), Some(dbm)) if dbm <= thresholds.poor => true,
-            // Between the two nothing changes; one that was never good is not taken yet.
+            // Between the two nothing changes; an uplink that was never good is not taken yet.
             (Some(_), Some(_)) => was_poor || !self.judged,
             _ => false,
         };
@@ -61,8 +61,8 @@ impl Uplinks {
                 || self.is_proving(index))
     }
 
-    /// An uplink's BID-PRI: lower wins, 1 to 127 (RFC 6089 4.1). The configured priority, as far as it fits;
-    /// of equals the cheaper is better.
+    /// Returns an uplink's BID-PRI, 1 to 127; the lower value wins (RFC 6089 4.1). It is the configured
+    /// priority as far as it fits; of equal uplinks the cheaper one is better.
     pub(super) fn priority(&self, index: usize) -> u8 {
         let Some(uplink) = self.get(index) else { return 127 };
         if self.forced == Some(index) {
@@ -73,7 +73,7 @@ impl Uplinks {
         };
         let cheaper = u32::try_from(self.iter().filter(cheaper).count()).unwrap_or(u32::MAX);
         if self.is_avoided(index) {
-            // Used up is worse than poor: the first costs money, the second only quality.
+            // A used-up volume is worse than a poor signal: the first costs money, the second only quality.
             let better = |other: &&Uplink| other.config.priority < uplink.config.priority;
             let rank = self.iter().filter(better).count() + if uplink.is_used_up() { 14 } else { 0 };
             return AVOIDED + u8::try_from(rank.min(27)).unwrap_or(27);
@@ -82,8 +82,8 @@ impl Uplinks {
         u8::try_from(priority.clamp(2, u32::from(AVOIDED) - 1)).unwrap_or(AVOIDED - 1)
     }
 
-    /// The weights of uplinks among which flows are shared out: in units of 100 kbit/s where the capacities
-    /// of all are known.
+    /// Returns the weights of uplinks among which flows are balanced: in units of 100 kbit/s if the
+    /// capacities of all are known.
     pub(super) fn weights(&self, uplinks: &[usize]) -> Vec<u16> {
         let capacities = uplinks.iter().map(|index| self.get(*index)?.capacity);
         let weight = |kbit_s: u32| u16::try_from((kbit_s / 100).max(1)).unwrap_or(u16::MAX);

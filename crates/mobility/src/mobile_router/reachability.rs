@@ -1,55 +1,56 @@
 //! Neighbor Unreachability Detection of a router of one uplink (RFC 4861 7.3, RFC 6275 11.5.1).
 //!
-//! The router in use is asked when another router is heard for the first time. The router that advertises the
-//! home prefix is asked at an interval, because no heartbeats run at home.
+//! carnet solicits the router in use when another router is heard for the first time. It solicits the router
+//! that advertises the home prefix at an interval, because no heartbeats run at home.
 //!
-//! If the home router does not answer as fast as it did before, it is *in doubt*: two more Neighbor
-//! Solicitations follow at once. With the second a Router Solicitation goes to all routers. After a move
-//! without loss of carrier the router of the new link answers it, so that the kernel's duplicate address
-//! detection begins early. The home link is left when such a router has advertised and the home router has
-//! left [`MAX_UNICAST_SOLICIT`] solicitations unanswered. A router that the home link has beside the home
-//! router is no sign of a move. While no other router advertises, the home router has [`PATIENCE`].
+//! If the home router does not answer as fast as before, it is *in doubt*: two more Neighbor Solicitations
+//! follow at once. With the second a Router Solicitation goes to all routers. After a move without loss of
+//! carrier the router of the new link answers it, so that the kernel's duplicate address detection begins
+//! early. carnet leaves the home link when such a router has advertised and the home router has left
+//! [`MAX_UNICAST_SOLICIT`] solicitations unanswered. A second router of the home link is no sign of a move.
+//! While no other router advertises, the home router has [`PATIENCE`].
 //!
-//! Left out: the states of RFC 4861 7.3.2, which are the kernel's.
+//! Left out: the states of RFC 4861 7.3.2, which the kernel keeps.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::Time;
 
-/// Neighbor Solicitations that a home router leaves unanswered if the link is another one (RFC 4861 10).
+/// Unanswered Neighbor Solicitations to a home router after which the link is another one (RFC 4861 10).
 const MAX_UNICAST_SOLICIT: u32 = 3;
-/// Neighbor Solicitations that any router may leave unanswered, and for how long at least. RFC 4861 10 has
-/// [`MAX_UNICAST_SOLICIT`] in 3 s; here they follow each other faster, and a short disturbance could lose 3.
+/// Unanswered Neighbor Solicitations after which any router has failed. [`PATIENCE`] is the least time for
+/// it. RFC 4861 10 has [`MAX_UNICAST_SOLICIT`] in 3 s; here they follow each other faster, and a short
+/// disturbance could lose 3.
 const MAX_PROBES: u32 = 4;
 const PATIENCE: Duration = Duration::from_millis(1200);
-/// Between two of them. RFC 4861 has a second (`RETRANS_TIMER`); here it costs no more than another router's
-/// turn if the answer is late.
+/// Interval of Neighbor Solicitations. RFC 4861 has a second (`RETRANS_TIMER`); here a late answer costs only
+/// the turn of another router.
 const PROBE_INTERVAL: Duration = Duration::from_millis(300);
-/// An answer of the home router is late after this at least, and after twice the time that answers take.
+/// Least time after which an answer of the home router is late. It is also late after twice the usual time.
 const LATE: Duration = Duration::from_millis(50);
-/// Between two Router Solicitations because of doubt about one home router: `RTR_SOLICITATION_INTERVAL` (RFC
-/// 4861 10).
+/// Least time between two Router Solicitations because of doubt about one home router:
+/// `RTR_SOLICITATION_INTERVAL` (RFC 4861 10).
 const SOLICITATION_INTERVAL: Duration = Duration::from_secs(4);
-/// Routers of one link answer a Router Solicitation within this time of each other (`MAX_RA_DELAY_TIME`, RFC
-/// 4861 10). A router that was heard longer before the home router, and not since, is on another link.
+/// Time within which routers of one link answer a Router Solicitation (`MAX_RA_DELAY_TIME`, RFC 4861 10). A
+/// router that was heard longer before the home router, and not since, is on another link.
 const SAME_LINK: Duration = Duration::from_millis(500);
 
-/// A router that is asked, or is about to be.
+/// A router that is being solicited, or is about to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Probe {
     router: Ipv6Addr,
     /// Solicitations sent so far.
     sent: u32,
-    /// When the first and the last of them were sent.
+    /// Time of the first solicitation. `last` is the time of the last.
     began: Time,
     last: Time,
     next: Time,
-    /// The router is that of the home link, which is asked at an interval.
+    /// Whether the router is that of the home link, which is solicited at an interval.
     at_home: bool,
-    /// Another router was heard for the first time.
+    /// Whether another router was heard for the first time.
     newcomer: bool,
-    /// Another router was heard that does not belong to the home link.
+    /// Whether another router was heard that does not belong to the home link.
     moved: bool,
 }
 
@@ -57,7 +58,7 @@ struct Probe {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Answering {
     router: Ipv6Addr,
-    /// How long its answers take: the longest time of late, which halves with each faster answer.
+    /// Time that its answers take: the longest recent one, which halves with each faster answer.
     within: Duration,
 }
 
@@ -73,33 +74,33 @@ pub(super) enum Due {
     Unreachable { router: Ipv6Addr, link_since: Option<Time> },
 }
 
-/// Whether the routers of an uplink still answer.
+/// Reachability of the routers of an uplink.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Reachability {
     probe: Option<Probe>,
-    /// The router of the home link, and since when it is.
+    /// Router of the home link, and the time since when it is.
     home: Option<(Ipv6Addr, Time)>,
-    /// The router that has answered a Neighbor Solicitation last, since the link came up.
+    /// Router that has answered a Neighbor Solicitation last since the link came up.
     answering: Option<Answering>,
-    /// When routers were solicited last because of doubt about this home router.
+    /// Time of the last Router Solicitation because of doubt about this home router.
     solicited_at: Option<Time>,
 }
 
 impl Reachability {
-    /// Goes on under another configuration. A question that is under way begins anew.
+    /// Takes over the state under another configuration. A running probe begins anew.
     pub fn adopt(&mut self, old: &Reachability) {
         *self = Reachability { probe: None, ..old.clone() };
     }
 
-    /// Sets when the router of the home link is asked next, a new one at once. Asks no router of a home link
-    /// that was left.
+    /// Sets when the router of the home link is solicited next, a new one at once. Stops the probe of a home
+    /// link that was left.
     pub fn watch_home_router(&mut self, now: Time, router: Option<Ipv6Addr>, interval: Duration) {
         let is_new = self.home.map(|(known, _)| known) != router;
         if is_new {
             self.home = router.map(|router| (router, now));
             self.solicited_at = None;
         }
-        // While away, another question may be under way: the router in use is in doubt.
+        // Away from home another probe may run: of the router in use, which is in doubt.
         let is_kept = |probe: Probe| match router {
             Some(router) => probe.router == router,
             None => !probe.at_home || probe.newcomer,
@@ -110,8 +111,8 @@ impl Reachability {
         }
     }
 
-    /// A router has advertised. It was heard before at `before`; `in_use` is the router that traffic leaves
-    /// by.
+    /// Handles an advertisement of a router that was heard before at `before`; `in_use` is the router that
+    /// traffic leaves by.
     pub fn heard(&mut self, now: Time, router: Ipv6Addr, before: Option<Time>, in_use: Option<Ipv6Addr>) {
         if self.probe.is_some_and(|probe| probe.router == router) {
             self.probe = None;
@@ -136,7 +137,7 @@ impl Reachability {
         }
     }
 
-    /// A router has answered a Neighbor Solicitation; true if it was asked.
+    /// Handles a router's answer to a Neighbor Solicitation; returns true if the router was being solicited.
     pub fn answered(&mut self, now: Time, router: Ipv6Addr) -> bool {
         let Some(probe) = self.probe.filter(|probe| probe.router == router) else { return false };
         let known = self.answering.filter(|known| known.router == router);
@@ -144,7 +145,7 @@ impl Reachability {
         if probe.sent > 0 {
             within = now.saturating_since(probe.began).max(within / 2);
         }
-        // Else it has answered an earlier question once more, or the kernel's.
+        // Otherwise it has repeated an answer, or answered the kernel.
         if probe.sent > 0 || !probe.at_home || probe.newcomer {
             self.probe = None;
         }
@@ -152,12 +153,12 @@ impl Reachability {
         true
     }
 
-    /// When an action is due.
+    /// Returns when an action is due.
     pub fn deadline(&self) -> Option<Time> {
         self.probe.map(|probe| probe.next)
     }
 
-    /// Returns the action that is due now. A Neighbor Solicitation is to be reported by [`Self::solicited`].
+    /// Returns the action that is due now. The caller reports a Neighbor Solicitation by [`Self::solicited`].
     pub fn due(&mut self, now: Time) -> Due {
         let Some(probe) = self.probe.filter(|probe| probe.next <= now) else { return Due::Nothing };
         let answers = self.answering.is_some_and(|known| known.router == probe.router);
@@ -167,7 +168,7 @@ impl Reachability {
             return Due::Solicit(probe.router);
         }
         self.probe = None;
-        // A home router that never answers, as on a point-to-point link, is not judged by its silence alone.
+        // A home router that never answers, as on a point-to-point link, does not fail by its silence alone.
         if probe.at_home && !probe.newcomer && !answers {
             return Due::Nothing;
         }
@@ -175,8 +176,8 @@ impl Reachability {
         Due::Unreachable { router: probe.router, link_since: home.map(|(_, since)| before_link(since)) }
     }
 
-    /// A Neighbor Solicitation has left; or it has not, because the link-local address is tentative, and then
-    /// it has no missing answer. True if routers are to be solicited.
+    /// Records whether a Neighbor Solicitation has left. A tentative link-local address prevents it, and then
+    /// no answer is missing. Returns true if routers are to be solicited.
     pub fn solicited(&mut self, now: Time, has_left: bool) -> bool {
         let late = self.late();
         let Some(probe) = &mut self.probe else { return false };
@@ -203,7 +204,8 @@ impl Reachability {
         solicits
     }
 
-    /// When an answer of the home link's router is late, if it is asked and answers at all.
+    /// Returns when an answer of the home link's router is late, if the router is being solicited and answers
+    /// at all.
     fn late(&self) -> Option<Duration> {
         let probe = self.probe.filter(|probe| probe.at_home)?;
         let answering = self.answering.filter(|known| known.router == probe.router)?;
@@ -211,7 +213,8 @@ impl Reachability {
     }
 }
 
-/// When a router of the link of the home router, which is known `since`, cannot have been heard last.
+/// Returns the time before which a router of the home router's link, known since `since`, cannot have been
+/// heard last.
 fn before_link(since: Time) -> Time {
     Time::ZERO + since.saturating_since(Time::ZERO + SAME_LINK)
 }

@@ -8,20 +8,19 @@ use carnet_wire::mobility::status::Status;
 
 use crate::binding_update_list::{Remedy, remedy};
 
-/// After a refusal that stops the service a single Binding Update asks again this often. After one of status
-/// 129 and 131 to 133 it is the longest pause.
+/// Interval of the single Binding Updates that ask again after a refusal that stops the service. It is the
+/// longest pause after status 129 and 131 to 133.
 pub const REFUSED_INTERVAL: Duration = Duration::from_secs(600);
-/// The first pause after status 129 and 131 to 133 from a home agent that has acknowledged this router
-/// before.
+/// First pause after status 129 and 131 to 133 from a home agent that has acknowledged this router before.
 const KNOWN_PAUSE: Duration = Duration::from_secs(2);
-/// The first pause after these statuses from a home agent that has never acknowledged it.
+/// First pause after these statuses from a home agent that has never acknowledged this router.
 const UNKNOWN_PAUSE: Duration = Duration::from_secs(32);
 
 /// A Binding Update that was refused.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Contradicted {
     pub(super) sequence: u16,
-    /// The address that its answer is authenticated with.
+    /// Care-of address by which the answer to it is authenticated.
     pub(super) authenticated: Ipv6Addr,
 }
 
@@ -32,15 +31,15 @@ pub(super) struct Refusals {
     pub(super) status: Option<Status>,
     /// Whether this home agent has acknowledged a registration of this router.
     pub(super) was_acknowledged: bool,
-    /// The pause after the next refusal, doubled with each question; `None` since the last acknowledgement.
+    /// Pause after the next refusal, doubled with each request; `None` since the last acknowledgement.
     pub(super) pause: Option<Duration>,
-    /// The Binding Update that an acknowledgement after all would contradict the refusal of.
+    /// Refused Binding Update whose later acceptance would contradict the refusal.
     pub(super) contradicted: Option<Contradicted>,
-    /// Status that the home agent has refused with for the moment.
+    /// Status of a temporary refusal.
     pub(super) setback: Option<Status>,
-    /// Limit of the warnings about the MAC of acknowledgements.
+    /// Rate of warnings about the MAC of acknowledgements.
     pub(super) key_warnings: RateLimiter,
-    /// Fault in the MAC of acknowledgements, since the last right one.
+    /// Fault in the MAC of acknowledgements since the last right one.
     pub(super) key_trouble: Option<String>,
 }
 
@@ -59,7 +58,7 @@ impl Default for Refusals {
 }
 
 impl Refusals {
-    /// Why the home agent refuses to register an uplink.
+    /// Returns why the home agent refuses to register an uplink.
     pub(super) fn words(&self) -> Option<String> {
         let refused = self.status.or(self.setback);
         let status = refused.map(|status| match status {
@@ -70,7 +69,7 @@ impl Refusals {
         status.or(key)
     }
 
-    /// Returns how long to wait after a refusal, and after the question that follows it.
+    /// Returns the pause after a refusal, and the pause after the request that follows.
     pub(super) fn next_pause(&mut self, status: Status) -> Duration {
         if remedy(status) != Remedy::BackOff {
             return REFUSED_INTERVAL;
@@ -84,7 +83,7 @@ impl Refusals {
         self.pause = self.pause.map(|pause| (pause * 2).min(REFUSED_INTERVAL));
     }
 
-    /// The home agent has acknowledged a registration: the next refusal is a first one.
+    /// Records an acknowledged registration: the next refusal is a first one.
     pub(super) fn acknowledged(&mut self) {
         self.was_acknowledged = true;
         self.key_trouble = None;

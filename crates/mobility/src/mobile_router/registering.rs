@@ -1,7 +1,7 @@
 //! Sends Binding Updates (RFC 6275 11.7.1 and 11.8, RFC 3963 5.2, RFC 5648 5), and registers again on hints.
 //!
-//! Every transmission has a new sequence number and, where the security association demands one, a greater
-//! timestamp than all before (RFC 4285 6). [`crate::binding_update_list`] says which bindings are due, and
+//! Every transmission has a new sequence number and, if the security association demands one, a greater
+//! timestamp than all before (RFC 4285 6). [`crate::binding_update_list`] decides which bindings are due, and
 //! [`super::composer`] writes the messages.
 //!
 //! All bindings of a home address share the sequence number (RFC 5648 4.1). The home agent refuses a number
@@ -27,15 +27,14 @@ use crate::binding_update_list::{
 };
 use crate::{Event, MobilityDrop, Output};
 
-/// Rounds of Binding Updates without an answer that make an uplink one that leads nowhere, where nothing
-/// else tells.
+/// Rounds of Binding Updates without an answer that make an uplink fail if no heartbeats are sent.
 const SILENT_ROUNDS: u32 = 3;
 
 /// Binding Updates without an answer after which the router warns the operator.
 const SILENT_AFTER: usize = 4;
 
 impl MobileRouter {
-    /// Whether bindings with identifiers are what is to be registered now.
+    /// Whether the router registers bindings with identifiers now.
     pub(super) fn is_multiple(&self) -> bool {
         !self.stopping
             && !self.home.at_home
@@ -45,7 +44,7 @@ impl MobileRouter {
             && self.uplinks.target.is_some_and(|target| self.has_identifier(target))
     }
 
-    /// Whether an uplink is to be registered under a Binding Identifier.
+    /// Whether an uplink is registered under a Binding Identifier.
     pub(super) fn has_identifier(&self, uplink: usize) -> bool {
         self.list.abilities.identifiers && self.uplinks.get(uplink).is_some_and(|u| u.config.bid.is_some())
     }
@@ -98,8 +97,8 @@ impl MobileRouter {
         }
     }
 
-    /// The operator is told of an uplink over which no first registration comes about. Where no heartbeats
-    /// tell: an uplink over which a few rounds of Binding Updates went unanswered leads nowhere.
+    /// Warns the operator of an uplink without a first registration. Without heartbeats, an uplink fails
+    /// after a few unanswered rounds of Binding Updates.
     fn note_silence(&mut self, now: Time, update: &Update) {
         for member in &update.members {
             let binding = &self.list.bindings[member.binding];
@@ -125,7 +124,7 @@ impl MobileRouter {
         }
     }
 
-    /// The uplink of a binding has another care-of address, or none.
+    /// Handles a change of a binding's uplink to another care-of address, or to none.
     pub(super) fn binding_moved(&mut self, now: Time, uplink: usize, before: Attachment) {
         let Some(index) = self.list.binding_of(uplink) else { return };
         let lost = |router: &MobileRouter, address: IpAddr| {
@@ -135,8 +134,8 @@ impl MobileRouter {
         let registered = self.list.bindings[index].care_of_address();
         if let Some(address) = registered.filter(|address| lost(self, *address)) {
             self.retire(now, address);
-            // The new one may lead nowhere: then the home agent is told over another that the old one is
-            // gone.
+            // The new address may lead nowhere: then the home agent learns over another uplink that the old
+            // one is gone.
             self.list.bindings[index].removal = Some(Attempt::new(now + STAGGER, false));
         }
         if registered.is_some() && self.list.bindings[index].asked_for().is_some_and(|a| lost(self, a)) {
@@ -160,11 +159,11 @@ impl MobileRouter {
             if let Some(before) = old.list.bindings.iter().find(same) {
                 binding.registration = before.registration.filter(|r| r.expires > now);
                 binding.priority = before.priority;
-                // The prefixes, the lifetime or the key may be others now.
+                // The prefixes, the lifetime or the key may have changed.
                 binding.again = true;
             }
         }
-        // What is registered and not wanted any more is replaced.
+        // A registered binding that is no longer wanted is replaced.
         let kept = |other: &Binding| {
             self.list.bindings.iter().any(|b| b.bid == other.bid && b.registration == other.registration)
         };
@@ -179,7 +178,7 @@ impl MobileRouter {
         }
     }
 
-    /// An unauthenticated hint that the home agent misses our binding.
+    /// Handles an unauthenticated hint that the home agent lacks this router's binding.
     pub(super) fn hint(&mut self, now: Time, wall: WallTime) -> Result<(), MobilityDrop> {
         self.follow_hint(now, wall, false)
     }
@@ -204,7 +203,7 @@ impl MobileRouter {
         }
         match self.list.exchange.as_ref().map(Exchange::last_sent) {
             None => self.refresh(now, wall),
-            // The answer to what was just sent may be on its way.
+            // The answer to the last Binding Update may be on its way.
             Some(_) if self.list.exchange.as_ref().is_some_and(|e| e.is_held()) => return Ok(()),
             Some(last) if last.is_none_or(|at| now.saturating_since(at) >= HINT_INTERVAL) => {
                 self.transmit(now, wall);
@@ -215,7 +214,7 @@ impl MobileRouter {
         Ok(())
     }
 
-    /// Ends all bindings with identifiers, as far as this router cares.
+    /// Ends all bindings with identifiers, without a message to the home agent.
     pub(super) fn clear_bindings(&mut self, now: Time) {
         self.list.clear(now);
         self.watch_grace();
@@ -262,8 +261,8 @@ impl MobileRouter {
     }
 
     /// Sends the outstanding Binding Update, with a new sequence number, and sets the timer for the next
-    /// time. Not more often than `MAX_UPDATE_RATE` (RFC 6275 11.8). Over another uplink instead when this one
-    /// has brought no answers.
+    /// time. It sends at most at `MAX_UPDATE_RATE` (RFC 6275 11.8), and over another uplink if this one has
+    /// brought no answers.
     pub(super) fn transmit(&mut self, now: Time, wall: WallTime) {
         if self.is_uplink_silent(now) {
             return self.demote(now, wall);
@@ -277,7 +276,7 @@ impl MobileRouter {
         }
         self.list.is_waiting = false;
         if exchange.purpose == Purpose::Register && exchange.retransmission.rounds() > 0 {
-            // What worked a while ago is silent now: all there is joins the race.
+            // A path that worked a while ago is silent now: all care-of addresses join the race.
             for address in self.uplinks[exchange.uplink].care_of_addresses() {
                 if !exchange.care_of_addresses.contains(&address) {
                     exchange.care_of_addresses.push(address);
@@ -306,8 +305,8 @@ impl MobileRouter {
         self.send_update(output);
     }
 
-    /// [`SILENT_AFTER`] Binding Updates over an uplink have brought nothing. The cause is told apart at the
-    /// home agent only: it says nothing to whom it does not know.
+    /// Warns that [`SILENT_AFTER`] Binding Updates over an uplink are unanswered. Only the home agent's log
+    /// shows the cause, because it does not answer unknown nodes.
     pub(super) fn warn_of_silence(&mut self, uplink: usize) {
         let config = &self.config;
         let name = self.uplinks.get(uplink).map_or("?", |uplink| uplink.config.interface.as_str());
@@ -325,13 +324,13 @@ impl MobileRouter {
         self.outputs.push_back(Output::Event(Event::Warning { message }));
     }
 
-    /// When the next Binding Update may leave, if not now: not more often than RFC 6275 11.7.1 has it, and
-    /// behind the outstanding one.
+    /// Returns when the next Binding Update may leave, if not now: at most at the rate of RFC 6275 11.7.1,
+    /// and behind the outstanding one.
     pub(super) fn next_update_allowed(&mut self, now: Time) -> Option<Time> {
         self.numbers.update_rate_limit(now).max(self.overtaking_until(now))
     }
 
-    /// Until when a Binding Update could arrive before the outstanding one; `None` if it cannot now.
+    /// Returns until when a Binding Update could arrive before the outstanding one; `None` if it cannot now.
     fn overtaking_until(&self, now: Time) -> Option<Time> {
         let Outstanding { at, via: (uplink, address), .. } = self.list.outstanding?;
         let link = self.uplinks.get(uplink)?;
@@ -343,7 +342,7 @@ impl MobileRouter {
         (arrived > now).then_some(arrived)
     }
 
-    /// An acknowledgement has answered the outstanding Binding Update: what waited for that leaves now.
+    /// Handles the answer to the outstanding Binding Update: the updates that waited for it leave now.
     pub(super) fn update_answered(&mut self, now: Time, wall: WallTime) {
         if self.is_multiple() {
             self.reconcile(now, wall);
@@ -352,8 +351,8 @@ impl MobileRouter {
         }
     }
 
-    /// The sequence number and timestamp of a Binding Update that leaves now from `via`. All bindings share
-    /// the number (RFC 5648 4.1).
+    /// Returns sequence number and timestamp of a Binding Update that leaves now from `via`. All bindings
+    /// share the number (RFC 5648 4.1).
     pub(super) fn number_update(
         &mut self,
         now: Time,
@@ -366,7 +365,7 @@ impl MobileRouter {
         (sequence, timestamp)
     }
 
-    /// The forwarding that the Binding Update itself needs (its source address's uplink) comes first.
+    /// Sends a Binding Update after the forwarding that it needs itself (its source address's uplink).
     pub(super) fn send_update(&mut self, update: Output) {
         self.outputs.push_back(Output::Forwarding(self.config.home_address));
         self.outputs.push_back(Output::Persist(self.config.home_address));

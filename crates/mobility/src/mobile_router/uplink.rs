@@ -1,27 +1,28 @@
-//! One uplink: what can be used of it, and the solicitation of routers on it.
+//! One uplink: its usable addresses and routers, and the solicitation of routers on it.
 //!
-//! An uplink is *attached* when its link runs and it has a *candidate*: a usable address with a default
-//! router of the same family that its packets can leave by ([`candidate`](super::candidate) has their order);
-//! IPv4 counts where the home agent has an IPv4 address (RFC 5555). The first candidate is the care-of
-//! address; the others take its place at once when the home agent does not answer over it.
+//! An uplink is *attached* when its link is running and it has a *candidate*: a usable address with a default
+//! router of the same family by which its packets can leave ([`candidate`](super::candidate) has the order).
+//! IPv4 counts if the home agent has an IPv4 address (RFC 5555). The first candidate is the care-of address;
+//! another one takes its place at once if the home agent does not answer over it.
 //!
 //! Movement detection (RFC 6275 11.5.1) rests on the kernel's own: carrier, addresses that stateless
-//! autoconfiguration adds and lets expire, default routers that it learns and loses, its neighbour entries.
-//! On top of that:
+//! autoconfiguration adds and lets expire, default routers that the kernel learns and loses, and its
+//! neighbour entries. Besides:
 //!
-//! * A Router Solicitation goes out when a link comes up, when a path goes silent, and when a router does not
-//!   answer any more; one to a single router when that leaves a prefix out (see `heard`).
-//! * When a router is heard for the first time, the one in use is asked by Neighbor Solicitations whether it
-//!   is still there (Neighbor Unreachability Detection, RFC 4861 7.3, which 11.5.1 asks for).
-//! * On the home link, where no heartbeats run, the router that advertises the home prefix is asked at an
-//!   interval: else a move without loss of carrier would show only with the next Router Advertisement of the
-//!   new link. As soon as an answer is late, a Router Solicitation goes out (see
+//! * carnet sends a Router Solicitation when a link comes up, when a path falls silent, and when a router no
+//!   longer answers. It sends one to a single router that omits a prefix (see `heard`).
+//! * When a router is heard for the first time, carnet sends Neighbor Solicitations to the router in use
+//!   (Neighbor Unreachability Detection, RFC 4861 7.3, which 11.5.1 requires).
+//! * On the home link, where no heartbeats run, carnet solicits the router that advertises the home prefix at
+//!   an interval. Otherwise a move without loss of carrier would show only with the next Router Advertisement
+//!   of the new link. As soon as an answer is late, carnet sends a Router Solicitation (see
 //!   [`reachability`](super::reachability)).
 //!
-//! On the home link it is when a router there advertises the home prefix now, or when the operator has given
-//! the interface an address in it; see `home_network` for home prefixes of which mobile networks are a part.
+//! An uplink is on the home link if a router there advertises the home prefix now, or if the operator has
+//! configured an address in it on the interface. `home_network` handles home prefixes that contain mobile
+//! networks.
 //!
-//! Where the default router is a mobile router, `parent` says whether it can be one for this router, and
+//! If the default router is a mobile router, `parent` decides whether it can be this router's parent, and
 //! [`crate::nesting`] which addresses of the visited link before it this router may use. Such a *direct*
 //! care-of address is preferred.
 
@@ -45,147 +46,149 @@ use super::volume::{Meter, VolumeAction, VolumePeriod};
 use crate::home_agent::ND_HOP_LIMIT;
 use crate::{UDP_PORT, is_unicast_routable};
 
-/// Between the first Router Solicitation and the next. RFC 4861 6.3.7 recommends 4 s. A bridge that has just
-/// given carrier may lose the first, and 4 s would be the longest part of a move.
+/// Pause between the first Router Solicitation and the next. RFC 4861 6.3.7 recommends 4 s. A bridge that has
+/// just given carrier may lose the first, and 4 s would be the longest part of a move.
 const SOLICITATION_INTERVAL: Duration = Duration::from_millis(500);
-/// While no router answers, the interval doubles up to this (in the manner of RFC 7559).
+/// Longest pause between Router Solicitations, up to which the pause doubles while no router answers (in the
+/// manner of RFC 7559).
 const MAX_SOLICITATION_INTERVAL: Duration = Duration::from_secs(64);
-/// Between two Router Solicitations to routers that leave a prefix out. Answers within 300 ms may be a part
-/// of the same advertisement, so one solicitation may be too few.
+/// Least time between two Router Solicitations to routers that omit a prefix. Answers within 300 ms may be a
+/// part of the same advertisement, so one solicitation may be too few.
 const QUESTION_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Why an uplink is down, or traffic moves.
+/// Reason for which an uplink is down, or traffic moves.
 pub(super) const VOLUME_USED_UP: &str = "the volume is used up";
 const HOME_ROUTER_SILENT: &str = "the router of the home link does not answer";
-/// Between an answer of the home link's router and the next question. With heartbeats a move is found within
-/// 0.5 s if a router of the new link answers, else within 1.45 s. Without heartbeats it takes 0.75 s longer.
+/// Pause between an answer of the home link's router and the next solicitation. With heartbeats a move is
+/// detected within 0.5 s if a router of the new link answers, otherwise within 1.45 s. Without heartbeats it
+/// takes 0.75 s longer.
 const HOME_PROBE_INTERVAL: Duration = Duration::from_millis(250);
 const HOME_PROBE_INTERVAL_WITHOUT_HEARTBEATS: Duration = Duration::from_secs(1);
-/// Routers whose routes an uplink's own tables hold at a time.
+/// Most routers whose routes an uplink's own routing tables hold at a time.
 pub const MAX_NEXT_HOPS: usize = 4;
 
-/// An uplink as the operator names it.
+/// The operator's config of an uplink.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UplinkConfig {
     /// Interface name.
     pub interface: String,
-    /// Lower wins.
+    /// Priority; the lower value wins.
     pub priority: u32,
-    /// Its Binding Identifier (RFC 5648), not 0. Without one it shares the plain binding with all such
+    /// Binding Identifier (RFC 5648), not 0. Without one the uplink shares the plain binding with all such
     /// uplinks.
     pub bid: Option<u16>,
-    /// When it is taken and left by signal strength.
+    /// Signal thresholds at which the router takes and leaves the uplink.
     pub signal: Option<SignalThresholds>,
-    /// How long a signal counts that is not renewed; for ever when absent.
+    /// Time for which a signal counts that is not renewed; `None` for ever.
     pub signal_timeout: Option<Duration>,
-    /// Octets that may go over it.
+    /// Octets that the uplink may carry in a period.
     pub volume: Option<u64>,
-    /// What that is for, and what is counted by.
+    /// Period of the volume, and of the count.
     pub volume_period: VolumePeriod,
-    /// What becomes of it once they are used up.
+    /// Action once the volume is used up.
     pub volume_action: VolumeAction,
-    /// It is not used while its modem is in a network that is not its own operator's.
+    /// Whether the uplink is not used while its modem is in another operator's network.
     pub never_roams: bool,
-    /// Of two uplinks of one priority the cheaper is better.
+    /// Cost: of two uplinks of one priority the one with the lower cost is better.
     pub cost: u32,
-    /// What it can carry in kbit/s: until that is measured, and at most.
+    /// Capacity in kbit/s: until it is measured, and at most.
     pub capacity: Option<u32>,
 }
 
-/// How an uplink is attached to the network.
+/// Attachment of an uplink to the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attachment {
-    /// Not usable, and why.
+    /// Not usable, with the reason.
     Down(&'static str),
     /// On a foreign link; at least one of the families can be used.
     Foreign {
-        /// The IPv6 care-of address and the default router for it.
+        /// IPv6 care-of address and its default router.
         ipv6: Option<(Ipv6Addr, Ipv6Addr)>,
-        /// The same in IPv4; `0.0.0.0` where the default route has no gateway.
+        /// IPv4 care-of address and its default router; `0.0.0.0` if the default route has no gateway.
         ipv4: Option<(Ipv4Addr, Ipv4Addr)>,
     },
     /// On the home link.
     Home {
-        /// The default router there, if any.
+        /// Default router there, if any.
         router: Option<Ipv6Addr>,
     },
 }
 
-/// An uplink's state.
+/// State of an uplink.
 #[derive(Debug)]
 pub struct Uplink {
-    /// What the operator says about it.
+    /// The operator's config.
     pub config: UplinkConfig,
-    /// How it is attached now.
+    /// Current attachment.
     pub attachment: Attachment,
-    /// A working uplink is not given up for this one before then: it has only just come back.
+    /// Time before which no working uplink is given up for this one, because it has only just come back.
     pub settles_at: Time,
-    /// Until when others are chosen before this one: the home agent did not answer over it.
+    /// Time until which other uplinks come first, because the home agent did not answer over this one.
     pub demoted_until: Option<Time>,
-    /// The interface as last seen.
+    /// Interface as last reported.
     interface: Option<Interface>,
     /// Prefixes advertised since the link came up.
     heard: Heard,
-    /// What routers have said of being mobile routers since the link came up.
+    /// Mobile routers that have advertised since the link came up.
     parents: Parents,
     /// Addresses of a link before the parent's that this router has on this interface, the preferred one
-    /// first, and whether each may be used.
+    /// first, with whether each may be used.
     direct: Vec<(Ipv6Addr, bool)>,
-    /// The captive portal that a router of the link has announced since it came up.
+    /// Captive portal that a router of the link has announced since it came up.
     pub(super) portal: Option<CaptivePortal>,
-    /// What probes over it have found since it came up.
+    /// Results of probes over the uplink since it came up.
     pub(super) portal_probes: PortalProbes,
-    /// The addresses of the link itself with their routers, the best first.
+    /// Addresses of the link itself with their routers, the best first.
     candidates: Vec<Candidate<Ipv6Addr>>,
     ipv4_candidates: Vec<Candidate<Ipv4Addr>>,
     /// Candidates over which the home agent did not answer.
     failed: FailedCandidates,
-    /// Routers that have a table of their own, by its number among the uplink's: packets of several care-of
-    /// addresses leave by several routers at once.
+    /// Routers with a routing table of their own, by its number among the uplink's: packets of several
+    /// care-of addresses leave by several routers at once.
     next_hops: [Option<Ipv6Addr>; MAX_NEXT_HOPS],
-    /// The same of IPv4; unspecified for a default route without gateway.
+    /// IPv4 routers with a routing table of their own; unspecified for a default route without gateway.
     ipv4_next_hops: [Option<Ipv4Addr>; MAX_NEXT_HOPS],
-    /// Whether the routers still answer.
+    /// Reachability of the routers.
     reachability: Reachability,
-    /// Routers are asked for until one is heard.
+    /// Whether routers are solicited until one is heard.
     seeking: bool,
     /// A candidate has appeared.
     renewed: bool,
-    /// The router that advertises the home prefix here now.
+    /// Router that advertises the home prefix here now.
     home_router: Option<Ipv6Addr>,
-    /// A router here has advertised the home prefix since the interface is known.
+    /// Whether a router here has advertised the home prefix since the interface is known.
     home_was_advertised: bool,
-    /// How often has been solicited since the link came up.
+    /// Number of Router Solicitations since the link came up.
     solicitations: u32,
-    /// Solicitations to routers that leave a prefix out.
+    /// Rate of solicitations to routers that omit a prefix.
     questions: RateLimiter,
-    /// A care-of address over which the home agent did not answer while it did over the other.
+    /// Care-of address over which the home agent did not answer while it did over the other one.
     pub(super) lost: Option<IpAddr>,
-    /// Packets in protocol 41 do not get through here: UDP is asked for (RFC 5555 4.4.1).
+    /// Whether packets in protocol 41 are lost here, so that the router asks for UDP (RFC 5555 4.4.1).
     pub(super) needs_udp: bool,
-    /// Our port of UDP here: `UDP_PORT`, but where another uplink has the same IPv4 address, as behind NATs
-    /// of one make, one that it has not, so that the ends of their tunnels are different ones. The home agent
-    /// takes any (RFC 5555 4.1).
+    /// This router's UDP port here: `UDP_PORT`, or another one if a second uplink has the same IPv4 address,
+    /// as behind NATs of one make. The ends of their tunnels then differ. The home agent accepts any port
+    /// (RFC 5555 4.1).
     pub udp_port: u16,
-    /// Signal strength in dBm, as last heard; none once that is too long ago.
+    /// Last reported signal strength in dBm; `None` once the report is too old.
     pub signal: Option<i32>,
-    /// When it was heard last.
+    /// Time of the last report.
     pub(super) signal_at: Time,
-    /// It was under its threshold and has not been good since.
+    /// Whether the signal fell below its threshold and has not been good since.
     pub poor: bool,
-    /// There has been a reading.
+    /// Whether there has been a reading.
     pub(super) judged: bool,
-    /// Octets that went over it.
+    /// Octets that the uplink has carried.
     pub used: u64,
     pub(super) meter: Meter,
     pub(super) gauge: Gauge,
-    /// What it can carry, in kbit/s, as configured or measured.
+    /// Capacity in kbit/s, configured or measured.
     pub capacity: Option<u32>,
-    /// It has only just come up, and another works.
+    /// Whether the uplink has only just come up while another works.
     pub(super) settling: bool,
-    /// Whether its modem is in a network that is not its own operator's; `None` where nobody knows.
+    /// Whether the modem is in another operator's network; `None` if unknown.
     pub roaming: Option<bool>,
-    /// The path to the home agent over it.
+    /// Path to the home agent over the uplink.
     pub(super) path: PathState,
 }
 
@@ -231,19 +234,19 @@ impl Uplink {
         }
     }
 
-    /// Octets that have gone over it in this period; none before counting has begun.
+    /// Returns the octets that the uplink has carried in this period; `None` before counting has begun.
     pub fn volume_used(&self) -> Option<u64> {
         self.meter.volume.as_ref().map(|_| self.used)
     }
 
-    /// URI of the captive portal that a probe was redirected to, or else of the one that a router of the link
-    /// announces.
+    /// Returns the URI of the captive portal that a probe was redirected to, otherwise of the one that a
+    /// router of the link announces.
     pub fn captive_portal(&self) -> Option<&str> {
         let announced = self.portal.as_ref().map(|portal| portal.uri.as_str());
         self.portal_probes.found.as_deref().or(announced)
     }
 
-    /// The IPv6 care-of address, when there is one.
+    /// Returns the IPv6 care-of address, if there is one.
     pub fn care_of_address(&self) -> Option<Ipv6Addr> {
         match self.attachment {
             Attachment::Foreign { ipv6, .. } => ipv6.map(|(address, _)| address),
@@ -251,7 +254,7 @@ impl Uplink {
         }
     }
 
-    /// The IPv4 care-of address, when there is one.
+    /// Returns the IPv4 care-of address, if there is one.
     pub fn ipv4_care_of_address(&self) -> Option<Ipv4Addr> {
         match self.attachment {
             Attachment::Foreign { ipv4, .. } => ipv4.map(|(address, _)| address),
@@ -259,9 +262,9 @@ impl Uplink {
         }
     }
 
-    /// Every care-of address, the one to be registered first: IPv6 before IPv4 (RFC 5555 4.4.1) unless the
-    /// home agent did not answer over IPv6, a direct one before that of the link itself, then the other
-    /// candidates. In each family those come last that have failed.
+    /// Returns every care-of address, the one to be registered first. IPv6 comes before IPv4 (RFC 5555 4.4.1)
+    /// unless the home agent did not answer over IPv6; a direct one comes before that of the link itself,
+    /// then the other candidates. In each family failed addresses come last.
     pub fn care_of_addresses(&self) -> Vec<IpAddr> {
         let mut ipv6: Vec<IpAddr> = Vec::new();
         let direct = self.direct_alternates();
@@ -274,7 +277,7 @@ impl Uplink {
         sort_by_key(&mut ipv6, |address| self.has_failed(*address));
         let known = self.ipv4_candidates.iter().map(|candidate| IpAddr::V4(candidate.address));
         let ipv4: Vec<IpAddr> = known.filter(|_| self.ipv4_care_of_address().is_some()).collect();
-        // RFC 8305 4: the families take turns. Direct ones go together with the first.
+        // RFC 8305 4: the families alternate. Direct addresses go together with the first.
         let ipv6_leads = !self.lost.is_some_and(|lost| lost.is_ipv6());
         let together = 1 + direct.len();
         let (mut first, mut second) = (ipv6.into_iter(), ipv4.into_iter());
@@ -290,18 +293,18 @@ impl Uplink {
         all
     }
 
-    /// The candidates of the link itself, as far as IPv6 can be used at all.
+    /// Returns the candidates of the link itself; none if IPv6 cannot be used.
     fn ipv6_candidates(&self) -> &[Candidate<Ipv6Addr>] {
         if self.care_of_address().is_some() { &self.candidates } else { &[] }
     }
 
-    /// Whether the home agent did not answer over a care-of address with the router that it has now.
+    /// Whether the home agent did not answer over a care-of address with its current router.
     fn has_failed(&self, address: IpAddr) -> bool {
         self.failed.contains(address, self.next_hop(address))
     }
 
-    /// Beside a direct care-of address: other direct ones, and that of the link itself. What is registered
-    /// there goes on working until the other is.
+    /// Returns the alternatives to a direct care-of address: other direct ones, and that of the link itself.
+    /// A registration there still works until the other one is registered.
     fn direct_alternates(&self) -> Vec<Ipv6Addr> {
         let (Some(in_use), Some(interface)) = (self.care_of_address(), &self.interface) else {
             return Vec::new();
@@ -314,12 +317,12 @@ impl Uplink {
         direct.into_iter().chain(plain).collect()
     }
 
-    /// The best address of the link itself.
+    /// Returns the best address of the link itself.
     fn plain_address(&self) -> Option<Ipv6Addr> {
         self.candidates.first().map(|candidate| candidate.address)
     }
 
-    /// The router that packets from a care-of address leave by.
+    /// Returns the router that packets from a care-of address leave by.
     pub fn next_hop(&self, address: IpAddr) -> Option<IpAddr> {
         match address {
             IpAddr::V6(address) => {
@@ -333,21 +336,21 @@ impl Uplink {
         }
     }
 
-    /// The routers that IPv6 care-of addresses leave by, each with the number of its table among the
+    /// Returns the routers that IPv6 care-of addresses leave by, each with the number of its table among the
     /// uplink's.
     pub fn next_hops(&self) -> impl Iterator<Item = (usize, Ipv6Addr)> {
         let known = self.next_hops.iter().enumerate();
         known.filter_map(|(number, router)| router.map(|router| (number, router)))
     }
 
-    /// The routers that IPv4 care-of addresses leave by, each with the number of its table among the
+    /// Returns the routers that IPv4 care-of addresses leave by, each with the number of its table among the
     /// uplink's; unspecified for a default route without gateway.
     pub fn ipv4_next_hops(&self) -> impl Iterator<Item = (usize, Ipv4Addr)> {
         let known = self.ipv4_next_hops.iter().enumerate();
         known.filter_map(|(number, router)| router.map(|router| (number, router)))
     }
 
-    /// The number of the table that packets from a care-of address are routed by.
+    /// Returns the number of the table that packets from a care-of address are routed by.
     pub fn table_of(&self, address: IpAddr) -> usize {
         let router = self.next_hop(address);
         let number = match address {
@@ -369,8 +372,8 @@ impl Uplink {
         assign(&mut self.ipv4_next_hops, &ipv4);
     }
 
-    /// The home agent does not answer over a care-of address. Its candidate comes last from now on; true when
-    /// another of the family is there that has not failed.
+    /// Handles a care-of address over which the home agent does not answer: its candidate comes last from now
+    /// on. Returns true if another candidate of the family has not failed.
     pub(super) fn candidate_failed(
         &mut self,
         now: Time,
@@ -386,8 +389,8 @@ impl Uplink {
         family.any(|other| !self.has_failed(other))
     }
 
-    /// The home agent has answered over one care-of address, and not over `losers`, which were tried before
-    /// (RFC 8305 5).
+    /// Records that the home agent has answered over one care-of address, and not over `losers`, which were
+    /// tried before (RFC 8305 5).
     pub(super) fn race_decided(&mut self, now: Time, winner: IpAddr, losers: impl Iterator<Item = IpAddr>) {
         self.failed.remove(winner, self.next_hop(winner));
         if self.lost.is_some_and(|lost| lost.is_ipv6() == winner.is_ipv6()) {
@@ -401,26 +404,26 @@ impl Uplink {
         }
     }
 
-    /// Whether one of its candidates has failed and another has not been tried since.
+    /// Whether a candidate has failed and another has not been tried since.
     pub(super) fn has_untried_candidate(&self) -> bool {
         let all = self.care_of_addresses();
         let first = all.first().is_some_and(|first| !self.has_failed(*first));
         first && all.iter().any(|address| self.has_failed(*address))
     }
 
-    /// Whether a candidate has appeared since this was asked last: what was found out before is about another
+    /// Whether a candidate has appeared since the last call, so that earlier knowledge is about another
     /// network.
     pub(super) fn take_renewed(&mut self) -> bool {
         std::mem::take(&mut self.renewed)
     }
 
-    /// Every candidate has its chance again.
+    /// Lets every candidate be tried again.
     pub(super) fn forgive(&mut self, config: &MobileRouterConfig) {
         self.failed = FailedCandidates::default();
         self.attach(config);
     }
 
-    /// Why the home agent does not answer, where that is known: the router in use does not answer either.
+    /// Returns the router in use if it does not answer, which explains the home agent's silence.
     pub fn silent_router(&self) -> Option<IpAddr> {
         let first = self.care_of_addresses().first().copied()?;
         match self.next_hop(first)? {
@@ -434,12 +437,12 @@ impl Uplink {
         }
     }
 
-    /// Whether this is one of its care-of addresses.
+    /// Whether the uplink has this care-of address.
     pub fn has_care_of_address(&self, address: IpAddr) -> bool {
         self.care_of_addresses().contains(&address)
     }
 
-    /// The IPv6 default router, when there is one.
+    /// Returns the IPv6 default router, if there is one.
     pub fn router(&self) -> Option<Ipv6Addr> {
         match self.attachment {
             Attachment::Foreign { ipv6, .. } => ipv6.map(|(_, router)| router),
@@ -448,12 +451,12 @@ impl Uplink {
         }
     }
 
-    /// The mobile router that is the default router here, if it is one.
+    /// Returns the default router here, if it is a mobile router.
     pub fn parent(&self) -> Option<&Parent> {
         self.parents.of(self.router()?)
     }
 
-    /// The network of the link that the plain care-of address is on, where it has 64 bits.
+    /// Returns the network of the plain care-of address's link, if its prefix length is 64.
     pub fn link_network(&self) -> Option<Ipv6Addr> {
         let plain = self.plain_address()?;
         let known = self.interface.as_ref()?.addresses.iter().find(|a| a.address == plain)?;
@@ -465,7 +468,7 @@ impl Uplink {
         self.care_of_address().is_some_and(|in_use| self.direct.iter().any(|(it, _)| *it == in_use))
     }
 
-    /// The direct addresses are these from now on; true when that changes anything.
+    /// Sets the direct addresses; returns true if that changes anything.
     pub(super) fn set_direct(&mut self, direct: Vec<(Ipv6Addr, bool)>, config: &MobileRouterConfig) -> bool {
         if self.direct == direct {
             return false;
@@ -475,20 +478,20 @@ impl Uplink {
         true
     }
 
-    /// Link MTU in octets; 1280 while nothing is known.
+    /// Returns the link MTU in octets; 1280 while it is unknown.
     pub fn mtu(&self) -> u32 {
         let link = self.interface.as_ref().map_or(1280, |i| i.mtu.max(1280));
-        // RFC 4861 6.3.4. Behind a mobile router it is what fits into that one's tunnel.
+        // RFC 4861 6.3.4. Behind a mobile router it is the MTU that fits into that router's tunnel.
         let told = self.router().and_then(|router| self.heard.mtu(router));
         told.filter(|told| (1280..link).contains(told)).unwrap_or(link)
     }
 
-    /// The 48-bit link-layer address, where there is one.
+    /// Returns the 48-bit link-layer address, if there is one.
     pub fn link_address(&self) -> Option<[u8; 6]> {
         self.interface.as_ref().and_then(|i| i.link_address)
     }
 
-    /// The addresses that the interface has, for telling whether an old care-of address is still there.
+    /// Whether the interface has an address, which shows whether an old care-of address still exists.
     pub fn has_address(&self, address: IpAddr) -> bool {
         let Some(interface) = self.interface.as_ref().filter(|i| i.running) else { return false };
         match address {
@@ -497,7 +500,7 @@ impl Uplink {
         }
     }
 
-    /// Takes over what was known of the same interface under an earlier configuration.
+    /// Takes over the knowledge about the same interface under an earlier configuration.
     pub(super) fn adopt(&mut self, old: &Uplink, config: &MobileRouterConfig) {
         self.attachment = old.attachment;
         self.settles_at = old.settles_at;
@@ -533,9 +536,9 @@ impl Uplink {
         self.attach(config);
     }
 
-    /// Takes over the interface's state. True when a Router Solicitation is due. The link has just come up,
-    /// or a router does not answer any more, or the link-local address may be used from now on. A router
-    /// answers a solicitation without source by multicast, at most once in 3 s (RFC 4861 6.2.6).
+    /// Takes over the interface's state. Returns true if a Router Solicitation is due: the link has just come
+    /// up, a router no longer answers, or the link-local address has become usable. A router answers a
+    /// solicitation without source by multicast, at most once in 3 s (RFC 4861 6.2.6).
     pub(super) fn handle_interface(&mut self, interface: Interface, config: &MobileRouterConfig) -> bool {
         let was_running = self.interface.as_ref().is_some_and(|i| i.running);
         let came_up = interface.running && !was_running;
@@ -561,7 +564,7 @@ impl Uplink {
         came_up || failed || has_source
     }
 
-    /// Another network, perhaps: nothing that was heard or tried counts any more.
+    /// Clears the knowledge about the link, because the network may be another one.
     fn link_changed(&mut self) {
         self.heard.clear();
         self.parents.clear();
@@ -584,8 +587,8 @@ impl Uplink {
         self.assign_tables();
     }
 
-    /// Takes in a Router Advertisement. What is to be asked because of it: that router, by a Router
-    /// Solicitation, which may have been renumbered.
+    /// Takes over a Router Advertisement. Returns a Router Solicitation to that router if it may have been
+    /// renumbered.
     pub(super) fn handle_router_advertisement(
         &mut self,
         now: Time,
@@ -607,7 +610,7 @@ impl Uplink {
         if asks { self.router_solicitation(Some(message.source)) } else { None }
     }
 
-    /// A neighbour has answered a Neighbor Solicitation (RFC 4861 7.2.5).
+    /// Handles a neighbour's answer to a Neighbor Solicitation (RFC 4861 7.2.5).
     pub(super) fn handle_neighbor_advertisement(
         &mut self,
         now: Time,
@@ -623,8 +626,8 @@ impl Uplink {
         }
     }
 
-    /// Routers are asked for until one is heard: a path has gone silent. The pauses begin anew only if the
-    /// home agent has answered over that path since they began.
+    /// Solicits routers until one is heard, because a path has fallen silent. The pauses begin anew only if
+    /// the home agent has answered over that path since they began.
     fn seek(&mut self, is_first: bool) {
         self.seeking = true;
         if is_first {
@@ -632,13 +635,13 @@ impl Uplink {
         }
     }
 
-    /// Sets when the router that advertises the home prefix is asked next, and asks no router of a home link
-    /// that was left.
+    /// Sets when the router that advertises the home prefix is solicited next, and stops the probe of a home
+    /// link that was left.
     pub(super) fn watch_home_router(&mut self, now: Time, config: &MobileRouterConfig) {
         self.reachability.watch_home_router(now, self.home_router, home_probe_interval(config));
     }
 
-    /// When [`Self::handle_timeout`] is due.
+    /// Returns when [`Self::handle_timeout`] is due.
     pub(super) fn deadline(&self) -> Option<Time> {
         [self.reachability.deadline(), self.heard.deadline(), self.failed.deadline()]
             .into_iter()
@@ -646,8 +649,8 @@ impl Uplink {
             .min()
     }
 
-    /// Returns the solicitations that are due to routers whose presence is in doubt, and notes what has not
-    /// come. True when routers are to be asked for until one is heard.
+    /// Returns the solicitations that are due to routers whose presence is in doubt, and records missing
+    /// answers. The flag is true if routers are to be solicited until one is heard.
     pub(super) fn handle_timeout(
         &mut self,
         now: Time,
@@ -680,7 +683,7 @@ impl Uplink {
         let interface = self.interface.as_ref().filter(|i| i.running)?;
         let source = self.link_local()?;
         let peer = self.heard.link_address(router);
-        // RFC 4861 7.3.3: unicast, to the link-layer address that is known.
+        // RFC 4861 7.3.3: unicast, to the known link-layer address.
         let destination = if peer.is_some() { router } else { nd::solicited_node(router) };
         let solicitation =
             nd::NeighborSolicitation { target: router, source_link_address: interface.link_address };
@@ -690,12 +693,12 @@ impl Uplink {
         Some(LinkMessage { interface, source, destination, hop_limit: ND_HOP_LIMIT, peer, message })
     }
 
-    /// Whether routers have been asked for since the pauses began.
+    /// Whether routers have been solicited since the pauses began.
     pub(super) fn has_solicited(&self) -> bool {
         self.solicitations > 0
     }
 
-    /// A Router Solicitation and when the next is due, while no router has been heard.
+    /// Returns a Router Solicitation and the pause until the next, while no router has been heard.
     pub(super) fn solicit(&mut self) -> Option<(LinkMessage, Duration)> {
         let interface = self.interface.as_ref().filter(|i| i.running)?;
         let confirmed = !self.heard.is_empty() && !interface.routers.is_empty() && !self.seeking;
@@ -708,7 +711,7 @@ impl Uplink {
         Some((self.router_solicitation(None)?, interval))
     }
 
-    /// A Router Solicitation to one router, or to all.
+    /// Builds a Router Solicitation to one router, or to all.
     fn router_solicitation(&self, router: Option<Ipv6Addr>) -> Option<LinkMessage> {
         let interface = self.interface.as_ref().filter(|i| i.running)?;
         let source = self.link_local().unwrap_or(Ipv6Addr::UNSPECIFIED);
@@ -721,7 +724,7 @@ impl Uplink {
         Some(LinkMessage { interface, source, destination, hop_limit: ND_HOP_LIMIT, peer, message })
     }
 
-    /// Its link-local address.
+    /// Returns the link-local address of the interface.
     pub(super) fn link_local(&self) -> Option<Ipv6Addr> {
         let addresses = &self.interface.as_ref()?.addresses;
         let usable =
@@ -739,7 +742,7 @@ impl Uplink {
             || direct.is_some_and(|direct| ipv6_of(before) != Some(direct))
             || std::mem::discriminant(&before) != std::mem::discriminant(&self.attachment);
         if is_new || self.lost.is_some_and(|lost| !self.has_care_of_address(lost)) {
-            // Another network, perhaps: both families have their chance again.
+            // The network may be another one: both families are tried again.
             self.lost = None;
         }
         self.renewed |= is_new || self.ipv4_candidates.iter().any(|candidate| !known.1.contains(candidate));
@@ -748,7 +751,7 @@ impl Uplink {
         }
     }
 
-    /// How it is attached; the candidates are found anew.
+    /// Determines the attachment, with new candidates.
     fn attached(&mut self, config: &MobileRouterConfig) -> Attachment {
         let in_use = (self.plain_address(), self.ipv4_care_of_address());
         self.candidates.clear();
@@ -768,7 +771,8 @@ impl Uplink {
         let own = |a: &&Address| config.prefixes.iter().any(|prefix| prefix.contains(&a.address));
         let is_direct = |a: &&Address| self.direct.iter().any(|(direct, _)| *direct == a.address);
         let usable = interface.addresses.iter().filter(|a| {
-            // A care-of address out of the own mobile network would be a loop (RFC 3963 1, RFC 4888).
+            // A care-of address out of the router's own mobile network would be a loop (RFC 3963 1, RFC
+            // 4888).
             is_good(a) && a.address != config.home_address && !own(a) && !is_direct(a)
         });
         let is_home = |prefix: &Ipv6Net| config.is_home_link(*prefix);
@@ -779,8 +783,8 @@ impl Uplink {
         let in_home_prefix =
             |own: &&Address| config.is_home_address(own) && !advertised_elsewhere(own.address);
         let advertised = self.heard.advertiser(&gateways, is_home);
-        // RFC 6275 11.5.5: where the home prefix is on link again, which an address that the kernel has kept
-        // does not say.
+        // RFC 6275 11.5.5: the home prefix must be on the link again, which an address that the kernel has
+        // kept does not show.
         let stale = self.home_was_advertised && !self.heard.is_empty();
         if advertised.is_some()
             || (!stale && usable.clone().filter(in_home_prefix).any(|address| address.permanent))
@@ -788,7 +792,7 @@ impl Uplink {
             self.home_router = advertised;
             let first = gateways.iter().find(|gateway| Some(**gateway) == advertised);
             let answers = gateways.iter().find(|gateway| !self.heard.is_unreachable(**gateway));
-            // The kernel's list may not have the home link's router (see `candidate`).
+            // The kernel's list may lack the home link's router (see `candidate`).
             let unlisted = || self.heard.default_routers().find(|router| Some(*router) == advertised);
             let router = first.or(answers).copied().or_else(unlisted).or(gateways.first().copied());
             return Attachment::Home { router };
@@ -803,7 +807,7 @@ impl Uplink {
             in_use.0,
             config.home_agent,
         );
-        // A mobile router that cannot be this one's parent is no way out.
+        // A mobile router that cannot be this router's parent is no default router.
         let refusal_of = |candidate: &Candidate<Ipv6Addr>| {
             self.parents.of(candidate.router).and_then(|parent| parent.refusal(config.home_address))
         };
@@ -847,7 +851,7 @@ impl Uplink {
     }
 }
 
-/// Gives each router a place, and lets those that have one keep it.
+/// Gives each router an entry, and lets those with an entry keep it.
 fn assign<A: Copy + PartialEq>(places: &mut [Option<A>], routers: &[A]) {
     for place in places.iter_mut() {
         *place = place.filter(|router| routers.contains(router));
@@ -861,7 +865,7 @@ fn assign<A: Copy + PartialEq>(places: &mut [Option<A>], routers: &[A]) {
     }
 }
 
-/// Between an answer of the home link's router and the next question.
+/// Returns the pause between an answer of the home link's router and the next solicitation.
 fn home_probe_interval(config: &MobileRouterConfig) -> Duration {
     if config.liveness.is_some() { HOME_PROBE_INTERVAL } else { HOME_PROBE_INTERVAL_WITHOUT_HEARTBEATS }
 }

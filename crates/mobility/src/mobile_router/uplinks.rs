@@ -63,18 +63,18 @@ impl Uplinks {
         self.path(index).is_some_and(|path| path.liveness.is_proving())
     }
 
-    /// Whether something has arrived over an uplink lately.
+    /// Whether a packet or an answer has arrived over an uplink lately.
     pub(super) fn is_heard(&self, now: Time, index: usize) -> bool {
         self.path(index).is_some_and(|path| path.is_alive(now))
     }
 
-    /// Whether an uplink carries what it can, and more waits. Only heartbeats show that, and when it is over.
+    /// Whether an uplink is at its capacity, and packets wait. Only heartbeats show that, and its end.
     pub(super) fn is_full(&self, index: usize) -> bool {
         self.heartbeats.are_sent()
             && self.path(index).is_some_and(|path| path.arrivals.is_full && !path.liveness.has_failed())
     }
 
-    /// Returns how long answers over an uplink take at most, if that was measured.
+    /// Returns the longest time for answers over an uplink, if it was measured.
     pub(super) fn answer_time(&self, index: usize) -> Option<Duration> {
         self.path(index)?.answer_time()
     }
@@ -84,7 +84,7 @@ impl Uplinks {
         self.all.iter().position(|uplink| uplink.config.interface == interface)
     }
 
-    /// Returns until when an uplink is demoted, if it is.
+    /// Returns the end of an uplink's demotion, if it is demoted.
     pub(super) fn demoted_until(&self, index: usize) -> Option<Time> {
         self.get(index)?.demoted_until
     }

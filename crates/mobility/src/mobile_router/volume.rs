@@ -1,21 +1,20 @@
-//! How much has gone over an uplink in a period: the one that its volume is for, a month where it has none.
+//! Counts the octets that an uplink carries in the period of its volume, a month without a volume.
 //!
-//! The platform tells what the interface's counters show, both directions together: that is what an operator
-//! of a network bills, whoever sent it. What they have grown by since the last time is what was used. They
-//! begin anew with the machine and with the interface (a modem that was pulled out and put in again); then
-//! [`Octets::epoch`] is another, and all that they show is new. Only with the very first sample of an uplink
-//! nobody knows what of it belongs to the period: it is where counting begins.
+//! The platform reports the interface's counters, both directions together: a network operator bills both.
+//! Their growth since the last report is the used volume. They begin anew with the machine and with the
+//! interface (a modem that was pulled out and put in again); then [`Octets::epoch`] changes, and all that
+//! they show is new. Only at the very first sample of an uplink the share of this period is unknown, so
+//! counting begins there.
 //!
 //! Periods are those of the calendar, in UTC; a month may begin on another day than its first.
 //!
-//! No clock loses what was counted. A vehicle without a battery-backed clock begins with any date, and
-//! somebody sets the clock later. So the octets of the present start of the machine are kept as [`Piece`]s by
-//! the *monotonic* time at which they were counted. The clock as it is now says which period each piece
-//! belongs to: when it is set, pieces move to the period that turns out to be right. At the next start of the
-//! machine they are settled by the last date of their own start. Two dates are not believed: one before 2020,
-//! and, after a start, one before the last date of the start before. Such a clock moves no period. It is
-//! believed once it is set or has stayed so for a day, and what was counted meanwhile goes to the period that
-//! it shows then.
+//! No clock change loses counted octets. A vehicle without a battery-backed clock begins with any date, and
+//! the clock is set later. So the octets since the machine started are stored as [`Piece`]s by the
+//! *monotonic* time at which they were counted. The current clock decides which period each piece belongs to:
+//! when the clock is set, pieces move to the right period. At the next start of the machine they are settled
+//! by the last date of their own start. Two dates do not count: one before 2020, and, after a start, one
+//! before the last date of the former start. Such a clock moves no period. It counts once it is set or has
+//! been unchanged for a day, and octets that were counted meanwhile go to the period that it shows then.
 
 use std::time::Duration;
 
@@ -25,25 +24,25 @@ use serde::{Deserialize, Serialize};
 use super::Uplink;
 use crate::Event;
 
-/// Between two times that the counts are stored because they have grown, seconds.
+/// Least time between two writes of the counts because they have grown, in seconds.
 const STORE_INTERVAL_S: u64 = 60;
-/// Growth that is not worth storing, octets.
+/// Growth below which the counts are not written, in octets.
 const STORE_OCTETS: u64 = 1_000_000;
-/// 2020-01-01, in days since 1970-01-01: a clock that shows less has not been set.
+/// 2020-01-01 in days since 1970-01-01: a clock that shows an earlier date has not been set.
 const SET_CLOCK: u64 = 18_262;
 const DAY_S: u64 = 86_400;
-/// A clock that moves by more than this against the monotonic one has been set, seconds.
+/// Difference to the monotonic clock above which the clock has been set, in seconds.
 const STEP_S: u64 = 60;
-/// A clock that is behind and that nobody has set for so long is believed, seconds.
+/// Time after which an earlier date counts although the clock was not set, in seconds.
 const DOUBT_S: u64 = DAY_S;
-/// Pieces of one start of the machine: one a day, of more than a month.
+/// Most pieces of one start of the machine: one a day, for more than a month.
 const MAX_PIECES: usize = 40;
-/// Periods that octets are kept of: what a wrong clock has shown is among them.
+/// Most periods with stored octets; periods that a wrong clock has shown are among them.
 const MAX_SETTLED: usize = 12;
-/// Percent of a volume at which an event tells.
+/// Levels of a volume that cause an event, in percent.
 const LEVELS: [u8; 3] = [75, 95, 100];
 
-/// What a volume is for.
+/// Period of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum VolumePeriod {
     /// From midnight to midnight.
@@ -52,7 +51,7 @@ pub enum VolumePeriod {
     Week,
     /// From this day of a month to the day before in the next; from the last day of a month that is shorter.
     Month {
-        /// 1 to 31.
+        /// Day of the month, 1 to 31.
         first_day: u8,
     },
 }
@@ -64,7 +63,7 @@ impl Default for VolumePeriod {
 }
 
 impl VolumePeriod {
-    /// Its name: `day`, `week` or `month`.
+    /// Returns the name: `day`, `week` or `month`.
     pub fn name(self) -> &'static str {
         match self {
             VolumePeriod::Day => "day",
@@ -73,7 +72,7 @@ impl VolumePeriod {
         }
     }
 
-    /// The number of the period that a date (seconds since 1970) is in; they count up. `None` where the clock
+    /// Returns the number of the period of a date (seconds since 1970); numbers count up. `None` if the clock
     /// has not been set.
     fn number(self, wall_s: i64) -> Option<u32> {
         let days = u64::try_from(wall_s).ok()? / DAY_S;
@@ -97,24 +96,26 @@ impl VolumePeriod {
 struct Date {
     /// Months since January of the year 0.
     month: u64,
-    /// 1 to 31.
+    /// Day of the month, 1 to 31.
     day: u64,
-    /// The last day of its month.
+    /// Last day of the month.
     last: u64,
 }
 
 impl Date {
-    /// The date of a day since 1970-01-01.
+    /// Returns the date of a day since 1970-01-01.
     fn of(days: u64) -> Date {
-        // In years that begin in March the leap day is the last: the months before it have a fixed pattern of
-        // 153 days in five months. 719468 days are from 0000-03-01 to 1970-01-01, 146097 days are 400 years.
+        // In years that begin in March the leap day is the last day: the months before it have a fixed
+        // pattern of 153 days in five months. 719468 days are from 0000-03-01 to 1970-01-01, 146097 days are
+        // 400 years.
         let days = days + 719_468;
         let (era, day) = (days / 146_097, days % 146_097);
         let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
         let day_of_year = day - (365 * year + year / 4 - year / 100);
         let month = (5 * day_of_year + 2) / 153;
         let begin = |month: u64| (153 * month + 2) / 5;
-        // February ends the year that began in the March before; it is leap by the calendar's year.
+        // February ends the year that began in the March before; the calendar's year decides whether it is a
+        // leap year.
         let february = era * 400 + year + 1;
         let leap =
             february.is_multiple_of(4) && (!february.is_multiple_of(100) || february.is_multiple_of(400));
@@ -126,18 +127,18 @@ impl Date {
     }
 }
 
-/// What becomes of an uplink whose volume is used up.
+/// Action for an uplink whose volume is used up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum VolumeAction {
-    /// It is for when no other uplink works.
+    /// The uplink carries traffic only if no other uplink works.
     #[default]
     LastResort,
-    /// It is not used until the next period.
+    /// The uplink is not used until the next period.
     Stop,
 }
 
 impl VolumeAction {
-    /// Its name: `last_resort` or `stop`.
+    /// Returns the name: `last_resort` or `stop`.
     pub fn name(self) -> &'static str {
         match self {
             VolumeAction::LastResort => "last_resort",
@@ -146,14 +147,14 @@ impl VolumeAction {
     }
 }
 
-/// What the counters of an interface show.
+/// Counters of an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Octets {
-    /// Another one whenever they have begun anew.
+    /// Number that changes whenever the counters begin anew.
     pub epoch: u64,
-    /// Octets, received and sent.
+    /// Octets received and sent.
     pub total: u64,
-    /// Those received.
+    /// Octets received.
     #[serde(default)]
     pub received: u64,
 }
@@ -161,19 +162,19 @@ pub struct Octets {
 /// Octets that were counted in this start of the machine, from a monotonic time on and within a day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Piece {
-    /// Monotonic time, seconds.
+    /// Monotonic time of the begin, in seconds.
     begin_s: u64,
     octets: u64,
 }
 
-/// The clocks when octets were counted last.
+/// Clocks at the last count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Clock {
-    /// The monotonic time, seconds.
+    /// Monotonic time in seconds.
     now_s: u64,
-    /// Seconds since 1970.
+    /// Time of day in seconds since 1970.
     wall_s: u64,
-    /// Until this monotonic time the date is not believed, unless somebody sets it.
+    /// Monotonic time until which the date does not count, unless the clock is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     doubted_until_s: Option<u64>,
 }
@@ -184,38 +185,38 @@ impl Clock {
         Clock { now_s: now.as_nanos() / NANOS, wall_s: wall.as_unix_nanos() / NANOS, doubted_until_s: None }
     }
 
-    /// The date at a monotonic time, by this clock.
+    /// Returns the date at a monotonic time, by this clock.
     fn date_of(&self, now_s: u64) -> i64 {
         let wall = i64::try_from(self.wall_s).unwrap_or(i64::MAX);
         let (at, now) = (now_s.cast_signed(), self.now_s.cast_signed());
         wall.saturating_add(at.saturating_sub(now))
     }
 
-    /// Whether somebody has set the clock between `self` and `later`.
+    /// Whether the clock was set between `self` and `later`.
     fn is_set_before(&self, later: &Clock) -> bool {
         self.date_of(later.now_s).abs_diff(later.wall_s.cast_signed()) > STEP_S
     }
 
-    /// The period that it shows; `None` where it is not believed.
+    /// Returns the period that the clock shows; `None` if its date does not count.
     fn period(&self, kind: VolumePeriod) -> Option<u32> {
         let believed = self.doubted_until_s.is_none_or(|until| self.now_s >= until);
         kind.number(self.wall_s.cast_signed()).filter(|_| believed)
     }
 }
 
-/// What has gone over an uplink; survives a restart.
+/// Octets that an uplink has carried; they survive a restart.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredVolume {
-    /// The number of the period; zero while no clock has told.
+    /// Number of the period; zero while the clock is unknown.
     pub period: u32,
-    /// Octets in it.
+    /// Octets in the period.
     pub used: u64,
-    /// What the counters showed last.
+    /// Last counters.
     pub octets: Octets,
-    /// What periods are counted by; absent in what an earlier version has written.
+    /// Kind of the periods; `None` in the state of an earlier version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     kind: Option<VolumePeriod>,
-    /// Octets of earlier starts of the machine by period, the one that was settled last at the end.
+    /// Octets of earlier starts of the machine by period, the last settled one at the end.
     #[serde(default)]
     settled: Vec<(u32, u64)>,
     /// Octets of this start of the machine, the oldest first.
@@ -223,7 +224,7 @@ pub struct StoredVolume {
     pieces: Vec<Piece>,
     #[serde(default)]
     clock: Option<Clock>,
-    /// It was restored, and nothing has been counted since.
+    /// Whether the state was restored, and nothing has been counted since.
     #[serde(skip)]
     restored: bool,
 }
@@ -242,18 +243,18 @@ impl StoredVolume {
         }
     }
 
-    /// Takes in what the counters show; whether another period has begun.
+    /// Takes over the counters; returns whether another period has begun.
     fn count(&mut self, now: Time, wall: WallTime, octets: Octets, kind: VolumePeriod) -> bool {
         let same_epoch = octets.epoch == self.octets.epoch;
         let known = if same_epoch { self.octets.total } else { 0 };
-        // Counters that fall have begun anew, whatever their epoch says.
+        // Counters that fall have begun anew, whatever their epoch is.
         let more = octets.total.checked_sub(known).unwrap_or(octets.total);
         self.octets = octets;
         let mut clock = Clock::of(now, wall);
         let restored = std::mem::take(&mut self.restored);
         match self.clock {
-            // After a restart the machine is another start of itself, unless its counters or its clocks go
-            // on.
+            // After a restart of the program the machine has started anew, unless its counters or its clocks
+            // continue.
             Some(before)
                 if restored
                     && (before.now_s > clock.now_s || !same_epoch && before.is_set_before(&clock)) =>
@@ -273,7 +274,7 @@ impl StoredVolume {
         let begins = shown.is_some_and(|shown| shown != self.period);
         self.period = shown.unwrap_or(self.period);
         let in_period = |piece: &&Piece| {
-            // Where the clock is not believed, no period has passed.
+            // With a clock that does not count, no period has passed.
             shown.is_none() || kind.number(clock.date_of(piece.begin_s)).is_none_or(|it| it == self.period)
         };
         let counted = self.pieces.iter().filter(in_period).map(|piece| piece.octets);
@@ -301,9 +302,8 @@ impl StoredVolume {
         }
     }
 
-    /// The machine has been started anew: settles what was counted in the start before, by the last date of
-    /// that. Where that was not believed, it goes on as a piece of this start, which a later date will tell
-    /// the period of.
+    /// Settles the octets of the former start of the machine by its last date. If that date did not count,
+    /// they become a piece of this start, whose period a later date decides.
     fn settle_start(&mut self, before: Clock, now_s: u64) {
         let kind = self.kind.unwrap_or_default();
         let mut unknown = 0_u64;
@@ -331,8 +331,8 @@ impl StoredVolume {
         self.settled.iter().find(|(other, _)| *other == period).map_or(0, |(_, octets)| *octets)
     }
 
-    /// What is counted by is this from now on. Numbers of periods of another kind are no use: what was used
-    /// in the last one counts on, as a piece of this start.
+    /// Changes the kind of the periods. Numbers of another kind are useless, so the octets of the last period
+    /// become a piece of this start.
     fn count_by(&mut self, kind: VolumePeriod, now_s: u64) {
         let before = self.kind.replace(kind);
         if before == Some(kind) {
@@ -344,7 +344,7 @@ impl StoredVolume {
             false => self.settled_in(self.period),
         };
         if is_of_earlier_version && kind != VolumePeriod::Day && kind != VolumePeriod::Week {
-            // It knew months of the calendar alone where it was not told otherwise.
+            // An earlier version knew only months of the calendar.
             self.settle(self.period, settled);
             return;
         }
@@ -357,31 +357,30 @@ impl StoredVolume {
     }
 }
 
-/// The volume of an uplink.
+/// Volume of an uplink.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Meter {
     pub(super) volume: Option<StoredVolume>,
-    /// What was stored last, and when.
+    /// Octets and time of the last write.
     stored: Option<(u64, Time)>,
-    /// The last of [`LEVELS`] that was told, 0 before the first.
+    /// Last of [`LEVELS`] that was reported, 0 before the first.
     told: u8,
 }
 
 impl Uplink {
-    /// The last of [`LEVELS`] that its volume has reached; 0 before the first.
+    /// Returns the last of [`LEVELS`] that the volume has reached; 0 before the first.
     fn level(&self) -> u8 {
         let Some(volume) = self.config.volume else { return 0 };
         let percent = u128::from(self.used) * 100 / u128::from(volume.max(1));
         LEVELS.into_iter().rfind(|level| percent >= u128::from(*level)).unwrap_or(0)
     }
 
-    /// Whether it is not to be used because its volume is used up.
+    /// Whether the uplink must not be used because its volume is used up.
     pub(super) fn is_stopped(&self) -> bool {
         self.config.volume_action == VolumeAction::Stop && self.is_used_up()
     }
 
-    /// Takes in the counters of the interface. Returns the octets of the period, and whether they are to be
-    /// stored.
+    /// Takes over the counters of the interface. Returns the octets of the period, and whether to write them.
     pub(super) fn count_octets(&mut self, now: Time, wall: WallTime, octets: Octets) -> (u64, bool) {
         let first = self.meter.volume.is_none();
         let volume = self.meter.volume.get_or_insert_with(|| StoredVolume::new(octets));
@@ -394,7 +393,7 @@ impl Uplink {
         (used, first || begins || due)
     }
 
-    /// Notes that the octets of the period are stored now.
+    /// Records that the octets of the period are written now.
     pub(super) fn volume_stored(&mut self, now: Time, used: u64) {
         self.meter.stored = Some((used, now));
     }
@@ -413,14 +412,14 @@ impl Uplink {
         })
     }
 
-    /// Takes back octets of an earlier run, which has told of their level.
+    /// Takes over the octets of an earlier run, which has reported their level.
     pub(super) fn restore_volume(&mut self, volume: StoredVolume) {
         self.used = volume.used;
         self.meter.volume = Some(StoredVolume { restored: true, ..volume });
         self.meter.told = self.level();
     }
 
-    /// Whether octets were counted since they were last stored.
+    /// Whether octets were counted since the last write.
     pub(super) fn has_unstored_volume(&self) -> bool {
         let used = self.meter.volume.as_ref().map(|volume| volume.used);
         used.is_some_and(|used| self.meter.stored.is_none_or(|(stored, _)| stored != used))

@@ -1,7 +1,7 @@
-//! Keepalives behind a NAT (RFC 5555 4.3): how long its mapping lasts is found out.
+//! Keepalives behind a NAT (RFC 5555 4.3): they find out how long its mapping lasts.
 //!
-//! Where nothing else keeps the mapping alive, the interval between keepalives grows as long as the NAT
-//! remembers, and shrinks when it does not.
+//! If nothing else keeps the mapping alive, the interval grows while the mapping lasts, and shrinks when it
+//! is lost.
 
 use std::time::Duration;
 
@@ -10,22 +10,21 @@ use carnet_base::Time;
 use super::{KEEPALIVE, MIN_KEEPALIVE, PathState};
 
 impl PathState {
-    /// A Binding Update leaves over the path.
+    /// Records a Binding Update over the path.
     pub(super) fn update_sent(&mut self, now: Time) {
         if self.liveness.is_quiet() {
             self.liveness.note_sent(now);
         }
     }
 
-    /// The NAT still knew the mapping after an interval with nothing else on the path: lengthens the
-    /// interval.
+    /// Lengthens the interval: the mapping lasted for an interval with nothing else on the path.
     pub(super) fn keepalive_answered(&mut self) {
         let current = self.keepalive_interval();
         let longest = self.too_long.map_or(KEEPALIVE.2, |too_long| (too_long * 4 / 5).max(MIN_KEEPALIVE));
         self.keepalive = Some((current + KEEPALIVE.1).min(longest).max(current.min(longest)));
     }
 
-    /// The NAT has forgotten the mapping within the last interval: shortens the interval.
+    /// Shortens the interval: the NAT has lost the mapping within the last interval.
     pub(super) fn mapping_lost(&mut self) {
         let current = self.keepalive_interval();
         self.too_long = Some(self.too_long.map_or(current, |before| before.min(current)));

@@ -1,4 +1,4 @@
-//! Periods, counters, and clocks that are wrong and put right.
+//! Periods, counters, and wrong clocks that are corrected.
 
 use carnet_base::{Rng, Seed};
 
@@ -7,7 +7,7 @@ use super::*;
 const HOUR_S: u64 = 3600;
 const MONTH: VolumePeriod = VolumePeriod::Month { first_day: 1 };
 
-/// Noon of a day since 1970-01-01.
+/// Returns noon of a day since 1970-01-01.
 const fn noon(day: u64) -> i64 {
     (day * DAY_S + DAY_S / 2).cast_signed()
 }
@@ -16,15 +16,15 @@ fn octets(epoch: u64, total: u64) -> Octets {
     Octets { epoch, total, received: 0 }
 }
 
-/// The machine under a volume: its clocks and its counters.
+/// The machine: its clocks and its counters.
 struct Machine {
     volume: StoredVolume,
     kind: VolumePeriod,
     epoch: u64,
     total: u64,
-    /// Monotonic time, seconds.
+    /// Monotonic time in seconds.
     now_s: u64,
-    /// What the clock shows, seconds since 1970.
+    /// Time of day in seconds since 1970.
     wall_s: u64,
 }
 
@@ -46,14 +46,14 @@ impl Machine {
         self.wall_s += seconds;
     }
 
-    /// The program begins anew, with what the file has.
+    /// Restarts the program with its state file.
     fn restart(&mut self) {
         let text = serde_json::to_string(&self.volume).expect("JSON");
         let volume = serde_json::from_str(&text).expect("what was written");
         self.volume = StoredVolume { restored: true, ..volume };
     }
 
-    /// The machine begins anew, with this clock.
+    /// Restarts the machine with this clock.
     fn boot(&mut self, wall_s: u64) {
         self.restart();
         (self.epoch, self.total, self.now_s, self.wall_s) = (self.epoch + 1, 0, 10, wall_s);
@@ -78,7 +78,7 @@ fn months_are_those_of_the_calendar() {
     assert_eq!(MONTH.number(-1), None);
 }
 
-/// A month may begin on any day; one that has not got it begins on its last.
+/// A month may begin on any day; a month without that day begins on its last.
 #[test]
 fn months_begin_on_the_billing_day() {
     let month = |first_day, days| VolumePeriod::Month { first_day }.number(noon(days)).expect("a month");
@@ -90,9 +90,9 @@ fn months_begin_on_the_billing_day() {
     // 2023-02-27, 2023-02-28 (its last), and 2100-02-28, which is no leap year.
     assert_eq!([19_415, 19_416].map(|day| month(30, day) - 2023 * 12), [0, 1]);
     assert_eq!(month(29, 47_540) - 2100 * 12, 1);
-    // 2000-02-28 of a leap year, and before 2020 nobody knows.
+    // 2000-02-28 of a leap year: before 2020 the period is unknown.
     assert_eq!(VolumePeriod::Month { first_day: 29 }.number(noon(11_015)), None);
-    // Every day of four years: the numbers count up by one, on the day that it should be.
+    // Every day of four years: the numbers count up by one, on the right day.
     for first_day in 1..=31 {
         let mut last = month(first_day, 19_723);
         for day in 19_724..19_723 + 1461 {
@@ -122,11 +122,11 @@ fn what_the_counters_grow_by_is_used() {
     assert_eq!(machine.volume.used, 0);
     machine.count(200);
     assert_eq!(machine.volume.used, 200);
-    // Another interface of this name.
+    // Another interface has this name.
     (machine.epoch, machine.total) = (2, 0);
     machine.count(900);
     assert_eq!(machine.volume.used, 1100);
-    // Counters that fall.
+    // The counters fall.
     machine.total = 0;
     machine.count(50);
     assert_eq!(machine.volume.used, 1150);
@@ -147,14 +147,14 @@ fn a_period_begins_with_nothing_used() {
     machine.wait(2 * HOUR_S);
     assert!(machine.count(10));
     assert_eq!(machine.volume.used, 10);
-    // Switched off for two days.
+    // The machine is off for two days.
     machine.boot(noon(20_003).cast_unsigned());
     assert!(machine.count(7));
     assert_eq!((machine.volume.used, machine.volume.period), (7, 20_003));
 }
 
-/// A vehicle without a battery-backed clock begins with the date of its image or of its last stop; the right
-/// one comes later.
+/// A vehicle without a battery-backed clock begins with the date of its image or of its last stop; the clock
+/// is set later.
 #[test]
 fn volume_survives_a_start_with_the_clock_in_another_month() {
     // 2024-02-15; 2024-01-10 and 2026-06-01 are wrong.
@@ -166,21 +166,20 @@ fn volume_survives_a_start_with_the_clock_in_another_month() {
         machine.count(7_000);
         machine.wait(30);
         machine.count(100);
-        // The program may fall over meanwhile.
+        // The program may restart meanwhile.
         machine.restart();
         machine.count(100);
         machine.wall_s = right + HOUR_S;
         machine.count(1_000);
         assert_eq!(machine.volume.used, 666_000, "the clock was at {wrong}");
-        // What was right is so after the next start, too.
+        // The corrected period survives the next start, too.
         machine.boot(right + 2 * HOUR_S);
         machine.count(1);
         assert_eq!(machine.volume.used, 666_001, "the clock was at {wrong}");
     }
 }
 
-/// Until somebody sets it, a clock that is behind does not open an earlier period, in which there would be
-/// volume left.
+/// A clock that is behind does not open an earlier period, which would have volume left, until it is set.
 #[test]
 fn a_clock_that_is_behind_opens_no_period() {
     let mut machine = Machine::new(noon(19_768).cast_unsigned(), MONTH);
@@ -188,13 +187,13 @@ fn a_clock_that_is_behind_opens_no_period() {
     machine.boot(noon(19_732).cast_unsigned());
     machine.count(50);
     assert_eq!(machine.volume.used, 950);
-    // It is right nevertheless (it was wrong before, years ahead perhaps): after a day that is believed.
+    // The clock is right nevertheless (perhaps it was years ahead before): after a day its date counts.
     machine.wait(DAY_S + 20);
     assert!(machine.count(1));
     assert_eq!(machine.volume.used, 51);
 }
 
-/// A receiver with a mistake sets the clock to another year, and back.
+/// A faulty receiver sets the clock to another year, and back.
 #[test]
 fn a_clock_that_leaps_away_and_back_loses_nothing() {
     let mut machine = Machine::new(noon(19_768).cast_unsigned(), MONTH);
@@ -212,7 +211,7 @@ fn a_clock_that_leaps_away_and_back_loses_nothing() {
     assert_eq!(machine.volume.used, 1021);
 }
 
-/// What an earlier version has written goes on, and so does what was counted by another kind of period.
+/// The state of an earlier version continues, and so do octets that were counted by another kind of period.
 #[test]
 fn other_kinds_of_periods_go_on_with_what_was_used() {
     let text = r#"{"period": 24289, "used": 5000, "octets": {"epoch": 1, "total": 70, "received": 30}}"#;
@@ -231,7 +230,7 @@ fn other_kinds_of_periods_go_on_with_what_was_used() {
     assert_eq!(machine.volume.used, 5032);
 }
 
-/// A long run settles its oldest days; the store stays small.
+/// A long run settles its oldest days, so that the state stays small.
 #[test]
 fn a_long_run_keeps_few_pieces() {
     let mut machine = Machine::new(noon(19_768).cast_unsigned(), VolumePeriod::Week);
@@ -244,9 +243,9 @@ fn a_long_run_keeps_few_pieces() {
     assert!(serde_json::to_string(&machine.volume).expect("JSON").len() < 3000);
 }
 
-/// Any schedule of clocks that are wrong and put right, of restarts and of starts of the machine: what the
-/// present period has used is what was counted in it, up to a day at its ends where the clock was wrong, and
-/// to the octet where it was not.
+/// Random schedules of wrong and corrected clocks, of restarts, and of starts of the machine. The present
+/// period has the octets that were counted in it: up to a day at its ends if the clock was wrong, and exactly
+/// if it was not.
 #[test]
 fn volume_is_right_after_any_schedule_of_clocks_and_restarts() {
     for seed in 0..2000_u64 {
@@ -256,7 +255,7 @@ fn volume_is_right_after_any_schedule_of_clocks_and_restarts() {
         let kind = kinds[below(&mut rng, 4) as usize];
         let mut truth = (19_768 + below(&mut rng, 400)) * DAY_S;
         let mut machine = Machine::new(truth, kind);
-        // When octets were counted, by the true date, and how many; those of this start of the machine last.
+        // Counted octets with their true date; those of this start of the machine are last.
         let mut counted: Vec<(u64, u64)> = Vec::new();
         let mut start = 0;
         let (mut always_right, mut unknown) = (true, false);
@@ -265,7 +264,7 @@ fn volume_is_right_after_any_schedule_of_clocks_and_restarts() {
             match below(&mut rng, 12) {
                 0..=6 => {
                     let steps = below(&mut rng, 30);
-                    // A clock that is not believed and not set either is, after a day.
+                    // A clock that does not count and is not set counts after a day.
                     let left = (20 * HOUR_S).saturating_sub(machine.now_s) / HOUR_S;
                     for _ in 0..if unknown { steps.min(left) } else { steps } {
                         machine.wait(HOUR_S);
@@ -282,7 +281,7 @@ fn volume_is_right_after_any_schedule_of_clocks_and_restarts() {
                     machine.count(0);
                 }
                 9 => {
-                    // Set wrongly, by minutes to years.
+                    // The clock is set wrongly, by minutes to years.
                     let by = 120 << below(&mut rng, 22);
                     machine.wall_s =
                         if rng.u64().is_multiple_of(2) { truth + by } else { truth.saturating_sub(by) };
@@ -297,7 +296,7 @@ fn volume_is_right_after_any_schedule_of_clocks_and_restarts() {
                     }
                     truth += below(&mut rng, 3 * DAY_S) + 120;
                     if unknown {
-                        // What was counted at a date that nobody believed counts from the next start on.
+                        // Octets that were counted at a date that did not count belong to the next start.
                         counted[start..].iter_mut().for_each(|(at, _)| *at = truth);
                     } else {
                         start = counted.len();
@@ -328,7 +327,7 @@ fn volume_is_right_after_any_schedule_of_clocks_and_restarts() {
             assert_eq!(used, sum(0), "seed {seed}, {kind:?}");
             continue;
         }
-        // A piece is of a day at most, and belongs to where it begins.
+        // A piece covers a day at most, and belongs to the period of its begin.
         let since = |slack: i64| -> u64 {
             let begins = |at: &u64| {
                 let at = at.cast_signed() + slack;
