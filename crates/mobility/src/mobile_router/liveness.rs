@@ -310,7 +310,7 @@ impl MobileRouter {
         self.timers.set(Timer::Heartbeat(uplink), from.max(not_before));
     }
 
-    /// Sets the timers of all uplinks by what they carry now.
+    /// Sets the timers of all uplinks by their present traffic.
     pub(super) fn schedule_heartbeats(&mut self, now: Time) {
         for uplink in 0..self.uplinks.len() {
             if !self.uplinks[uplink].path.liveness.is_quiet() {

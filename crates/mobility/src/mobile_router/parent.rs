@@ -1,7 +1,7 @@
 //! The router on an uplink, if it is itself a mobile router (RFC 3963 7, RFC 4888).
 //!
-//! Its Router Advertisements ([`NestingInformation`]) name the mobile routers before it, whether it has an
-//! uplink that works, and the prefixes of which routers behind it may have care-of addresses (see
+//! The parent's Router Advertisements ([`NestingInformation`]) name the mobile routers before it, whether it
+//! has an uplink that works, and the prefixes of which routers behind it may have care-of addresses (see
 //! [`crate::nesting`]). This router refuses a parent that
 //!
 //! * has this router before it, or is this router: packets of both would circle in a ring, encapsulated once

@@ -6,7 +6,7 @@
 //! If the home router does not answer as fast as before, it is *in doubt*: two more Neighbor Solicitations
 //! follow at once. With the second a Router Solicitation goes to all routers. After a move without loss of
 //! carrier the router of the new link answers it, so that the kernel's duplicate address detection begins
-//! early. carnet leaves the home link when such a router has advertised and the home router has left
+//! early. The router leaves the home link when such a router has advertised and the home router has left
 //! [`MAX_UNICAST_SOLICIT`] solicitations unanswered. A second router of the home link is no sign of a move.
 //! While no other router advertises, the home router has [`PATIENCE`].
 //!

@@ -162,7 +162,7 @@ pub struct Uplink {
     solicitations: u32,
     /// Rate of solicitations to routers that omit a prefix.
     questions: RateLimiter,
-    /// Care-of address over which the home agent did not answer while it did over the other one.
+    /// Care-of address over which the home agent did not answer, while it answered over the other family's.
     pub(super) lost: Option<IpAddr>,
     /// Whether packets in protocol 41 are lost here, so that the router asks for UDP (RFC 5555 4.4.1).
     pub(super) needs_udp: bool,
@@ -304,7 +304,7 @@ impl Uplink {
     }
 
     /// Returns the alternatives to a direct care-of address: other direct ones, and that of the link itself.
-    /// A registration there still works until the other one is registered.
+    /// A registration there still works until the new address is registered.
     fn direct_alternates(&self) -> Vec<Ipv6Addr> {
         let (Some(in_use), Some(interface)) = (self.care_of_address(), &self.interface) else {
             return Vec::new();
