@@ -1,4 +1,4 @@
-//! What an operator should look at in a config that works: for `carnet check`, not for each start.
+//! Advice for an operator about a config without errors: for `carnet check`, not for each start.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ const DOCUMENTED_KEYS: [&str; 3] = [
     "20553b8f1d4cd6e0e61441e44ffb349d",
 ];
 
-/// The keys of an `auth`, with their SPIs.
+/// Returns the keys of an `auth`, with their SPIs.
 fn keys(auth: &Auth) -> impl Iterator<Item = (u32, &Key)> {
     let own = auth.mac().map(|mac| (mac.spi, &mac.key));
     own.into_iter().chain(auth.former().iter().map(|former| (former.spi, &former.key)))
@@ -28,8 +28,8 @@ fn is_documented(key: &Key) -> bool {
 }
 
 impl Config {
-    /// What is unwise in the config that `text` is, one line each. What [`Config::warnings`] says is not
-    /// among it.
+    /// Returns the advice about the config in `text`, one line each. [`Config::warnings`] has the warnings,
+    /// which are not repeated.
     pub fn advice(&self, text: &str) -> Vec<String> {
         let mut advice = Vec::new();
         if let Some(agent) = &self.home_agent {
@@ -75,7 +75,8 @@ impl Config {
 const DOCUMENTED: &str = "the documentation prints this key, so that everybody knows it; expected one of \
                           your own, by `openssl rand -hex 16`";
 
-/// The first of several routers and how many there are; `None` for one alone, which may have an SPI twice.
+/// Returns the first of several routers and their number; `None` for a single router, which may have an SPI
+/// twice.
 fn several(mut routers: Vec<String>) -> Option<String> {
     routers.dedup();
     match routers.as_slice() {
@@ -85,13 +86,13 @@ fn several(mut routers: Vec<String>) -> Option<String> {
     }
 }
 
-/// The value of a key.
+/// Returns the value of a key.
 fn value<'a, 't>(table: &'a DeTable<'t>, name: &str) -> Option<&'a DeValue<'t>> {
     table.iter().find(|(key, _)| key.get_ref() == name).map(|(_, value)| value.get_ref())
 }
 
-/// Uplinks that the config does not rank, where it ranks others. A key that is absent has a default, so the
-/// text tells.
+/// Returns advice about uplinks without a priority beside uplinks with one. The text shows whether a key is
+/// present, because an absent key has a default.
 fn unranked(router: &MobileRouter, text: &str) -> Vec<String> {
     let Ok(document) = DeTable::parse(text) else { return Vec::new() };
     let Some(DeValue::Table(table)) = value(document.get_ref(), router.table()) else { return Vec::new() };
@@ -123,7 +124,7 @@ fn unranked(router: &MobileRouter, text: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// A config with these routers, as SPI and key, and these uplinks.
+    /// Returns the advice about a config with these routers (SPI and key) and these uplinks.
     fn advice(routers: &[(u32, &str)], uplinks: &str) -> Vec<String> {
         let mut text = "[station]\nname = \"n\"\n[home_agent]\naddress = \"2001:db8:1::1\"\n\
                         home_prefix = \"2001:db8:1::/64\"\n"
@@ -169,7 +170,7 @@ mod tests {
         assert_eq!(told, [format!("home_agent.mobile_router 2001:db8:1::a0: {DOCUMENTED}")]);
     }
 
-    /// Every key that a page prints is one that is told.
+    /// Every key that a page prints causes advice.
     #[test]
     fn the_documentation_prints_no_other_keys() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");

@@ -1,4 +1,4 @@
-//! `auth`: how a mobile node and its home agent know each other's messages, as types and how it is read.
+//! `auth`: authentication between a mobile node and its home agent, as types, with its reader.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,20 +11,20 @@ use super::reader::{At, Value};
 use super::table::Table;
 use super::{kinds, values};
 
-/// Keys that a node may have at a time.
+/// Most keys that a node may have at a time.
 const MAX_KEYS: usize = 4;
 
 /// `auth`: how Binding Updates and Acknowledgements are authenticated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Auth {
-    /// Not at all. [`warnings`](super::Config::warnings) says so.
+    /// No authentication. [`warnings`](super::Config::warnings) reports it.
     None,
     /// IPsec between home address and home agent (RFC 4877); an IKE daemon makes its security associations.
     Ipsec,
     /// Mobility message authentication option (RFC 4285 5.1, HMAC-SHA1).
     Mac(Mac),
-    /// The same while the key changes: others are accepted beside it. (A home agent may have very many
-    /// routers, so that what few have is elsewhere.)
+    /// That option while the key changes: other keys are accepted beside it. (A home agent may have very many
+    /// routers, so the state that few have is stored elsewhere.)
     Changing(Box<Changing>),
 }
 
@@ -37,21 +37,21 @@ pub struct Mac {
     pub key: carnet_base::Key,
     /// Protection against replays.
     pub replay: Replay,
-    /// Whether the key in use with a home agent is made of this one and that home agent's address; not said
-    /// is no, and is not enough where there are several.
+    /// Whether the key in use with a home agent is derived from this one and that home agent's address.
+    /// `None` means no, which is an error with several home agents.
     pub per_agent: Option<bool>,
 }
 
 /// `auth` with `auth.former`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Changing {
-    /// The key that is signed with.
+    /// Key that signs.
     pub mac: Mac,
-    /// Those that are accepted as well, one at least, each with an SPI of its own.
+    /// Other accepted keys, at least one, each with its own SPI.
     pub former: Vec<FormerKey>,
 }
 
-/// One of `auth.former`: what holds for the key beside it holds for this one as well.
+/// One key of `auth.former`. The other values of `auth` hold for it as well.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormerKey {
     /// Security Parameters Index, 256 or above.
@@ -61,7 +61,7 @@ pub struct FormerKey {
 }
 
 impl Auth {
-    /// The shared key that is signed with, and what goes with it.
+    /// Returns the shared key that signs, with its values.
     pub fn mac(&self) -> Option<&Mac> {
         match self {
             Auth::None | Auth::Ipsec => None,
@@ -81,7 +81,7 @@ impl Auth {
         }
     }
 
-    /// The keys that are accepted beside it.
+    /// Returns the keys that are accepted beside the signing one.
     pub fn former(&self) -> &[FormerKey] {
         match self {
             Auth::Changing(changing) => &changing.former,
@@ -90,14 +90,14 @@ impl Auth {
     }
 }
 
-/// `auth.replay`: what holds off replays of a Binding Update.
+/// `auth.replay`: protection against replays of a Binding Update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replay {
-    /// The sequence number of the Binding Update, nothing else.
+    /// The sequence number of the Binding Update only.
     Sequence,
     /// Also a timestamp in a Mobility message replay protection option (RFC 4285 6).
     Timestamp {
-        /// Largest difference between the clocks that is accepted.
+        /// Largest accepted difference between the clocks.
         window: Duration,
     },
 }
@@ -112,7 +112,7 @@ pub(super) const KIND: Kind<Auth> = value("auth", EXPECTED, read).with_table(&TA
 const SECURITY_PARAMETERS_INDEX: Kind<u32> = integer(256, 4_294_967_295);
 const SHARED_KEY: Kind<carnet_base::Key> =
     text("32 hexadecimal digits", EXPECTED_KEY, shared_key_of).disclosed(Disclosure::Secret);
-/// A file with a key; a relative path starts where the config file is.
+/// A file with a key; a relative path starts in the config file's directory.
 const KEY_FILE: Kind<carnet_base::Key> =
     value("path", "a path", |value| value.parse("a path", |text| read_key(text, value.file())))
         .disclosed(Disclosure::PathOfSecret);
@@ -190,7 +190,7 @@ fn read(value: &Value<'_>) -> Option<Auth> {
     }
 }
 
-/// The inline table of `auth`.
+/// Reads the inline table of `auth`.
 fn mac(table: &Table<'_>) -> Option<Auth> {
     let spi = table.take_at(&SPI);
     let key = shared_key(table, &KEY, &KEY_FILE_OF_AUTH);
@@ -211,7 +211,7 @@ fn mac(table: &Table<'_>) -> Option<Auth> {
     Some(Auth::Changing(Box::new(Changing { mac, former })))
 }
 
-/// The key of a table, from the table or from a file.
+/// Reads the key of a table, from the table or from a file.
 fn shared_key(
     table: &Table<'_>,
     key: &Optional<carnet_base::Key>,
@@ -231,8 +231,8 @@ fn shared_key(
     }
 }
 
-/// The keys that are accepted beside the one with this SPI. A message says by its SPI which it is signed
-/// with, so no two have the same.
+/// Reads the keys that are accepted beside the one with this SPI. A message names its key by the SPI, so
+/// every SPI is unique.
 fn former(table: &Table<'_>, spi: Option<At<u32>>) -> Option<Vec<FormerKey>> {
     let Some(value) = table.value(&FORMER) else { return Some(Vec::new()) };
     let tables = table.tables(&FORMER)?;
@@ -253,11 +253,11 @@ fn former(table: &Table<'_>, spi: Option<At<u32>>) -> Option<Vec<FormerKey>> {
         spis.push(spi);
         Some(FormerKey { spi: spi.value, key: key? })
     });
-    // All of them, so that each mistake is told.
+    // Reads all keys, so that each error is reported.
     keys.collect::<Vec<_>>().into_iter().collect()
 }
 
-/// Reads a key from a file; a relative path starts where the config file is.
+/// Reads a key from a file; a relative path starts in the config file's directory.
 fn read_key(text: &str, config_file: &str) -> Result<carnet_base::Key, String> {
     let path = Path::new(config_file).parent().unwrap_or(Path::new("")).join(values::path(text)?);
     let content = std::fs::read_to_string(&path).map_err(|error| {
@@ -266,7 +266,7 @@ fn read_key(text: &str, config_file: &str) -> Result<carnet_base::Key, String> {
     shared_key_of(content.trim_ascii())
 }
 
-/// A window around the own clock, not empty.
+/// Parses a window around the home agent's clock, which is not empty.
 fn window(text: &str) -> Result<Duration, String> {
     match values::duration(text)? {
         Duration::ZERO => Err(format!("{text:?} accepts nothing, expected a duration above zero")),
@@ -277,7 +277,7 @@ fn window(text: &str) -> Result<Duration, String> {
 /// Words of a message that expects a key.
 const EXPECTED_KEY: &str = "32 hexadecimal digits (16 octets)";
 
-/// A shared key. Messages do not repeat it.
+/// Parses a shared key. Messages do not repeat it.
 fn shared_key_of(text: &str) -> Result<carnet_base::Key, String> {
     if let Some(bad) = text.chars().find(|c| !c.is_ascii_hexdigit()) {
         return Err(format!("the key has the character {bad:?}, expected {EXPECTED_KEY}"));

@@ -9,7 +9,7 @@ use super::errors::Sink;
 use super::reader::At;
 use super::{Auth, DataplanePath, geonet, home_agent, mobile_router, security};
 
-/// Notes everything in a draft that does not go together.
+/// Reports everything in a draft that conflicts.
 pub(super) fn check(draft: &Draft, sink: &Sink<'_>) {
     if !draft.has_role {
         sink.push(
@@ -53,7 +53,7 @@ pub(super) fn check(draft: &Draft, sink: &Sink<'_>) {
     }
 }
 
-/// A station that changes its pseudonym needs tickets and must not have an address or number that stays.
+/// A station with pseudonyms needs tickets and must not have an address or number that stays.
 fn pseudonyms(security: &security::Draft, draft: &Draft, sink: &Sink<'_>) {
     let Some(at) = security.pseudonyms_at else { return };
     if security.has_no_tickets() {
@@ -97,7 +97,7 @@ fn ipsec(draft: &Draft, sink: &Sink<'_>) {
     }
 }
 
-/// A station may do both jobs, with addresses of its own for each.
+/// A station may be both home agent and mobile router, with separate addresses for each.
 fn both(agent: &home_agent::Draft, router: &mobile_router::Draft, sink: &Sink<'_>) {
     if let Some(address) = agent.address {
         let own = router.home_address.map(|own| (own, "home address"));
@@ -126,7 +126,7 @@ fn both(agent: &home_agent::Draft, router: &mobile_router::Draft, sink: &Sink<'_
     }
 }
 
-/// The radio is for GeoNetworking alone.
+/// The radio interface is for GeoNetworking only.
 fn radio(geonet: &geonet::Draft, draft: &Draft, sink: &Sink<'_>) {
     let Some(at) = &geonet.interface else { return };
     let Some(name) = at.value.name() else { return };
@@ -136,7 +136,7 @@ fn radio(geonet: &geonet::Draft, draft: &Draft, sink: &Sink<'_>) {
     }
 }
 
-/// The interfaces of the other roles, and what they are to them.
+/// Returns the interfaces of the other roles, with the use of each.
 fn interfaces(draft: &Draft) -> Vec<(&At<String>, &'static str)> {
     let router = draft.mobile_router.as_ref();
     let uplinks = router.map(|router| router.uplinks.as_slice()).unwrap_or_default();
@@ -149,8 +149,8 @@ fn interfaces(draft: &Draft) -> Vec<(&At<String>, &'static str)> {
     uplinks.chain(lan).chain(home_link).collect()
 }
 
-/// carnet makes the interfaces of IPv6 over GeoNetworking: no other interface has such a name. One of them is
-/// always there, and each group leads to one area.
+/// carnet creates the interfaces of IPv6 over GeoNetworking: no other interface has such a name. The main
+/// interface always exists, and each group leads to one area.
 fn ipv6(geonet: &geonet::Draft, draft: &Draft, sink: &Sink<'_>) {
     let areas = geonet.areas.as_slice();
     let main = geonet.ipv6_interface.as_ref();
@@ -170,7 +170,7 @@ fn ipv6(geonet: &geonet::Draft, draft: &Draft, sink: &Sink<'_>) {
     let main = main.into_iter().flatten();
     let is_main = |interface: &At<String>| main.clone().any(|main| main.at == interface.at);
     for interface in main.clone().chain(dynamic).chain(of_areas) {
-        // Roadside units may be access routers: the interface to everybody may be an uplink.
+        // A roadside unit may be an access router: the main interface may be an uplink.
         let allowed = |what: &str| what == "an uplink" && is_main(interface);
         match others.iter().find(|(other, what)| other.value == interface.value && !allowed(what)) {
             Some((other, what)) => taken(interface, what, other, sink),
@@ -190,7 +190,7 @@ fn ipv6(geonet: &geonet::Draft, draft: &Draft, sink: &Sink<'_>) {
     }
 }
 
-/// Ways to other mobile networks are for a mobile network, and lead over IPv6.
+/// Direct routes to other mobile networks need a mobile network of this station, and IPv6.
 fn mnpp(geonet: &geonet::Draft, draft: &Draft, sink: &Sink<'_>) {
     let Some(at) = geonet.mnpp_at else { return };
     if draft.mobile_router.as_ref().is_none_or(|router| !router.is_router) {
@@ -203,7 +203,7 @@ fn mnpp(geonet: &geonet::Draft, draft: &Draft, sink: &Sink<'_>) {
     }
 }
 
-/// An interface of the mobile network is no interface that carnet makes and no uplink, and is named once.
+/// An interface of the mobile network is neither one that carnet creates nor an uplink, and is named once.
 fn multicast(geonet: &geonet::Draft, others: &[(&At<String>, &'static str)], draft: &Draft, sink: &Sink<'_>) {
     let Some(multicast) = &geonet.multicast else { return };
     if let Some(None) = geonet.ipv6_interface {

@@ -1,4 +1,4 @@
-//! Values that do not go together, for the checks of several tables: addresses, prefixes, interfaces.
+//! Conflicts between values, for the checks of several tables: addresses, prefixes, interfaces.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -26,7 +26,7 @@ pub(super) fn home_address(
     }
 }
 
-/// A prefix must not contain the home agent: packets to it would go into the tunnel to it.
+/// A prefix must not contain the home agent: packets to it would enter the tunnel that leads to it.
 pub(super) fn not_inside(agent: Option<At<Ipv6Addr>>, prefixes: &List<Ipv6Net>, sink: &Sink<'_>) {
     let Some(agent) = agent else { return };
     for prefix in prefixes.items.iter().filter(|prefix| prefix.value.contains(&agent.value)) {
@@ -40,9 +40,9 @@ pub(super) fn not_inside(agent: Option<At<Ipv6Addr>>, prefixes: &List<Ipv6Net>, 
     }
 }
 
-/// No prefix may be part of another. There may be a great many.
+/// No prefix may be part of another. There may be a great many prefixes.
 pub(super) fn apart(prefixes: &[At<Ipv6Net>], sink: &Sink<'_>) {
-    // By first address and length, the first prefix of that kind.
+    // Index of the first prefix with each first address and length.
     let mut before: BTreeMap<(u128, u8), usize> = BTreeMap::new();
     for (index, prefix) in prefixes.iter().enumerate() {
         let (first, last) = (prefix.value.network(), prefix.value.broadcast());

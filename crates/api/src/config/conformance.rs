@@ -9,7 +9,7 @@ use super::table::Table;
 /// `[conformance]`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conformance {
-    /// Where ETSI's test system reaches the upper tester (UDP).
+    /// Address of the upper tester, at which ETSI's test system reaches it (UDP).
     pub upper_tester: SocketAddr,
 }
 
@@ -34,10 +34,10 @@ static ANYWHERE: Key<bool> = with_default(
 pub(in crate::config) static SECTION: Section =
     Section::new("[conformance]", "conformance", &[&UPPER_TESTER, &ANYWHERE]);
 
-/// Where the table stands in the file, and what is in it.
+/// Position of the table in the file, and its contents.
 pub(super) struct Draft {
     pub at: usize,
-    /// `None` when something in the table is wrong.
+    /// Config of the table; `None` if the table has an error.
     pub config: Option<Conformance>,
 }
 

@@ -1,9 +1,9 @@
-//! `[dataplane]`: the way that packets take.
+//! `[dataplane]`: the data path of packets.
 
 use super::keys::{Key, Section, with_default, words};
 use super::table::{Table, all};
 
-/// `[dataplane]`: the way that packets take.
+/// `[dataplane]`: the data path of packets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dataplane {
     /// `path`
@@ -13,7 +13,7 @@ pub struct Dataplane {
 /// `dataplane.path`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DataplanePath {
-    /// The fastest that the kernel offers.
+    /// The fastest data path that the kernel offers.
     Auto,
     /// BPF programs at tc ingress.
     Bpf,
@@ -49,7 +49,7 @@ static PATH: Key<DataplanePath> = with_default(
 /// `[dataplane]`
 pub(in crate::config) static SECTION: Section = Section::new("[dataplane]", "dataplane", &[&PATH]);
 
-/// Reads the table; `None` when something in it is wrong.
+/// Reads the table; `None` if it has an error.
 pub(super) fn read(table: &Table<'_>) -> Option<Dataplane> {
     all!(Dataplane { path: table.take(&PATH) })
 }

@@ -1,9 +1,9 @@
 //! A config for a support bundle: without its secrets.
 //!
 //! The [declaration](super::keys) of a key says whether others may see its value. This module leaves out
-//! secrets, values of keys that the program does not know, and long runs of hexadecimal digits. It leaves out
-//! comments too, which may have an old key. It shows the paths of files alone, and lists the files that hold
-//! secrets, so that a caller can leave their contents out.
+//! secrets, values of unknown keys, and long runs of hexadecimal digits. It also leaves out comments, which
+//! may contain an old key. It shows only the paths of files, and lists the files that hold secrets, so that a
+//! caller can leave their contents out.
 
 use std::path::PathBuf;
 
@@ -15,8 +15,8 @@ use super::keys::{Declaration, Disclosure, Section};
 /// Text in the place of a value that was left out.
 pub const LEFT_OUT: &str = "LEFT OUT";
 
-/// So many hexadecimal digits in a row are a key, whatever the value is said to be. (Names of certificates
-/// have 16.)
+/// Number of hexadecimal digits in a row that are taken for a key, in any value. (Names of certificates have
+/// 16.)
 const DIGITS_OF_A_KEY: usize = 32;
 
 /// A config without its secrets.
@@ -26,13 +26,13 @@ pub struct Disclosed {
     pub text: String,
     /// Keys whose value was left out.
     pub left_out: Vec<String>,
-    /// These values, so that a caller can search other texts for them.
+    /// The omitted values, so that a caller can search other texts for them.
     pub secrets: Vec<String>,
     /// Files and folders that hold secrets, as the config names them.
     pub secret_files: Vec<PathBuf>,
 }
 
-/// The keys of a config that hold a secret, or name a file that does.
+/// Returns the keys of a config that hold a secret, or name a file that does.
 pub fn secret_keys() -> Vec<String> {
     let keys = |disclosure| {
         let sections = sections().into_iter();
@@ -44,7 +44,7 @@ pub fn secret_keys() -> Vec<String> {
     keys(Disclosure::Secret).chain(keys(Disclosure::PathOfSecret)).collect()
 }
 
-/// Leaves the secrets of a config out; `None` where it is no TOML, and nothing of it can be shown.
+/// Leaves the secrets of a config out; `None` if the text is no TOML, so that nothing of it can be shown.
 pub fn disclose(text: &str) -> Option<Disclosed> {
     let document = DeTable::parse(text).ok()?;
     let mut disclosed = Disclosed::default();
@@ -54,7 +54,7 @@ pub fn disclose(text: &str) -> Option<Disclosed> {
     Some(disclosed)
 }
 
-/// Whether a value is a table, or an array of such, that stands under a heading of its own.
+/// Whether a value is a table, or an array of tables, with a heading of its own.
 fn is_headed(value: &DeValue<'_>) -> bool {
     match value {
         DeValue::Table(_) => true,
@@ -64,7 +64,7 @@ fn is_headed(value: &DeValue<'_>) -> bool {
 }
 
 impl Disclosed {
-    /// Values first, then the tables below: a heading holds until the next one.
+    /// Writes a table: values first, then the tables below, because a heading holds until the next one.
     fn table(
         &mut self,
         out: &mut String,
@@ -129,12 +129,12 @@ impl Disclosed {
     }
 }
 
-/// The declaration of a key; `None` where the program does not know it.
+/// Returns the declaration of a key; `None` if the program does not know the key.
 fn declaration(section: Option<&'static Section>, name: &str) -> Option<&'static Declaration> {
     section.and_then(|section| section.key(name))
 }
 
-/// Whether something in it looks like a key.
+/// Whether something in the value looks like a key.
 fn has_key(value: &DeValue<'_>) -> bool {
     let mut texts = Vec::new();
     strings(value, &mut texts);
@@ -144,7 +144,7 @@ fn has_key(value: &DeValue<'_>) -> bool {
     })
 }
 
-/// The strings and numbers in a value.
+/// Collects the strings and numbers in a value.
 fn strings(value: &DeValue<'_>, found: &mut Vec<String>) {
     match value {
         DeValue::String(text) => found.push(text.to_string()),
@@ -171,7 +171,7 @@ fn write(out: &mut String, value: &DeValue<'_>) {
             }
             out.push(']');
         }
-        // No open kind is a table.
+        // No key of an open kind is a table.
         DeValue::Table(_) => quote(out, LEFT_OUT),
     }
 }
@@ -188,10 +188,10 @@ fn quote(out: &mut String, text: &str) {
     out.push('"');
 }
 
-/// A key as TOML writes it.
+/// Returns a key as TOML writes it.
 fn key(name: &str) -> std::borrow::Cow<'_, str> {
     let bare = |octet: u8| octet.is_ascii_alphanumeric() || octet == b'_' || octet == b'-';
-    // A name that the program does not know may be a key in the wrong place.
+    // A name that the program does not know may be a secret in the wrong place.
     if name.len() >= DIGITS_OF_A_KEY && name.bytes().all(|octet| octet.is_ascii_hexdigit()) {
         return "left_out".into();
     }
@@ -207,7 +207,7 @@ fn key(name: &str) -> std::borrow::Cow<'_, str> {
 mod tests {
     use super::*;
 
-    /// A new secret needs a decision: it belongs here as well.
+    /// A new secret needs a decision, and an entry in this list.
     #[test]
     fn these_keys_are_secret() {
         let expected = [
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(secret_keys(), expected);
     }
 
-    /// Whether messages are authenticated is the first thing to know where they are refused.
+    /// When messages are refused, the operator first needs to know whether they are authenticated.
     #[test]
     fn that_there_is_no_key_is_shown_and_no_other_word_in_its_place() {
         let text = "[mobile_router]\nauth = \"none\"\n[[home_agent.mobile_router]]\nauth = \"swordfish\"\n";

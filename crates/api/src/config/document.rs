@@ -1,7 +1,7 @@
-//! The whole config file: its tables, and what is read of each.
+//! The whole config file: its tables, and the value of each.
 //!
-//! A [`Draft`] has every value that checks compare, with its place, and the config of each table in which
-//! nothing is wrong.
+//! A [`Draft`] has every value that checks compare, with its place, and the config of each table without
+//! errors.
 
 use carnet_base::parts;
 use toml::de::DeTable;
@@ -58,7 +58,7 @@ pub(super) fn sections() -> Vec<&'static Section> {
     found
 }
 
-/// A whole file.
+/// Values of a whole file.
 pub(super) struct Draft {
     station: Option<Station>,
     pub dataplane: Option<Dataplane>,
@@ -74,7 +74,7 @@ pub(super) struct Draft {
     pub security: Option<security::Draft>,
     /// `[conformance]`, where there is one.
     pub conformance: Option<conformance::Draft>,
-    /// Whether a table of any of these names is there at all.
+    /// Whether any table of a role is present, with or without errors.
     pub has_role: bool,
 }
 
@@ -112,9 +112,9 @@ impl Draft {
         }
     }
 
-    /// The config, if nothing is missing.
+    /// Returns the config, if nothing is missing.
     pub(super) fn finish(self) -> Option<Config> {
-        /// The config of a table that may be absent; the outer `None` means that it is wrong.
+        /// Returns the config of an optional table; the outer `None` means that the table has an error.
         fn config<D, C>(draft: Option<D>, config: impl FnOnce(D) -> Option<C>) -> Option<Option<C>> {
             match draft {
                 Some(draft) => config(draft).map(Some),

@@ -4,17 +4,17 @@ use std::cell::RefCell;
 use std::fmt;
 use std::io;
 
-/// One thing that is wrong with a config file.
+/// One error of a config file.
 ///
-/// Displayed as `FILE:LINE:COL: what is wrong, what was expected`, or without line and column when the
-/// file cannot be read at all.
+/// Displayed as `FILE:LINE:COL: what is wrong, what was expected`, or without line and column if the file
+/// cannot be read at all.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct ConfigError {
-    /// The file, as it was named.
+    /// File name as the caller gave it.
     pub file: String,
     /// Line and column, both from 1, the column in characters.
     pub place: Option<(usize, usize)>,
-    /// What is wrong and what was expected, in one line.
+    /// Fault and expected value, in one line.
     pub message: String,
 }
 
@@ -27,14 +27,14 @@ impl fmt::Display for ConfigError {
     }
 }
 
-/// Everything that is wrong with a config file, in the order of the file; never empty.
+/// All errors of a config file, in the order of the file; never empty.
 ///
 /// Displayed one line each, without a newline at the end.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct ConfigErrors(Vec<ConfigError>);
 
 impl ConfigErrors {
-    /// The file could not be read.
+    /// An error for a file that cannot be read.
     pub(super) fn unreadable(file: &str, error: &io::Error) -> ConfigErrors {
         let message = format!("cannot read the config, expected a readable TOML file: {error}");
         ConfigErrors(vec![ConfigError { file: file.to_owned(), place: None, message }])
@@ -46,7 +46,8 @@ impl ConfigErrors {
         ConfigErrors(vec![ConfigError { file: file.to_owned(), place: Some(place(text, at)), message }])
     }
 
-    /// The text is no TOML. One slip makes the parser stumble on, so only the first error of a line counts.
+    /// Errors of a text that is no TOML. One mistake makes the parser report several errors, so only the
+    /// first of a line counts.
     pub(super) fn syntax(sink: Sink<'_>, errors: &[toml::de::Error]) -> ConfigErrors {
         for error in errors {
             let span = error.span().unwrap_or_default();
@@ -69,7 +70,7 @@ impl ConfigErrors {
         errors
     }
 
-    /// The errors.
+    /// Returns the errors.
     pub fn iter(&self) -> impl Iterator<Item = &ConfigError> {
         self.0.iter()
     }
@@ -100,23 +101,23 @@ impl<'t> Sink<'t> {
         Sink { file, text, found: RefCell::new(Vec::new()) }
     }
 
-    /// The file, as it was named.
+    /// Returns the file name as the caller gave it.
     pub(super) fn file(&self) -> &'t str {
         self.file
     }
 
-    /// Notes an error at an octet of the text.
+    /// Records an error at an octet of the text.
     pub(super) fn push(&self, at: usize, message: impl Into<String>) {
         self.found.borrow_mut().push((at, message.into()));
     }
 
-    /// An octet of the text as `FILE:LINE:COL`, for a message that names a second place.
+    /// Formats an octet of the text as `FILE:LINE:COL`, for a message that names a second place.
     pub(super) fn place(&self, at: usize) -> String {
         let (line, column) = place(self.text, at);
         format!("{}:{line}:{column}", self.file)
     }
 
-    /// The errors in the order of the file, or `None` when there are none.
+    /// Returns the errors in the order of the file, or `None` without errors.
     pub(super) fn finish(self) -> Option<ConfigErrors> {
         let mut found = self.found.into_inner();
         if found.is_empty() {
@@ -132,7 +133,7 @@ impl<'t> Sink<'t> {
     }
 }
 
-/// The line of a text in which an octet is.
+/// Returns the line of a text that contains an octet.
 fn line_at(text: &str, at: usize) -> &str {
     let (before, after) = text.split_at_checked(at).unwrap_or((text, ""));
     let start = before.rfind('\n').map_or(0, |newline| newline + 1);
@@ -140,8 +141,7 @@ fn line_at(text: &str, at: usize) -> &str {
     &text[start..before.len() + end]
 }
 
-/// What to say of a line on which the parser stumbles over a string without quotes, the slip that is made
-/// most.
+/// Returns the message for a line with a string without quotes, the most frequent mistake.
 fn unquoted(line: &str) -> Option<String> {
     let (key, value) = line.split_once('=')?;
     let value = value.split('#').next().unwrap_or_default().trim();
@@ -153,7 +153,7 @@ fn unquoted(line: &str) -> Option<String> {
     })
 }
 
-/// Line and column, both from 1 and the column in characters, of an octet of a text.
+/// Returns line and column of an octet of a text, both from 1 and the column in characters.
 fn place(text: &str, at: usize) -> (usize, usize) {
     let before = text.get(..at).unwrap_or(text);
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);

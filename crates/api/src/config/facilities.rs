@@ -1,4 +1,4 @@
-//! `[facilities]`: what stands above GeoNetworking.
+//! `[facilities]`: the layer above GeoNetworking.
 
 use std::net::Ipv6Addr;
 
@@ -15,7 +15,7 @@ use super::table::{Table, all};
 pub struct Facilities {
     /// Whether the station sends CAMs.
     pub cam: bool,
-    /// Its number in messages; `None`: made of its GN address.
+    /// Station ID in messages; `None` derives it from the GN address.
     pub station_id: Option<u32>,
     /// Length of the vehicle, decimetres; `None`: unknown.
     pub vehicle_length_dm: Option<u16>,
@@ -23,11 +23,11 @@ pub struct Facilities {
     pub vehicle_width_dm: Option<u8>,
     /// Present use of the vehicle.
     pub role: VehicleRole,
-    /// Whether events of others are kept alive (EN 302 637-3 6.1.4).
+    /// Whether the station keeps events of others alive (EN 302 637-3 6.1.4).
     pub keep_alive: bool,
-    /// How many stations the Local Dynamic Map has at most.
+    /// Most stations in the Local Dynamic Map.
     pub ldm_stations: u32,
-    /// How many events.
+    /// Most events in the Local Dynamic Map.
     pub ldm_events: u32,
     /// Services that the station announces.
     pub services: Vec<Service>,
@@ -38,9 +38,9 @@ pub struct Facilities {
 pub struct Service {
     /// ITS application identifier.
     pub its_aid: u32,
-    /// Where it is reached.
+    /// Address at which the service is reached.
     pub address: Option<std::net::Ipv6Addr>,
-    /// Its port.
+    /// Port of the service.
     pub port: Option<u16>,
 }
 
@@ -65,7 +65,7 @@ pub enum VehicleRole {
 }
 
 impl VehicleRole {
-    /// All of them, with their names in the config file and the API.
+    /// All roles, with their names in the config file and the API.
     pub const NAMES: [(&str, VehicleRole); 13] = [
         ("default", VehicleRole::Default),
         ("public_transport", VehicleRole::PublicTransport),
@@ -83,10 +83,10 @@ impl VehicleRole {
     ];
 }
 
-/// Services that one announcement has at most.
+/// Most services in one announcement.
 const MOST_SERVICES: usize = 16;
 
-/// TS 102 894-2: the longest vehicle that can be told, and the widest; beyond, values say "out of range".
+/// Longest and widest vehicle that TS 102 894-2 can express; larger values are "out of range".
 const VEHICLE_LENGTHS: Kind<u16> =
     value("number, 0.1 to 102.1", "a number of metres from 0.1 to 102.1", |value| decimetres(value, 1021));
 const VEHICLE_WIDTHS: Kind<u8> = value("number, 0.1 to 6", "a number of metres from 0.1 to 6", |value| {
@@ -169,12 +169,12 @@ static PORT: Optional<u16> =
 static SERVICE: Section =
     Section::new("[[facilities.service]]", "facilities.service", &[&ITS_AID, &ADDRESS, &PORT]);
 
-/// Where the table stands in the file, and what is in it.
+/// Position of the table in the file, and its contents.
 pub(super) struct Draft {
     pub at: usize,
-    /// Whether the operator has given the station its number.
+    /// Whether the operator has configured the station ID.
     pub has_a_number: bool,
-    /// `None` when something in the table is wrong.
+    /// Config of the table; `None` if the table has an error.
     pub config: Option<Facilities>,
 }
 
@@ -209,7 +209,7 @@ fn services(table: &Table<'_>) -> Option<Vec<Service>> {
             port: table.take(&PORT),
         })
     };
-    // Each is read, so that all mistakes are told.
+    // Reads all services, so that every error is reported.
     let services: Vec<Option<Service>> = tables.iter().map(service).collect();
     services.into_iter().collect()
 }
@@ -218,7 +218,7 @@ fn address(text: &str) -> Result<Ipv6Addr, String> {
     text.parse().map_err(|_| "no IPv6 address".to_owned())
 }
 
-/// A number of metres, to the decimetre.
+/// Reads a number of metres, to the decimetre.
 fn decimetres(value: &Value<'_>, most: u16) -> Option<u16> {
     let expected = format!("a number of metres from 0.1 to {}", f64::from(most) / 10.0);
     value.number(&expected, |metres| {

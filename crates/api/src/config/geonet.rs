@@ -39,35 +39,35 @@ pub(super) use values::group;
 /// `[geonet]`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Geonet {
-    /// Where frames go to and come from.
+    /// Interface for frames.
     pub interface: GeonetInterface,
-    /// Kind of station, part of its address.
+    /// Kind of station, a part of its GN address.
     pub station_type: StationType,
-    /// Where its address comes from.
+    /// Source of the GN address.
     pub address: GeonetAddress,
-    /// Whether the interface gets the link-layer address that the station's address has.
+    /// Whether the interface gets the link-layer address of the GN address.
     pub set_link_address: bool,
-    /// Where its position comes from.
+    /// Source of the position.
     pub position: PositionSource,
-    /// IPv6 over GeoNetworking, if there shall be any.
+    /// IPv6 over GeoNetworking; `None` without.
     pub ipv6: Option<Ipv6>,
-    /// Straight ways to the mobile networks of vehicles in radio range, if these are sought.
+    /// Direct routes to the mobile networks of vehicles in radio range; `None` without.
     pub mnpp: Option<Mnpp>,
-    /// Multicast between the mobile network and IPv6 over GeoNetworking, if there shall be any.
+    /// Multicast between the mobile network and IPv6 over GeoNetworking; `None` without.
     pub multicast: Option<Multicast>,
-    /// Congestion control, if there shall be any.
+    /// Congestion control; `None` without.
     pub dcc: Option<Dcc>,
-    /// How packets find their way.
+    /// Forwarding algorithms.
     pub forwarding: Forwarding,
-    /// When beacons are sent.
+    /// Config of beacons.
     pub beacon: Beacon,
-    /// How far the radio reaches, in metres (`itsGnDefaultMaxCommunicationRange`).
+    /// Radio range in metres (`itsGnDefaultMaxCommunicationRange`).
     pub range_m: u16,
-    /// The version of EN 302 636-4-1 whose rules hold where versions differ.
+    /// Version of EN 302 636-4-1 whose rules hold if versions differ.
     pub standard: Standard,
-    /// The parameters of the standard that have no key here.
+    /// Parameters of the standard without a key in this table.
     pub mib: Mib,
-    /// The areas that have a name, in the order of the file.
+    /// Named areas, in the order of the file.
     pub areas: Vec<Area>,
 }
 
@@ -83,16 +83,17 @@ pub enum GeonetInterface {
 /// Frames in UDP datagrams: `udp:ADDRESS[,PEER...]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UdpLink {
-    /// Where datagrams arrive: an own address, or a multicast group to which they also go.
+    /// Address at which datagrams arrive: an own address, or a multicast group, which is also the
+    /// destination.
     pub local: SocketAddr,
-    /// The interface of a multicast group, by name: what stands behind `%`. A numeric scope is in `local`.
+    /// Name of the interface of a multicast group: the part after `%`. A numeric scope is in `local`.
     pub interface: Option<String>,
-    /// To whom datagrams go; empty for a multicast group, and for nothing else.
+    /// Destinations of datagrams; empty exactly for a multicast group.
     pub peers: Vec<SocketAddr>,
 }
 
 impl GeonetInterface {
-    /// The name of the network interface, if it is one.
+    /// Returns the name of the network interface; `None` for UDP.
     pub fn name(&self) -> Option<&str> {
         match self {
             GeonetInterface::Frames(name) => Some(name),
@@ -134,7 +135,7 @@ pub enum StationType {
 }
 
 impl StationType {
-    /// All of them, with their names in the config file.
+    /// All kinds, with their names in the config file.
     pub const NAMES: [(&str, StationType); 13] = [
         ("unknown", StationType::Unknown),
         ("pedestrian", StationType::Pedestrian),
@@ -151,7 +152,7 @@ impl StationType {
         ("road_side_unit", StationType::RoadSideUnit),
     ];
 
-    /// Its number in an address.
+    /// Returns the number of the kind in a GN address.
     pub fn number(self) -> u8 {
         self as u8
     }
@@ -160,43 +161,44 @@ impl StationType {
 /// `geonet.address` (`itsGnLocalAddrConfMethod`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GeonetAddress {
-    /// From the link-layer address of the interface; changed when another station has it.
+    /// From the link-layer address of the interface; the router changes it if another station has the same.
     Auto,
     /// From this link-layer address.
     Managed(MacAddress),
-    /// A random one, new at each start.
+    /// A random address, new at each start.
     Anonymous,
 }
 
 /// `geonet.position`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PositionSource {
-    /// A gpsd.
+    /// Positions of a gpsd.
     Gpsd {
-        /// Its host: a name, or an address without brackets.
+        /// Host of the gpsd: a name, or an address without brackets.
         host: String,
-        /// Its port, 2947 unless given.
+        /// Port of the gpsd, 2947 unless configured.
         port: u16,
-        /// The only one of its receivers that counts, by its path.
+        /// Path of the only receiver whose positions count; `None` for all.
         device: Option<String>,
     },
-    /// The station stays there.
+    /// The station stays at these coordinates.
     Fixed(Coordinates),
-    /// The station moves as the file says; a relative path has been joined to the config file's directory.
+    /// The station moves along the positions in this file; a relative path has been joined to the config
+    /// file's directory.
     Trace(PathBuf),
 }
 
-/// A place on the globe (WGS 84), in the units of the standard.
+/// A position on the globe (WGS 84), in the units of the standard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Coordinates {
-    /// 0.1 microdegree, north positive.
+    /// Latitude in 0.1 microdegree, north positive.
     pub latitude: i32,
-    /// 0.1 microdegree, east positive.
+    /// Longitude in 0.1 microdegree, east positive.
     pub longitude: i32,
 }
 
 impl Coordinates {
-    /// Latitude and longitude in degrees.
+    /// Returns latitude and longitude in degrees.
     pub fn degrees(self) -> (f64, f64) {
         (f64::from(self.latitude) / 1e7, f64::from(self.longitude) / 1e7)
     }
@@ -205,10 +207,10 @@ impl Coordinates {
 /// `geonet.standard`: a version of EN 302 636-4-1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standard {
-    /// V1.4.1: a station outside of an area that does not know where the sender is goes on with the unicast
+    /// V1.4.1: a station outside an area that does not know the sender's position continues with the unicast
     /// algorithm.
     V1_4_1,
-    /// V1.2.1 and V1.3.1: it broadcasts the packet at once.
+    /// V1.2.1 and V1.3.1: such a station broadcasts the packet at once.
     V1_3_1,
 }
 
@@ -344,23 +346,23 @@ pub(in crate::config) static SECTION: Section = Section::new(
     ],
 );
 
-/// The table, and the values in it that others are compared with.
+/// The table, with the values that other tables are compared with.
 pub(super) struct Draft {
-    /// The program has GeoNetworking.
+    /// Marks that the program includes GeoNetworking.
     _part: parts::Geonet,
     pub interface: Option<At<GeonetInterface>>,
-    /// Whether its address is the security entity's business; also where the key could not be read.
+    /// Whether the security entity sets the GN address. Also true if the key has an error.
     pub is_anonymous: bool,
-    /// `None` when it is wrong.
+    /// IPv6 interface; the outer `None` if it has an error.
     pub ipv6_interface: Option<Option<At<String>>>,
     pub dynamic_interface: Option<At<String>>,
-    /// Where `[geonet.ipv6]` stands.
+    /// Position of `[geonet.ipv6]` in the file.
     pub ipv6_at: Option<usize>,
-    /// Where `[geonet.mnpp]` stands.
+    /// Position of `[geonet.mnpp]` in the file.
     pub mnpp_at: Option<usize>,
     pub multicast: Option<multicast::Draft>,
     pub areas: Vec<area::Draft>,
-    /// `None` when something in the table is wrong.
+    /// Config of the table; `None` if the table has an error.
     pub config: Option<Geonet>,
 }
 

@@ -23,31 +23,32 @@ pub use peer::PeerAgent;
 /// `[home_agent]`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HomeAgent {
-    /// Address of the home agent; carnet owns it.
+    /// Address of the home agent; only carnet assigns it.
     pub address: Ipv6Addr,
-    /// Address of this machine at which mobile routers in IPv4 networks register; `None`: they cannot.
+    /// Address of this machine at which mobile routers in IPv4 networks register; `None` if they cannot.
     pub ipv4_address: Option<Ipv4Addr>,
-    /// Inside IPv4 always UDP.
+    /// Whether packets inside IPv4 always go in UDP.
     pub udp: bool,
     /// Whether a mobile router may have several care-of addresses.
     pub multiple_care_of: MultipleCareOf,
-    /// `care_of_test` of mobile routers that do not say it.
+    /// Default of `care_of_test` for the mobile routers.
     pub care_of_test: bool,
     /// Prefix of the home link.
     pub home_prefix: Ipv6Net,
-    /// All that is routed to this machine, the home prefix and more, where it is one prefix.
+    /// Prefix that is routed to this machine: the home prefix and more; `None` if it is not one prefix.
     pub home_network: Option<Ipv6Net>,
     /// Interface of the home link; `None` for a virtual one.
     pub home_link: Option<String>,
-    /// Longest lifetime that is granted, a multiple of 4 s from 4 s to 262140 s.
+    /// Longest granted lifetime, a multiple of 4 s from 4 s to 262140 s.
     pub max_lifetime: Duration,
-    /// Preference among the home agents of the home link (RFC 6275 7.4); higher wins.
+    /// Preference among the home agents of the home link (RFC 6275 7.4); the higher value wins.
     pub preference: u16,
-    /// Whether it answers who asks for home agents (RFC 6275 10.5), and tells the home link of itself.
+    /// Whether the home agent answers discovery requests (RFC 6275 10.5), and advertises itself on the home
+    /// link.
     pub dhaad: bool,
     /// Other home agents of the same home prefix and mobile routers.
     pub peers: Vec<PeerAgent>,
-    /// The mobile routers (and plain mobile nodes) that may register.
+    /// Mobile routers (and mobile nodes) that may register.
     pub mobile_routers: Vec<AllowedRouter>,
 }
 
@@ -107,11 +108,11 @@ impl HomeAgent {
 /// `multiple_care_of` (RFC 5648).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MultipleCareOf {
-    /// `"bulk"`: any number of them in one Binding Update.
+    /// `"bulk"`: any number of care-of addresses in one Binding Update.
     Bulk,
-    /// `"single"`: one in each Binding Update.
+    /// `"single"`: one care-of address in each Binding Update.
     Single,
-    /// `"none"`: one.
+    /// `"none"`: one care-of address.
     None,
 }
 
@@ -233,7 +234,7 @@ pub(in crate::config) static SECTION: Section = Section::new(
     ],
 );
 
-/// The table, and the values in it that others are compared with.
+/// The table, with the values that other tables are compared with.
 pub(super) struct Draft {
     pub address: Option<At<Ipv6Addr>>,
     home_prefix: Option<At<Ipv6Net>>,
@@ -242,7 +243,7 @@ pub(super) struct Draft {
     dhaad: bool,
     pub peers: Vec<peer::Draft>,
     pub routers: Vec<allowed_router::Draft>,
-    /// `None` when something in the table is wrong.
+    /// Config of the table; `None` if the table has an error.
     pub config: Option<HomeAgent>,
 }
 
@@ -290,7 +291,7 @@ impl Draft {
         }
     }
 
-    /// Notes what does not go together in the table.
+    /// Reports conflicts between values of the table.
     pub(super) fn check(&self, sink: &Sink<'_>) {
         if let (Some(network), Some(home)) = (self.home_network, self.home_prefix)
             && !network.value.contains(&home.value)
@@ -328,14 +329,14 @@ impl Draft {
         }
         apart(&prefixes, sink);
         self.check_peers(sink);
-        // RFC 2526: the anycast address is of a /64.
+        // RFC 2526: an anycast address belongs to a /64.
         if let Some(prefix) = self.home_prefix.filter(|prefix| self.dhaad && prefix.value.prefix_len() > 64) {
             let message = "has no anycast address for home agents, expected /64 or shorter with `dhaad`";
             sink.push(prefix.at, format!("{} {message}", prefix.value));
         }
     }
 
-    /// Other home agents, with the same mobile routers.
+    /// Checks the other home agents, which have the same mobile routers.
     fn check_peers(&self, sink: &Sink<'_>) {
         let peers: Vec<At<Ipv6Addr>> = self.peers.iter().filter_map(|peer| peer.address).collect();
         for (index, peer) in peers.iter().enumerate() {

@@ -2,19 +2,21 @@
 //!
 //! The file of a section declares each of its keys once: name, type, default, and the sentence of
 //! `docs/config.md`. [Tables](super::table) read values and defaults by the declaration. The
-//! [disclosure](super::disclosure) decides by it what others may see. A test writes the rows of the page.
+//! [disclosure](super::disclosure) decides by it which values others may see. A test writes the rows of the
+//! page.
 
 use super::reader::{Value, words_in_quotes};
 
 /// A table of the config file.
 pub(super) struct Section {
-    /// As an operator writes it: `[station]`, `[[mobile_router.uplink]]`, or `auth` for the inline table.
+    /// Header as an operator writes it: `[station]`, `[[mobile_router.uplink]]`, or `auth` for the inline
+    /// table.
     pub header: &'static str,
-    /// Dotted path that goes before a key in messages; empty at the top.
+    /// Dotted path before a key in messages; empty at the top.
     pub path: &'static str,
     /// Keys, in the order of the page.
     pub keys: &'static [&'static dyn Declared],
-    /// Sentences of the page that differ from those of the declarations.
+    /// Sentences of the page that replace those of the declarations, by key.
     #[cfg(test)]
     pub meanings: &'static [(&'static str, &'static str)],
 }
@@ -35,7 +37,7 @@ impl Section {
         }
     }
 
-    /// A table with keys of another table, some of which the page explains in other words, by name.
+    /// A table with the keys of another table, some of which have other sentences on the page, by name.
     pub(super) const fn with_meanings(self, meanings: &'static [(&'static str, &'static str)]) -> Section {
         #[cfg(not(test))]
         let _ = meanings;
@@ -46,12 +48,12 @@ impl Section {
         }
     }
 
-    /// The declaration of a key.
+    /// Returns the declaration of a key.
     pub(super) fn key(&self, name: &str) -> Option<&Declaration> {
         self.keys.iter().map(|key| key.declaration()).find(|key| key.name == name)
     }
 
-    /// The dotted path of a key.
+    /// Returns the dotted path of a key.
     pub(super) fn path_of(&self, name: &str) -> String {
         if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
     }
@@ -59,18 +61,18 @@ impl Section {
 
 /// Declaration of a key, without the type of its value.
 pub(super) struct Declaration {
-    /// Name.
+    /// Name of the key.
     pub name: &'static str,
     /// Value of an absent key.
     pub absent: Absent,
     /// Part of the value that others may see.
     pub disclosure: Disclosure,
-    /// The table that it opens.
+    /// Table that the key opens.
     pub below: Option<&'static Section>,
-    /// Sentences of the page. Only the test of the page has them.
+    /// Sentences of the page. Only the test of the page reads them.
     #[cfg(test)]
     pub meaning: &'static str,
-    /// Name of the type on the page; `None` where it follows from the form.
+    /// Name of the type on the page; `None` if it follows from the form.
     #[cfg(test)]
     type_name: Option<&'static str>,
 }
@@ -78,26 +80,26 @@ pub(super) struct Declaration {
 /// Value of an absent key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Absent {
-    /// An error.
+    /// An absent key is an error.
     Required,
-    /// No value.
+    /// An absent key has no value.
     Nothing,
-    /// This value, in TOML. It is read like one of the file.
+    /// An absent key has this value, in TOML. It is read like a value of the file.
     Default(&'static str),
-    /// A value that depends on others; this is how the page has it.
+    /// An absent key has a value that depends on others; the string is the page's text for it.
     Computed(&'static str),
 }
 
 /// Part of a value that others may see, in a support bundle for example.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Disclosure {
-    /// All of it.
+    /// Others may see the whole value.
     Open,
-    /// Nothing: it is a secret.
+    /// Others may see nothing: the value is a secret.
     Secret,
-    /// The path of a file or folder that holds secrets.
+    /// Others may see the value, the path of a file or folder that holds secrets.
     PathOfSecret,
-    /// These words; in the place of a table, nothing else.
+    /// Others may see only these words, and nothing of a table in their place.
     Words(&'static [&'static str]),
 }
 
@@ -116,7 +118,7 @@ pub(super) struct Kind<T: 'static> {
     form: Form<T>,
     disclosure: Disclosure,
     below: Option<&'static Section>,
-    /// Name on the page; `None` where the name follows from the form.
+    /// Name on the page; `None` if the name follows from the form.
     #[cfg(test)]
     name: Option<&'static str>,
 }
@@ -133,7 +135,7 @@ pub(super) enum Form<T: 'static> {
     Value { expected: &'static str, read: fn(&Value<'_>) -> Option<T> },
 }
 
-/// A string that `parse` understands, whose error is "what is wrong, what was expected".
+/// A string that `parse` accepts. Its error is "what is wrong, what was expected".
 pub(super) const fn text<T>(
     name: &'static str,
     expected: &'static str,
@@ -160,7 +162,7 @@ pub(super) const fn named_words<T>(name: &'static str, words: &'static [(&'stati
     kind(Some(name), Form::Words(words))
 }
 
-/// A value that `read` understands. It notes what is wrong with it by itself.
+/// A value that `read` accepts. `read` reports its errors itself.
 pub(super) const fn value<T>(
     name: &'static str,
     expected: &'static str,
@@ -187,7 +189,7 @@ impl<T> Kind<T> {
         Kind { disclosure, ..self }
     }
 
-    /// A value that may be an inline table. In its place others may see these words alone.
+    /// A value that may be an inline table. If it is one, others may see only these words.
     pub(super) const fn with_table(
         self,
         section: &'static Section,
@@ -198,14 +200,14 @@ impl<T> Kind<T> {
 }
 
 impl<T: Clone> Kind<T> {
-    /// Reads a value; `None` when something is wrong with it, which has been noted then.
+    /// Reads a value; `None` after an error, which it has reported.
     pub(super) fn read(&self, value: &Value<'_>) -> Option<T> {
         self.form.read(value)
     }
 }
 
 impl<T> Form<T> {
-    /// Words of a message that expects it.
+    /// Returns the words of a message that expects the value.
     pub(super) fn expected(&self) -> String {
         match self {
             Form::Text { expected, .. } | Form::Value { expected, .. } => (*expected).to_owned(),
@@ -225,7 +227,7 @@ impl<T> Form<T> {
 }
 
 impl<T: Clone> Form<T> {
-    /// Reads a value; `None` when something is wrong with it, which has been noted then.
+    /// Reads a value; `None` after an error, which it has reported.
     pub(super) fn read(&self, value: &Value<'_>) -> Option<T> {
         match self {
             Form::Text { expected, parse } => value.accept(parse(value.text(expected)?)),
@@ -246,18 +248,18 @@ pub(super) struct Key<T: 'static> {
     form: Form<T>,
 }
 
-/// A key without which there is no value.
+/// A key that may be absent from a config.
 pub(super) struct Optional<T: 'static>(Key<T>);
 
 /// A key that opens a table, or several.
 pub(super) struct Tables {
     declaration: Declaration,
     section: &'static Section,
-    /// Words of a message where a required one is missing.
+    /// Words of a message if a required table is missing.
     expected: &'static str,
 }
 
-/// Declares a key that has to be there.
+/// Declares a required key.
 pub(super) const fn required<T>(name: &'static str, kind: Kind<T>, meaning: &'static str) -> Key<T> {
     key(name, kind, Absent::Required, meaning)
 }
@@ -292,7 +294,7 @@ pub(super) const fn table(name: &'static str, section: &'static Section, meaning
     tables_of(name, section, Absent::Nothing, "", false, meaning)
 }
 
-/// Declares a key that opens a table which has to be there.
+/// Declares a key that opens a required table.
 pub(super) const fn required_table(
     name: &'static str,
     section: &'static Section,
@@ -302,7 +304,7 @@ pub(super) const fn required_table(
     tables_of(name, section, Absent::Required, expected, false, meaning)
 }
 
-/// Declares a key that opens a table each time.
+/// Declares a key that opens several tables.
 pub(super) const fn tables(name: &'static str, section: &'static Section, meaning: &'static str) -> Tables {
     tables_of(name, section, Absent::Nothing, "", true, meaning)
 }
@@ -409,12 +411,12 @@ impl Tables {
         self.section
     }
 
-    /// Whether it has to be there.
+    /// Whether a table is required.
     pub(super) fn is_required(&self) -> bool {
         self.declaration.absent == Absent::Required
     }
 
-    /// Words of a message where it is missing.
+    /// Returns the words of a message if the table is missing.
     pub(super) fn expected(&self) -> &'static str {
         self.expected
     }

@@ -1,4 +1,4 @@
-//! `[mobile_router]`, and `[mobile_node]`, which is one without a mobile network.
+//! `[mobile_router]`, and `[mobile_node]`, which has no mobile network.
 
 mod policy;
 mod uplink;
@@ -24,9 +24,9 @@ use super::{kinds, values};
 pub use policy::{Policy, PolicyAction, PolicyProtocol};
 pub use uplink::{Roaming, SignalThresholds, Uplink, VolumeAction, VolumePeriod};
 
-/// A path that leads nowhere is noticed within a second.
+/// Default interval of heartbeats: the router detects a path that leads nowhere within a second.
 const DEFAULT_HEARTBEAT: Duration = Duration::from_millis(250);
-/// Prefixes that a direct route may have.
+/// Most prefixes of a direct route.
 const MAX_DIRECT: usize = 8;
 
 /// `[mobile_router]`, or `[mobile_node]`
@@ -38,37 +38,36 @@ pub struct MobileRouter {
     pub home_prefix: Ipv6Net,
     /// The home agents.
     pub home_agents: HomeAgents,
-    /// Inside IPv4 always UDP.
+    /// Whether packets inside IPv4 always go in UDP.
     pub udp: bool,
-    /// Heartbeats on paths that carry traffic and on others; `None` for none.
+    /// Heartbeats; `None` without.
     pub heartbeat: Option<Heartbeat>,
     /// Mobile network prefixes; empty for a mobile node.
     pub prefixes: Vec<Ipv6Net>,
-    /// How the prefixes are registered.
+    /// Registration of the prefixes.
     pub registration: Registration,
-    /// Lifetime that is asked for, a multiple of 4 s from 4 s to 262140 s.
+    /// Requested lifetime, a multiple of 4 s from 4 s to 262140 s.
     pub lifetime: Duration,
     /// Interfaces of the mobile network.
     pub lan: Vec<String>,
-    /// Give the `lan` interfaces an address and advertise the prefix there.
+    /// Whether carnet gives the `lan` interfaces an address and advertises the prefix there.
     pub advertise: bool,
-    /// Offer mobile routers on board care-of addresses of the visited links, and take such where others offer
-    /// them.
+    /// Whether carnet offers nested mobile routers care-of addresses of the visited links, and takes such
+    /// addresses that others offer.
     pub nesting: bool,
-    /// Link-layer addresses of the mobile routers on board that are known, which may have more addresses than
-    /// others.
+    /// Link-layer addresses of known nested mobile routers, which may have more addresses than others.
     pub nested_routers: Vec<MacAddress>,
-    /// Networks in which mobile networks are that direct routes shall lead to; empty for no direct routes.
+    /// Networks with the mobile networks to which direct routes may lead; empty for no direct routes.
     pub direct_routes: Vec<Ipv6Net>,
-    /// Ask the home agent what has become of the home prefix.
+    /// Whether the router asks the home agent for changes of the home prefix.
     pub prefix_discovery: bool,
     /// URL to request over an uplink without answers, to find a captive portal.
     pub captive_portal_probe: Option<ProbeUrl>,
-    /// How Binding Updates are authenticated.
+    /// Authentication of Binding Updates.
     pub auth: Auth,
     /// The uplinks in the order of the file, at least one.
     pub uplinks: Vec<Uplink>,
-    /// Which packets take which uplinks, in the order of the file.
+    /// Policies that choose uplinks for packets, in the order of the file.
     pub policies: Vec<Policy>,
 }
 
@@ -77,29 +76,29 @@ pub struct MobileRouter {
 pub struct HomeAgents {
     /// Addresses, the preferred first.
     pub addresses: Vec<Ipv6Addr>,
-    /// IPv4 addresses, in the same order, for uplinks without IPv6. Without them such uplinks cannot be used.
+    /// IPv4 addresses in the same order, for uplinks without IPv6; empty if such uplinks cannot be used.
     pub ipv4_addresses: Vec<Ipv4Addr>,
-    /// Whether others are found out (RFC 6275 11.4.1).
+    /// Whether the router discovers further home agents (RFC 6275 11.4.1).
     pub discover: bool,
 }
 
 /// URL of plain HTTP whose answer shows a captive portal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProbeUrl {
-    /// The host and its port.
+    /// Address and port of the host.
     pub address: SocketAddr,
-    /// Both as the URL has them.
+    /// Host and port as the URL has them.
     pub authority: String,
-    /// Path, with a `/` first.
+    /// Path, which begins with `/`.
     pub path: String,
 }
 
-/// Between two heartbeats to the home agent.
+/// Intervals of heartbeats to the home agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Heartbeat {
-    /// On a path that carries traffic.
+    /// Interval on a path that carries traffic.
     pub busy: Duration,
-    /// On another.
+    /// Interval on any other path.
     pub idle: Duration,
 }
 
@@ -108,9 +107,9 @@ pub struct Heartbeat {
 pub enum Registration {
     /// The Binding Update names each prefix.
     Explicit,
-    /// The home agent knows them from its own config.
+    /// The home agent has the prefixes in its own config.
     Implicit,
-    /// There is no mobile network: this is `[mobile_node]`.
+    /// There is no mobile network: the table is `[mobile_node]`.
     Host,
 }
 
@@ -168,7 +167,7 @@ const IPV4_ADDRESSES: Kind<List<Ipv4Addr>> = value("IPv4 address or array", valu
     let address = kinds::IPV4_ADDRESS.read(value).map(|address| At { value: address, at: value.at() });
     Some(List { whole: address.is_some(), items: address.into_iter().collect() })
 });
-/// An interval; `None` for no heartbeats.
+/// An interval; `None` without heartbeats.
 const HEARTBEATS: Kind<Option<Duration>> =
     value("duration or \"off\"", "a duration such as \"250ms\", or \"off\"", |value| match value.as_str() {
         Some("off") => Some(None),
@@ -352,7 +351,7 @@ static NODE_UPLINKS: Tables = required_tables(
 static NODE_POLICIES: Tables =
     tables("policy", &policy::SECTION_OF_NODE, "Policies that select uplinks for packets.");
 
-/// `[mobile_node]`: what a mobile router has, less its mobile network.
+/// `[mobile_node]`: the keys of a mobile router without those of its mobile network.
 pub(in crate::config) static SECTION_OF_NODE: Section = Section::new(
     "[mobile_node]",
     "mobile_node",
@@ -393,7 +392,7 @@ pub(in crate::config) static SECTION_OF_NODE: Section = Section::new(
     ),
 ]);
 
-/// The home agents that the config names.
+/// Home agents that the config names.
 #[derive(Clone)]
 struct NamedHomeAgents {
     addresses: List<Ipv6Addr>,
@@ -425,7 +424,7 @@ impl NamedHomeAgents {
     }
 }
 
-/// Keys of the mobile network, which a mobile node has not.
+/// Keys of the mobile network, which a mobile node lacks.
 struct Network {
     prefixes: List<Ipv6Net>,
     registration: Option<Registration>,
@@ -447,7 +446,7 @@ impl Network {
         }
     }
 
-    /// That of a mobile node.
+    /// The values of a mobile node.
     fn none() -> Network {
         Network {
             prefixes: List::default(),
@@ -460,20 +459,20 @@ impl Network {
     }
 }
 
-/// The table, and the values in it that others are compared with.
+/// The table, with the values that other tables are compared with.
 pub(super) struct Draft {
-    /// Whether it is `[mobile_router]`.
+    /// Whether the table is `[mobile_router]`.
     pub is_router: bool,
     pub home_address: Option<At<Ipv6Addr>>,
     home_prefix: Option<At<Ipv6Net>>,
-    /// `None` when they are missing.
+    /// Home agents; `None` if they are missing.
     home_agents: Option<NamedHomeAgents>,
     ipv4_addresses: List<Ipv4Addr>,
     network: Network,
     pub auth: Option<At<Auth>>,
     pub uplinks: Vec<uplink::Draft>,
     policies: Vec<policy::Draft>,
-    /// `None` when something in the table is wrong.
+    /// Config of the table; `None` if the table has an error.
     pub config: Option<MobileRouter>,
 }
 
@@ -553,12 +552,12 @@ impl Draft {
         }
     }
 
-    /// The addresses of home agents that are in order.
+    /// Returns the valid addresses of home agents.
     pub(super) fn home_agents(&self) -> &[At<Ipv6Addr>] {
         self.home_agents.as_ref().map_or(&[], |agents| &agents.addresses.items)
     }
 
-    /// The IPv4 addresses of home agents that are in order.
+    /// Returns the valid IPv4 addresses of home agents.
     pub(super) fn home_agents_ipv4(&self) -> &[At<Ipv4Addr>] {
         &self.ipv4_addresses.items
     }
@@ -568,12 +567,12 @@ impl Draft {
         self.home_agents.as_ref().is_some_and(|agents| agents.discover || agents.addresses.items.len() > 1)
     }
 
-    /// The interfaces of the mobile network that are in order.
+    /// Returns the valid interfaces of the mobile network.
     pub(super) fn lan(&self) -> &[At<String>] {
         &self.network.lan.items
     }
 
-    /// Notes what does not go together in the table. `is_home_agent`: there is a `[home_agent]` beside it.
+    /// Reports conflicts between values of the table. `is_home_agent`: a `[home_agent]` exists beside it.
     pub(super) fn check(&self, is_home_agent: bool, sink: &Sink<'_>) {
         home_address(self.home_address, self.home_prefix, &self.network.prefixes, sink);
         self.check_home_agents(sink);
@@ -585,7 +584,7 @@ impl Draft {
         self.check_direct_routes(is_home_agent, sink);
     }
 
-    /// No home agent twice, and IPv4 addresses of all or of none.
+    /// No home agent is named twice, and all or none have an IPv4 address.
     fn check_home_agents(&self, sink: &Sink<'_>) {
         let agents = self.home_agents();
         for (index, agent) in agents.iter().enumerate() {
@@ -626,14 +625,14 @@ impl Draft {
         }
     }
 
-    /// The mobile network has prefixes, and those that are advertised are short enough.
+    /// The mobile network has prefixes, and advertised ones are short enough.
     fn check_advertised(&self, sink: &Sink<'_>) {
         let (Some(interface), prefixes) = (self.lan().first(), &self.network.prefixes) else { return };
         if prefixes.items.is_empty() && prefixes.whole {
             let message = "the mobile network has no prefix, expected `mobile_router.prefixes`";
             sink.push(interface.at, message);
         }
-        // RFC 4862 5.5.3: hosts make addresses from a /64 only; one is cut from a shorter prefix.
+        // RFC 4862 5.5.3: hosts derive addresses from a /64 only; carnet takes one from a shorter prefix.
         for prefix in prefixes.items.iter().filter(|prefix| prefix.value.prefix_len() > 64) {
             if self.network.advertise == Some(true) {
                 let message = "is too long to be advertised on the lan, expected /64 or shorter, \
@@ -703,7 +702,7 @@ fn heartbeat(table: &Table<'_>, has_bids: bool) -> Option<Option<Heartbeat>> {
     Some(interval.map(|busy| Heartbeat { busy, idle: idle.max(busy) }))
 }
 
-/// Between two heartbeats.
+/// Parses the interval of heartbeats.
 fn heartbeat_interval(text: &str) -> Result<Duration, String> {
     let interval = values::duration(text)?;
     if interval < Duration::from_millis(50) || interval > Duration::from_secs(3600) {
@@ -719,7 +718,7 @@ const PROBE_URL: &str =
 /// Octets of the longest URL.
 const PROBE_URL_MAX: usize = 255;
 
-/// The URL whose request tells of captive portals.
+/// Parses the URL that is requested to find captive portals.
 fn probe_url(text: &str) -> Result<ProbeUrl, String> {
     let wrong = |what: &str| Err(format!("{text:?} {what}, expected {PROBE_URL}"));
     if text.len() > PROBE_URL_MAX {

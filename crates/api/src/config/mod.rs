@@ -1,12 +1,12 @@
 //! The config file (TOML): types, defaults, reading and checking.
 //!
-//! [`Config::load`] reads a file and either gives a [`Config`] in which every value has been checked,
-//! alone and against the others, or [`ConfigErrors`] with everything that is wrong in the file, each at its
-//! line and column. Each section has a file. It declares the keys of the section ([`keys`]), reads them into
-//! the types that the program uses, and compares them with each other. A test writes the rows of
-//! `docs/config.md` from the declarations.
+//! [`Config::load`] reads a file. It returns a [`Config`] in which every value has been checked, alone and
+//! against the others. Otherwise it returns [`ConfigErrors`] with all errors of the file, each at its line
+//! and column. Each section has a file. It declares the keys of the section ([`keys`]), reads them into the
+//! types that the program uses, and compares them with each other. A test writes the rows of `docs/config.md`
+//! from the declarations.
 //!
-//! A key that is not declared is refused as unknown, with the nearest known one.
+//! An undeclared key is refused as unknown, with the nearest known one.
 
 mod advice;
 mod auth;
@@ -68,25 +68,24 @@ pub struct Config {
     pub station: Station,
     /// `[dataplane]`
     pub dataplane: Dataplane,
-    /// `[home_agent]`; `None` when the station is no home agent.
+    /// `[home_agent]`; `None` if the station is no home agent.
     pub home_agent: Option<HomeAgent>,
-    /// `[mobile_router]`, or `[mobile_node]`, which is one without a mobile network; `None` when the station
-    /// is neither.
+    /// `[mobile_router]`, or `[mobile_node]`, which has no mobile network; `None` if the station is neither.
     pub mobile_router: Option<MobileRouter>,
-    /// `[geonet]`; `None` when the station does no GeoNetworking.
+    /// `[geonet]`; `None` if the station has no GeoNetworking.
     pub geonet: Option<Geonet>,
-    /// `[facilities]`; `None` when the station has none.
+    /// `[facilities]`; `None` if the station has none.
     pub facilities: Option<Facilities>,
-    /// `[security]`; `None` when packets go in the open.
+    /// `[security]`; `None` if packets are unsecured.
     pub security: Option<Security>,
-    /// `[conformance]`; `None` outside of test beds.
+    /// `[conformance]`; `None` outside test systems.
     pub conformance: Option<Conformance>,
 }
 
 /// Reads a duration as the config file writes it: `"60s"`, `"1h30m"`.
 ///
 /// # Errors
-/// The reason, and the expected form.
+/// Returns the reason, and the expected form.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     values::duration(text)
 }
@@ -94,15 +93,15 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 /// Reads a length as the config file writes it, in metres: `"300m"`, `"1km"`.
 ///
 /// # Errors
-/// The reason, and the expected form.
+/// Returns the reason, and the expected form.
 pub fn parse_length(text: &str) -> Result<u16, String> {
     values::length(text)
 }
 
-/// Reads a multicast group that leaves its link.
+/// Reads a multicast group of more than link scope.
 ///
 /// # Errors
-/// The reason, and the expected form.
+/// Returns the reason, and the expected form.
 pub fn parse_group(text: &str) -> Result<std::net::Ipv6Addr, String> {
     geonet::group(text)
 }
@@ -122,8 +121,8 @@ impl Config {
         }
     }
 
-    /// Checks the text of a config file. `file_name` is named in errors, and a relative `key_file`, or file
-    /// of `[security]`, is looked for beside it.
+    /// Checks the text of a config file. Errors name `file_name`, and its directory is the start of a
+    /// relative `key_file`, or file of `[security]`.
     pub fn parse(text: &str, file_name: &str) -> Result<Config, ConfigErrors> {
         let sink = Sink::new(file_name, text);
         let (document, syntax) = DeTable::parse_recoverable(text);
@@ -135,19 +134,19 @@ impl Config {
         match (sink.finish(), draft.finish()) {
             (None, Some(config)) => Ok(config),
             (Some(errors), _) => Err(errors),
-            // A gap in a draft has been noted. This error is for a bug.
+            // Every gap in a draft has been reported. This error is for a bug.
             (None, None) => Err(ConfigErrors::single(file_name, text, 0, "the config is not complete")),
         }
     }
 
-    /// Makes zeros of all keys, once a station has been made of the config.
+    /// Overwrites all keys with zeros, once a station has been built from the config.
     pub fn wipe_keys(&mut self) {
         let nodes = self.home_agent.iter_mut().flat_map(|agent| &mut agent.mobile_routers);
         let own = self.mobile_router.iter_mut().map(|router| &mut router.auth);
         nodes.map(|router| &mut router.auth).chain(own).for_each(Auth::wipe_keys);
     }
 
-    /// Whether messages come and go under IPsec.
+    /// Whether IPsec protects messages.
     pub fn has_ipsec(&self) -> bool {
         let routers =
             self.home_agent.iter().flat_map(|agent| &agent.mobile_routers).map(|router| &router.auth);

@@ -1,6 +1,6 @@
-//! Values of a parsed TOML document, and what is wrong with them.
+//! Values of a parsed TOML document, and their errors.
 //!
-//! A value that is absent or wrong is `None` to the caller, and reading goes on, so that one run finds
+//! The caller gets `None` for a value that is absent or wrong, and reading continues, so that one run finds
 //! every error. Values carry the octet where they begin, for the checks that compare them.
 
 use toml::Spanned;
@@ -15,7 +15,7 @@ pub(super) struct At<T> {
     pub at: usize,
 }
 
-/// An array: the elements that are in order, and whether these are all.
+/// An array: its valid elements, and whether these are all.
 #[derive(Debug, Clone)]
 pub(super) struct List<T> {
     pub items: Vec<At<T>>,
@@ -43,7 +43,7 @@ impl<T> List<T> {
         Some(List { whole: items.len() == found.len(), items })
     }
 
-    /// The elements, if these are all.
+    /// Returns the elements, if all are valid.
     pub(super) fn complete(&self) -> Option<Vec<T>>
     where
         T: Clone,
@@ -71,17 +71,17 @@ impl<'t> Value<'t> {
         matches!(self.value, DeValue::Array(items) if items.is_empty())
     }
 
-    /// Where the value begins.
+    /// Returns where the value begins.
     pub(super) fn at(&self) -> usize {
         self.at
     }
 
-    /// Notes an error about this value.
+    /// Reports an error about this value.
     pub(super) fn refuse(&self, message: &str) {
         self.sink.push(self.at, format!("`{}`: {message}", self.path));
     }
 
-    /// The value if it is a string at all, without a complaint when it is not.
+    /// Returns the value if it is a string, without an error otherwise.
     pub(super) fn as_str(&self) -> Option<&'t str> {
         match self.value {
             DeValue::String(text) => Some(text),
@@ -89,12 +89,12 @@ impl<'t> Value<'t> {
         }
     }
 
-    /// The file, as it was named.
+    /// Returns the file name as the caller gave it.
     pub(super) fn file(&self) -> &'t str {
         self.sink.file()
     }
 
-    /// A string.
+    /// Reads a string.
     pub(super) fn text(&self, expected: &str) -> Option<&'t str> {
         let text = self.as_str();
         if text.is_none() {
@@ -103,12 +103,12 @@ impl<'t> Value<'t> {
         text
     }
 
-    /// The value of a string, unless the error "what is wrong, what was expected" has to be noted.
+    /// Returns the value of a string, or reports the error "what is wrong, what was expected".
     pub(super) fn accept<T>(&self, parsed: Result<T, String>) -> Option<T> {
         parsed.map_err(|message| self.refuse(&message)).ok()
     }
 
-    /// A string that `parse` understands.
+    /// Reads a string that `parse` accepts.
     pub(super) fn parse<T>(
         &self,
         expected: &str,
@@ -117,7 +117,7 @@ impl<'t> Value<'t> {
         self.accept(parse(self.text(expected)?))
     }
 
-    /// One of a few words, by its number.
+    /// Reads one of a few words; returns its index.
     pub(super) fn word(&self, words: &[&str]) -> Option<usize> {
         let expected = words_in_quotes(words);
         let text = self.text(&expected)?;
@@ -128,7 +128,7 @@ impl<'t> Value<'t> {
         known
     }
 
-    /// An integer within bounds.
+    /// Reads an integer within bounds.
     pub(super) fn integer(&self, low: i64, high: i64) -> Option<i64> {
         let expected = format!("an integer from {low} to {high}");
         let DeValue::Integer(integer) = self.value else {
@@ -144,7 +144,7 @@ impl<'t> Value<'t> {
         }
     }
 
-    /// An integer or a float that `check` takes.
+    /// Reads an integer or a float that `check` accepts.
     pub(super) fn number<T>(
         &self,
         expected: &str,
@@ -164,7 +164,7 @@ impl<'t> Value<'t> {
         check(number).map_err(|message| self.refuse(&message)).ok()
     }
 
-    /// True or false.
+    /// Reads true or false.
     pub(super) fn boolean(&self) -> Option<bool> {
         if let DeValue::Boolean(value) = self.value {
             return Some(*value);
@@ -173,12 +173,12 @@ impl<'t> Value<'t> {
         None
     }
 
-    /// Whether it is an array.
+    /// Whether the value is an array.
     pub(super) fn is_array(&self) -> bool {
         matches!(self.value, DeValue::Array(_))
     }
 
-    /// The elements of an array.
+    /// Returns the elements of an array.
     pub(super) fn array(&self, expected: &str) -> Option<Vec<Value<'t>>> {
         let DeValue::Array(items) = self.value else {
             self.wrong_type(expected);
@@ -187,7 +187,7 @@ impl<'t> Value<'t> {
         Some(items.iter().map(|item| self.item(item)).collect())
     }
 
-    /// The entries of a table; `expected` is its header.
+    /// Returns the entries of a table; `expected` is its header.
     pub(super) fn entries(&self, expected: &str) -> Option<&'t DeTable<'t>> {
         if let DeValue::Table(entries) = self.value {
             return Some(entries);
@@ -196,7 +196,7 @@ impl<'t> Value<'t> {
         None
     }
 
-    /// Where errors go.
+    /// Returns the collector of errors.
     pub(super) fn sink(&self) -> &'t Sink<'t> {
         self.sink
     }
@@ -219,7 +219,7 @@ impl<'t> Value<'t> {
     }
 }
 
-/// `a, b or c`
+/// Formats a list: `a, b or c`.
 pub(super) fn list(items: &[String], last: &str) -> String {
     match items {
         [] => String::new(),
@@ -228,7 +228,7 @@ pub(super) fn list(items: &[String], last: &str) -> String {
     }
 }
 
-/// `"a", "b" or "c"`
+/// Formats words: `"a", "b" or "c"`.
 pub(super) fn words_in_quotes(words: &[&str]) -> String {
     list(&words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>(), "or")
 }

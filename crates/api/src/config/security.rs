@@ -1,4 +1,4 @@
-//! `[security]`: who is believed, and with what the station signs.
+//! `[security]`: the trusted certificates, and the station's own.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,32 +14,32 @@ use super::{kinds, values};
 /// `[security]`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Security {
-    /// Whom to believe.
+    /// Policy for unsigned packets.
     pub policy: SecurityPolicy,
-    /// Files with the certificates of roots that are trusted.
+    /// Files with the certificates of trusted roots.
     pub roots: Vec<PathBuf>,
-    /// Files with the certificates of authorities below them, each behind the one that issued it.
+    /// Files with the certificates of authorities below the roots, each after the one that issued it.
     pub authorities: Vec<PathBuf>,
-    /// Folder with the station's tickets and their keys; `None`: it signs nothing.
+    /// Folder with the station's tickets and their keys; `None` if it signs nothing.
     pub tickets: Option<PathBuf>,
     /// Names of revoked certificates (HashedId8).
     pub revoked: Vec<[u8; 8]>,
-    /// Verifications in a second at most.
+    /// Most verifications in a second.
     pub verifications_per_second: u32,
-    /// When the station becomes another one; `None`: it stays who it is.
+    /// Changes of the station's pseudonym; `None` without changes.
     pub pseudonyms: Option<Pseudonyms>,
 }
 
 /// `[security.pseudonyms]`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pseudonyms {
-    /// Metres until the first change, from the least to the most.
+    /// Metres until the first change: least and greatest.
     pub first_distance_m: (u16, u16),
     /// Metres between changes.
     pub distance_m: u16,
-    /// Time on top of that, from the least to the most.
+    /// Additional time before a change: least and greatest.
     pub time: (Duration, Duration),
-    /// How long a change may be held back.
+    /// Longest time for which a change may be delayed.
     pub longest_lock: Duration,
 }
 
@@ -48,14 +48,14 @@ pub struct Pseudonyms {
 pub enum SecurityPolicy {
     /// Nothing is signed or verified, as without the table.
     Off,
-    /// Own packets are signed, signed ones verified, those in the open believed.
+    /// The station signs its packets, verifies signed ones, and accepts unsigned ones.
     AcceptUnsigned,
     /// The station drops packets without a valid signature.
     Strict,
 }
 
 impl SecurityPolicy {
-    /// All of them, with their names in the config file.
+    /// All policies, with their names in the config file.
     pub const NAMES: [(&str, SecurityPolicy); 3] = [
         ("off", SecurityPolicy::Off),
         ("accept_unsigned", SecurityPolicy::AcceptUnsigned),
@@ -66,7 +66,7 @@ impl SecurityPolicy {
 const EXPECTED_PATHS: &str = "paths of files with certificates, such as [\"root.cert\"]";
 const EXPECTED_NAMES: &str = "names of certificates, such as [\"0123456789abcdef\"]";
 
-/// A relative path starts where the config file is.
+/// A path; a relative one starts in the config file's directory.
 const PATH: Kind<PathBuf> = value("path", "a path", |value| {
     let folder = Path::new(value.file()).parent().unwrap_or(Path::new(""));
     value.parse("a path", values::path).map(|path| folder.join(path))
@@ -156,13 +156,13 @@ static PSEUDONYM: Section = Section::new(
     &[&MIN_FIRST_DISTANCE, &MAX_FIRST_DISTANCE, &DISTANCE, &MIN_TIME, &MAX_TIME, &LONGEST_LOCK],
 );
 
-/// The table, and what others are compared with.
+/// The table, with the values that other tables are compared with.
 pub(super) struct Draft {
-    /// Where the table stands in the file.
+    /// Position of the table in the file.
     pub at: usize,
-    /// Where `[security.pseudonyms]` does, if it is there.
+    /// Position of `[security.pseudonyms]` in the file, if present.
     pub pseudonyms_at: Option<usize>,
-    /// `None` when something in the table is wrong.
+    /// Config of the table; `None` if the table has an error.
     pub config: Option<Security>,
 }
 
@@ -185,12 +185,12 @@ impl Draft {
         Draft { at: table.at(), pseudonyms_at, config }
     }
 
-    /// Whether it signs nothing, for want of tickets.
+    /// Whether the station signs nothing, because it has no tickets.
     pub(super) fn has_no_tickets(&self) -> bool {
         self.config.as_ref().is_some_and(|security| security.tickets.is_none())
     }
 
-    /// Whether it is in use without a root that is trusted.
+    /// Whether security is on without a trusted root.
     pub(super) fn has_no_roots(&self) -> bool {
         let unused = |security: &Security| security.policy == SecurityPolicy::Off;
         self.config.as_ref().is_some_and(|security| !unused(security) && security.roots.is_empty())
@@ -219,7 +219,7 @@ fn pseudonyms(table: &Table<'_>) -> Option<Pseudonyms> {
     Some(Pseudonyms { first_distance_m, distance_m: distance?, time, longest_lock: longest_lock? })
 }
 
-/// The name of a certificate.
+/// Parses the name of a certificate.
 fn name(text: &str) -> Result<[u8; 8], String> {
     let number = (text.len() == 16 && text.bytes().all(|digit| digit.is_ascii_hexdigit()))
         .then(|| u64::from_str_radix(text, 16).ok())

@@ -1,4 +1,4 @@
-//! `[station]`: what belongs to the running program.
+//! `[station]`: settings of the running program.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -7,40 +7,40 @@ use super::keys::{Key, Optional, Section, computed, optional, required, text, wi
 use super::table::{Table, all};
 use super::{kinds, values};
 
-/// `[station]`: what belongs to the running program.
+/// `[station]`: settings of the running program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Station {
     /// Name of the station.
     pub name: String,
-    /// UNIX socket of the API; `/run/carnet/NAME.sock` unless given.
+    /// UNIX socket of the API; `/run/carnet/NAME.sock` unless configured.
     pub socket: PathBuf,
-    /// Directory for bindings and sequence numbers; `None`: a restart forgets them.
+    /// Directory for bindings and sequence numbers; `None` if a restart loses them.
     pub state_dir: Option<PathBuf>,
-    /// File that takes every input, for `carnet replay`.
+    /// File to which every input is written, for `carnet replay`.
     pub record: Option<PathBuf>,
-    /// Where the API is served over TCP, beside the socket.
+    /// Address of the API over TCP, beside the socket.
     pub http: Option<Http>,
-    /// Whether the process gives up what it does not need.
+    /// Whether the process drops privileges that it does not need.
     pub sandbox: Sandbox,
 }
 
 /// `station.sandbox`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sandbox {
-    /// As far as the kernel can.
+    /// The process drops as many as the kernel permits.
     Auto,
-    /// All of it, or the station does not start.
+    /// The process drops all of them, or the station does not start.
     Required,
-    /// The process gives up nothing.
+    /// The process drops none.
     Off,
 }
 
 /// `station.http`, `station.http_tokens` and `station.http_pages`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Http {
-    /// Address and port; one of loopback unless there are tokens.
+    /// Address and port; a loopback address unless there are tokens.
     pub address: SocketAddr,
-    /// File with the tokens of those who may use it.
+    /// File with the tokens of permitted users.
     pub tokens: Option<PathBuf>,
     /// Directory of the dashboard's files.
     pub pages: PathBuf,
@@ -118,7 +118,7 @@ pub(in crate::config) static SECTION: Section = Section::new(
     &[&NAME, &SOCKET, &STATE_DIR, &RECORD, &HTTP, &HTTP_TOKENS, &HTTP_PAGES, &SANDBOX],
 );
 
-/// Reads the table; `None` when something in it is wrong.
+/// Reads the table; `None` if it has an error.
 pub(super) fn read(table: &Table<'_>) -> Option<Station> {
     let name = table.take(&NAME);
     let socket = table.take(&SOCKET).map(|socket| {
@@ -135,7 +135,7 @@ pub(super) fn read(table: &Table<'_>) -> Option<Station> {
     })
 }
 
-/// `http` and what goes with it; the outer `None` means that they are wrong.
+/// Reads `http` and its keys; the outer `None` means that they have an error.
 fn http(table: &Table<'_>) -> Option<Option<Http>> {
     let tokens = table.take(&HTTP_TOKENS)?;
     let pages = table.take(&HTTP_PAGES)?;
@@ -170,7 +170,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 /// Longest path of a UNIX socket: `sun_path` of Linux less its terminating zero.
 const SOCKET_PATH_MAX: usize = 107;
 
-/// The path of a UNIX socket.
+/// Parses the path of a UNIX socket.
 fn socket(text: &str) -> Result<PathBuf, String> {
     if text.len() > SOCKET_PATH_MAX {
         let length = text.len();

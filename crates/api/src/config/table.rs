@@ -1,6 +1,6 @@
 //! Reads the tables of a parsed TOML document by the [declarations](super::keys).
 //!
-//! A value that is absent or wrong is `None` to the caller, and reading goes on, so that one run finds
+//! The caller gets `None` for a value that is absent or wrong, and reading continues, so that one run finds
 //! every error.
 
 use std::sync::LazyLock;
@@ -11,8 +11,8 @@ use super::errors::Sink;
 use super::keys::{Absent, Declared, Form, Key, Optional, Section, Tables};
 use super::reader::{At, Value, list};
 
-/// Makes a struct of fields that are each `Some`. All of them are read before it gives up, so that every
-/// error is noted.
+/// Builds a struct of fields that are each `Some`. It reads all of them before it gives up, so that every
+/// error is reported.
 macro_rules! all {
     ($name:ident { $($field:ident: $value:expr),* $(,)? }) => {
         match ($($value,)*) {
@@ -23,7 +23,7 @@ macro_rules! all {
 }
 pub(super) use all;
 
-/// A table without keys, in the place of one that is absent.
+/// A table without keys, in place of an absent one.
 static NO_KEYS: LazyLock<DeTable<'static>> = LazyLock::new(DeTable::new);
 
 /// A table of the document.
@@ -35,7 +35,7 @@ pub(super) struct Table<'t> {
 }
 
 impl<'t> Table<'t> {
-    /// Opens a table and notes every key that it must not have.
+    /// Opens a table and reports every key that it must not have.
     pub(super) fn open(
         section: &'static Section,
         at: usize,
@@ -51,23 +51,23 @@ impl<'t> Table<'t> {
         Table { section, at, entries, sink }
     }
 
-    /// Opens the table that a value is.
+    /// Opens the table that a value holds.
     pub(super) fn of(section: &'static Section, value: &Value<'t>) -> Option<Table<'t>> {
         let entries = value.entries(&format!("a table {}", section.header))?;
         Some(Table::open(section, value.at(), entries, value.sink()))
     }
 
-    /// Where the table begins.
+    /// Returns where the table begins.
     pub(super) fn at(&self) -> usize {
         self.at
     }
 
-    /// Where errors go.
+    /// Returns the collector of errors.
     pub(super) fn sink(&self) -> &'t Sink<'t> {
         self.sink
     }
 
-    /// Reads a key: its value, or its default. `None` when it is wrong or missing, which has been noted then.
+    /// Reads a key: its value, or its default. `None` if it is wrong or missing, which it has reported.
     pub(super) fn take<K: Readable>(&self, key: &K) -> Option<K::Read> {
         key.read(self)
     }
@@ -82,7 +82,7 @@ impl<'t> Table<'t> {
         key.read_at(self)
     }
 
-    /// The value of a key as it stands in the file; `None` where it is absent.
+    /// Returns the value of a key as it stands in the file; `None` if it is absent.
     pub(super) fn value(&self, key: &dyn Declared) -> Option<Value<'t>> {
         let name = key.declaration().name;
         debug_assert!(self.section.key(name).is_some(), "{name} is not in {}", self.section.header);
@@ -104,13 +104,13 @@ impl<'t> Table<'t> {
         Some(At { value: form.read(&value)?, at: self.at })
     }
 
-    /// Notes that a key is missing.
+    /// Reports that a key is missing.
     pub(super) fn miss(&self, key: &dyn Declared, expected: &str) {
         let path = self.section.path_of(key.declaration().name);
         self.sink.push(self.at, format!("`{path}` is missing, expected {expected}"));
     }
 
-    /// The table of a key; `Some(None)` where it is absent.
+    /// Returns the table of a key; `Some(None)` if it is absent.
     pub(super) fn table(&self, key: &Tables) -> Option<Option<Table<'t>>> {
         match self.value(key) {
             Some(value) => Table::of(key.section(), &value).map(Some),
@@ -122,17 +122,17 @@ impl<'t> Table<'t> {
         }
     }
 
-    /// The table of a key; one without keys, which has the defaults of all, where it is absent.
+    /// Returns the table of a key, or an empty one with all defaults if it is absent.
     pub(super) fn table_or_defaults(&self, key: &Tables) -> Option<Table<'t>> {
         Some(self.table(key)?.unwrap_or_else(|| self.defaults(key)))
     }
 
-    /// A table of the key without keys, which has the defaults of all.
+    /// Returns an empty table of the key, with all defaults.
     pub(super) fn defaults(&self, key: &Tables) -> Table<'t> {
         Table { section: key.section(), at: self.at, entries: &NO_KEYS, sink: self.sink }
     }
 
-    /// The tables of a key that may be repeated.
+    /// Returns the tables of a key that may be repeated.
     pub(super) fn tables(&self, key: &Tables) -> Option<Vec<Table<'t>>> {
         match self.value(key) {
             Some(value) => {
@@ -151,10 +151,10 @@ impl<'t> Table<'t> {
 
 /// A key whose value [`Table::take`] reads.
 pub(super) trait Readable: Declared {
-    /// Value: an `Option` where the key may be absent.
+    /// Type of the value: an `Option` if the key may be absent.
     type Read;
 
-    /// Reads it from a table; `None` when it is wrong or missing, which has been noted then.
+    /// Reads the key from a table; `None` if it is wrong or missing, which it has reported.
     fn read(&self, table: &Table<'_>) -> Option<Self::Read>;
 }
 
@@ -175,7 +175,7 @@ impl<T: Clone + Sync> Readable for Optional<T> {
 }
 
 impl<T: Clone + Sync> Key<T> {
-    /// Reads it with its place; that of a default is the table's.
+    /// Reads the key with its place; a default has the place of the table.
     pub(super) fn read_at(&self, table: &Table<'_>) -> Option<At<T>> {
         let value = match (table.value(self), self.declaration().absent) {
             (Some(value), _) => value,
@@ -190,14 +190,14 @@ impl<T: Clone + Sync> Key<T> {
 }
 
 impl<T: Clone + Sync> Optional<T> {
-    /// Reads it with its place; `Some(None)` where it is absent.
+    /// Reads the key with its place; `Some(None)` if it is absent.
     pub(super) fn read_at(&self, table: &Table<'_>) -> Option<Option<At<T>>> {
         let Some(value) = table.value(self) else { return Some(None) };
         Some(Some(At { value: self.form().read(&value)?, at: value.at() }))
     }
 }
 
-/// Why a key is refused.
+/// Returns why a key is refused.
 fn unknown(section: &Section, name: &str) -> String {
     let known = section.keys.iter().map(|key| key.declaration().name);
     let nearest = known
@@ -212,7 +212,7 @@ fn unknown(section: &Section, name: &str) -> String {
     format!("unknown key `{name}` in {}, expected {expected}", section.header)
 }
 
-/// How many letters have to be added, removed, changed or swapped with the next to get from one word to
+/// Returns how many letters must be added, removed, changed or swapped with the next to turn one word into
 /// the other.
 fn distance(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.chars().collect();

@@ -1,4 +1,4 @@
-//! Tests of the config file: what is accepted, what is refused and where, and what the page says.
+//! Tests of the config file: accepted configs, refused ones with the place of the error, and the page.
 
 mod errors;
 mod geonet;
@@ -227,7 +227,7 @@ fn one_key_for_several_home_agents_is_refused_unless_it_is_made_into_one_for_eac
         (one, ", per_agent = false", ""),
         (two, "", refused),
         (two, ", per_agent = false", refused),
-        // RFC 4285 6 leaves some seconds.
+        // A timestamp does not suffice: RFC 4285 6 leaves a window of some seconds.
         (two, ", replay = \"timestamp\"", refused),
         (two, ", per_agent = true", ""),
         (found, "", refused),
@@ -530,7 +530,7 @@ fn what_is_unwise_is_warned_about() {
     assert!(parse(&with_state).warnings().is_empty());
 }
 
-/// A text of [`SMALL_ROUTER`] with these keys in the place of former ones.
+/// Reads the `auth` of [`SMALL_ROUTER`] with these keys as `former` ones.
 fn changing(former: &str) -> Result<Auth, String> {
     let key = "key = \"ffffffffffffffffffffffffffffffff\", replay = \"timestamp\"";
     let auth = format!("{{ spi = 301, {key}, former = [{former}] }}");

@@ -1,6 +1,6 @@
-//! Single values of the config file: what is in a string, and what is wrong with it.
+//! Single values of the config file: the strings, and their errors.
 //!
-//! Every function gives the value or a message of the form "what is wrong, what was expected".
+//! Every function returns the value or a message of the form "what is wrong, what was expected".
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use ipnet::Ipv6Net;
 
 use crate::address::MacAddress;
 
-/// The lifetimes that a Binding Update can express: 16 bits of 4 s each (RFC 6275 6.1.7), and not zero.
+/// Longest lifetime that a Binding Update can express: 16 bits of 4 s each (RFC 6275 6.1.7).
 const LIFETIME_MAX_S: u64 = 65535 * 4;
 
 /// Words of a message that expects an address.
@@ -27,7 +27,7 @@ pub(super) const NAME: &str = "1 to 63 letters, digits, `.`, `_` or `-`, with a 
 /// Words of a message that expects an IPv4 address.
 pub(super) const IPV4_ADDRESS: &str = "a unicast IPv4 address such as \"192.0.2.1\"";
 
-/// An IPv4 address that routes beyond its link.
+/// Parses an IPv4 address that is routed beyond its link.
 pub(super) fn ipv4_address(text: &str) -> Result<Ipv4Addr, String> {
     let address: Ipv4Addr =
         text.parse().map_err(|_| format!("{text:?} is no IPv4 address, expected {IPV4_ADDRESS}"))?;
@@ -45,7 +45,7 @@ pub(super) fn ipv4_address(text: &str) -> Result<Ipv4Addr, String> {
     Err(format!("{address} is {what}, expected {IPV4_ADDRESS}"))
 }
 
-/// A unicast address that routes beyond its link.
+/// Parses a unicast address that is routed beyond its link.
 pub(super) fn address(text: &str) -> Result<Ipv6Addr, String> {
     let address: Ipv6Addr = text.parse().map_err(|_| {
         let what = if text.parse::<std::net::Ipv4Addr>().is_ok() {
@@ -63,7 +63,7 @@ pub(super) fn address(text: &str) -> Result<Ipv6Addr, String> {
     }
 }
 
-/// A unicast prefix without host bits.
+/// Parses a unicast prefix without host bits.
 pub(super) fn prefix(text: &str) -> Result<Ipv6Net, String> {
     let prefix: Ipv6Net = text.parse().map_err(|_| {
         let what = match text.parse::<Ipv6Addr>() {
@@ -82,7 +82,7 @@ pub(super) fn prefix(text: &str) -> Result<Ipv6Net, String> {
     }
 }
 
-/// The reason why an address is no global or unique local unicast address; `None` if it is one.
+/// Returns why an address is no global or unique local unicast address; `None` if it is one.
 pub(super) fn not_routed(address: Ipv6Addr) -> Option<&'static str> {
     if address.is_unspecified() {
         Some("unspecified")
@@ -101,7 +101,7 @@ pub(super) fn not_routed(address: Ipv6Addr) -> Option<&'static str> {
     }
 }
 
-/// A span of time: whole numbers with the units d, h, m, s, ms, the larger first.
+/// Parses a duration: whole numbers with the units d, h, m, s, ms, the larger first.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     const UNITS: [(&str, u64); 5] =
         [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
@@ -126,7 +126,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_millis(total))
 }
 
-/// A binding lifetime, rounded down to the 4 s that a Binding Update counts in (RFC 6275 6.1.7).
+/// Parses a binding lifetime, rounded down to the 4 s units of a Binding Update (RFC 6275 6.1.7).
 pub(super) fn lifetime(text: &str) -> Result<Duration, String> {
     let lifetime = duration(text)?;
     if lifetime < Duration::from_secs(4) || lifetime > Duration::from_secs(LIFETIME_MAX_S) {
@@ -135,7 +135,7 @@ pub(super) fn lifetime(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs(lifetime.as_secs() / 4 * 4))
 }
 
-/// The name of a network interface, as the kernel accepts it.
+/// Parses the name of a network interface, as the kernel accepts it.
 pub(super) fn interface(text: &str) -> Result<String, String> {
     let wrong = |what: &str| Err(format!("{text:?} {what}, expected {INTERFACE}"));
     if text.is_empty() {
@@ -151,7 +151,7 @@ pub(super) fn interface(text: &str) -> Result<String, String> {
     }
 }
 
-/// The name of a station: it becomes part of a file name.
+/// Parses the name of a station, which becomes part of a file name.
 pub(super) fn name(text: &str) -> Result<String, String> {
     let first = text.chars().next().is_some_and(|c| c.is_ascii_alphanumeric());
     let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
@@ -162,7 +162,7 @@ pub(super) fn name(text: &str) -> Result<String, String> {
     }
 }
 
-/// A path.
+/// Parses a path.
 pub(super) fn path(text: &str) -> Result<PathBuf, String> {
     if text.is_empty() {
         Err("the path is empty, expected a path".to_owned())
@@ -176,7 +176,7 @@ pub(super) fn path(text: &str) -> Result<PathBuf, String> {
 /// Words of a message that expects a length.
 pub(super) const LENGTH: &str = "a length from 1 m to 65535 m such as \"300m\" or \"1km\"";
 
-/// Metres: a whole number with m or km.
+/// Parses metres: a whole number with m or km.
 pub(super) fn length(text: &str) -> Result<u16, String> {
     let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
     let scale = match unit {
@@ -193,7 +193,7 @@ pub(super) fn length(text: &str) -> Result<u16, String> {
     }
 }
 
-/// A link-layer address that a station can have.
+/// Parses a link-layer address that a station can have.
 pub(super) fn own_mac(text: &str) -> Result<MacAddress, String> {
     let mac: MacAddress = text.parse().map_err(|error: crate::address::ParseError| error.to_string())?;
     if mac.0[0] & 1 == 1 {

@@ -1,8 +1,8 @@
 //! Candidates: the addresses of an uplink that can be care-of addresses, and the router that the packets of
 //! each leave by.
 //!
-//! An address belongs to the router that advertises its prefix (RFC 6724 5 rule 5.5, RFC 8028 3; other
-//! routers drop its packets by BCP 38). Otherwise it belongs to the router of a source-specific route or of
+//! An address belongs to the router that advertises its prefix (RFC 6724 5 rule 5.5, RFC 8028 3). Other
+//! routers drop its packets by BCP 38. Otherwise it belongs to the router of a source-specific route or of
 //! its own subnet. If none is known, it belongs to the kernel's first router. If any address has such a
 //! router, an address beside the router of another network is no candidate.
 //!
@@ -13,15 +13,19 @@
 //!
 //! The order is, best first:
 //!
-//! 1. the router answers Neighbor Unreachability Detection (RFC 4861 6.3.6); 2. the home agent has answered
-//!    over the candidate, or has not been asked; among failed candidates, the one that failed longest ago; 3.
-//!    how well address and router fit ([`Fit`]); a suspected prefix comes behind an advertised one. A router
-//!    that the kernel's list lacks comes last; 4. the address is not deprecated (RFC 6724 rule 3, RFC 4862
-//!    5.5.4); 5. the address has the label of the home agent's address (rule 6): no unique local address
-//!    while there is a global one; 6. after a failure, the candidate in use and then the router heard last;
-//!    otherwise the kernel's order of routers; 7. the address is stable (the reverse of rule 7: a care-of
-//!    address that changes costs a registration); 8. the candidate is in use; only then the longest common
-//!    prefix with the home agent's address (rule 8, which yields to other means).
+//! 1. The router answers Neighbor Unreachability Detection (RFC 4861 6.3.6).
+//! 2. The home agent has answered over the candidate, or has not been asked. Among failed candidates, the one
+//!    that failed longest ago comes first.
+//! 3. Address and router fit well ([`Fit`]). A suspected prefix comes behind an advertised one. A router that
+//!    the kernel's list lacks comes last.
+//! 4. The address is not deprecated (RFC 6724 rule 3, RFC 4862 5.5.4).
+//! 5. The address has the label of the home agent's address (rule 6): no unique local address while there is
+//!    a global one.
+//! 6. After a failure, the candidate in use and then the router heard last. Otherwise the kernel's order of
+//!    routers.
+//! 7. The address is stable (the reverse of rule 7: a care-of address that changes costs a registration).
+//! 8. The candidate is in use. Only then the longest common prefix with the home agent's address counts
+//!    (rule 8, which yields to other means).
 
 use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

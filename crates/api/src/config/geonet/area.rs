@@ -15,23 +15,23 @@ use super::{AreaShape, Coordinates, values};
 /// `[[geonet.area]]`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Area {
-    /// Name; no two are the same.
+    /// Unique name.
     pub name: String,
-    /// Shape.
+    /// Shape of the area.
     pub shape: AreaShape,
-    /// Centre.
+    /// Centre of the area.
     pub center: Coordinates,
-    /// Metres from the centre to the edge: the radius; or along the angle. Above 0.
+    /// Metres from the centre to the edge, above 0: the radius, or the distance along the angle.
     pub distance_a_m: u16,
     /// Metres from the centre to the edge across the angle, above 0; 0 for a circle.
     pub distance_b_m: u16,
-    /// Degrees clockwise from North, 0 to 359; 0 for a circle.
+    /// Angle in degrees clockwise from North, 0 to 359; 0 for a circle.
     pub angle_deg: u16,
-    /// The IPv6 multicast group of everybody inside.
+    /// IPv6 multicast group of all stations inside.
     pub group: Option<Ipv6Addr>,
-    /// The IPv6 subnet of the area.
+    /// IPv6 subnet of the area.
     pub prefix: Option<Ipv6Net>,
-    /// The interface to everybody inside.
+    /// Interface to all stations inside.
     pub ipv6_interface: Option<String>,
 }
 
@@ -89,7 +89,7 @@ pub(in crate::config) static SECTION: Section = Section::new(
     &[&NAME, &SHAPE, &CENTER, &RADIUS, &DISTANCE_A, &DISTANCE_B, &ANGLE, &GROUP, &PREFIX, &IPV6_INTERFACE],
 );
 
-/// The table, and the values in it that others are compared with.
+/// The table, with the values that other tables are compared with.
 pub(in crate::config) struct Draft {
     pub name: Option<At<String>>,
     pub group: Option<At<Ipv6Addr>>,
@@ -98,7 +98,7 @@ pub(in crate::config) struct Draft {
 }
 
 impl Draft {
-    /// Reads the table; `largest` is in square kilometres.
+    /// Reads the table; `largest` is the largest area in square kilometres.
     pub(super) fn read(table: &Table<'_>, largest: u32) -> Draft {
         let name = table.take_at(&NAME);
         let shape = table.take(&SHAPE);
@@ -121,7 +121,7 @@ impl Draft {
     }
 }
 
-/// How far an area reaches: a circle by its radius, any other by two distances and an angle.
+/// Reads the extent of an area: a radius for a circle, otherwise two distances and an angle.
 fn extent(table: &Table<'_>, shape: Option<AreaShape>, largest: u32) -> Option<(u16, u16, u16)> {
     let radius = table.take(&RADIUS);
     let distance_a = table.take(&DISTANCE_A);

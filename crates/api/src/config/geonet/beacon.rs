@@ -1,4 +1,4 @@
-//! `[geonet.beacon]`: when beacons are sent.
+//! `[geonet.beacon]`: config of beacons.
 
 use std::time::Duration;
 
@@ -9,39 +9,39 @@ use super::super::{kinds, values};
 /// `geonet.beacon`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Beacon {
-    /// How often.
+    /// Interval of beacons.
     pub interval: BeaconInterval,
-    /// Whether the speed of the fastest neighbour counts where it is higher.
+    /// Whether the speed of the fastest neighbour counts if it is higher.
     pub company_speed: bool,
-    /// Metres by which others may be wrong about where the station is before it sends a beacon at once.
+    /// Error in metres of the position that others compute, above which the station sends a beacon at once.
     pub deviation_m: Option<u16>,
-    /// Intervals for which a beacon counts; `None` where beacons do not say.
+    /// Lifetime of a beacon in intervals; `None` if beacons carry no lifetime.
     pub lifetime: Option<u8>,
-    /// Whether any own broadcast counts as a beacon.
+    /// Whether any broadcast of the station counts as a beacon.
     pub piggyback: bool,
-    /// Beacons that go further than one hop.
+    /// Beacons over more than one hop; `None` without.
     pub multi_hop: Option<MultiHopBeacons>,
 }
 
-/// How often beacons are sent.
+/// Interval of beacons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BeaconInterval {
-    /// As in the standard.
+    /// A fixed interval, as in the standard.
     Fixed {
         /// `itsGnBeaconServiceRetransmitTimer`
         interval: Duration,
         /// `itsGnBeaconServiceMaxJitter`
         jitter: Duration,
     },
-    /// Faster with speed: `range` / (`beacons_in_range` * speed).
+    /// An interval that shrinks with speed: `range` / (`beacons_in_range` * speed).
     Adaptive {
-        /// Beacons while a station crosses the range.
+        /// Number of beacons while a station crosses the range.
         beacons_in_range: u32,
-        /// The shortest interval.
+        /// Shortest interval.
         shortest: Duration,
-        /// The longest interval.
+        /// Longest interval.
         longest: Duration,
-        /// Beacons per second that all stations in range together may send; `None` for no limit.
+        /// Beacons per second of all stations in range together, at most; `None` for no limit.
         load_limit: Option<u32>,
     },
 }
@@ -49,7 +49,7 @@ pub enum BeaconInterval {
 /// Beacons over several hops, an extension of the standard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MultiHopBeacons {
-    /// Hops that they go, above 1.
+    /// Hop limit, above 1.
     pub hops: u8,
     /// Interval of such beacons, counted in beacons.
     pub every: u32,
@@ -162,7 +162,7 @@ pub(in crate::config) static SECTION: Section = Section::new(
     ],
 );
 
-/// Reads the table; `None` when something in it is wrong.
+/// Reads the table; `None` if it has an error.
 pub(super) fn read(table: &Table<'_>) -> Option<Beacon> {
     let adaptive = table.take(&ADAPTIVE);
     let interval = interval(table, adaptive);
@@ -177,7 +177,7 @@ pub(super) fn read(table: &Table<'_>) -> Option<Beacon> {
     })
 }
 
-/// How often beacons are sent. Keys of the other way are refused.
+/// Reads the interval of beacons. Keys of the other kind of interval are errors.
 fn interval(table: &Table<'_>, adaptive: Option<bool>) -> Option<BeaconInterval> {
     let interval = table.take(&INTERVAL);
     let jitter = match table.take(&JITTER) {

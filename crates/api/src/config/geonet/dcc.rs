@@ -7,37 +7,37 @@ use super::super::table::{Table, all};
 /// `geonet.dcc`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dcc {
-    /// How the gate is controlled.
+    /// Algorithm that controls the gate.
     pub algorithm: DccAlgorithm,
-    /// Which table of the standard holds for reactive control.
+    /// Table of the standard for reactive control.
     pub time_on_air: DccTimeOnAir,
-    /// Mbit/s of the radio.
+    /// Data rate of the radio in Mbit/s.
     pub data_rate: u8,
-    /// Packets of each priority that wait at most.
+    /// Most waiting packets of each priority.
     pub queue_length: u16,
-    /// Busy ratio of the channel without a report, percent.
+    /// Busy ratio of the channel in percent that is assumed without a report.
     pub assumed_busy: u8,
 }
 
 /// `geonet.dcc.algorithm`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DccAlgorithm {
-    /// A time between packets for every range of the busy ratio.
+    /// Reactive: a time between packets for every range of the busy ratio.
     Reactive,
-    /// A share of the channel (LIMERIC).
+    /// Adaptive: a share of the channel (LIMERIC).
     Adaptive,
 }
 
 /// `geonet.dcc.time_on_air`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DccTimeOnAir {
-    /// Up to 1 ms: table A.1.
+    /// Up to 1 ms on air: table A.1.
     Millisecond,
-    /// Up to 500 us: table A.2.
+    /// Up to 500 us on air: table A.2.
     Half,
 }
 
-/// Mbit/s; 4.5 is no integer.
+/// Data rates in Mbit/s; 4.5 is missing because it is no integer.
 const DATA_RATES: Kind<u8> =
     value("integer, 3, 6, 9, 12, 18, 24 or 27", "an integer from 3 to 27", data_rate);
 
@@ -85,13 +85,13 @@ pub(in crate::config) static SECTION: Section = Section::new(
     &[&ALGORITHM, &TIME_ON_AIR, &DATA_RATE, &QUEUE_LENGTH, &ASSUMED_BUSY],
 );
 
-/// Reads the table; `None` when something in it is wrong.
+/// Reads the table; `None` if it has an error.
 pub(super) fn read(table: &Table<'_>) -> Option<Dcc> {
     all!(Dcc {
         algorithm: table.take(&ALGORITHM),
         time_on_air: table.take(&TIME_ON_AIR),
         data_rate: table.take(&DATA_RATE),
-        // More would wait longer than anything is worth waiting for, and a second holds 20 packets at most.
+        // A longer queue would delay packets uselessly, because a second holds 20 packets at most.
         queue_length: table.take(&QUEUE_LENGTH),
         assumed_busy: table.take(&ASSUMED_BUSY),
     })

@@ -1,4 +1,4 @@
-//! `[geonet.forwarding]`: how packets find their way.
+//! `[geonet.forwarding]`: forwarding algorithms.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use super::values;
 /// `geonet.forwarding`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Forwarding {
-    /// Towards a station, or towards an area from outside.
+    /// Algorithm towards a station, or towards an area from outside.
     pub unicast: UnicastForwarding,
-    /// Inside of an area.
+    /// Algorithm inside an area.
     pub area: AreaForwarding,
-    /// Where greedy forwarding finds no station nearer to the destination.
+    /// Algorithm if greedy forwarding finds no station nearer to the destination.
     pub recovery: Recovery,
-    /// How long the link to a next hop has to last by where both are and how they move; `None` looks at where
-    /// they were, as the standard has it.
+    /// Time for which the link to a next hop must last, by position and movement of both stations; `None`
+    /// compares only positions, as in the standard.
     pub link_lifetime: Option<Duration>,
 }
 
@@ -44,13 +44,13 @@ pub enum AreaForwarding {
 /// `geonet.forwarding.recovery`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recovery {
-    /// None; the packet is buffered or broadcast, as the standard has it.
+    /// No recovery: the packet is buffered or broadcast, as in the standard.
     None,
-    /// GPSR's perimeter mode, an extension of the standard.
+    /// Perimeter mode of GPSR, an extension of the standard.
     Gpsr(Planarisation),
 }
 
-/// `geonet.forwarding.planarisation`: the planar subgraph of the neighbours that perimeter mode walks along.
+/// `geonet.forwarding.planarisation`: planar subgraph of the neighbours along which perimeter mode forwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Planarisation {
     /// Gabriel graph.
@@ -113,7 +113,7 @@ pub(in crate::config) static SECTION: Section = Section::new(
     &[&UNICAST, &AREA, &RECOVERY, &PLANARISATION, &LINK_LIFETIME],
 );
 
-/// Reads the table; `None` when something in it is wrong.
+/// Reads the table; `None` if it has an error.
 pub(super) fn read(table: &Table<'_>) -> Option<Forwarding> {
     let unicast = table.take(&UNICAST);
     let area = table.take(&AREA);

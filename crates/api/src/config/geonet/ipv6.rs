@@ -11,27 +11,27 @@ use super::values;
 /// `geonet.ipv6_interface` and `geonet.ipv6`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ipv6 {
-    /// The interface to everybody within some hops.
+    /// Interface to all stations within some hops.
     pub interface: String,
-    /// The interface where packets to areas without one come out.
+    /// Interface for packets to areas without an interface of their own.
     pub dynamic_interface: Option<String>,
-    /// Interfaces that Router Advertisements may create, at most.
+    /// Most interfaces that Router Advertisements may create.
     pub learnt_links: u8,
-    /// Hops that packets go; `mib.default_hop_limit` if `None`.
+    /// Hop limit of packets; `None` for `mib.default_hop_limit`.
     pub hop_limit: Option<u8>,
-    /// How long a packet that has overtaken others may wait for them.
+    /// Time for which a packet that has overtaken others may wait for them.
     pub reorder_wait: Duration,
-    /// Which packets have, by their hops.
+    /// Which packets count as having overtaken others, by their hops.
     pub reorder_rule: ReorderRule,
-    /// Packets or acknowledgements wait.
+    /// Whether packets or acknowledgements wait.
     pub reorder_hold: ReorderHold,
-    /// Octets that wait at the radio from which on packets leave with Congestion Experienced.
+    /// Octets in the radio's queue from which on packets leave with Congestion Experienced.
     pub congestion_mark: Option<u32>,
-    /// Packets that the radio does not carry are cut, for stations that can put them together.
+    /// Whether packets that the radio cannot carry are fragmented, for stations that can reassemble them.
     pub fragments: bool,
 }
 
-/// `geonet.ipv6.reorder_rule`: which packets that leave numbers out wait for them.
+/// `geonet.ipv6.reorder_rule`: which packets after a gap in the numbers wait for the missing ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReorderRule {
     /// Packets that came over fewer hops than the one before.
@@ -42,12 +42,12 @@ pub enum ReorderRule {
     Always,
 }
 
-/// `geonet.ipv6.reorder_hold`: what waits when packets have overtaken others.
+/// `geonet.ipv6.reorder_hold`: what is held when packets have overtaken others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReorderHold {
-    /// The packets.
+    /// The packets wait.
     Packets,
-    /// The host's duplicate acknowledgements.
+    /// The host's duplicate acknowledgements wait.
     Acknowledgements,
 }
 
@@ -128,7 +128,7 @@ pub(in crate::config) static SECTION: Section = Section::new(
     ],
 );
 
-/// The table, without the interface that stands above it.
+/// The table, without the interface, which is a key of the table above.
 #[derive(Clone)]
 pub(super) struct Draft {
     pub dynamic_interface: Option<At<String>>,
@@ -157,7 +157,7 @@ impl Draft {
     }
 }
 
-/// Reads the table; `None` when something in it is wrong.
+/// Reads the table; `None` if it has an error.
 pub(super) fn read(table: &Table<'_>) -> Option<Draft> {
     all!(Draft {
         dynamic_interface: table.find_at(&DYNAMIC_INTERFACE),

@@ -10,13 +10,13 @@ use super::super::{kinds, values};
 /// `[geonet.mib]`, with the standard's values as the default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mib {
-    /// `itsGnIsMobile`; `None`: a station with a fixed position does not move.
+    /// `itsGnIsMobile`; `None` means that a station with a fixed position does not move.
     pub is_mobile: Option<bool>,
     /// `itsGnMaxSduSize`, octets.
     pub max_sdu_size: u32,
     /// `itsGnLifetimeLocTE`
     pub lifetime_location_entry: Duration,
-    /// How long a neighbour is one without being heard, at most `lifetime_location_entry`.
+    /// Time after its last frame for which a station counts as neighbour, at most `lifetime_location_entry`.
     pub lifetime_neighbour: Duration,
     /// `itsGnLocationServiceMaxRetrans`
     pub location_service_max_retransmissions: u32,
@@ -24,7 +24,7 @@ pub struct Mib {
     pub location_service_retransmit_timer: Duration,
     /// `itsGnLocationServicePacketBufferSize`, octets.
     pub location_service_buffer_size: u32,
-    /// Stations that may be sought at once.
+    /// Most stations that the location service seeks at once.
     pub location_service_max_pending: u32,
     /// `itsGnDefaultHopLimit`
     pub default_hop_limit: u8,
@@ -42,7 +42,7 @@ pub struct Mib {
     pub max_area_size: u32,
     /// `itsGnMinPacketRepetitionInterval`
     pub min_repetition_interval: Duration,
-    /// How long a next hop is kept although a better one appeared.
+    /// Time for which a next hop is kept although a better one has appeared.
     pub next_hop_hold: Duration,
     /// `itsGnCbfMinTime`
     pub cbf_min_time: Duration,
@@ -50,7 +50,7 @@ pub struct Mib {
     pub cbf_max_time: Duration,
     /// `itsGnBroadcastCBFDefSectorAngle`, degrees.
     pub sector_angle: u32,
-    /// MAX_COUNTER of F.4.
+    /// MAX_COUNTER of advanced forwarding (F.4).
     pub advanced_max_counter: u32,
     /// `itsGnUcForwardingPacketBufferSize`, octets.
     pub unicast_buffer_size: u32,
@@ -58,18 +58,18 @@ pub struct Mib {
     pub broadcast_buffer_size: u32,
     /// `itsGnCbfPacketBufferSize`, octets.
     pub cbf_buffer_size: u32,
-    /// Neighbours that the location table holds.
+    /// Most neighbours in the location table.
     pub max_neighbours: u32,
-    /// Other stations that the location table holds.
+    /// Most other stations in the location table.
     pub max_other_stations: u32,
     /// `itsGnPaiInterval`, metres.
     pub pai_interval_m: u16,
-    /// `itsGnMinUpdateFrequencyLPV`: the longest time from one update of the own position to the next.
+    /// `itsGnMinUpdateFrequencyLPV`: the longest time between updates of the station's own position.
     pub position_update_interval: Duration,
 }
 
 const HOUR: Duration = Duration::from_secs(3600);
-/// The longest lifetime that a packet can express: 63 times 100 s (EN 302 636-4-1 9.6.4).
+/// Longest lifetime that a packet can express: 63 times 100 s (EN 302 636-4-1 9.6.4).
 const LIFETIME_MAX: Duration = Duration::from_secs(6300);
 
 const BUFFER_SIZE: Kind<u32> = integer(0, 268_435_456);
@@ -293,7 +293,7 @@ pub(in crate::config) static SECTION: Section = Section::new(
     ],
 );
 
-/// Reads the table; `None` when something in it is wrong.
+/// Reads the table; `None` if it has an error.
 pub(super) fn read(table: &Table<'_>) -> Option<Mib> {
     let lifetime_location_entry = table.take(&LIFETIME_LOCATION_ENTRY);
     let lifetime_neighbour =
@@ -340,7 +340,7 @@ pub(super) fn read(table: &Table<'_>) -> Option<Mib> {
     })
 }
 
-/// A duration up to the limit that another key sets. The limit cuts the default.
+/// Reads a duration up to the limit that another key sets. The limit also caps the default.
 fn at_most(
     table: &Table<'_>,
     key: &Key<Duration>,
@@ -354,7 +354,7 @@ fn at_most(
     span
 }
 
-/// Two durations of which the first is not the longer one.
+/// Reads two durations of which the first must not be longer.
 fn not_above(
     table: &Table<'_>,
     (key, span): (&dyn Declared, Option<Duration>),
@@ -376,7 +376,7 @@ fn within(text: &str, low: Duration, high: Duration) -> Result<Duration, String>
     Err(format!("{text:?} is out of range, expected {} to {}", shown(low), shown(high)))
 }
 
-/// As an operator would write it.
+/// Formats a duration as an operator would write it.
 fn shown(span: Duration) -> String {
     match (span.as_secs(), span.subsec_millis()) {
         (seconds, 0) => format!("{seconds}s"),

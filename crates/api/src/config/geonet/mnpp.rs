@@ -12,20 +12,20 @@ use super::values;
 pub struct Mnpp {
     /// Proof of a prefix.
     pub authorization: Authorization,
-    /// The least length of a prefix that is taken.
+    /// Least length of an accepted prefix.
     pub shortest_prefix: u8,
-    /// Hops that announcements go, and packets to those who are met.
+    /// Hop limit of announcements, and of packets on direct routes.
     pub hops: u8,
-    /// The longest time between announcements while there are neighbours.
+    /// Longest time between announcements while there are neighbours.
     pub interval: Duration,
 }
 
-/// `geonet.mnpp.authorization`
+/// `geonet.mnpp.authorization`: which statement authorizes a prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Authorization {
-    /// That of the prefix owner's home agent.
+    /// The statement of the prefix owner's home agent.
     HomeAgent,
-    /// Every station's.
+    /// The statement of every station.
     None,
 }
 
@@ -71,7 +71,7 @@ static INTERVAL: Key<Duration> = with_default(
 pub(in crate::config) static SECTION: Section =
     Section::new("[geonet.mnpp]", "geonet.mnpp", &[&AUTHORIZATION, &SHORTEST_PREFIX, &HOPS, &INTERVAL]);
 
-/// Reads the table; `None` when something in it is wrong.
+/// Reads the table; `None` if it has an error.
 pub(super) fn read(table: &Table<'_>) -> Option<Mnpp> {
     all!(Mnpp {
         authorization: table.take(&AUTHORIZATION),

@@ -13,13 +13,13 @@ use super::values;
 pub struct Multicast {
     /// Interfaces of the mobile network, at least one.
     pub lan: Vec<String>,
-    /// Whether groups without an area go out as well.
+    /// Whether groups without an area are sent as well.
     pub unmapped: bool,
     /// MLD's Robustness Variable, 1 to 7.
     pub robustness: u8,
     /// MLD's Query Interval.
     pub query_interval: Duration,
-    /// MLD's Query Response Interval, shorter than that.
+    /// MLD's Query Response Interval, shorter than the Query Interval.
     pub query_response_interval: Duration,
 }
 
@@ -65,17 +65,17 @@ pub(in crate::config) static SECTION: Section = Section::new(
     &[&LAN, &UNMAPPED, &ROBUSTNESS, &QUERY_INTERVAL, &QUERY_RESPONSE_INTERVAL],
 );
 
-/// The table, and the values in it that others are compared with.
+/// The table, with the values that other tables are compared with.
 #[derive(Clone)]
 pub(in crate::config) struct Draft {
-    /// Where it stands.
+    /// Position of the table in the file.
     pub at: usize,
     pub lan: List<String>,
     pub config: Option<Multicast>,
 }
 
 impl Draft {
-    /// Reads the table; `None` when a key other than `lan` is wrong.
+    /// Reads the table; `None` if a key other than `lan` has an error.
     pub(super) fn read(table: &Table<'_>) -> Option<Draft> {
         let lan = table.take(&LAN).unwrap_or_default();
         let unmapped = table.take(&UNMAPPED);
@@ -86,7 +86,7 @@ impl Draft {
             (query_interval, response, table.value(&QUERY_RESPONSE_INTERVAL).or(table.value(&QUERY_INTERVAL)))
             && response >= interval
         {
-            // RFC 3810 9.3
+            // RFC 3810 9.3: the response interval is shorter than the query interval.
             value.refuse(
                 "hosts have no time to answer, expected a response interval shorter than the interval",
             );

@@ -22,13 +22,14 @@ pub(super) const CENTER: &str = "[LATITUDE, LONGITUDE] in degrees";
 pub(super) const GROUP: &str =
     "a multicast address of more than link scope such as \"ff3e:40:2001:db8:1::1\"";
 
-/// Where gpsd listens.
+/// Default port of gpsd.
 const GPSD_PORT: u16 = 2947;
 
 /// Units of 0.1 microdegree in a degree.
 const UNITS: f64 = 1e7;
 
-/// The group of an area. Those of link scope are what hosts find each other by.
+/// Parses the group of an area. Groups of link scope are refused, because hosts use them for Neighbor
+/// Discovery.
 pub(in crate::config) fn group(text: &str) -> Result<Ipv6Addr, String> {
     let wrong = |what: &str| Err(format!("{text:?} {what}, expected {GROUP}"));
     match text.parse::<Ipv6Addr>() {
@@ -39,7 +40,8 @@ pub(in crate::config) fn group(text: &str) -> Result<Ipv6Addr, String> {
     }
 }
 
-/// How long packets wait for those that they have overtaken: an ear waits no longer, either.
+/// Parses the time for which packets wait for those that they have overtaken. A listener waits no longer
+/// either.
 pub(super) fn reorder_wait(text: &str) -> Result<Duration, String> {
     let wait = values::duration(text)?;
     match wait <= Duration::from_secs(1) {
@@ -48,7 +50,7 @@ pub(super) fn reorder_wait(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// How long a link has to last: the speeds of now say nothing about later.
+/// Parses the time for which a link must last: present speeds show nothing about a later time.
 pub(super) fn link_lifetime(text: &str) -> Result<Duration, String> {
     let span = values::duration(text)?;
     match span <= Duration::from_secs(10) {
@@ -57,8 +59,7 @@ pub(super) fn link_lifetime(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// How often prefixes are announced: announcements are good for three of these, and for no more than ten
-/// minutes.
+/// Parses the interval of announcements. An announcement is valid for three intervals, at most ten minutes.
 pub(super) fn announcement_interval(text: &str) -> Result<Duration, String> {
     let interval = values::duration(text)?;
     match (Duration::from_secs(1)..=Duration::from_secs(200)).contains(&interval) {
@@ -67,17 +68,17 @@ pub(super) fn announcement_interval(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// MLD's Query Interval. More often only burdens the link; the field of a query ends at 31,744 s.
+/// Parses MLD's Query Interval. A shorter one only loads the link; the field of a query ends at 31,744 s.
 pub(super) fn query_interval(text: &str) -> Result<Duration, String> {
     between(text, 1, 31_744)
 }
 
-/// MLD's Query Response Interval; the field of a query ends at 8,387 s.
+/// Parses MLD's Query Response Interval; the field of a query ends at 8,387 s.
 pub(super) fn query_response_interval(text: &str) -> Result<Duration, String> {
     between(text, 0, 8_387)
 }
 
-/// A duration from `least` to `most` seconds, and from 100 ms.
+/// Parses a duration from `least` to `most` seconds, and from 100 ms.
 fn between(text: &str, least: u64, most: u64) -> Result<Duration, String> {
     let time = values::duration(text)?;
     let least = Duration::from_secs(least).max(Duration::from_millis(100));
@@ -87,7 +88,7 @@ fn between(text: &str, least: u64, most: u64) -> Result<Duration, String> {
     }
 }
 
-/// The subnet of an area: with room for interface identifiers.
+/// Parses the subnet of an area, which has room for interface identifiers.
 pub(super) fn subnet(text: &str) -> Result<Ipv6Net, String> {
     let prefix = values::prefix(text)?;
     match prefix.prefix_len() {
@@ -96,7 +97,7 @@ pub(super) fn subnet(text: &str) -> Result<Ipv6Net, String> {
     }
 }
 
-/// A network interface, or `udp:` with addresses.
+/// Parses a network interface, or `udp:` with addresses.
 pub(super) fn link(text: &str) -> Result<GeonetInterface, String> {
     match text.strip_prefix("udp:") {
         Some(addresses) => udp(addresses).map(GeonetInterface::Udp),
@@ -106,7 +107,7 @@ pub(super) fn link(text: &str) -> Result<GeonetInterface, String> {
     }
 }
 
-/// `ADDRESS[,PEER...]`: a multicast group alone, or an own address and at least one peer.
+/// Parses `ADDRESS[,PEER...]`: a multicast group alone, or an own address and at least one peer.
 fn udp(text: &str) -> Result<UdpLink, String> {
     let (first, rest) = match text.split_once(',') {
         Some((first, rest)) => (first, Some(rest)),
@@ -144,7 +145,8 @@ fn udp(text: &str) -> Result<UdpLink, String> {
     Ok(UdpLink { local, interface, peers })
 }
 
-/// `[fe80::1%eth0]:8947` or `239.1.1.1%eth0:8947` with the name of the interface apart; `None` for port 0.
+/// Parses `[fe80::1%eth0]:8947` or `239.1.1.1%eth0:8947`, and returns the name of the interface separately;
+/// `None` for port 0.
 fn socket_address(text: &str) -> Option<(SocketAddr, Option<String>)> {
     let (host, port) = text.rsplit_once(':')?;
     let port = port_number(port)?;
@@ -172,7 +174,7 @@ fn port_number(text: &str) -> Option<u16> {
     text.parse().ok().filter(|port| *port != 0 && digits)
 }
 
-/// Where the address comes from.
+/// Parses the source of the GN address.
 pub(super) fn gn_address(text: &str) -> Result<GeonetAddress, String> {
     match text {
         "auto" => Ok(GeonetAddress::Auto),
@@ -184,7 +186,7 @@ pub(super) fn gn_address(text: &str) -> Result<GeonetAddress, String> {
     }
 }
 
-/// Where the position comes from. A relative trace starts in the directory of the config file.
+/// Parses the source of the position. A relative trace starts in the directory of the config file.
 pub(super) fn position(text: &str, config_file: &str) -> Result<PositionSource, String> {
     if let Some(address) = text.strip_prefix("gpsd://") {
         gpsd(address).ok_or_else(|| {
@@ -203,7 +205,7 @@ pub(super) fn position(text: &str, config_file: &str) -> Result<PositionSource, 
     }
 }
 
-/// `HOST[:PORT][/DEVICE]`, an IPv6 address in brackets.
+/// Parses `HOST[:PORT][/DEVICE]`, with an IPv6 address in brackets.
 fn gpsd(text: &str) -> Option<PositionSource> {
     let (authority, device) = text.split_at(text.find('/').unwrap_or(text.len()));
     let (host, port) = match authority.strip_prefix('[') {
@@ -226,7 +228,7 @@ fn gpsd(text: &str) -> Option<PositionSource> {
     Some(PositionSource::Gpsd { host: host.to_owned(), port, device })
 }
 
-/// `LAT,LON`
+/// Parses `LAT,LON`.
 fn fixed(text: &str) -> Result<Coordinates, String> {
     let number = |text: &str| text.trim().parse::<f64>().ok();
     let pair =
@@ -237,12 +239,12 @@ fn fixed(text: &str) -> Result<Coordinates, String> {
     Ok(Coordinates { latitude: self::latitude(latitude)?, longitude: self::longitude(longitude)? })
 }
 
-/// A latitude in degrees.
+/// Parses a latitude in degrees.
 pub(super) fn latitude(degrees: f64) -> Result<i32, String> {
     coordinate(degrees, 90.0).ok_or_else(|| format!("{degrees} is no latitude, expected -90 to 90 degrees"))
 }
 
-/// A longitude in degrees.
+/// Parses a longitude in degrees.
 pub(super) fn longitude(degrees: f64) -> Result<i32, String> {
     coordinate(degrees, 180.0)
         .ok_or_else(|| format!("{degrees} is no longitude, expected -180 to 180 degrees"))

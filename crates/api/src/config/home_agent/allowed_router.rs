@@ -10,18 +10,18 @@ use super::super::kinds;
 use super::super::reader::{At, List};
 use super::super::table::{Table, all};
 
-/// `[[home_agent.mobile_router]]`: one that may register with this home agent.
+/// `[[home_agent.mobile_router]]`: a node that may register with this home agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllowedRouter {
     /// Home address.
     pub home_address: Ipv6Addr,
-    /// The only prefixes that it may register; empty for a plain mobile node.
+    /// The only prefixes that the node may register; empty for a mobile node.
     pub prefixes: Vec<Ipv6Net>,
-    /// How its Binding Updates are authenticated.
+    /// Authentication of the node's Binding Updates.
     pub auth: Auth,
-    /// Whether there may be a NAT between it and the home agent.
+    /// Whether a NAT may be between the node and the home agent.
     pub nat: bool,
-    /// Whether a new care-of address carries packets towards it only after an Echo Reply has come from it
+    /// Whether the home agent sends packets to a new care-of address only after an Echo Reply from it
     /// (`care_of_test`).
     pub care_of_test: bool,
 }
@@ -60,7 +60,7 @@ pub(in crate::config) static SECTION: Section = Section::new(
     &[&HOME_ADDRESS, &PREFIXES, &AUTH, &NAT, &CARE_OF_TEST],
 );
 
-/// The table, and the values in it that others are compared with.
+/// The table, with the values that other tables are compared with.
 pub(in crate::config) struct Draft {
     pub home_address: Option<At<Ipv6Addr>>,
     pub prefixes: List<Ipv6Net>,
@@ -69,7 +69,7 @@ pub(in crate::config) struct Draft {
 }
 
 impl Draft {
-    /// Reads the table; `care_of_test` is the home agent's.
+    /// Reads the table; `care_of_test` is the home agent's default.
     pub(super) fn read(table: &Table<'_>, care_of_test: bool) -> Draft {
         let home_address = table.take_at(&HOME_ADDRESS);
         let prefixes = table.take(&PREFIXES).unwrap_or_default();

@@ -12,7 +12,7 @@ use super::super::table::{Table, all};
 pub struct PeerAgent {
     /// Address.
     pub address: Ipv6Addr,
-    /// Preference; higher wins.
+    /// Preference; the higher value wins.
     pub preference: u16,
 }
 
@@ -24,7 +24,7 @@ static PREFERENCE: Key<u16> =
 pub(in crate::config) static SECTION: Section =
     Section::new("[[home_agent.peer]]", "home_agent.peer", &[&ADDRESS, &PREFERENCE]);
 
-/// The table, and the value in it that others are compared with.
+/// The table, with the value that other tables are compared with.
 pub(in crate::config) struct Draft {
     pub address: Option<At<Ipv6Addr>>,
     pub config: Option<PeerAgent>,

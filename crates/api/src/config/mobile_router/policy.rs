@@ -13,21 +13,21 @@ use super::super::reader::{At, List, Value};
 use super::super::table::{Table, all};
 use super::uplink;
 
-/// Flow bindings that one mobile router may have.
+/// Most flow bindings of one mobile router.
 const MAX_FLOWS: usize = 32;
 
-/// `[[mobile_router.policy]]`: packets that match every field that is given.
+/// `[[mobile_router.policy]]`: packets that match every configured field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    /// Name; no two have the same.
+    /// Unique name.
     pub name: String,
-    /// DiffServ code points; any when empty.
+    /// DiffServ code points; empty for any.
     pub dscp: Vec<u8>,
     /// Protocol.
     pub protocol: Option<PolicyProtocol>,
-    /// Ports at either end; any when empty.
+    /// Ports at either end; empty for any.
     pub ports: Vec<RangeInclusive<u16>>,
-    /// Prefixes of the hosts at the other end; any when empty.
+    /// Prefixes of the hosts at the other end; empty for any.
     pub prefixes: Vec<Ipv6Net>,
     /// Use of the uplinks.
     pub action: PolicyAction,
@@ -38,22 +38,22 @@ pub struct Policy {
 /// `protocol` of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PolicyProtocol {
-    /// 6.
+    /// TCP, protocol 6.
     Tcp,
-    /// 17.
+    /// UDP, protocol 17.
     Udp,
-    /// 58.
+    /// ICMPv6, protocol 58.
     Icmpv6,
 }
 
 /// `action` of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PolicyAction {
-    /// The first of its uplinks that lives.
+    /// Packets take the first working uplink.
     Failover,
-    /// Each conversation one of them.
+    /// Each conversation takes one of the uplinks.
     Balance,
-    /// Each packet all of them; the first copy counts.
+    /// Each packet takes all uplinks; the first copy counts.
     Duplicate,
 }
 
@@ -115,13 +115,13 @@ pub(in crate::config) static SECTION: Section = Section::new(
 pub(in crate::config) static SECTION_OF_NODE: Section =
     Section::new("[[mobile_node.policy]]", "mobile_node.policy", SECTION.keys);
 
-/// The table, and the values in it that others are compared with.
+/// The table, with the values that other tables are compared with.
 pub(super) struct Draft {
     name: Option<At<String>>,
-    /// Flow bindings that the policy takes.
+    /// Number of flow bindings that the policy needs.
     flows: usize,
     uplinks: List<String>,
-    /// Where the table begins.
+    /// Position of the table in the file.
     at: usize,
     pub config: Option<Policy>,
 }
@@ -135,7 +135,7 @@ impl Draft {
         let ports = table.take(&PORTS).unwrap_or_default().complete();
         let prefixes = table.take(&PREFIXES).unwrap_or_default();
         let count = |length: usize| length.max(1);
-        // A port is looked for at either end.
+        // A port may be at either end, which doubles the flows.
         let flows = count(dscp.as_ref().map_or(0, Vec::len))
             .saturating_mul(count(prefixes.items.len()))
             .saturating_mul(count(ports.as_ref().map_or(0, Vec::len) * 2));
@@ -152,7 +152,7 @@ impl Draft {
     }
 }
 
-/// Policies choose among uplinks that have one.
+/// Checks all policies together: names, number of flows, and uplinks, each of which needs a `bid`.
 pub(super) fn check(policies: &[Draft], uplinks: &[uplink::Draft], sink: &Sink<'_>) {
     let mut names: Vec<&At<String>> = Vec::new();
     let mut flows = 0;
@@ -192,7 +192,7 @@ pub(super) fn check(policies: &[Draft], uplinks: &[uplink::Draft], sink: &Sink<'
     }
 }
 
-/// A port, or a range of them.
+/// Reads a port, or a range of ports.
 fn port(value: &Value<'_>) -> Option<RangeInclusive<u16>> {
     if value.as_str().is_none() {
         let port = value.integer(1, 65_535).and_then(|port| u16::try_from(port).ok())?;

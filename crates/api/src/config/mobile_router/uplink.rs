@@ -15,27 +15,28 @@ use super::super::{kinds, values};
 pub struct Uplink {
     /// Interface name.
     pub interface: String,
-    /// Binding Identifier (RFC 5648); `None`: it shares the plain binding with all such uplinks.
+    /// Binding Identifier (RFC 5648); `None` if the uplink shares the plain binding with all such uplinks.
     pub bid: Option<u16>,
-    /// Of two uplinks of one priority the cheaper is better.
+    /// Cost: of two uplinks of one priority the one with the lower cost is better.
     pub cost: u16,
     /// Capacity in kbit/s; `None`: unknown.
     pub capacity: Option<u32>,
-    /// How much may go over it; `None`: as much as it takes.
+    /// Octets that the uplink may carry in a period; `None` for no limit.
     pub volume: Option<u64>,
     /// Period of `volume`.
     pub volume_period: VolumePeriod,
-    /// The day of a month on which a month of it begins.
+    /// Day of the month on which a period of a month begins.
     pub volume_day: u8,
-    /// Use of the uplink after its volume.
+    /// Use of the uplink after its volume is used up.
     pub volume_action: VolumeAction,
-    /// Whether it is used while its modem is in a network that is not its own operator's.
+    /// Use of the uplink while its modem is in another operator's network.
     pub roaming: Roaming,
-    /// Lower wins; among equals the first in the file.
+    /// Priority: the lower value wins; of equal ones the first in the file.
     pub priority: u8,
-    /// When it is taken and left by its signal; `None`: that is no matter.
+    /// Signal thresholds at which the router takes and leaves the uplink; `None` if the signal does not
+    /// matter.
     pub signal: Option<SignalThresholds>,
-    /// File whose last line is its signal in dBm; `None`: the kernel is asked.
+    /// File whose last line is the signal in dBm; `None` if the kernel reports the signal.
     pub signal_file: Option<PathBuf>,
     /// Lifetime of a reading of the signal.
     pub signal_timeout: Duration,
@@ -55,7 +56,7 @@ pub enum VolumePeriod {
 /// `volume_action` of an uplink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VolumeAction {
-    /// The uplink is for when no other uplink works.
+    /// The uplink carries traffic only if no other uplink works.
     LastResort,
     /// The uplink is not used until the next period.
     Stop,
@@ -64,7 +65,7 @@ pub enum VolumeAction {
 /// `roaming` of an uplink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Roaming {
-    /// As in the network of its own operator.
+    /// The uplink is used as in its own operator's network.
     Allowed,
     /// The uplink is not used.
     Never,
@@ -73,9 +74,9 @@ pub enum Roaming {
 /// `signal` of an uplink, in dBm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SignalThresholds {
-    /// At this or more it is taken.
+    /// Signal at or above which the router takes the uplink.
     pub good: i32,
-    /// At this or less it is left.
+    /// Signal at or below which the router leaves the uplink.
     pub poor: i32,
 }
 
@@ -209,10 +210,10 @@ static POOR: Key<i32> = required(
 /// `signal`
 static SIGNAL_TABLE: Section = Section::new("signal", "mobile_router.uplink.signal", &[&GOOD, &POOR]);
 
-/// The table, and the values in it that others are compared with.
+/// The table, with the values that other tables are compared with.
 pub(in crate::config) struct Draft {
     pub interface: Option<At<String>>,
-    /// `None` when it is wrong.
+    /// Binding Identifier; the outer `None` if it has an error.
     pub bid: Option<Option<At<u16>>>,
     pub config: Option<Uplink>,
 }
@@ -240,7 +241,7 @@ impl Draft {
     }
 }
 
-/// Reads `signal`. Between the two an uplink stays what it was, so that it does not flap.
+/// Reads `signal`. Between the thresholds an uplink does not change, so that it does not flap.
 fn thresholds(value: &Value<'_>) -> Option<SignalThresholds> {
     let table = Table::of(&SIGNAL_TABLE, value)?;
     let (good, poor) = (table.take(&GOOD), table.take_at(&POOR));
@@ -256,8 +257,8 @@ fn thresholds(value: &Value<'_>) -> Option<SignalThresholds> {
 /// Words of a message that expects a volume.
 const EXPECTED_VOLUME: &str = "a volume such as \"500MB\" or \"5GB\"";
 
-/// An amount of data in octets: a whole number with the unit kB, MB, GB or TB, powers of a thousand; not
-/// nothing.
+/// Parses an amount of data in octets: a whole number above 0 with the unit kB, MB, GB or TB, powers of a
+/// thousand.
 fn volume(text: &str) -> Result<u64, String> {
     const UNITS: [(&str, u64); 4] =
         [("kB", 1000), ("MB", 1_000_000), ("GB", 1_000_000_000), ("TB", 1_000_000_000_000)];
@@ -272,7 +273,7 @@ fn volume(text: &str) -> Result<u64, String> {
     }
 }
 
-/// How long a signal counts without being renewed.
+/// Parses the time for which a signal counts without being renewed.
 fn signal_timeout(text: &str) -> Result<Duration, String> {
     let timeout = values::duration(text)?;
     if timeout < Duration::from_secs(5) || timeout > Duration::from_secs(86_400) {

@@ -1,5 +1,4 @@
-//! What is refused of single keys and values: each case is one change of a good config, and every line that
-//! comes of it.
+//! Refused keys and values: each case is one change of a good config, with all lines of the error.
 
 use super::{Config, FULL, Http};
 

@@ -1,4 +1,4 @@
-//! `[geonet]`: what is accepted beside the full config, and what is refused, at its place.
+//! `[geonet]`: accepted configs besides the full one, and refused ones with the place of the error.
 
 use super::errors::{check, errors};
 use super::{
@@ -7,7 +7,7 @@ use super::{
     ReorderRule, Standard, StationType, UdpLink, UnicastForwarding, parse,
 };
 
-/// The smallest station that does GeoNetworking and nothing else.
+/// The smallest station with GeoNetworking only.
 pub(super) const SMALL: &str = r#"
 [station]
 name = "bus-42"
@@ -20,12 +20,12 @@ pub(super) fn geonet(text: &str) -> Geonet {
     parse(text).geonet.expect("a [geonet]")
 }
 
-/// The errors of the small config with `lines` at its end, from line 7 on.
+/// Returns the errors of the small config with `lines` at its end, from line 7 on.
 pub(super) fn refused(lines: &str) -> Vec<String> {
     errors(&format!("{SMALL}{lines}"))
 }
 
-/// The values of the standard.
+/// Returns the values of the standard.
 pub(super) fn standard_mib() -> Mib {
     Mib {
         is_mobile: None,
@@ -470,7 +470,7 @@ fn the_parameters_of_the_standard() {
             "c.toml:9:1: unknown key `max_packet_rate` in [geonet.mib], expected `max_packet_data_rate`",
         ]
     );
-    // An area may be as large as the router lets it be.
+    // An area may be as large as `max_area_size` permits.
     let large = "[[geonet.area]]\nname = 'a'\nshape = 'circle'\ncenter = [1, 2]\nradius = '3km'\n";
     assert_eq!(refused(large).len(), 1);
     assert_eq!(geonet(&format!("{SMALL}mib = {{ max_area_size = 30 }}\n{large}")).areas.len(), 1);
@@ -618,14 +618,15 @@ fn ipv6_interfaces_and_groups_are_each_one_of_a_kind() {
     for (lines, expected) in cases {
         assert_eq!(refused(&lines), expected, "{lines}");
     }
-    // Roadside units may be access routers: the interface to everybody may be an uplink, and no other.
+    // A roadside unit may be an access router: the main interface may be an uplink, and no other interface
+    // may.
     let text = FULL.replace("interface = \"wlan1\"", "ipv6_interface = \"wwan0\"\ninterface = \"wlan1\"");
     assert_eq!(parse(&text).geonet.and_then(|it| it.ipv6).map(|it| it.interface), Some("wwan0".into()));
     let text =
         text.replace("\"wwan0\"\ninterface", "\"gn0\"\nipv6 = { dynamic_interface = \"wwan0\" }\ninterface");
     let found = errors(&text);
     assert!(matches!(found.as_slice(), [one] if one.contains("\"wwan0\" is an uplink already")), "{found:?}");
-    // Those of the other roles and the radio are taken.
+    // The interfaces of the other roles and of the radio are in use already.
     let text = FULL.replace("interface = \"wlan1\"", "ipv6_interface = \"i0\"\ninterface = \"wlan1\"");
     let found = errors(&text);
     assert!(matches!(found.as_slice(), [one] if one.contains("\"i0\" is in the lan already")), "{found:?}");

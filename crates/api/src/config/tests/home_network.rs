@@ -1,10 +1,10 @@
-//! Home networks of which mobile networks are a part (RFC 4887).
+//! Home networks that contain the mobile networks (RFC 4887).
 
 use super::super::Config;
 use super::errors::errors;
 use super::{FULL, net, parse};
 
-/// A home agent and a router with these prefixes.
+/// Returns the config of a home agent and a router with these prefixes.
 fn agent(keys: &str, prefix: &str) -> String {
     format!(
         "[station]\nname = \"a\"\n[home_agent]\naddress = \"2001:db8:1::1\"\n{keys}\n\
@@ -18,7 +18,7 @@ fn an_aggregated_home_network_contains_the_mobile_networks() {
     let text = agent("home_prefix = \"2001:db8:1::/48\"\nhome_link = \"h0\"", "2001:db8:1:a::/64");
     let config = parse(&text).home_agent.expect("a home agent");
     assert!(config.home_prefix.contains(&config.mobile_routers[0].prefixes[0]));
-    // Not the part of it in which the home agent is.
+    // The part of the home prefix that contains the home agent is refused.
     let told = errors(&text.replace("2001:db8:1:a::/64", "2001:db8:1::/64"));
     assert!(told[0].contains("contains the home agent 2001:db8:1::1"), "{told:?}");
 }

@@ -1,8 +1,8 @@
-//! Configs that nobody wrote on purpose: each is taken, or refused with a place and words. Nothing panics.
+//! Random configs: each is accepted, or refused with a place and a message. Nothing panics.
 
 use super::{Config, FULL};
 
-/// So many; `CARNET_ROUNDS` says otherwise.
+/// Number of configs; `CARNET_ROUNDS` overrides it.
 const ROUNDS: usize = match option_env!("CARNET_ROUNDS") {
     Some(text) => match usize::from_str_radix(text, 10) {
         Ok(rounds) => rounds,
@@ -23,7 +23,7 @@ impl Numbers {
     }
 }
 
-/// What stands in configs, and what people and generators put there by mistake.
+/// Pieces of configs, and mistakes of people and generators.
 const PIECES: [&str; 28] = [
     "0",
     "-1",
@@ -65,7 +65,7 @@ fn mutated(numbers: &mut Numbers) -> String {
             0 => lines[at] = other,
             1 => lines.insert(at, other),
             2 if lines.len() > 1 => drop(lines.remove(at)),
-            // The value of a key.
+            // Replaces the value of a key.
             3 => {
                 let key = lines[at].split('=').next().unwrap_or_default().to_owned();
                 lines[at] = format!("{key}= {piece}");
@@ -75,7 +75,7 @@ fn mutated(numbers: &mut Numbers) -> String {
                 let key = lines[at].split('=').next().unwrap_or_default();
                 lines[at] = format!("{key}={value}");
             }
-            // Some of its characters are missing.
+            // Removes some characters.
             5 => {
                 let begin = numbers.under(lines[at].chars().count());
                 let end = begin + 1 + numbers.under(4);
@@ -111,6 +111,6 @@ fn mutated_configs_are_taken_or_refused_with_a_place() {
             }
         }
     }
-    // A generator that makes nothing but rubbish, or nothing that is wrong, tests nothing.
+    // A generator whose configs are all refused, or all accepted, tests nothing.
     assert!(taken > ROUNDS / 100 && taken < ROUNDS / 2, "{taken} of {ROUNDS} were taken");
 }

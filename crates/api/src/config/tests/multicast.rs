@@ -1,4 +1,4 @@
-//! `[geonet.multicast]`: what is accepted, and what is refused, at its place.
+//! `[geonet.multicast]`: accepted configs, and refused ones with the place of the error.
 
 use super::errors::errors;
 use super::geonet::{SMALL, geonet, refused};
@@ -44,7 +44,7 @@ fn multicast_of_the_mobile_network() {
     ] {
         assert_eq!(refused(&with(keys)), [expected], "{keys}");
     }
-    // The interfaces of the mobile router may be these as well, its uplinks may not.
+    // The interfaces of the mobile router may be named here as well, its uplinks may not.
     let text = |lan: &str| {
         let more =
             format!("ipv6_interface = \"gn0\"\nmulticast = {{ lan = [\"{lan}\"] }}\ninterface = \"wlan1\"");

@@ -1,4 +1,4 @@
-//! `docs/config.md` against the declarations, and the declarations against the reader.
+//! Compares `docs/config.md` with the declarations, and the declarations with the reader.
 //!
 //! `CARNET_UPDATE_CONFIG=1 cargo test -p carnet-api rows_of_the_page` writes the tables of the page.
 
@@ -8,10 +8,10 @@ use super::{Config, FULL, parse};
 
 const PAGE: &str = include_str!("../../../../../docs/config.md");
 
-/// The head of a table of keys.
+/// Head of a table of keys.
 const TABLE: &str = "\n| Key | Type | Default | Meaning |\n|---|---|---|---|\n";
 
-/// A config with every key of a mobile node that has a default.
+/// Returns a config with every key of a mobile node that has a default.
 fn node() -> String {
     "[station]\nname = \"n\"\n[mobile_node]\nhome_address = \"2001:db8:1::77\"\nhome_prefix = \
      \"2001:db8:1::/64\"\nhome_agent = \"2001:db8:1::1\"\nudp = true\nheartbeat = \"500ms\"\nheartbeat_idle \
@@ -19,13 +19,13 @@ fn node() -> String {
         .to_owned()
 }
 
-/// The sections that have a chapter. The tables of a mobile node's uplinks and policies are a mobile
-/// router's.
+/// Returns the sections that have a chapter. A mobile node's uplinks and policies share the chapters of a
+/// mobile router's.
 fn chapters() -> Vec<&'static Section> {
     sections().into_iter().filter(|section| !section.path.starts_with("mobile_node.")).collect()
 }
 
-/// The row of a key.
+/// Returns the row of a key.
 fn row(section: &Section, key: &dyn Declared) -> String {
     let declaration = key.declaration();
     let name = declaration.name;
@@ -41,7 +41,7 @@ fn row(section: &Section, key: &dyn Declared) -> String {
     format!("| `{name}` | {} | {default} | {} |", key.type_name(), meaning.join(" "))
 }
 
-/// The page with the rows of the declarations in the place of its own.
+/// Returns the page with the rows of the declarations in place of its own.
 fn written(page: &str) -> String {
     let mut page = page.to_owned();
     for section in chapters() {
@@ -84,7 +84,7 @@ fn page_has_no_chapter_without_a_section() {
 
 #[test]
 fn every_example_of_the_page_parses() {
-    // The examples name key files; give them what the files would have.
+    // The examples name key files, which the test replaces by their contents.
     let key = "key = \"000102030405060708090a0b0c0d0e0f\"";
     let mut examples = 0;
     for (index, _) in PAGE.match_indices("```toml\n") {
@@ -103,7 +103,7 @@ fn every_example_of_the_page_parses() {
 fn every_declared_key_is_read() {
     for section in sections() {
         for key in section.keys.iter().map(|key| key.declaration()) {
-            // A date is right nowhere.
+            // A date is no valid value of any key.
             let (before, after) = match section.header {
                 "auth" => ("auth = { ", " }\n"),
                 "auth.former" => ("auth = { former = [{ ", " }] }\n"),
@@ -132,7 +132,7 @@ fn the_defaults_of_the_page_are_the_defaults() {
                 continue; // inline, below
             }
             let full = match key.name {
-                // These are of the other kind of beacons.
+                // These keys need the adaptive interval.
                 "beacons_in_range" | "shortest" | "longest" | "load_limit" | "company_speed" => {
                     FULL.replace("interval = \"3s\"\njitter = \"500ms\"", "adaptive = true")
                 }
@@ -152,7 +152,7 @@ fn the_defaults_of_the_page_are_the_defaults() {
                 .map(|line| format!("{line}\n"))
                 .collect();
             let absent = match key.name {
-                // These three belong together.
+                // These three keys need each other.
                 "prefixes" => {
                     absent.replace("lan = [\"i0\", \"i1\"]\n", "").replace("fd00:2::1", "2001:db8:2::5")
                 }

@@ -1,4 +1,4 @@
-//! `[security.pseudonyms]`: what is accepted, and what is refused.
+//! `[security.pseudonyms]`: accepted configs, and refused ones.
 
 use super::geonet::{SMALL, refused};
 use super::{Duration, Pseudonyms, parse};

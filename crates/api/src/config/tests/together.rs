@@ -1,4 +1,4 @@
-//! What is refused of values that are right alone but not beside each other, and of whole files.
+//! Refused configs whose values are valid alone but conflict, and refused whole files.
 
 use super::super::Config;
 use super::SMALL_ROUTER;
