@@ -18,7 +18,7 @@ pub struct FlowBinding {
     pub priority: u16,
     /// Selector of the flow's packets.
     pub selector: TrafficSelector,
-    /// How the flow's bindings share the packets.
+    /// Action: how the flow's bindings share the packets.
     pub action: FlowAction,
     /// Binding Identifiers with their weights, in the order of preference. A weight counts for
     /// [`FlowAction::Balance`] only.

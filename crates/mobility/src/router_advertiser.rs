@@ -136,7 +136,7 @@ impl RouterAdvertiser {
         self.outputs.pop_front()
     }
 
-    /// When [`Self::handle_timeout`] is due next.
+    /// Returns when [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.next
     }

@@ -34,7 +34,7 @@ use zeroize::Zeroizing;
 
 use crate::MobilityDrop;
 
-/// How a mobile node and its home agent verify each other's messages.
+/// Authentication of messages between a mobile node and its home agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Authentication {
     /// No verification: only for a network that itself keeps strangers out.
@@ -181,15 +181,15 @@ pub(crate) const DEFAULT_WINDOW: Duration = Duration::from_secs(7);
 /// two clocks within a lifetime.
 pub(crate) const NOTICE_WINDOW: Duration = Duration::from_secs(60);
 
-/// How an old message is distinguished from a new one.
+/// Protection against replays of old messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplayProtection {
     /// By the sequence number, which is remembered as long as the station's state; also by timestamps once
     /// the key has used up its sequence numbers.
     Sequence,
-    /// By the timestamp of the Message-ID option (RFC 4285 6), beside the sequence number.
+    /// By the timestamp of the Message-ID option (RFC 4285 6), and the sequence number.
     Timestamp {
-        /// Largest difference between the two clocks.
+        /// Largest permitted difference between the clocks of node and home agent.
         window: Duration,
     },
 }

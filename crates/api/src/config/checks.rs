@@ -136,7 +136,7 @@ fn radio(geonet: &geonet::Draft, draft: &Draft, sink: &Sink<'_>) {
     }
 }
 
-/// Returns the interfaces of the other roles, with the use of each.
+/// Returns the interfaces of the other roles; the string is the use of each.
 fn interfaces(draft: &Draft) -> Vec<(&At<String>, &'static str)> {
     let router = draft.mobile_router.as_ref();
     let uplinks = router.map(|router| router.uplinks.as_slice()).unwrap_or_default();

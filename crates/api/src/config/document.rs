@@ -62,17 +62,17 @@ pub(super) fn sections() -> Vec<&'static Section> {
 pub(super) struct Draft {
     station: Option<Station>,
     pub dataplane: Option<Dataplane>,
-    /// `[home_agent]`, where there is one.
+    /// `[home_agent]`; `None` if absent.
     pub home_agent: Option<home_agent::Draft>,
-    /// `[mobile_router]` or `[mobile_node]`, where there is one.
+    /// `[mobile_router]` or `[mobile_node]`; `None` if both are absent.
     pub mobile_router: Option<mobile_router::Draft>,
-    /// `[geonet]`, where there is one.
+    /// `[geonet]`; `None` if absent.
     pub geonet: Option<geonet::Draft>,
-    /// `[facilities]`, where there is one.
+    /// `[facilities]`; `None` if absent.
     pub facilities: Option<facilities::Draft>,
-    /// `[security]`, where there is one.
+    /// `[security]`; `None` if absent.
     pub security: Option<security::Draft>,
-    /// `[conformance]`, where there is one.
+    /// `[conformance]`; `None` if absent.
     pub conformance: Option<conformance::Draft>,
     /// Whether any table of a role is present, with or without errors.
     pub has_role: bool,

@@ -163,7 +163,7 @@ impl StationType {
 pub enum GeonetAddress {
     /// From the link-layer address of the interface; the router changes it if another station has the same.
     Auto,
-    /// From this link-layer address.
+    /// The GN address has this link-layer address.
     Managed(MacAddress),
     /// A random address, new at each start.
     Anonymous,

@@ -129,7 +129,7 @@ pub(super) enum Form<T: 'static> {
     Text { expected: &'static str, parse: fn(&str) -> Result<T, String> },
     /// An integer within bounds.
     Integer { low: i64, high: i64, convert: fn(i64) -> Option<T> },
-    /// One of a few words.
+    /// One of these words.
     Words(&'static [(&'static str, T)]),
     /// Any other value.
     Value { expected: &'static str, read: fn(&Value<'_>) -> Option<T> },
@@ -200,7 +200,7 @@ impl<T> Kind<T> {
 }
 
 impl<T: Clone> Kind<T> {
-    /// Reads a value; `None` after an error, which it has reported.
+    /// Reads a value; `None` after an error, which this function has reported.
     pub(super) fn read(&self, value: &Value<'_>) -> Option<T> {
         self.form.read(value)
     }
@@ -227,7 +227,7 @@ impl<T> Form<T> {
 }
 
 impl<T: Clone> Form<T> {
-    /// Reads a value; `None` after an error, which it has reported.
+    /// Reads a value; `None` after an error, which this function has reported.
     pub(super) fn read(&self, value: &Value<'_>) -> Option<T> {
         match self {
             Form::Text { expected, parse } => value.accept(parse(value.text(expected)?)),

@@ -15,7 +15,7 @@ pub(super) struct At<T> {
     pub at: usize,
 }
 
-/// An array: its valid elements, and whether these are all.
+/// An array: its valid elements, and whether all elements are valid.
 #[derive(Debug, Clone)]
 pub(super) struct List<T> {
     pub items: Vec<At<T>>,

@@ -209,7 +209,7 @@ fn pseudonyms(table: &Table<'_>) -> Option<Pseudonyms> {
         (&MIN_TIME, &MAX_TIME, time.0 > time.1),
     ];
     for (least, most, wrong) in pairs {
-        // One of them may be the default.
+        // One of the two values may be the default.
         if let Some(value) = table.value(least).or_else(|| table.value(most)).filter(|_| wrong) {
             let (least, most) = (least.declaration().name, most.declaration().name);
             value.refuse(&format!("{least} is above {most}, expected {most} or less"));

@@ -86,7 +86,7 @@ impl AgentsConfig {
 struct Trial {
     machine: MobileRouter,
     since: Time,
-    /// Time of the first registration with it.
+    /// Time of the first registration with this home agent.
     registered: Option<Time>,
     /// Whether the present home agent has asked for the change.
     ordered: bool,
@@ -204,7 +204,7 @@ impl Agents {
         self.outputs.extend(wanted);
     }
 
-    /// When [`Self::handle_timeout`] is due next.
+    /// Returns when [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
         let machines = self.machines().filter_map(MobileRouter::poll_timeout);
         let left = self.left.iter().filter_map(|left| left.until);

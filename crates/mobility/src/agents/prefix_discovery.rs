@@ -46,7 +46,7 @@ pub(super) struct PrefixDiscovery {
     identifier: Option<u16>,
     sent: u32,
     next: Option<Time>,
-    /// State of the prefix in the last answer, as the operator has been told.
+    /// State of the prefix in the last answer. The operator's last warning had it.
     standing: Option<Standing>,
 }
 
@@ -61,7 +61,7 @@ enum Standing {
 }
 
 impl PrefixDiscovery {
-    /// Creates the discovery; it asks only if `wanted`.
+    /// Creates the discovery. It sends solicitations only if `wanted`.
     pub fn new(wanted: bool) -> PrefixDiscovery {
         PrefixDiscovery { wanted, ..PrefixDiscovery::default() }
     }

@@ -15,9 +15,9 @@ use super::retransmission::{MAX_BINDACK_TIMEOUT, Retransmission, remember};
 /// Purpose of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// To register a care-of address.
+    /// The exchange registers a care-of address.
     Register,
-    /// To end the registration.
+    /// The exchange ends the registration.
     Deregister,
 }
 

@@ -42,8 +42,8 @@ pub(crate) struct UpdateNumbers {
 pub(crate) enum Judgement {
     /// The acknowledgement answers the Binding Update.
     Answer,
-    /// The home agent objected to the timestamp, which has been corrected: the Binding Update is to be
-    /// repeated.
+    /// The home agent objected to the timestamp, which is now corrected: the router repeats the Binding
+    /// Update.
     Repeat,
 }
 

@@ -145,7 +145,7 @@ impl Retransmission {
     }
 }
 
-/// Adds a transmission to those whose acknowledgements the router still accepts.
+/// Records a transmission. Acknowledgements of recorded transmissions are still accepted.
 pub(super) fn remember<T>(sent: &mut Vec<T>, transmission: T) {
     if sent.len() == MAX_SENT {
         sent.remove(0);

@@ -1,7 +1,7 @@
 //! Reasons for which a message of another mobile router about direct routes had no effect.
 
 carnet_base::drop_reasons! {
-    /// Why a message about direct routes had no effect.
+    /// Reason for which a message about direct routes had no effect.
     pub enum DirectDrop {
         /// The message does not parse, or its values are inconsistent.
         Malformed = "malformed",

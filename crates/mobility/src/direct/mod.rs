@@ -150,7 +150,7 @@ pub struct Route {
     pub prefixes: Vec<Ipv6Net>,
     /// Whether the other router has a binding here.
     pub proven: bool,
-    /// Care-of address of this router that the other one knows.
+    /// Care-of address of this router that the other router knows.
     pub local: Option<Ipv6Addr>,
     /// Care-of address of the other router.
     pub remote: Option<Ipv6Addr>,
@@ -257,7 +257,7 @@ impl Direct {
         self.outputs.pop_front()
     }
 
-    /// When [`Self::handle_timeout`] is due next.
+    /// Returns when [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
         let candidates = self.candidates.values().filter_map(|candidate| self.due(candidate));
         self.peers.values().map(|peer| peer.due).chain(candidates).min()

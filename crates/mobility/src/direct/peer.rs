@@ -53,7 +53,7 @@ impl Binding {
     }
 }
 
-/// Registration of this router with the other one.
+/// Registration of this router with the other router.
 #[derive(Debug, Clone)]
 pub(super) struct Registration {
     pub(super) care_of_address: Ipv6Addr,
@@ -172,7 +172,7 @@ pub(super) struct Peer {
     pub(super) home: Option<HomeTokens>,
     pub(super) care_of: Option<CareOfToken>,
     pub(super) exchange: Option<Exchange>,
-    /// Sequence number of the last Binding Update to it.
+    /// Sequence number of the last Binding Update to the other router.
     pub(super) sequence: u16,
     /// Care-of address of the router, as far as is known.
     pub(super) remote: Option<Ipv6Addr>,
@@ -197,7 +197,7 @@ pub(super) struct Peer {
     pub(super) answers: RateLimiter,
     /// Rate of answers to its heartbeats.
     pub(super) beats: RateLimiter,
-    /// Rate of Binding Updates that others forge in its name.
+    /// Rate of Binding Updates that strangers forge in the router's name.
     pub(super) forgeries: RateLimiter,
     pub(super) due: Time,
 }

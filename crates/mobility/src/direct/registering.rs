@@ -403,7 +403,7 @@ impl Direct {
         let Some(Exchange { step: Step::Home(tests), .. }) = &peer.exchange else { return };
         if let Some((tokens, care_of_address)) = tests.tokens(now, &self.config.prefixes) {
             (peer.home, peer.exchange) = (Some(tokens), None);
-            // The proven care-of address counts as long as it works.
+            // The proven care-of address counts as long as the path works.
             let bound = peer.binding.as_ref().filter(|_| !peer.heartbeats.has_failed() && !peer.mute);
             peer.remote = Some(bound.map_or(care_of_address, |binding| binding.care_of_address));
             (peer.hold, peer.choice) = (now, 0);

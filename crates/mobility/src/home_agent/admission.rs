@@ -83,7 +83,7 @@ impl Admission {
         let place = self.hasher.hash_one(network) as usize % PLACES;
         let of_source = Rate { burst: OF_SOURCE_AT_ONCE, interval: Duration::from_secs(1) / OF_SOURCE };
         let Some(full_at) = self.places.get_mut(place) else { return true };
-        // A source without a share takes nothing of the share of others.
+        // A source without a share takes nothing from other sources.
         of_source.take(full_at, now, 1) && self.all.allow(now)
     }
 }

@@ -32,7 +32,7 @@ pub const MAX_BINDINGS: usize = 16;
 /// State of a binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BindingState {
-    /// Duplicate address detection on the home link is under way; nothing is forwarded yet.
+    /// Duplicate address detection on the home link is running; nothing is forwarded yet.
     Testing,
     /// Registered.
     Valid,

@@ -225,7 +225,7 @@ mod tests {
         let at = Time::from_secs;
         list.handle(at(0), &heard("fe80::2", true, Some((true, 5, 100)))).expect("valid");
         list.handle(at(0), &heard("fe80::3", true, Some((false, 9, 100)))).expect("valid");
-        // Without the option the preference is 0 and the lifetime the router's.
+        // Without the option the preference is 0, and the lifetime is the router lifetime.
         list.handle(at(0), &heard("fe80::4", true, None)).expect("valid");
         let (two, three, four) =
             (address("2001:db8:1::2"), address("2001:db8:1::3"), address("2001:db8:1::4"));

@@ -21,7 +21,7 @@ use crate::MobilityDrop;
 /// Hop limit of every Neighbor Discovery message (RFC 4861 4).
 pub(crate) const ND_HOP_LIMIT: u8 = 255;
 
-/// The interface on the home link, as far as it is known.
+/// Interface on the home link.
 #[derive(Debug)]
 pub(crate) struct HomeLink {
     pub interface: String,

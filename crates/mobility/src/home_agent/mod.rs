@@ -126,7 +126,7 @@ impl HomeAgentConfig {
     }
 }
 
-/// How many care-of addresses a node may have (RFC 5648).
+/// Number of care-of addresses that a node may have (RFC 5648).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum MultipleCareOfAddresses {
     /// Up to [`MAX_BINDINGS`], in one Binding Update or in several.
@@ -145,7 +145,7 @@ pub struct AuthorizedNode {
     pub home_address: Ipv6Addr,
     /// The only prefixes that the node may register; empty for a mobile node.
     pub prefixes: Arc<[Ipv6Net]>,
-    /// How the home agent verifies the node's messages.
+    /// Method by which the home agent verifies the node's messages.
     pub authentication: Authentication,
     /// Whether a NAT may be between the node and the home agent. If not, an IPv4 care-of address counts only
     /// in a packet from that address.
@@ -316,7 +316,7 @@ impl HomeAgent {
         &self.config
     }
 
-    /// The node with this home address, if it may register.
+    /// Returns the node with this home address, if it may register.
     pub fn node(&self, home_address: Ipv6Addr) -> Option<&AuthorizedNode> {
         self.config.node(home_address)
     }

@@ -113,7 +113,7 @@ impl Owners {
         self.home_addresses.get(place as usize).copied()
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     pub fn len(&self) -> usize {
         self.home_addresses.len()
     }

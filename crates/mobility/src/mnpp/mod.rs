@@ -184,7 +184,7 @@ pub enum Output {
 pub struct Way {
     /// The prefix.
     pub prefix: Ipv6Net,
-    /// The station that announces it.
+    /// Station that announces the prefix.
     pub station: LinkAddress,
     /// Link-local address of the station.
     pub link_local: Ipv6Addr,
@@ -207,7 +207,7 @@ pub struct Counters {
     pub received: u64,
     /// Prefix tests begun, tries included.
     pub tests: u64,
-    /// Prefix tests of others that were answered.
+    /// Prefix tests of other stations that this router answered.
     pub tests_answered: u64,
     /// Probes sent.
     pub probes: u64,
@@ -295,7 +295,7 @@ impl Mnpp {
         self.outputs.pop_front()
     }
 
-    /// When [`Self::handle_timeout`] is due next.
+    /// Returns when [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.peers.values().map(|peer| peer.due).chain(self.announce_at).min()
     }

@@ -123,7 +123,7 @@ impl Uplink {
         (known.abs_diff(measured) > known / SAME).then_some(measured)
     }
 
-    /// Forgets the measurements: they say nothing about another network.
+    /// Clears the measurements, which do not hold for another network.
     pub(super) fn forget_capacity(&mut self) {
         self.gauge = Gauge::default();
         self.capacity = self.config.capacity;

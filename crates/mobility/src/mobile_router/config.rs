@@ -42,7 +42,7 @@ pub struct MobileRouterConfig {
     pub mode: RegistrationMode,
     /// Requested lifetime.
     pub lifetime: Duration,
-    /// How home agents authenticate this router's messages.
+    /// Method by which home agents authenticate this router's messages.
     pub authentication: Authentication,
     /// The uplinks.
     pub uplinks: Vec<UplinkConfig>,

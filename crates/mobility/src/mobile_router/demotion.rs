@@ -64,8 +64,8 @@ impl Uplinks {
             .all(|uplink| uplink.demoted_until.is_some())
     }
 
-    /// Whether an uplink on a foreign link is up beside this one. Beside a demoted one it must not be
-    /// demoted.
+    /// Whether another uplink on a foreign link is up, as an alternative to this one. If this one is demoted,
+    /// only an uplink without demotion counts.
     pub(super) fn has_alternative(&self, index: usize) -> bool {
         let is_demoted = self.demoted_until(index).is_some();
         self.iter().enumerate().any(|(other, uplink)| {

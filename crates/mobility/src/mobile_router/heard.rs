@@ -33,7 +33,7 @@ const MISSED_ADVERTISEMENTS: u32 = 3;
 /// Shortest Advertisement Interval that is accepted (`MinDelayBetweenRAs` of RFC 6275 7.5 is 30 ms).
 const MIN_ADVERTISEMENT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How an address fits a router, best first.
+/// Fit of an address to a router, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fit {
     /// The router advertises the address's prefix.

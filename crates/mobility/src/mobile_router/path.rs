@@ -21,7 +21,7 @@ pub struct Path {
     pub uplink: usize,
     /// Binding Identifier of the registration.
     pub bid: Option<u16>,
-    /// This router's end.
+    /// This router's end of the tunnel.
     pub local: Endpoint,
     /// The home agent's end.
     pub remote: Endpoint,
@@ -65,7 +65,7 @@ impl MobileRouter {
             let bid = self.list.binding_of(uplink).map(|index| self.list.bindings[index].bid);
             self.push_ends(&mut paths, uplink, bid, care_of_address, transmit.then_some(udp));
         }
-        // Among those that carry traffic the order stays.
+        // Paths that carry traffic keep their order.
         sort_by_key(&mut paths, |path| !path.transmit);
         paths
     }

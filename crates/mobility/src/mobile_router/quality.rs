@@ -35,7 +35,7 @@ impl Uplink {
         self.poor = match (self.config.signal, dbm) {
             (Some(thresholds), Some(dbm)) if dbm >= thresholds.good => false,
             (Some(thresholds), Some(dbm)) if dbm <= thresholds.poor => true,
-            // Between the two nothing changes; an uplink that was never good is not taken yet.
+            // Between the thresholds nothing changes; an uplink that was never good is not taken yet.
             (Some(_), Some(_)) => was_poor || !self.judged,
             _ => false,
         };

@@ -78,7 +78,7 @@ pub(super) enum Due {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Reachability {
     probe: Option<Probe>,
-    /// Router of the home link, and the time since when it is.
+    /// Router of the home link, and the time since when it has been the home router.
     home: Option<(Ipv6Addr, Time)>,
     /// Router that has answered a Neighbor Solicitation last since the link came up.
     answering: Option<Answering>,
@@ -145,7 +145,7 @@ impl Reachability {
         if probe.sent > 0 {
             within = now.saturating_since(probe.began).max(within / 2);
         }
-        // Otherwise it has repeated an answer, or answered the kernel.
+        // Otherwise the router has repeated an answer, or answered the kernel.
         if probe.sent > 0 || !probe.at_home || probe.newcomer {
             self.probe = None;
         }

@@ -20,7 +20,7 @@ const UNKNOWN_PAUSE: Duration = Duration::from_secs(32);
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Contradicted {
     pub(super) sequence: u16,
-    /// Care-of address by which the answer to it is authenticated.
+    /// Care-of address by which the answer to this update is authenticated.
     pub(super) authenticated: Ipv6Addr,
 }
 

@@ -7,7 +7,7 @@ use carnet_base::Time;
 
 use super::allowance::Sender;
 
-/// Pause between the first two tries to register; it doubles.
+/// Pause between the first two tries to register; it doubles with each try.
 pub(super) const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// Most tries without an answer.
 pub(super) const MAX_TRIES: u32 = 3;

@@ -178,7 +178,7 @@ impl Nesting {
         self.outputs.pop_front()
     }
 
-    /// When [`Self::handle_timeout`] is due next.
+    /// Returns when [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
         let entries = self.entries.values().filter_map(|entry| entry.due());
         let leaving = self.leaving.iter().map(|(_, _, until)| *until);

@@ -45,7 +45,7 @@ enum Event {
     Failure,
     /// Another message has shown that the path works. With `proof` it has to prove itself by heartbeats.
     Sign { proof: bool },
-    /// The path is another one, or heartbeats say nothing about it.
+    /// The path has changed, or heartbeats show nothing about it.
     Reset,
 }
 
@@ -152,7 +152,7 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
         &mut self.round_trip
     }
 
-    /// Whether the other end has answered a heartbeat of late.
+    /// Whether the other end has answered a heartbeat lately.
     pub(crate) fn has_answered(&self) -> bool {
         self.results > self.losses.count_ones()
     }
@@ -327,7 +327,7 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
         self.answered = 0;
     }
 
-    /// Begins anew with a path that lives: it is another one, or has just been seen to work.
+    /// Begins anew with a path that works: it has changed, or another message has just shown it.
     pub(crate) fn renew(&mut self) {
         self.restart();
         self.apply(Event::Reset);

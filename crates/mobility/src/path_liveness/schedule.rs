@@ -6,7 +6,7 @@ use carnet_base::Time;
 
 use super::PathLiveness;
 
-/// Least time until a path is looked at again.
+/// Least time until the next check of a path.
 const LEAST: Duration = Duration::from_millis(50);
 
 /// Heartbeats that leave at an interval, whether the ones before were answered or not.

@@ -42,7 +42,7 @@ fn a_bound_node_is_answered_over_each_path() {
     }
 }
 
-/// A request inside UDP is answered inside UDP, to the same end.
+/// A request inside UDP gets its answer inside UDP, at the address and port that it came from.
 #[test]
 fn inside_udp() {
     let mut agent = Agent::new(config());

@@ -1,4 +1,4 @@
-//! Home agent: what survives a restart.
+//! Home agent: the state that survives a restart.
 
 use std::time::Duration;
 

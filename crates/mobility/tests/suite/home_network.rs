@@ -9,7 +9,7 @@ use crate::agent::{Agent, config, node};
 use crate::craft::*;
 use crate::pair::{AT_HOME, Pair, Setup};
 
-/// The home network. The prefixes of two vehicles are parts of it.
+/// Home network, which contains the prefixes of two vehicles.
 const AGGREGATE: &str = "2001:db8:1::/48";
 const ABOARD: &str = "2001:db8:1:a::/64";
 const OTHERS: &str = "2001:db8:1:b::/64";

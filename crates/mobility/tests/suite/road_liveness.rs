@@ -149,7 +149,7 @@ fn the_only_uplink_is_never_given_up() {
     assert!(!road.router.is_silent(1));
 }
 
-/// The home agent fails: all uplinks come back soon after it.
+/// The home agent fails and comes back: all uplinks are registered soon afterwards.
 #[test]
 fn all_uplinks_come_back_with_the_home_agent() {
     let mut road = Road::registered();

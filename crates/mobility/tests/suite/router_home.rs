@@ -86,7 +86,7 @@ fn a_neighbour_with_the_home_address_delays_the_registration() {
 fn coming_home_deregisters_from_the_home_address() {
     let mut pair = away();
     pair.attach(0, "wifi", AT_HOME);
-    pair.run(1.0); // the other uplink works, so this one has to settle first
+    pair.run(1.0); // the second uplink works, so wifi has to settle first
     let update = pair.last_update();
     assert_eq!((update.source, update.home_address), (addr(HOME), None));
     assert_eq!(update.lifetime(), 0);

@@ -468,7 +468,7 @@ fn a_router_without_its_number_gets_in_by_status_135() {
     }
 }
 
-/// With its stored number the router registers without status 135.
+/// A router with its stored number registers without status 135.
 #[test]
 fn a_router_with_its_number_is_in_at_once() {
     let mut pair = Pair::new(Setup::authenticated());

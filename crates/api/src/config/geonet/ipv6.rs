@@ -21,7 +21,7 @@ pub struct Ipv6 {
     pub hop_limit: Option<u8>,
     /// Time for which a packet that has overtaken others may wait for them.
     pub reorder_wait: Duration,
-    /// Which packets count as having overtaken others, by their hops.
+    /// Rule by which a packet counts as having overtaken others.
     pub reorder_rule: ReorderRule,
     /// Whether packets or acknowledgements wait.
     pub reorder_hold: ReorderHold,
@@ -42,7 +42,8 @@ pub enum ReorderRule {
     Always,
 }
 
-/// `geonet.ipv6.reorder_hold`: what is held when packets have overtaken others.
+/// `geonet.ipv6.reorder_hold`: packets or acknowledgements, which the receiver holds when packets have
+/// overtaken others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReorderHold {
     /// The packets wait.
