@@ -1,5 +1,5 @@
 //! Cost of the slow path per packet, without any system call. The benchmarks encapsulate and decapsulate
-//! through the whole station, beside a copy of the same octets as the yardstick.
+//! packets through the whole station. The yardstick beside them is a copy of the same octets.
 #![allow(missing_docs, reason = "criterion's macros generate undocumented functions")]
 
 use std::hint::black_box;
@@ -35,7 +35,7 @@ fn care_of_address(index: u32) -> Ipv6Addr {
     Ipv6Addr::from((0x2001_0db8_00f1_u128 << 80) | u128::from(index) | 0x1_0000_0000)
 }
 
-/// A home agent with `count` bindings.
+/// Creates a home agent with `count` bindings.
 fn home_agent(count: u32) -> Station {
     let home_address =
         |index: u32| Ipv6Addr::from((0x2001_0db8_0001_u128 << 80) | u128::from(index + 0x1000));
@@ -108,7 +108,8 @@ fn bench(criterion: &mut Criterion) {
         let mut group = criterion.benchmark_group(format!("home agent, {bindings} bindings"));
         for size in [64_usize, 1250] {
             let payload = vec![0xaa; size - HEADER_LEN];
-            // As many destinations as bindings, so that the caches see what a fleet would show them.
+            // The number of destinations is the number of bindings, so that the caches work as with the
+            // traffic of a fleet.
             let towards: Vec<Vec<u8>> = (0..bindings)
                 .map(|index| packet(protocol::NO_NEXT_HEADER, CORRESPONDENT, inside(index), &payload))
                 .collect();

@@ -1,10 +1,10 @@
-//! Memory of one binding of a home agent in the station. It is the live heap after very many mobile routers
-//! have registered with authenticated Binding Updates. The live heap of a station that knows them only from
-//! its config is subtracted.
+//! Memory of one binding of a home agent in the station. The figure is a difference of two live heaps. In the
+//! first, very many mobile routers have registered with authenticated Binding Updates. In the second, the
+//! station knows the routers only from its config.
 //!
-//! The program's own data beside it (entries in the kernel, the place of each record in the state's file) is
-//! not in this figure. The overhead of an allocator is not in it either.
-//! `carnet-lab bench --only registrations` has the resident memory of the program itself.
+//! The figure leaves out data that the program keeps outside the station: entries in the kernel, and each
+//! record's place in the state file. It also leaves out the overhead of an allocator. `carnet-lab bench
+//! --only registrations` measures the resident memory of the program itself.
 //!
 //!     cargo bench -p carnet-station --bench memory [-- ROUTERS]
 

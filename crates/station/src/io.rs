@@ -1,12 +1,12 @@
 //! Inputs and outputs of a station.
 //!
-//! Inputs and control outputs are serde types, so that a run can be recorded as JSON lines and replayed.
+//! Inputs and control outputs are serde types, so that carnet can record a run as JSON lines and replay it.
 //! Packets of the tunnel device use [`crate::Station::handle_packet`] instead, which does not allocate; a
 //! recording contains them as [`Input::Packet`].
 //!
 //! **Drain rule.** After every `handle_*` call, the caller calls [`crate::Station::poll_output`] until it
 //! returns `None`, and executes the outputs in that order. So a forwarding change that precedes a packet is
-//! in place before the packet leaves. Debug builds assert it.
+//! in place before the packet leaves. Debug builds assert that the caller keeps this rule.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -26,16 +26,16 @@ pub use crate::geonet::io::{
     VirtualLink,
 };
 
-/// Packets of one tunnel that a fast path has counted.
+/// Number of packets of one tunnel that a fast path has counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TunnelTraffic {
     /// Local end of the tunnel.
     pub local: Endpoint,
     /// Remote end of the tunnel.
     pub remote: Endpoint,
-    /// Packets sent.
+    /// Number of packets that the fast path has sent into the tunnel.
     pub sent: u64,
-    /// Packets received.
+    /// Number of packets that the fast path has received from the tunnel.
     pub received: u64,
 }
 
@@ -43,14 +43,14 @@ pub struct TunnelTraffic {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Input {
-    /// Time has passed: run the timers that are due.
+    /// Time has passed: the station runs the timers that are due.
     Timeout,
     /// A packet that the kernel routed into the tunnel device.
     Packet(#[serde(with = "hex")] Vec<u8>),
     /// An ICMPv6 message received on a link: Neighbor Discovery, or an error about a tunnel packet.
     Icmpv6(LinkMessage),
-    /// The complete state of an interface; addresses and routers that are not in it no longer exist. Sent at
-    /// the start for every interface, and again after each change.
+    /// The complete state of an interface; addresses and routers that are not in it no longer exist. The
+    /// platform sends this input at the start for every interface, and again after each change.
     Interface(Interface),
     /// An interface has vanished.
     InterfaceGone {
@@ -64,36 +64,36 @@ pub enum Input {
         /// Signal strength in dBm.
         dbm: i32,
     },
-    /// Whether the modem of an uplink is in a network that is not its own operator's.
+    /// Whether the modem of an uplink roams: it is in a network of another operator than its own.
     Roaming {
         /// Name of the interface.
         interface: String,
-        /// `None` if this is no longer known.
+        /// Whether the modem roams; `None` if this is no longer known.
         roaming: Option<bool>,
     },
-    /// Result of the request of [`Output::ProbePortal`].
+    /// Result of the request that [`Output::ProbePortal`] demanded.
     PortalProbe {
         /// Name of the uplink's interface.
         interface: String,
         /// Result of the probe.
         probe: PortalProbe,
     },
-    /// Counters of an uplink's interface, read from time to time.
+    /// Counters of an uplink's interface, which the platform reads from time to time.
     Octets {
         /// Name of the interface.
         interface: String,
         /// Values of the counters.
         octets: Octets,
     },
-    /// A fast path has sent packets into a tunnel since its last report. The station itself knows about
-    /// packets of the slow path.
+    /// A fast path has sent packets into a tunnel since its last report. For packets of the slow path the
+    /// station needs no such input.
     TunnelUsed {
         /// Local end of the tunnel.
         local: Endpoint,
         /// Remote end of the tunnel.
         remote: Endpoint,
     },
-    /// Packets of a fast path since its start, for each tunnel whose counts have changed.
+    /// Packets that a fast path has counted since its start, for each tunnel whose counts have changed.
     TunnelTraffic(Vec<TunnelTraffic>),
     /// Some destinations of packets that a fast path has sent into the tunnel to the home agent since its
     /// last report.
@@ -102,7 +102,7 @@ pub enum Input {
     Datagram {
         /// Local end of the tunnel.
         local: Endpoint,
-        /// Remote end of the tunnel, as this station sees it.
+        /// Remote end of the tunnel, with the address from which the packet came.
         remote: Endpoint,
         /// DSCP and ECN of the outer header.
         traffic_class: u8,
@@ -112,77 +112,77 @@ pub enum Input {
     },
     /// A Mobility Header message that IPsec has verified, with the addresses of its security association.
     Protected {
-        /// Address of the sender: a home address, or a home agent's.
+        /// Address of the sender: a home address, or the address of a home agent.
         source: Ipv6Addr,
-        /// Address of this station: a home agent's, or a home address.
+        /// Address of this station: the address of its home agent, or a home address.
         destination: Ipv6Addr,
-        /// Flow label of the packet with which the station gave it to the kernel.
+        /// Flow label with which the station gave the packet to the kernel.
         label: u32,
         /// The Mobility Header.
         #[serde(with = "hex")]
         message: Vec<u8>,
     },
-    /// A message from the path (RFC 1191): outer packets between two ends must not exceed this size. It
-    /// proves nothing.
+    /// An ICMP message from the path (RFC 1191): outer packets between two ends must not exceed this size.
+    /// The message proves nothing.
     DatagramTooBig {
         /// Local end of the tunnel.
         local: Endpoint,
         /// Remote end of the tunnel.
         remote: Endpoint,
-        /// Octets with the outer header.
+        /// Largest size in octets, with the outer header.
         mtu: u32,
     },
     /// A frame of EtherType 0x8947 from the GeoNetworking link.
     Frame(Frame),
-    /// A frame that this station sent to one other station, and that was not acknowledged.
+    /// A frame that this station sent to one other station, which did not acknowledge it.
     Unacknowledged(Frame),
-    /// The GN address of this station: it became known, or it has changed.
+    /// The GN address of this station, sent when it becomes known or changes.
     GeonetAddress(u64),
     /// Largest payload of a frame on the GeoNetworking link, in octets.
     GeonetMtu(u32),
     /// Octets that wait to be sent on the GeoNetworking link.
     GeonetBacklog(u32),
-    /// Load of the GeoNetworking channel, in thousandths of the time, measured now.
+    /// Load of the GeoNetworking channel: the busy share of the time in thousandths, measured now.
     ChannelBusy(u16),
     /// The present position of the station.
     Position(Position),
-    /// Quality of the next positions, for the facilities.
+    /// Quality of the positions that follow this input, for the facilities.
     PositionQuality(PositionQuality),
-    /// Vehicle data of an application: a CAM, UPER, without the BTP header. Fields that do not describe the
-    /// vehicle are ignored.
+    /// Vehicle data of an application: a CAM as UPER octets, without the BTP header. The station ignores
+    /// fields that do not describe the vehicle.
     Vehicle(#[serde(with = "hex")] Vec<u8>),
     /// A frame that the host has sent on a virtual interface.
     VirtualFrame(VirtualFrame),
     /// The complete list of the host's IPv6 addresses on a virtual interface, with their prefix lengths.
     VirtualAddresses {
-        /// The interface.
+        /// Identifier of the virtual interface.
         link: u32,
         /// Addresses of the interface.
         addresses: Vec<(Ipv6Addr, u8)>,
     },
     /// Whether a fast path for GeoNetworking exists beside the router.
     GeonetFastPath(bool),
-    /// Report of that fast path about the time since its last report.
+    /// Report of the GeoNetworking fast path about the time since its last report.
     GeonetReport(Report),
-    /// An IPv6 packet to a group, received on an interface of the mobile network.
+    /// An IPv6 packet to a multicast group, received on an interface of the mobile network.
     LanPacket {
-        /// The interface.
+        /// Name of the interface.
         interface: String,
         /// Source link-layer address.
         source: MacAddress,
-        /// The packet.
+        /// The IPv6 packet.
         #[serde(with = "hex")]
         packet: Vec<u8>,
     },
     /// The complete list of IPv6 addresses of an interface of the mobile network, with their prefix lengths.
-    /// Its multicast is forwarded over GeoNetworking.
+    /// The station forwards multicast of this interface over GeoNetworking.
     LanAddresses {
-        /// The interface.
+        /// Name of the interface.
         interface: String,
         /// Addresses of the interface.
         addresses: Vec<(Ipv6Addr, u8)>,
     },
-    /// A payload to send over GeoNetworking.
+    /// A payload that the station sends over GeoNetworking.
     Geonet(GeonetRequest),
     /// An operator's command.
     Command(Command),
@@ -202,50 +202,50 @@ pub enum Kept {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Command {
-    /// Use this uplink and no other; `None` ends an earlier command.
+    /// Use this uplink and no other uplink; `None` ends an earlier command of this kind.
     Handover {
         /// Interface name of the uplink.
         uplink: Option<String>,
-        /// Only for the packets of this policy.
+        /// Name of the policy whose packets use the uplink; `None`: all packets.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         policy: Option<String>,
     },
     /// Reset GeoNetworking to its state after a start: no neighbours, no waiting packets, and the first
-    /// address. For conformance tests.
+    /// address. Conformance tests use this command.
     ResetGeonet,
-    /// Set or replace an area.
+    /// Set an area at run time, or replace an area of the same name.
     SetArea(AreaOrder),
-    /// Remove an area that was set.
+    /// Remove an area that an operator has set at run time.
     RemoveArea {
         /// Name of the area.
         name: String,
     },
     /// Change the pseudonym now.
     ChangePseudonym,
-    /// Lock the pseudonym.
+    /// Lock the pseudonym, so that it does not change.
     LockPseudonym {
         /// Duration of the lock in seconds; 0 ends an earlier lock.
         for_s: u32,
     },
     /// Trigger, update or terminate an event on the road.
     Denm(DenmOrder),
-    /// Ask all nodes to leave the home agent: planned maintenance.
+    /// Ask all mobile nodes to leave the home agent, for planned maintenance.
     Drain {
-        /// Home agents to go to; any known one if empty.
+        /// Addresses of home agents to which the nodes go; any known home agent if empty.
         to: Vec<Ipv6Addr>,
-        /// Time in seconds during which the home agent asks.
+        /// Time in seconds during which the home agent asks the nodes.
         within_s: u32,
     },
     /// Accept registrations at the home agent again.
     EndDrain,
-    /// End bindings of a node.
+    /// End bindings of a mobile node.
     Revoke {
         /// Home address of the node.
         home_address: Ipv6Addr,
-        /// Binding Identifiers; all bindings of the node if empty.
+        /// Binding Identifiers of the bindings to end; all bindings of the node if empty.
         bids: Vec<u16>,
     },
-    /// The station is about to stop: de-register, and end all peers' state about it.
+    /// The station is about to stop: it de-registers, and ends the state that its peers have about it.
     Shutdown,
 }
 
@@ -253,12 +253,13 @@ pub enum Command {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Output {
-    /// A change of the desired forwarding state, to be in place before the next output.
+    /// A change of the desired forwarding state. It must be in place before the caller executes the next
+    /// output.
     Forwarding(Change),
     /// An IPv6 packet to be written into the tunnel device; the kernel routes it from there.
     Packet(#[serde(with = "hex")] Vec<u8>),
-    /// A Mobility Header message that the kernel's IPsec must protect. It comes back out of the tunnel
-    /// device, and the station then sends it.
+    /// A Mobility Header message that the kernel's IPsec must protect. The protected packet comes back from
+    /// the tunnel device, and the station then sends it.
     Protect {
         /// Address of this station in the security association: a home address, or the home agent's.
         source: Ipv6Addr,
@@ -284,61 +285,62 @@ pub enum Output {
     },
     /// An ICMPv6 message to be sent on a link, from exactly this source.
     Icmpv6(LinkMessage),
-    /// Request the configured URL over an uplink, to detect a captive portal. The platform drops a request
-    /// that it cannot make now.
+    /// Request for the configured URL over an uplink, to detect a captive portal. The platform drops a
+    /// request that it cannot send now.
     ProbePortal {
-        /// The uplink's interface.
+        /// Name of the uplink's interface.
         uplink: String,
-        /// Care-of addresses of the uplink.
+        /// Care-of addresses of the uplink, as sources of the request.
         sources: Vec<IpAddr>,
     },
-    /// State that survives a restart has changed: write it before the next packet leaves.
+    /// State that survives a restart has changed. The platform must write it before the next packet leaves.
     Persist(Kept),
     /// A frame of EtherType 0x8947 for the GeoNetworking link.
     Frame(Frame),
     /// New state for the fast path for GeoNetworking.
     Accelerate(Accelerate),
-    /// A payload received over GeoNetworking, for its receiver.
+    /// A payload received over GeoNetworking, for its receiver outside the station.
     Delivered(Delivered),
-    /// A message that a service has accepted, for applications.
+    /// A message that a service has accepted, for the applications.
     Message(Message),
     /// An event of another station has expired.
     EventOver(Action),
-    /// The event of [`DenmWish::Trigger`] has this action ID.
+    /// Action ID of the event that a [`DenmWish::Trigger`] has begun.
     Triggered(Action),
     /// Create this virtual interface, or change it.
     VirtualLink(VirtualLink),
     /// Remove this virtual interface.
     VirtualLinkGone(u32),
-    /// A frame for the host that the station itself has made.
+    /// A frame for the host, which the station itself has made.
     VirtualFrame(VirtualFrame),
-    /// A frame for the host: an IPv6 packet received over GeoNetworking. Other receivers may get it as well.
+    /// A frame for the host: an IPv6 packet received over GeoNetworking. Other receivers may get the same
+    /// packet as well.
     Ipv6 {
-        /// The virtual interface.
+        /// Identifier of the virtual interface.
         link: u32,
         /// Destination link-layer address.
         destination: MacAddress,
         /// Source link-layer address.
         source: MacAddress,
-        /// The packet and its GeoNetworking values.
+        /// The packet, with the values of its GeoNetworking headers.
         delivered: Delivered,
     },
     /// An IPv6 packet to be sent on an interface of the mobile network.
     LanPacket {
-        /// The interface.
+        /// Name of the interface.
         interface: String,
         /// Destination link-layer address.
         destination: MacAddress,
-        /// The packet.
+        /// The IPv6 packet.
         #[serde(with = "hex")]
         packet: Vec<u8>,
     },
-    /// The host must listen to this on the topological link of IPv6 over GeoNetworking.
+    /// The host must listen to this multicast group on the topological link of IPv6 over GeoNetworking.
     Subscription {
-        /// The group.
+        /// Address of the multicast group.
         group: Ipv6Addr,
-        /// Filter mode EXCLUDE: all sources but the listed ones. Otherwise only the listed sources; with an
-        /// empty list the host leaves the group.
+        /// Whether the filter mode is EXCLUDE: all sources but the listed ones. Otherwise only the listed
+        /// sources pass; with an empty list the host leaves the group.
         exclude: bool,
         /// Sources of the filter.
         sources: Vec<Ipv6Addr>,

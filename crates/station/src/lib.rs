@@ -1,6 +1,6 @@
 //! One carnet station without I/O: its protocols, the desired forwarding state, and the slow path.
 //!
-//! The caller drives a [`Station`]. [`Station::handle_input`] takes an input of the platform, and
+//! The caller drives a [`Station`]. [`Station::handle_input`] handles an input of the platform, and
 //! [`Station::handle_packet`] a packet from the tunnel device. [`Station::poll_output`] returns the next
 //! action, and [`Station::poll_timeout`] the time of the next call. The same station runs on the road, in the
 //! lab and in a simulator. [`io`] describes inputs, outputs and the drain rule; [`forwarding`] describes the

@@ -1,4 +1,4 @@
-//! The station: its parts, and the queries about it.
+//! The station: its parts, and the queries about its state.
 
 mod access;
 mod config_changes;
@@ -41,14 +41,14 @@ pub use neighbours::MnppSettings;
 use neighbours::Neighbours;
 use protection::Protection;
 
-/// Owners of parts of the desired forwarding state.
+/// Owner of a part of the desired forwarding state.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Scope {
-    /// The mobile router's interface settings, in this order.
+    /// One group of the mobile router's interface settings; the groups have this order.
     Settings(usize),
-    /// The home agent, independent of its nodes.
+    /// The home agent's entries that do not depend on a node.
     HomeAgent,
-    /// One node of the home agent, by home address.
+    /// One node of the home agent, named by its home address.
     Node(Ipv6Addr),
     /// The mobile router.
     MobileRouter,
@@ -61,12 +61,12 @@ enum Scope {
 #[derive(Debug)]
 struct Router {
     machine: MobileRouter,
-    /// Selection of the home agent, and the other machines while it changes.
+    /// Selection of the home agent, with the further mobile routers that exist while it changes.
     agents: Agents,
     lan: Vec<String>,
     advertisers: Vec<RouterAdvertiser>,
-    /// Interfaces and prefixes that have got `PREFIX::1` from an earlier config with `advertise`. They keep
-    /// it, because an operator's own router needs an address there as well.
+    /// Interfaces and prefixes that have the address `PREFIX::1` from an earlier config with `advertise`.
+    /// They keep this address, because an operator's own router needs an address there as well.
     assigned: Vec<(String, ipnet::Ipv6Net)>,
     lan_mtu: LanMtu,
     nesting: Nesting,
@@ -75,11 +75,12 @@ struct Router {
 #[derive(Debug)]
 struct Agent {
     machine: HomeAgent,
-    /// Sends Router Advertisements for the home agent on a real home link, if it is to be discovered.
+    /// Sends Router Advertisements for the home agent on a real home link, if routers shall discover the home
+    /// agent there.
     advertiser: Option<RouterAdvertiser>,
 }
 
-/// The stream of the station's generator from which tokens come.
+/// Number of the generator's stream from which the home agent's tokens come.
 const TOKENS: u64 = 2;
 
 /// An ITS station without I/O; see the crate's documentation.
@@ -87,12 +88,12 @@ const TOKENS: u64 = 2;
 pub struct Station {
     agent: Option<Agent>,
     router: Option<Router>,
-    /// Stored state of an inactive role, kept for a later config.
+    /// Stored state of a role that is inactive now, for a later config with that role.
     dormant: PersistentState,
     geonet: Option<Geonet>,
-    /// Settings of the GeoNetworking router while its address is unknown.
+    /// Settings of the GeoNetworking router, which waits for its address; `None` once the router exists.
     awaited: Option<(GeonetSettings, Rng)>,
-    /// Security entity of that router.
+    /// Security entity for the GeoNetworking router that waits for its address.
     awaited_security: Option<Secured>,
     /// Routes to neighbouring mobile networks, if configured.
     neighbours: Option<Neighbours>,
@@ -100,31 +101,31 @@ pub struct Station {
     direct: Option<Direct>,
     /// Roadside units, if the interface to other stations is an uplink.
     access: Option<Access>,
-    /// Addresses of the mobile network's interfaces, for a multicast proxy that starts later.
+    /// Addresses of the mobile network's interfaces. A multicast proxy that starts later needs them.
     lan_addresses: SmallMap<String, Vec<(Ipv6Addr, u8)>>,
     interfaces: SmallMap<String, Interface>,
-    /// Names of the present and possible interfaces of IPv6 over GeoNetworking.
+    /// Names of the interfaces of IPv6 over GeoNetworking that exist or may appear.
     virtual_interfaces: Vec<String>,
     desired: DesiredState<Scope>,
     forwarder: Forwarder,
     path_mtus: PathMtus,
     reassembler: Reassembler,
-    /// State of messages under IPsec, if any node uses it.
+    /// State of messages under IPsec, if a node uses IPsec.
     protection: Option<Box<Protection>>,
     outputs: VecDeque<Output>,
     received: BTreeMap<&'static str, u64>,
     dropped: BTreeMap<MobilityDrop, u64>,
-    /// Last counts of a fast path.
+    /// Last packet counts that a fast path has reported.
     fast_traffic: Vec<TunnelTraffic>,
     rng: Rng,
-    /// The source of the home agent's tokens, from which each home agent of a config gets others.
+    /// Source of the home agent's tokens. After a change of config the new home agent gets other tokens.
     tokens: Rng,
 }
 
 impl Station {
     /// Creates a station that has received no input. `persistent` is the stored state of an earlier run.
-    /// `rng` is the source of all its random numbers and secrets. [`Self::poll_output`] returns the outputs
-    /// of the start.
+    /// `rng` is the source of all random numbers and secrets of the station. [`Self::poll_output`] returns
+    /// the outputs of the start.
     pub fn new(
         config: StationConfig,
         persistent: PersistentState,
@@ -154,7 +155,8 @@ impl Station {
             received: BTreeMap::new(),
             dropped: BTreeMap::new(),
             fast_traffic: Vec::new(),
-            // A stream of its own: older recordings replay with the same random numbers.
+            // The tokens have a stream of their own, so that older recordings replay with the same random
+            // numbers.
             tokens: rng.stream(TOKENS),
             rng,
         };
@@ -178,7 +180,7 @@ impl Station {
         self.agent.as_ref().map(|agent| &agent.machine)
     }
 
-    /// Returns the mobile router's selection of home agents, if the station has this role.
+    /// Returns the mobile router's selection of home agents, if the station is a mobile router.
     pub fn agents(&self) -> Option<&Agents> {
         self.router.as_ref().map(|router| &router.agents)
     }
@@ -198,35 +200,35 @@ impl Station {
         self.interfaces.get(name)
     }
 
-    /// Returns the GeoNetworking router, if any.
+    /// Returns the GeoNetworking router, if the station has one.
     pub fn geonet(&self) -> Option<&carnet_geonet::Router> {
         Geonet::of(&self.geonet).map(Geonet::router)
     }
 
-    /// Returns the facilities above GeoNetworking, if any.
+    /// Returns the facilities above GeoNetworking, if the station has them.
     pub fn facilities(&self) -> Option<&Facilities> {
         Geonet::of(&self.geonet).and_then(Geonet::facilities)
     }
 
-    /// Returns the multicast proxy, if any.
+    /// Returns the multicast proxy, if the station has one.
     pub fn multicast(&self) -> Option<&MulticastProxy> {
         Geonet::of(&self.geonet).and_then(Geonet::multicast)
     }
 
-    /// Returns the adaptation sublayer of IPv6 over GeoNetworking, if any.
+    /// Returns the adaptation sublayer of IPv6 over GeoNetworking, if the station has it.
     pub fn ipv6_adaptation(&self) -> Option<&Adaptation> {
         Geonet::of(&self.geonet).and_then(Geonet::ipv6)
     }
 
-    /// Sets the source from which the GeoNetworking router and a fast path draw sequence numbers. In a
-    /// recording the router has its own numbers, which the fast path's reports correct.
+    /// Sets the source from which the GeoNetworking router and a fast path draw sequence numbers. In the
+    /// replay of a recording the router has its own numbers, which the fast path's reports correct.
     pub fn share_sequence_numbers(&mut self, numbers: Box<dyn SequenceNumbers>) {
         if let Some(geonet) = &mut self.geonet {
             geonet.share_sequence_numbers(numbers);
         }
     }
 
-    /// Begins to sign and verify GeoNetworking packets; called at the start, before any input.
+    /// Starts to sign and verify GeoNetworking packets. The caller calls this at the start, before any input.
     pub fn secure(&mut self, now: Time, wall: WallTime, entity: Box<dyn SecurityEntity>) {
         let secured = Secured::new(entity, now, wall);
         match &mut self.geonet {
@@ -235,7 +237,7 @@ impl Station {
         }
     }
 
-    /// Returns the security entity, if any.
+    /// Returns the security entity, if the station has one.
     pub fn security(&self) -> Option<&dyn SecurityEntity> {
         self.secured().map(Secured::entity)
     }
@@ -249,7 +251,7 @@ impl Station {
         Geonet::of(&self.geonet).and_then(Geonet::secured).or(self.awaited_security.as_ref())
     }
 
-    /// Returns the areas that were set at run time.
+    /// Returns the areas that operators have set at run time.
     pub fn geo_destinations(&self, now: Time) -> impl Iterator<Item = GeoDestination<'_>> {
         Geonet::of(&self.geonet).into_iter().flat_map(move |geonet| geonet.geo_destinations(now))
     }
@@ -258,7 +260,7 @@ impl Station {
         Geonet::of(&self.geonet).and_then(Geonet::reordered)
     }
 
-    /// Returns the gate in front of the radio, if any.
+    /// Returns the congestion gate in front of the radio, if the station has one.
     pub fn congestion(&self) -> Option<&Gate<Held>> {
         Geonet::of(&self.geonet).and_then(Geonet::gate)
     }
@@ -267,14 +269,15 @@ impl Station {
         Geonet::of(&self.geonet).and_then(Geonet::acknowledgements)
     }
 
-    /// Takes back the buffer of an executed [`Output::Frame`] or [`Output::Ipv6`], to be used again.
+    /// Takes back the buffer of an executed [`Output::Frame`] or [`Output::Ipv6`], so that the station can
+    /// use it again.
     pub fn recycle(&mut self, octets: Vec<u8>) {
         if let Some(geonet) = &mut self.geonet {
             geonet.recycle(octets);
         }
     }
 
-    /// Returns the slow path.
+    /// Returns the slow path's forwarder.
     pub fn forwarder(&self) -> &Forwarder {
         &self.forwarder
     }
@@ -284,8 +287,8 @@ impl Station {
         self.forwarder.flow_label_key()
     }
 
-    /// Returns the key of a station that will be created with this `rng`, for a fast path that starts before
-    /// it.
+    /// Returns the flow label key that a station created with this `rng` will have. A fast path that starts
+    /// before the station needs it.
     pub fn flow_label_key_of(mut rng: Rng) -> u64 {
         // `new` draws the forwarder's random numbers first.
         Forwarder::new(&mut rng).flow_label_key()
@@ -326,7 +329,7 @@ impl Station {
         self.mobility_timeout().into_iter().chain(geonet).chain(neighbours).min()
     }
 
-    /// Returns when the home agent or the mobile router is due next.
+    /// Returns when the timers of the home agent or the mobile router are due next.
     fn mobility_timeout(&self) -> Option<Time> {
         let agent = self.agent.as_ref().and_then(|agent| {
             let advertiser = agent.advertiser.as_ref().and_then(RouterAdvertiser::poll_timeout);
@@ -339,7 +342,7 @@ impl Station {
             router.machine.poll_timeout().into_iter().chain(agents).chain(advertisers).chain(lan_mtu).min()
         });
         let router = router.into_iter().chain(self.direct.as_ref().and_then(Direct::poll_timeout)).min();
-        // A packet has used a watched tunnel: path MTU discovery is due.
+        // A packet has used a watched tunnel, so path MTU discovery is due.
         let used = self.forwarder.has_used().then_some(Time::ZERO);
         let path_mtus = self.path_mtus.poll_timeout().into_iter().chain(used);
         let path_mtus = path_mtus.chain(self.access.as_ref().and_then(Access::poll_timeout));

@@ -18,71 +18,72 @@ use crate::Station;
 use crate::forwarding::desired::TunnelEnd;
 use crate::forwarding::forwarder::Traffic;
 
-/// A binding, seen from either end.
+/// A binding, as the mobile router or the home agent sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BindingStatus {
     /// Role of this station.
     pub end: TunnelEnd,
-    /// Home address.
+    /// Home address of the binding.
     pub home_address: Ipv6Addr,
     /// Care-of address; `None` while the binding is not registered.
     pub care_of_address: Option<Endpoint>,
     /// Time since the care-of address was registered, if known.
     pub stay: Option<Duration>,
-    /// Binding Identifier, if any.
+    /// Binding Identifier; `None` for a binding without one.
     pub bid: Option<u16>,
     /// Prefixes of the binding.
     pub prefixes: Vec<Ipv6Net>,
-    /// `registered`, `registering`, `disconnected`, `home`, `refused`, `stopped`; at a home agent `untested`
-    /// until the node has answered at its care-of address.
+    /// State: `registered`, `registering`, `disconnected`, `home`, `refused`, `stopped`. At a home agent the
+    /// state is `untested` until the node has answered at its care-of address.
     pub state: &'static str,
-    /// Granted lifetime.
+    /// Lifetime that the home agent has granted.
     pub lifetime: Duration,
-    /// Remaining lifetime.
+    /// Remaining lifetime of the binding.
     pub remaining: Duration,
     /// Sequence number of the last Binding Update accepted (home agent) or acknowledged (mobile router).
     pub sequence: Option<u16>,
 }
 
-/// An uplink.
+/// An uplink of the mobile router.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UplinkStatus {
     /// Interface name.
     pub interface: String,
-    /// `active`, `standby`, `registering` (the home agent may still answer), `silent` (it does not answer
-    /// over this uplink), `home`, or `refused: ` or `down: ` with the reason.
+    /// State of the uplink: `active`, `standby`, `registering`, `silent`, `home`, or `refused: ` or `down: `
+    /// with the reason. With `registering` the home agent may still answer. With `silent` the home agent does
+    /// not answer over this uplink.
     pub state: String,
-    /// Time until a silent or refused uplink is tried again, if known.
+    /// Time until the router tries a silent or refused uplink again, if known.
     pub again: Option<Duration>,
-    /// Care-of address, if any.
+    /// Care-of address of the uplink, if it has one.
     pub care_of_address: Option<IpAddr>,
-    /// Binding Identifier, if any.
+    /// Binding Identifier of the uplink, if it has one.
     pub bid: Option<u16>,
     /// Configured priority, lower wins.
     pub priority: u32,
     /// Signal strength in dBm, if measured.
     pub signal: Option<i32>,
-    /// Result of heartbeats; `None` for an uplink that is down or silent.
+    /// Path quality from heartbeats; `None` for an uplink that is down or silent.
     pub quality: Option<Quality>,
     /// Capacity in kbit/s, configured or measured.
     pub capacity: Option<u32>,
     /// URI of the captive portal that the access network redirects HTTP to, or announces.
     pub captive_portal: Option<String>,
-    /// Octets of the present period, once they are counted.
+    /// Octets of the present period; `None` until the first count.
     pub volume_used: Option<u64>,
     /// Limit of octets in a period.
     pub volume: Option<u64>,
     /// Period of the limit.
     pub volume_period: VolumePeriod,
-    /// Action at the limit.
+    /// Action of the router at the limit.
     pub volume_action: VolumeAction,
-    /// Whether its modem is in a network that is not its own operator's; `None` if unknown.
+    /// Whether the uplink's modem is in a network of another operator than its own; `None` if unknown.
     pub roaming: Option<bool>,
-    /// Whether it carries the traffic.
+    /// Whether the uplink carries the traffic.
     pub active: bool,
     /// Whether the uplink is overloaded: round trips have grown by seconds, but packets still arrive.
     pub full: bool,
-    /// Router of the care-of address, if it does not answer either.
+    /// Router of the care-of address, if this router does not answer either.
     pub silent_router: Option<IpAddr>,
 }
 
@@ -93,35 +94,35 @@ pub struct PolicyStatus {
     pub name: String,
     /// `failover`, `duplicate` or `balance`.
     pub action: &'static str,
-    /// Number of its traffic selectors.
+    /// Number of traffic selectors of the policy.
     pub selectors: usize,
-    /// The configured uplinks, the preferred first.
+    /// Configured uplinks of the policy, the preferred one first.
     pub uplinks: Vec<String>,
     /// Uplink that an operator has selected for this policy.
     pub wanted_uplink: Option<String>,
-    /// Uplinks that its packets use now; if empty, the uplinks of packets without a policy.
+    /// Uplinks that the policy's packets use now; if empty, they use the uplinks of packets without a policy.
     pub takes: Vec<String>,
-    /// `agreed`, `asked`, `refused`, `unknown` (the home agent does not support flow bindings) or `failover`
-    /// (it supports no other action).
+    /// State at the home agent: `agreed`, `asked`, `refused`, `unknown` (the home agent does not support flow
+    /// bindings) or `failover` (it supports no other action).
     pub home_agent: &'static str,
 }
 
-/// A tunnel.
+/// A tunnel of the station.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TunnelStatus {
     /// Home address of the binding.
     pub home_address: Ipv6Addr,
-    /// Binding Identifier, if any.
+    /// Binding Identifier of the binding, if it has one.
     pub bid: Option<u16>,
-    /// Local end.
+    /// Local end of the tunnel.
     pub local: Endpoint,
-    /// Remote end.
+    /// Remote end of the tunnel.
     pub remote: Endpoint,
     /// Largest inner packet that needs no outer fragments, in octets.
     pub mtu: usize,
-    /// Whether the station sends packets into it; otherwise it only accepts packets from it.
+    /// Whether the station sends packets into the tunnel; otherwise it only accepts packets from the tunnel.
     pub transmit: bool,
-    /// Counters of the slow path.
+    /// Counters of the tunnel's packets on the slow path.
     pub traffic: Traffic,
 }
 
@@ -130,33 +131,37 @@ pub struct TunnelStatus {
 pub struct RouteStatus {
     /// Destination network; `::/0` for all networks without a route of their own.
     pub prefix: Ipv6Net,
-    /// `direct` to the vehicle with this network, through the `home_agent`, on the `home` link, or `none`.
+    /// Path of the packets: `direct` to the vehicle with this network, through the `home_agent`, on the
+    /// `home` link, or `none`.
     pub path: &'static str,
-    /// Outgoing interface: the one of IPv6 over GeoNetworking, or the uplink.
+    /// Outgoing interface: the interface of IPv6 over GeoNetworking, or the uplink.
     pub interface: Option<String>,
-    /// Link-layer address of the vehicle that announces it.
+    /// Link-layer address of the vehicle that announces the network.
     pub station: Option<[u8; 6]>,
-    /// Next hop: the vehicle's link-local address, on a direct route its care-of address, or the home agent.
+    /// Next hop: the vehicle's link-local address, on a direct route the vehicle's care-of address, or the
+    /// home agent.
     pub next_hop: Option<Ipv6Addr>,
     /// Round-trip time to the vehicle.
     pub rtt: Option<Duration>,
     /// Age of the route, if known.
     pub age: Option<Duration>,
-    /// Reason, in plain words.
+    /// Reason for the path, in plain words.
     pub reason: String,
 }
 
 /// State of each role of the station.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StationStatus {
-    /// State of the mobile router, if the station is one.
+    /// State of the mobile router; `None` if the station has no mobile router.
     pub mobile_router: Option<&'static str>,
-    /// Whether the mobile router can reach its home agent. It is at home, or the home agent answers over an
-    /// uplink or may still answer. A registration outlives its uplinks for up to its lifetime.
+    /// Whether the mobile router can reach its home agent. Either the router is at home, or the home agent
+    /// answers over an uplink or may still answer. A registration outlives its uplinks for up to its
+    /// lifetime.
     pub reachable: bool,
-    /// Reason why the home agent refuses the mobile router: the status of its answer and the meaning.
+    /// Reason why the home agent refuses the mobile router: the status of the home agent's answer and its
+    /// meaning.
     pub refusal: Option<String>,
-    /// Number of bindings at the home agent, if the station is one.
+    /// Number of bindings at the home agent; `None` if the station has no home agent.
     pub home_agent_bindings: Option<usize>,
 }
 
@@ -196,7 +201,7 @@ impl Station {
         }
     }
 
-    /// Returns all bindings: the home agent's, then the mobile router's own.
+    /// Returns all bindings: those of the home agent, then those of the mobile router.
     pub fn binding_status(&self, now: Time) -> Vec<BindingStatus> {
         let mut bindings: Vec<BindingStatus> = self
             .home_agent()
@@ -228,7 +233,8 @@ impl Station {
                 remaining: registration.map_or(Duration::ZERO, |r| r.expires.saturating_since(now)),
                 sequence: registration.map(|r| r.sequence),
             };
-            // One binding for each registered identifier; without any, the one without identifier.
+            // Each registered identifier has a binding. If no identifier is registered, the binding is the
+            // one without identifier.
             let identified = router.bindings().iter().filter_map(|b| Some((b.registration.as_ref()?, b.bid)));
             bindings.extend(identified.map(|(it, bid)| own(Some(it), Some(bid), "registered")));
             if router.registration().is_some() || router.bindings().iter().all(|b| b.registration.is_none()) {
@@ -403,7 +409,7 @@ impl Station {
         routes
     }
 
-    /// Returns the tunnels.
+    /// Returns all tunnels of the station.
     pub fn tunnel_status(&self) -> Vec<TunnelStatus> {
         let mut tunnels: Vec<TunnelStatus> = self
             .forwarder()
@@ -422,7 +428,7 @@ impl Station {
         tunnels
     }
 
-    /// Returns all counters by their dotted names.
+    /// Returns all counters, each by its dotted name.
     pub fn counters(&self) -> Vec<(String, u64)> {
         let mut counters = Vec::new();
         if self.home_agent().is_some() || self.mobile_router().is_some() {

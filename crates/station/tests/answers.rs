@@ -1,4 +1,4 @@
-//! Length of the answers of a home agent to unauthenticated sources, compared with the page of threats.
+//! Compares the length of a home agent's answers to unauthenticated sources with the page of threats.
 
 mod common;
 
@@ -24,7 +24,7 @@ fn config() -> StationConfig {
     config
 }
 
-/// Returns an IPv6 packet. If the payload has a checksum, it is at `checksum`.
+/// Returns an IPv6 packet. `checksum` is the offset of the payload's checksum, if it has one.
 fn packet(destination: &str, next_header: u8, checksum: Option<usize>, mut payload: Vec<u8>) -> Vec<u8> {
     let (source, destination) = (address(STRANGER), address(destination));
     if let Some(at) = checksum {
@@ -44,7 +44,7 @@ fn packet(destination: &str, next_header: u8, checksum: Option<usize>, mut paylo
     [&header.emit()[..], &payload].concat()
 }
 
-/// Returns the octets of all packets that leave because of a packet that a home agent gets without a request.
+/// Returns the octets of all packets that leave because a home agent has received an unrequested packet.
 fn answer(packet: Vec<u8>) -> usize {
     let mut station = Station::new(config(), PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
     while station.poll_output().is_some() {}
@@ -58,7 +58,7 @@ fn answer(packet: Vec<u8>) -> usize {
         .sum()
 }
 
-/// Packets of unauthenticated sources to a home agent.
+/// Returns packets of unauthenticated sources to a home agent, with their names.
 fn questions() -> Vec<(&'static str, Vec<u8>)> {
     let anycast = home_agents_anycast(address(AGENT)).to_string();
     let discovery = DiscoveryRequest { identifier: 9, mobile_router: true }.emit();

@@ -14,7 +14,7 @@ use carnet_wire::geonet::{GnAddress, StationType};
 
 use common::{FIRST, interface, router_config};
 
-/// Frames and beacons are far more frequent than the timers of Mobile IPv6.
+/// Frames and beacons are far more frequent than the timers of Mobile IPv6, and must not delay these timers.
 #[test]
 fn a_busy_geonetworking_router_lets_the_mobile_router_have_its_turn() {
     let station_address = GnAddress::new(false, StationType::Bus, [2, 0, 0, 0, 0, 1]);
@@ -61,15 +61,15 @@ fn a_busy_geonetworking_router_lets_the_mobile_router_have_its_turn() {
             tell(&mut station, now, Input::Timeout);
         }
     }
-    // RFC 4861 6.2.4: three advertisements at most 16 s apart. RFC 6275 11.8: a second, two, four and so on
-    // up to 32 from one Binding Update to the next. A beacon every 3 to 3.75 s.
+    // RFC 4861 6.2.4: three advertisements at most 16 s apart. RFC 6275 11.8: one Binding Update follows
+    // another after 1 s, 2 s, 4 s and so on up to 32 s. A beacon comes every 3 to 3.75 s.
     assert!(advertisements >= 3, "{advertisements} advertisements");
     assert!((6..=9).contains(&updates), "{updates} Binding Updates");
     assert!((30..=41).contains(&frames), "{frames} beacons");
 }
 
-/// A vehicle does not forward packets of others into its uplinks or its tunnel. This holds for a present
-/// interface and for one that a Router Advertisement may create.
+/// A vehicle does not forward packets of other vehicles into its uplinks or its tunnel. This holds for an
+/// interface that exists and for one that a Router Advertisement may create.
 #[test]
 fn what_comes_in_over_geonetworking_is_not_routed_on_but_to_the_mobile_network() {
     let ipv6 = Ipv6Config {

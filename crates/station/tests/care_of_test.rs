@@ -1,6 +1,6 @@
 //! The test of new care-of addresses at the home agent's station. No packet of a correspondent goes to an
-//! address that has not answered. A handover loses no packet by the test if the old path still works.
-//! Otherwise the test costs a round trip.
+//! address that has not answered the test. If the old path still works, a handover loses no packet because of
+//! the test. Otherwise the test costs a round trip.
 
 mod common;
 
@@ -38,25 +38,25 @@ fn counted(station: &Station, name: &str) -> u64 {
     counters.iter().find(|(known, _)| known == name).map_or_else(|| panic!("no {name}"), |(_, count)| *count)
 }
 
-/// A mobile router's station and a home agent's with [`DELAY`] between them, and a correspondent that sends a
-/// packet each millisecond.
+/// A mobile router's and a home agent's station with the delay [`DELAY`] between them, and a correspondent
+/// that sends a packet each millisecond.
 struct World {
     now: Time,
     agent: Station,
     router: Station,
-    /// Packets on the wire, in the order of arrival; `true` for the router's station. The number keeps the
-    /// order.
+    /// Packets on the wire by time of arrival and number, which keeps the order; `true` for a packet to the
+    /// router's station.
     wire: BTreeMap<(Time, u64), (bool, Input)>,
     number: u64,
-    /// Reachable care-of addresses.
+    /// Care-of addresses that packets reach.
     reached: BTreeSet<&'static str>,
-    /// Care-of addresses whose packets arrive, while packets to them are lost.
+    /// Care-of addresses from which packets arrive, while packets to them are lost.
     deaf: BTreeSet<&'static str>,
     /// Stored record of the router at the home agent, as JSON.
     record: String,
     sent: usize,
     arrived: usize,
-    /// Packets of the correspondent to each care-of address.
+    /// Number of the correspondent's packets to each care-of address.
     to: BTreeMap<Ipv6Addr, usize>,
 }
 
@@ -87,7 +87,7 @@ impl World {
         WALL + self.now.saturating_since(Time::ZERO)
     }
 
-    /// Makes another machine the home agent, with the stored record.
+    /// Replaces the home agent by another machine that starts with the stored record.
     fn take_over(&mut self) {
         let record = serde_json::from_str(&self.record).expect("a record");
         let state = PersistentState { home_agent: vec![record], ..PersistentState::default() };
@@ -150,7 +150,7 @@ impl World {
                     self.send(false, DELAY, packet);
                 }
             } else if header.destination == address(HOME) {
-                // The router's kernel answers.
+                // The router's kernel answers the Echo Request.
                 let reply = icmpv6::echo_reply(&packet).expect("nothing but echoes");
                 self.send(true, Duration::ZERO, reply);
             } else if packet == data(CORRESPONDENT, HOST) {
@@ -159,7 +159,7 @@ impl World {
         }
     }
 
-    /// Lets time pass, with or without packets of the correspondent.
+    /// Lets time pass; `sends` says whether the correspondent sends packets meanwhile.
     fn pass(&mut self, milliseconds: u64, sends: bool) {
         for _ in 0..milliseconds {
             if sends {
@@ -191,7 +191,7 @@ impl World {
         self.agent.binding_status(self.now)[0].state
     }
 
-    /// Returns the lost packets of half a second before an event and two seconds after it.
+    /// Returns the number of packets lost from half a second before an event until two seconds after it.
     fn lost_by(&mut self, happens: impl FnOnce(&mut World)) -> usize {
         self.pass(500, true);
         happens(self);
@@ -222,7 +222,8 @@ fn make_before_break_loses_nothing_and_the_old_path_serves_until_the_echo() {
     world.pass(1000, false);
     assert_eq!(world.lost_by(|world| world.hand_over("w1")), 0);
     let (old, new) = (world.to[&address(FIRST)], world.to[&address(SECOND)]);
-    // The round trip of the registration's first half and of the echo.
+    // The old address gets packets during the first half of the registration's round trip and during the
+    // round trip of the echo.
     assert!((500 + 55..=500 + 70).contains(&old), "{old} packets to the old address, {new} to the new one");
     assert_eq!(old + new, world.sent);
 }
@@ -255,7 +256,7 @@ fn break_before_make_costs_one_more_round_trip_unless_the_address_was_tested_lat
     assert!(lately <= off + 1, "{lost:?}");
 }
 
-/// Another member of a fleet becomes the leader before the new care-of address has answered.
+/// Another member of a fleet becomes the leader before the new care-of address has answered the test.
 #[test]
 fn takeover_keeps_the_old_path_and_sends_nothing_to_the_untested_address() {
     for goes_back in [false, true] {
@@ -283,7 +284,7 @@ fn takeover_keeps_the_old_path_and_sends_nothing_to_the_untested_address() {
     }
 }
 
-/// Returns a Binding Update for these care-of addresses with one flow that takes all of them.
+/// Returns a Binding Update for these care-of addresses, with one flow that takes all of them.
 fn update(sequence: u16, care_of_addresses: &[String]) -> Vec<u8> {
     let bids: Vec<u16> = (1..).take(care_of_addresses.len()).collect();
     let selector = TrafficSelector::Ipv6(Ipv6Selector::default());
@@ -310,7 +311,7 @@ fn update(sequence: u16, care_of_addresses: &[String]) -> Vec<u8> {
     .emit()
 }
 
-/// Returns the answer to an Echo Request through the tunnel, as any IPv6 node gives it.
+/// Returns the answer to an Echo Request through the tunnel, as any IPv6 node sends it.
 fn echo_back(probe: &[u8]) -> Option<Vec<u8>> {
     let outer = Header::parse(probe).ok()?;
     let reply = icmpv6::echo_reply(probe.get(HEADER_LEN..)?)?;
@@ -323,9 +324,9 @@ fn echo_back(probe: &[u8]) -> Option<Vec<u8>> {
     Some([&back.emit()[..], &reply].concat())
 }
 
-/// Registrations are changed at random. An address that never answers gets no packet of a correspondent. The
-/// home agent sends it an acknowledgement for each Binding Update. It also sends probes of 96 octets: 48 at
-/// once and two a second.
+/// The test changes registrations at random. An address that never answers gets no packet of a correspondent.
+/// The home agent sends it an acknowledgement for each Binding Update. The home agent also sends it probes of
+/// 96 octets: 48 at once and two a second.
 #[test]
 fn never_tested_addresses_get_bounded_small_probes_over_mutated_registrations() {
     let mut rng = Rng::new(33);
@@ -338,7 +339,8 @@ fn never_tested_addresses_get_bounded_small_probes_over_mutated_registrations() 
     let mut now = Time::ZERO;
     let answers = |place: Ipv6Addr| u128::from(place) >> 80 == u128::from(address("2001:db8:f1::")) >> 80;
     let (mut updates, mut update_octets, mut answered) = (0, 0, 0);
-    // Packets to addresses that never answer: probes, other packets of the home agent itself, and data.
+    // Counts of packets to addresses that never answer: probes, other packets of the home agent itself, and
+    // octets of the latter.
     let (mut probes, mut others, mut other_octets) = (0, 0, 0);
     let mut data_to_true = 0;
     let mut collect = |station: &mut Station, now: Time| {
@@ -413,16 +415,16 @@ fn never_tested_addresses_get_bounded_small_probes_over_mutated_registrations() 
     assert!(data_to_true > 100, "{data_to_true}");
 }
 
-/// A home agent whose mobile router an attacker controls. The test notes which addresses have answered an
-/// Echo Request, and which have received data.
+/// A home agent whose mobile router an attacker controls. The test notes the addresses that have answered an
+/// Echo Request, and the addresses that have received data.
 struct Besieged {
     station: Station,
     config: StationConfig,
     now: Time,
-    /// Addresses that answer Echo Requests; all others never do.
+    /// Addresses that answer Echo Requests; all other addresses never answer.
     true_places: Vec<Endpoint>,
     answered: BTreeSet<Endpoint>,
-    /// Last destination of data, and the number of packets.
+    /// Destination of the last data packet; the next field is the number of data packets.
     data: Option<Endpoint>,
     data_count: usize,
 }
@@ -488,14 +490,15 @@ impl Besieged {
         self.give(Input::Timeout);
     }
 
-    /// Sends a packet to the mobile network, and returns its outer destination.
+    /// Sends a packet to the mobile network, and returns the outer destination with which it leaves the home
+    /// agent.
     fn sends(&mut self, destination: &str) -> Option<Endpoint> {
         self.data = None;
         self.give(Input::Packet(data(CORRESPONDENT, destination)));
         self.data
     }
 
-    /// Sends a Binding Update from an address, inside UDP if it is an IPv4 address.
+    /// Sends a Binding Update from an address, inside UDP if the address is an IPv4 address.
     fn registers(&mut self, from: Endpoint, builder: Builder) {
         let ipv6 = from.ipv6();
         let packet = ControlPacket {
@@ -580,7 +583,7 @@ fn left_path_serves_for_five_seconds_while_the_new_address_is_silent() {
             assert_eq!((besieged.sends(HOST), besieged.sends(HOME)), (None, None));
             besieged.pass(Duration::from_secs(1));
         }
-        // The binding has not ended, and no renewal of the new address restores the old one.
+        // The binding has not ended, and no renewal of the new address restores the old address.
         for sequence in 3..20 {
             besieged.registers(end(places[1]), Builder::binding_update(sequence, flags(false), 150));
             assert_eq!(besieged.sends(HOST), None);
@@ -589,9 +592,10 @@ fn left_path_serves_for_five_seconds_while_the_new_address_is_silent() {
     }
 }
 
-/// An attacker registers addresses that answer, and addresses that never do. Binding Updates come over IPv6
-/// and UDP. They are plain or have identifiers, with or without addresses, and some have an Alternate Care-of
-/// Address. Some de-register, some have flows. In between the home agent restarts, or gets another config.
+/// An attacker registers addresses that answer, and addresses that never answer. Binding Updates come over
+/// IPv6 and UDP. They are plain or have identifiers, with or without addresses, and some have an Alternate
+/// Care-of Address. Some de-register, and some have flows. In between the home agent restarts, or gets
+/// another config.
 #[test]
 fn address_that_has_not_answered_gets_no_data_over_random_lives_of_bindings() {
     const TRUE: [&str; 5] =
@@ -677,7 +681,8 @@ fn address_that_has_not_answered_gets_no_data_over_random_lives_of_bindings() {
     assert!(data_count > 5_000 && restarts > 100, "{data_count}, {restarts}");
 }
 
-/// A node sees its own tokens. A seen token must not be used again for the address of a third party.
+/// A node sees the tokens of its own tests. The home agent must not use a seen token again for the address of
+/// a third party.
 #[test]
 fn tokens_do_not_repeat_when_the_config_takes_the_home_agent_away_and_brings_it_back() {
     let mut tokens = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! Two stations with only IPv4 and a NAT between them, and messages of attackers to their sockets.
+//! Two stations connected only by IPv4 with a NAT between them, and messages of attackers to their sockets.
 
 mod common;
 
@@ -11,7 +11,7 @@ use common::{CORRESPONDENT, HOST, WALL, address, agent_config, data, interface, 
 
 const AGENT: &str = "udp:198.51.100.2:4191";
 const ROUTER: &str = "udp:10.0.0.10:4191";
-/// Address and port of the router behind the NAT.
+/// Address and port that the router has behind the NAT.
 const MAPPED: &str = "udp:192.0.2.77:40001";
 
 fn end(text: &str) -> Endpoint {
@@ -20,11 +20,11 @@ fn end(text: &str) -> Endpoint {
 
 struct World {
     now: Time,
-    /// Home agent and mobile router.
+    /// Home agent and mobile router, in this order.
     stations: [Station; 2],
-    /// Packets out of tunnels, each with its station.
+    /// Packets that came out of a tunnel, each with the index of its station.
     arrived: Vec<(usize, Vec<u8>)>,
-    /// All packets on the wire, each with its receiver.
+    /// All packets on the wire, each with the index of the receiving station.
     wire: Vec<(usize, Vec<u8>)>,
     sockets: [Vec<String>; 2],
 }
@@ -60,7 +60,7 @@ impl World {
         world
     }
 
-    /// Passes an input to a station, and carries all resulting packets.
+    /// Passes an input to the station with index `to`, and carries all resulting packets.
     fn give(&mut self, to: usize, input: Input) {
         let mut inputs = vec![(to, input)];
         while let Some((to, input)) = inputs.pop() {
@@ -72,14 +72,14 @@ impl World {
         }
     }
 
-    /// Takes a station's outputs; returns the packets that pass the NAT.
+    /// Takes the outputs of a station; returns the packets that pass the NAT.
     fn drain(&mut self, to: usize) -> Vec<Vec<u8>> {
         let mut through = Vec::new();
         while let Some(output) = self.stations[to].poll_output() {
             match output {
                 Output::Packet(packet) => self.arrived.push((to, packet)),
                 Output::Encapsulated { local, remote, packet, .. } => {
-                    // The NAT changes the router's end, and accepts packets for its own mapping only.
+                    // The NAT rewrites the router's address, and accepts packets only for its own mapping.
                     let there = [(AGENT, MAPPED), (ROUTER, AGENT)][to];
                     if (local, remote) == (end(there.0), end(there.1)) {
                         self.wire.push((1 - to, packet.clone()));
@@ -97,12 +97,12 @@ impl World {
         through
     }
 
-    /// Returns the packets out of tunnels that are not path MTU probes.
+    /// Returns the packets that came out of a tunnel and are not path MTU probes.
     fn data(&self) -> Vec<(usize, Vec<u8>)> {
         self.arrived.iter().filter(|(_, packet)| packet[6] == protocol::NO_NEXT_HEADER).cloned().collect()
     }
 
-    /// Runs the next timers.
+    /// Runs the next `steps` timers.
     fn run(&mut self, steps: usize) {
         for _ in 0..steps {
             let next = self.stations.iter().filter_map(Station::poll_timeout).min();
@@ -136,7 +136,7 @@ fn packets_pass_a_nat_in_both_directions() {
     }
 }
 
-/// Returns the IPv4 routes and rules of a router after these states of its interfaces, in order.
+/// Returns the IPv4 routes and rules of a router after its interfaces have had these states in order.
 fn ipv4_tables(seen: &[(&str, &[&str], &[&str])]) -> (Vec<Ipv4Route>, Vec<Ipv4Rule>) {
     let mut config = router_config(&["2001:db8:a::/64"]);
     config.mobile_router.as_mut().expect("a router").router.home_agent_ipv4 = "198.51.100.2".parse().ok();
@@ -251,7 +251,7 @@ fn strangers_get_nothing_through_and_break_nothing() {
         let ends = if is_stranger { ends } else { [(AGENT, MAPPED), (ROUTER, AGENT)][*to] };
         world.give(*to, datagram(ends, packet));
         let passed = world.arrived.split_off(before);
-        // A packet from the right end is accepted or dropped by its inner addresses.
+        // The station accepts or drops a packet from the right remote end by its inner addresses.
         for (at, packet) in passed {
             let header = Header::parse(&packet).expect("an IPv6 packet");
             let inside = |address: std::net::Ipv6Addr| address.segments()[..4] == [0x2001, 0xdb8, 0xa, 0];
@@ -263,7 +263,7 @@ fn strangers_get_nothing_through_and_break_nothing() {
             assert!(own || (!is_stranger && may_pass), "{at}: {packet:02x?}");
         }
     }
-    // The state is unchanged.
+    // The forwarding still works as before.
     let packet = data(HOST, CORRESPONDENT);
     world.arrived.clear();
     world.give(1, Input::Packet(packet.clone()));

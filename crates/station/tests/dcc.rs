@@ -20,15 +20,15 @@ use carnet_wire::geonet::{
 const WALL: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
 const MAC: MacAddress = [2, 0, 0, 0, 0, 1];
 
-/// A station and the last octets of its sent frames, with their times.
+/// A station, and the frames that it has sent: the last octet and the time of each.
 struct Bench {
     station: Station,
     address: GnAddress,
     now: Time,
     sent: Vec<(Time, u8)>,
-    /// Lifetimes of the frames.
+    /// Lifetimes of the sent frames.
     lifetimes: Vec<Duration>,
-    /// DCC profiles of the frames.
+    /// DCC profiles of the sent frames.
     profiles: Vec<Option<u8>>,
     warnings: Vec<String>,
 }
@@ -45,7 +45,8 @@ impl Bench {
     ) -> Bench {
         let address = GnAddress::new(false, StationType::PassengerCar, MAC);
         let settings = GeonetSettings {
-            // No beacons: an SHB restarts their timer, so a long one is enough.
+            // The station shall send no beacons. A single-hop broadcast restarts the beacon timer, so a long
+            // timer is enough.
             mib: Mib { beacon_retransmit_timer: Duration::from_secs(3600), ..Mib::default() },
             address: Some(address),
             ipv6: None,
@@ -63,7 +64,7 @@ impl Bench {
         let (sent, lifetimes, profiles, warnings) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut bench = Bench { station, address, now, sent, lifetimes, profiles, warnings };
         bench.stand(488_375_000);
-        // The first packets leave.
+        // The packets of the start leave before the test.
         bench.pass(Duration::from_secs(10));
         bench.sent.clear();
         bench.lifetimes.clear();
@@ -84,7 +85,7 @@ impl Bench {
     }
 
     fn tell(&mut self, input: Input) -> Result<(), String> {
-        // The input passes the recording's format, to test that the format is complete.
+        // The input is converted to the recording's format and back, to test that the format is complete.
         let line = serde_json::to_string(&input).expect("serialises");
         let input = serde_json::from_str(&line).expect("deserialises");
         let result = self.station.handle_input(self.now, WALL, input);
@@ -122,7 +123,8 @@ impl Bench {
         counters.iter().find(|(counter, _)| counter == name).map(|(_, count)| *count).expect("a counter")
     }
 
-    /// Drives so fast that the movement causes a CAM every 100 ms; `often` sends other packets each time.
+    /// Drives with a speed at which the movement causes a CAM every 100 ms; `often` sends other packets each
+    /// time.
     fn drive(&mut self, tenths: u16, busy: u16, mut often: impl FnMut(&mut Bench)) {
         for tenth in 0..i32::from(tenths) {
             self.stand(488_375_000 + 1000 * tenth);
@@ -141,7 +143,7 @@ impl Bench {
         self.now = end;
     }
 
-    /// Returns the sent contents with their time in milliseconds after `start`.
+    /// Returns the contents sent since `start`, each with its time in milliseconds after `start`.
     fn sent_since(&mut self, start: Time) -> Vec<(u128, u8)> {
         let sent = std::mem::take(&mut self.sent).into_iter();
         sent.map(|(at, content)| (at.saturating_since(start).as_millis(), content)).collect()
@@ -156,11 +158,11 @@ fn packets_wait_for_the_gate_in_the_order_of_their_profiles() {
         bench.send(class, 60_000, content);
     }
     bench.pass(Duration::from_secs(1));
-    // Packets without a class have class 0.
+    // Packets without a traffic class have class 0.
     assert_eq!(bench.sent_since(start), [(0, 30), (100, 10), (200, 20), (300, 21), (400, 1)]);
-    // The frames carry the profile.
+    // The frames carry the profile of their traffic class.
     assert_eq!(bench.profiles, [3, 1, 2, 2, 3].map(Some));
-    // The channel is full, as reported ten times a second.
+    // The channel is full, and the radio reports this ten times a second.
     for _ in 0..10 {
         bench.tell(Input::ChannelBusy(900)).expect("accepted");
         bench.pass(Duration::from_millis(100));
@@ -216,7 +218,7 @@ fn without_a_gate_everything_goes_at_once_and_nobody_wants_to_know_the_channel()
     assert!(refused.contains("1001") && refused.contains("0 to 1000"), "{refused}");
 }
 
-/// A security entity that signs with the time: an octet behind the packet, in tenths of a second.
+/// A security entity whose signature is the time: an octet behind the packet, in tenths of a second.
 #[derive(Debug, Default)]
 struct Clock {
     counters: Counters,
@@ -268,7 +270,7 @@ fn a_packet_is_signed_when_it_leaves_and_takes_the_air_of_a_signed_one() {
         bench.send(2, 60_000, content);
     }
     bench.pass(Duration::from_secs(1));
-    // An air time above a millisecond closes the gate for twice as long.
+    // An air time above a millisecond closes the gate for twice the usual time.
     assert_eq!(bench.sent_since(start), [(0, 0), (200, 2), (400, 4)]);
 }
 
@@ -313,7 +315,7 @@ fn what_a_stranger_wrote_into_a_packet_does_not_bring_it_before_own_ones() {
     assert_eq!(bench.sent_since(start), [(0, 1), (100, 2), (200, 99)]);
 }
 
-/// EN 302 636-4-1 F.3 at the gate: a waiting packet is dropped when another station forwards it.
+/// EN 302 636-4-1 F.3 at the gate: the station drops a waiting packet when another station forwards it.
 #[test]
 fn what_another_station_sends_on_while_it_waits_does_not_go() {
     for (copy, expected) in [(false, vec![(0, 1), (1000, 99)]), (true, vec![(0, 1)])] {
@@ -321,7 +323,8 @@ fn what_another_station_sends_on_while_it_waits_does_not_go() {
         bench.tell(Input::ChannelBusy(900)).expect("accepted");
         bench.pass(Duration::from_millis(100));
         let start = bench.now;
-        // An own packet closes the gate for a second; the contention ends within a tenth of a second.
+        // A packet of the station itself closes the gate for a second; the contention ends within a tenth of
+        // a second.
         bench.send(3, 60_000, 1);
         let source = LongPositionVector {
             address: GnAddress::new(false, StationType::PassengerCar, [2, 0, 0, 0, 0, 9]),
@@ -395,7 +398,7 @@ fn that_nobody_tells_any_more_is_said_once() {
 fn cams_are_made_as_often_as_the_gate_lets_them_go() {
     let mut bench = Bench::with(Some(dcc::Config::default()), Some(common::passenger_car()), None);
     for (busy, expected) in [(100, 95..=100), (900, 9..=11), (450, 23..=26)] {
-        // Wait for the state, and for the end of the CAM interval of the previous state.
+        // The drive waits for the new state, and for the end of the CAM interval of the previous state.
         bench.drive(20, busy, |_| {});
         let before = bench.counter("facilities.cam.sent");
         bench.drive(100, busy, |_| {});

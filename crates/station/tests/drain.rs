@@ -18,9 +18,9 @@ use common::{AGENT, CORRESPONDENT, WALL, address, agent_config, data, interface,
 
 const OTHER: &str = "2001:db8:1::2";
 const ROUTERS: usize = 50;
-/// One-way delay between any two nodes.
+/// One-way delay between any two nodes of the network.
 const DELAY: Duration = Duration::from_millis(20);
-/// Interval of the packets of a stream.
+/// Interval of the packets in each stream.
 const INTERVAL: Duration = Duration::from_millis(20);
 
 fn home(n: usize) -> Ipv6Addr {
@@ -75,7 +75,7 @@ enum Who {
     Router(usize),
 }
 
-/// A packet on its way: time of arrival, sequence, receiver, and octets.
+/// A packet under way: time of arrival, sequence, receiver, and octets.
 type Flight = (Time, u64, Who, Vec<u8>);
 
 struct World {
@@ -84,7 +84,7 @@ struct World {
     routers: Vec<Station>,
     wire: BinaryHeap<Reverse<Flight>>,
     sent: u64,
-    /// Number of arrivals of each packet of the streams.
+    /// Number of times that each packet of the streams has arrived.
     arrived: BTreeMap<u32, u32>,
     events: Vec<Event>,
 }
@@ -157,7 +157,7 @@ impl World {
         } else if let Some(n) = (0..ROUTERS).find(|&n| to == care_of(n)) {
             self.send(Who::Router(n), packet);
         } else if let (Who::Agent(_), Some(_)) = (from, behind) {
-            // The home agent's kernel routes it into the tunnel device.
+            // The home agent's kernel routes the packet into the tunnel device.
             self.tell(from, Input::Packet(packet));
         } else if to == address(CORRESPONDENT) || behind.is_some_and(|n| from == Who::Router(n)) {
             if header.next_header != protocol::NO_NEXT_HEADER {
@@ -168,7 +168,7 @@ impl World {
         }
     }
 
-    /// Lets time pass.
+    /// Lets time pass until `end`.
     fn until(&mut self, end: Time) {
         loop {
             let timers = self.agents.iter().chain(&self.routers).filter_map(Station::poll_timeout);
@@ -209,8 +209,8 @@ fn fifty_routers_under_traffic_leave_without_losing_a_packet() {
         }
         for n in 0..ROUTERS {
             world.tell(Who::Router(n), Input::Packet(numbered(host(n), address(CORRESPONDENT), number)));
-            // Packets of correspondents always go to the old home agent: the Internet does not know about the
-            // move.
+            // Packets of correspondents always go to the old home agent, because the Internet does not know
+            // that the routers have moved.
             world.send(Who::Agent(0), numbered(address(CORRESPONDENT), host(n), number + 1));
             number += 2;
         }

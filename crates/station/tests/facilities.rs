@@ -1,4 +1,4 @@
-//! The facilities in whole stations, in virtual time. The tests cover the content of a CAM, its duration, and
+//! The facilities in whole stations, in virtual time. The tests cover the content of a CAM, its validity, and
 //! events from a command to the map of another station.
 
 mod common;
@@ -49,7 +49,7 @@ fn station(index: u8, facilities: Option<FacilitiesSettings>) -> Station {
 struct Pair {
     now: Time,
     stations: [Station; 2],
-    /// Messages for applications of the second station.
+    /// Messages that the second station has passed to applications.
     heard: Vec<Message>,
     told: Vec<Output>,
 }
@@ -63,7 +63,7 @@ impl Pair {
     }
 
     fn input(&mut self, index: usize, input: Input) -> Result<(), String> {
-        // The input passes the recording's format, to test that the format is complete.
+        // The input is converted to the recording's format and back, to test that the format is complete.
         let line = serde_json::to_string(&input).expect("serialises");
         let input = serde_json::from_str(&line).expect("deserialises");
         let result = self.stations[index].handle_input(self.now, wall(self.now), input);
@@ -171,13 +171,13 @@ fn a_cam_says_where_the_vehicle_is_and_how_it_moves() {
     let quality =
         PositionQuality { confidence_cm: Some(250), altitude_cm: Some(12_345), ..Default::default() };
     pair.input(0, Input::PositionQuality(quality)).expect("accepted");
-    // 5 m in each tenth of a second: each movement causes a CAM.
+    // The station moves 5 m in each tenth of a second: each movement causes a CAM.
     for step in 0..10 {
         pair.drive(0, 5 * step);
         pair.pass(Duration::from_millis(100));
     }
     let cams = pair.cams();
-    // One more CAM, because a tenth of a second has passed.
+    // A further CAM follows, because a tenth of a second has passed.
     assert_eq!(cams.len(), 11);
     let last = cams.last().expect("a CAM");
     assert_eq!(last.header.station_id, StationId(1), "the last 32 bits of the address");
@@ -194,7 +194,7 @@ fn a_cam_says_where_the_vehicle_is_and_how_it_moves() {
     let high = high(last);
     assert_eq!((high.speed.speed_value.0, high.heading.heading_value.0), (2000, 900));
     assert_eq!((high.vehicle_length.vehicle_length_value.0, high.vehicle_width.0), (43, 18));
-    // The time is that of the position, in the standard's scale: TAI.
+    // The CAM's time is that of the position, in the time scale of the standard: TAI.
     let date = TimestampIts::of(wall(Time::from_millis(5900)));
     assert_eq!(last.cam.generation_delta_time.0, date.0 as u16);
     let with_path = cams.iter().filter_map(low).next_back().expect("a low-frequency container");
@@ -237,7 +237,7 @@ fn what_an_application_says_of_the_movement_counts_for_two_seconds() {
     assert_eq!((high(fresh).speed.speed_value.0, high(fresh).yaw_rate.yaw_rate_value.0), (1234, -450));
     let stale = seen.iter().rfind(|cam| low(cam).is_some()).expect("a CAM");
     assert_eq!((high(stale).speed.speed_value.0, high(stale).yaw_rate), (2000, Default::default()));
-    // Data that does not describe movement stays.
+    // Vehicle data that does not describe movement stays.
     assert_eq!(high(stale).vehicle_length.vehicle_length_value.0, 120);
     assert_eq!(low(stale).map(|low| low.exterior_lights), Some(ExteriorLights::FOG_LIGHT_ON));
     let refused = pair.input(0, Input::Vehicle(vec![1, 2, 3])).expect_err("no CAM");
@@ -258,7 +258,7 @@ fn two_seconds_after_the_position_was_lost_nothing_is_said() {
     }
     let cams = pair.cams();
     assert!((1..=3).contains(&cams.len()), "{}", cams.len());
-    // The service also has no timer then.
+    // The CA service has no timer either then.
     let due = pair.stations[0].facilities().expect("facilities").services().ca.poll_timeout();
     assert_eq!(due, None);
 }
@@ -292,7 +292,7 @@ fn an_event_is_told_where_the_station_is_and_ended() {
     assert_eq!(told.denm.management.event_position.latitude.0, 488_375_000 + 90 * 40);
     let detected = TimestampIts::of(wall(pair.now));
     assert_eq!(told.denm.management.detection_time, detected);
-    // The trace to the event is the path of the station.
+    // The trace that leads to the event is the path of the station.
     let traces = told.denm.location.expect("a location").traces.0;
     assert!(traces.len() == 1 && !traces[0].0.is_empty(), "{traces:?}");
 
@@ -316,7 +316,7 @@ fn an_event_is_told_where_the_station_is_and_ended() {
     assert_eq!((pair.events(), pair.counter(1, "facilities.denm.received")), (0, 3));
 }
 
-/// Triggers an event at the first station, and returns the location that the second receives.
+/// Triggers an event at the first station, and returns the location that the second station receives.
 fn location_heard(pair: &mut Pair, denm: &Denm) -> LocationContainer {
     pair.heard.clear();
     pair.order(0, DenmWish::Trigger, denm).expect("told");
@@ -346,17 +346,17 @@ fn an_event_with_speed_or_heading_keeps_the_way_that_led_to_it() {
         denm.denm.location = Some(location.clone());
         let told = location_heard(&mut pair, &denm);
         let points: Vec<_> = told.traces.0.iter().flat_map(|trace| &trace.0).collect();
-        // The station was 40 m further south.
+        // The station was 40 m further south before.
         let [point] = points[..] else { panic!("{told:?}") };
         assert_eq!(point.path_position.delta_latitude.0, -90 * 40);
         assert_eq!((told.event_speed, told.event_position_heading), (event_speed, event_position_heading));
 
-        // The application's own traces stay.
+        // The station keeps the application's own traces.
         let own = Traces(vec![PathHistory(vec![PathPoint::default()]), PathHistory::default()]);
         denm.denm.location = Some(LocationContainer { traces: own.clone(), ..location.clone() });
         assert_eq!(location_heard(&mut pair, &denm).traces, own);
 
-        // The station's path does not lead to an event at another place.
+        // The event is at another place, to which the station's path does not lead.
         denm.denm.location = Some(location);
         denm.denm.management.event_position.latitude.0 = 488_375_000;
         denm.denm.management.event_position.longitude.0 = 21_018_000;
@@ -370,7 +370,7 @@ fn a_witness_ends_an_event_and_time_does() {
     pair.drive(0, 0);
     let mut denm = Denm::default();
     denm.denm.management.validity_duration = carnet_its::cdd::ValidityDuration(3);
-    // From the second to the first, whose applications do not listen.
+    // An event goes from the second station to the first, whose applications do not listen.
     let action = pair.order(1, DenmWish::Trigger, &denm).expect("told").expect("a name");
     pair.pass(Duration::from_secs(4));
     let over = |output: &Output| matches!(output, Output::EventOver(other) if *other == action);
@@ -464,7 +464,7 @@ fn services_are_announced_and_known_to_others_as_long_as_they_are() {
         (0, 0),
         "neither DENMs nor announcements of the other"
     );
-    // The service is gone when its station has been out of range for three of its intervals.
+    // The announced service disappears after its station has been out of range for three of its intervals.
     let end = pair.now + Duration::from_secs(4);
     while let Some(due) = pair.stations[1].poll_timeout().filter(|due| *due <= end) {
         pair.now = pair.now.max(due);

@@ -1,5 +1,5 @@
 //! Stations in a line, joined by a radio of limited range in virtual time. GeoNetworking packets and the echo
-//! of `carnet gnping` pass whole stations.
+//! of `carnet gnping` pass through whole stations.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use carnet_wire::geonet::{
 };
 
 const WALL: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
-/// About 800 m: each station only receives its direct neighbours.
+/// Distance of about 800 m in tenths of a microdegree: each station receives only its direct neighbours.
 const STEP: i32 = 72_000;
 
-/// `count` stations, one every 800 m northwards.
+/// A row of stations, one every 800 m northwards.
 struct Air {
     now: Time,
     stations: Vec<Station>,
@@ -70,14 +70,14 @@ impl Air {
     }
 
     fn tell(&mut self, index: usize, input: Input) {
-        // The input passes the recording's format, to test that the format is complete.
+        // The input is converted to the recording's format and back, to test that the format is complete.
         let line = serde_json::to_string(&input).expect("serialises");
         let input = serde_json::from_str(&line).expect("deserialises");
         self.stations[index].handle_input(self.now, WALL, input).expect("accepted");
         self.carry(index);
     }
 
-    /// Takes the outputs of a station; frames reach every station in range, one after the other.
+    /// Takes the outputs of a station, and passes its frames to every station in range, one after the other.
     fn carry(&mut self, index: usize) {
         let mut flying = self.drain(index);
         while let Some((from, frame)) = flying.pop_front() {
@@ -167,7 +167,7 @@ fn an_area_is_reached_and_nobody_else() {
     assert!(air.delivered.iter().all(|(_, d)| d.payload == [1, 2, 3] && d.source == address(0)));
 }
 
-/// A frame that the link returns goes to the router: the neighbour is removed, and the packet is broadcast.
+/// If the link returns a frame, the router removes the neighbour and broadcasts the packet.
 #[test]
 fn a_frame_that_nobody_acknowledged_goes_another_way() {
     let mut air = Air::new(2);
@@ -194,13 +194,13 @@ fn a_frame_that_nobody_acknowledged_goes_another_way() {
     );
 }
 
-/// The upper tester requests this reset before each test.
+/// The upper tester of the conformance tests requests this reset before each test.
 #[test]
 fn geonetworking_begins_anew() {
     let mut air = Air::new(2);
     let known = |air: &Air| air.stations[0].geonet().expect("GeoNetworking").location_table().len();
     assert_eq!(known(&air), 1);
-    // Another station uses the address, so the station changes its own.
+    // Another station uses this station's address, so this station changes its own.
     let pv = LongPositionVector {
         address: GnAddress(address(0)),
         timestamp: Timestamp(7),

@@ -1,4 +1,4 @@
-//! IPv6 over GeoNetworking between two stations in virtual time: frames from and to their hosts.
+//! IPv6 over GeoNetworking between two stations in virtual time, with frames from and to their hosts.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -91,7 +91,7 @@ fn packet(source: Ipv6Addr, destination: Ipv6Addr) -> Vec<u8> {
     [&header.emit()[..], b"data"].concat()
 }
 
-/// Passes the frames of one station to the other.
+/// Passes the frames of one station to the other station, and returns the outputs of that station.
 fn carry(outputs: Vec<Output>, to: &mut Station) -> Vec<Output> {
     let frames = outputs.into_iter().filter_map(|output| match output {
         Output::Frame(frame) => Some(frame),
@@ -134,20 +134,20 @@ fn a_packet_of_a_host_comes_out_of_the_other_stations_interface() {
 
 #[test]
 fn interfaces_follow_the_station() {
-    // The address becomes known late, and then the interface is created.
+    // The station learns its address late, and only then creates the interface.
     let mut station = Station::new(settings(None), PersistentState::default(), Rng::new(7), NOW, WALL);
     assert_eq!(station.poll_output(), None);
     let outputs = tell(&mut station, Input::GeonetAddress(address(A).0));
     assert_eq!(links(&outputs)[0].address, A);
-    // Another address, from an operator or after an address conflict.
+    // The station gets another address, from an operator or after an address conflict.
     let outputs = tell(&mut station, Input::GeonetAddress(address(B).0));
     let [link] = links(&outputs)[..] else { panic!("{outputs:?}") };
     assert_eq!((link.id, link.address, link.link_local), (0, B, addresses::link_local(B)));
-    // A radio with smaller frames.
+    // The radio now has smaller frames.
     let outputs = tell(&mut station, Input::GeonetMtu(1400));
     assert_eq!(links(&outputs)[0].mtu, 1312);
     assert!(tell(&mut station, Input::GeonetMtu(1400)).is_empty());
-    // The initial state has the first address.
+    // The reset restores the initial state, which has the first address.
     let outputs = tell(&mut station, Input::Command(Command::ResetGeonet));
     assert_eq!(links(&outputs).len(), 0, "the address of the station is the one that it was given last");
 }
@@ -167,7 +167,7 @@ fn what_a_host_asks_is_answered_and_own_addresses_are_known() {
     let [Output::VirtualFrame(answer)] = &outputs[..] else { panic!("{outputs:?}") };
     assert_eq!((answer.link, answer.destination, answer.source, answer.ether_type), (0, A, B, 0x86dd));
 
-    // No other node sends from an address of the host.
+    // Only the host itself sends from an address of the host.
     let mine: Ipv6Addr = "2001:db8::1".parse().expect("an address");
     tell(&mut station, Input::VirtualAddresses { link: 0, addresses: vec![(mine, 64)] });
     let mut liar = self::station(B);
@@ -186,7 +186,7 @@ fn what_a_host_asks_is_answered_and_own_addresses_are_known() {
     assert!(!heard.iter().any(|output| matches!(output, Output::Ipv6 { .. })), "{heard:?}");
 }
 
-/// The path becomes shorter: packets wait for the earlier ones that they have overtaken, up to the time
+/// The path becomes shorter. Packets that have overtaken earlier packets wait for these, up to the time
 /// limit.
 #[test]
 fn packets_that_overtook_others_wait_for_them() {
@@ -200,7 +200,7 @@ fn packets_that_overtook_others_wait_for_them() {
     let place =
         LongPositionVector { address: address(A), latitude: 488_375_000, ..LongPositionVector::default() };
     let data = packet(addresses::link_local(A), addresses::link_local(B));
-    // Returns a frame with a sequence number that took `hops` hops.
+    // Returns a frame with a sequence number, as if it had taken `hops` hops.
     let frame = |sequence: u16, hops: u8| {
         let destination = ShortPositionVector { address: address(B), ..ShortPositionVector::default() };
         let extended = ExtendedHeader::GeoUnicast { sequence, source: place, destination };
@@ -214,8 +214,8 @@ fn packets_that_overtook_others_wait_for_them() {
     assert_eq!(count(tell(&mut b, frame(3, 2))), 0, "it waits for the second");
     assert_eq!(count(tell(&mut b, frame(2, 3))), 2);
     assert_eq!(count(tell(&mut b, frame(9, 1))), 0);
-    // The missing packets seem to be for other stations. The last wait was useless, so the next one is the
-    // shortest.
+    // The missing packets seem to have been for other stations. The last wait was useless, so the next wait
+    // is the shortest.
     let due = b.poll_timeout().expect("a wait");
     assert_eq!(due, NOW + Duration::from_millis(1));
     b.handle_input(due, WALL, Input::Timeout).expect("accepted");
@@ -253,7 +253,7 @@ fn counter(station: &Station, name: &str) -> u64 {
         .expect("a counter")
 }
 
-/// Returns the IPv6 packets in GeoUnicast frames.
+/// Returns the IPv6 packets that the outputs send in GeoUnicast frames.
 fn sent(outputs: Vec<Output>) -> Vec<Vec<u8>> {
     let packets = outputs.into_iter().filter_map(|output| match output {
         Output::Frame(frame) => Some(frame.packet),
@@ -266,7 +266,8 @@ fn sent(outputs: Vec<Output>) -> Vec<Vec<u8>> {
     ipv6.collect()
 }
 
-/// Returns B, which knows A's position, and a function for A's frames: sequence number, hops, data.
+/// Returns station B, which knows A's position. Also returns a function that makes A's frames from sequence
+/// number, hops and data.
 fn receiver(configure: impl FnOnce(&mut Ipv6Config)) -> (Station, impl Fn(u16, u8, &[u8]) -> Input) {
     let mut settings = settings(Some(address(B)));
     configure(settings.geonet.as_mut().and_then(|geonet| geonet.ipv6.as_mut()).expect("IPv6"));
@@ -289,7 +290,8 @@ fn receiver(configure: impl FnOnce(&mut Ipv6Config)) -> (Station, impl Fn(u16, u
     (b, frame)
 }
 
-/// The host's duplicate acknowledgement is held while the missing packet may arrive by the longer path.
+/// The station holds the host's duplicate acknowledgement while the missing packet may arrive by the longer
+/// path.
 #[test]
 fn duplicate_acknowledgements_wait_for_what_is_late() {
     let (mut b, frame) = receiver(|ipv6| {
@@ -310,7 +312,7 @@ fn duplicate_acknowledgements_wait_for_what_is_late() {
     assert!(sent(tell(&mut b, acknowledge(1))).is_empty());
     assert!(delivered(&tell(&mut b, frame(2, 3, &data(1)))));
     assert_eq!(sent(tell(&mut b, acknowledge(3))).len(), 1, "and the duplicate is never sent");
-    // The next gap is a loss.
+    // The next gap in the sequence is a loss.
     tell(&mut b, frame(5, 2, &data(4)));
     assert!(sent(tell(&mut b, acknowledge(3))).is_empty());
     let due = NOW + Duration::from_millis(50);
@@ -321,7 +323,7 @@ fn duplicate_acknowledgements_wait_for_what_is_late() {
     assert_eq!(counted, [2, 1]);
 }
 
-/// If the radio has a backlog, own packets of ECN-capable flows carry a congestion mark.
+/// If the radio has a backlog, the station's own packets of ECN-capable flows carry a congestion mark.
 #[test]
 fn congestion_is_told_where_the_radio_is_behind() {
     let (mut b, frame) = receiver(|ipv6| ipv6.congestion_mark = Some(5000));
@@ -348,8 +350,8 @@ fn congestion_is_told_where_the_radio_is_behind() {
     assert_eq!(traffic_classes(&mut b), [0b10, 0]);
 }
 
-/// An area around another station: packets to its group go where that station is, and nowhere before it is
-/// found.
+/// An area follows another station. Packets to the area's group go to the position of that station, and to no
+/// place before the station is found.
 #[test]
 fn a_group_leads_to_where_its_area_has_moved() {
     let (mut a, mut b) = (station(A), station(B));
@@ -402,13 +404,13 @@ fn a_group_leads_to_where_its_area_has_moved() {
     assert_eq!(refused(&mut a, local), "ff02::42 is not a multicast address of more than link scope");
     let second = AreaOrder { name: "second".into(), ..order };
     assert_eq!(refused(&mut a, second), "the group is that of the area \"convoy\"");
-    // Without its area, the group reaches all stations around.
+    // If the area is gone, the group reaches all stations around.
     tell(&mut a, Input::Command(Command::RemoveArea { name: "convoy".into() }));
     assert_eq!(send(&mut a), None);
     assert_eq!(counter(&a, "geonet.ipv6.dropped.nowhere"), Some(1));
 }
 
-/// Returns a station that fragments and reassembles packets, if `fragments` is set.
+/// Returns a station; `fragments` says whether it fragments and reassembles packets.
 fn cutter(mac: [u8; 6], fragments: bool) -> Station {
     let mut config = settings(Some(address(mac)));
     if let Some(GeonetSettings { ipv6: Some(ipv6), .. }) = &mut config.geonet {
@@ -417,7 +419,7 @@ fn cutter(mac: [u8; 6], fragments: bool) -> Station {
     Station::new(config, PersistentState::default(), Rng::new(7), NOW, WALL)
 }
 
-/// Carries frames between the stations until none is left; returns the other outputs of both.
+/// Carries frames between the stations until no frame is left; returns the other outputs of both stations.
 fn talk(a: &mut Station, b: &mut Station, outputs: Vec<Output>) -> [Vec<Output>; 2] {
     let (mut said, mut from_a) = ([Vec::new(), Vec::new()], true);
     let mut outputs = outputs;
@@ -492,7 +494,7 @@ fn packets_that_the_radio_does_not_carry_are_cut_where_both_ends_want_it() {
             assert_eq!(delivered.payload, data);
             assert_eq!((counter(&a, "geonet.ipv6.fragments.cut"), counter(&a, "geonet.ipv6.sent")), (1, 1));
             assert_eq!(counter(&b, "geonet.ipv6.fragments.joined"), 1);
-            // From now on without a question.
+            // From now on the station sends fragments without a query.
             let second = tell(&mut a, frame());
             assert_eq!(second.len(), 2);
             // EN 302 636-4-1 9.7.2: next header 3 is for IPv6 packets, and fragments are not such packets.
@@ -504,7 +506,7 @@ fn packets_that_the_radio_does_not_carry_are_cut_where_both_ends_want_it() {
             }
             continue;
         }
-        // A station without the extension drops the question, because it is not IPv6.
+        // A station without this extension drops the query, because it is not IPv6.
         assert!(from_b.is_empty(), "{from_b:?}");
         assert_eq!(counter(&b, "geonet.ipv6.dropped.malformed"), 1);
         let mut answers = Vec::new();

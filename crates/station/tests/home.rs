@@ -1,4 +1,4 @@
-//! Routes of mobile nodes and home networks in the kernel, as the platform gets them from stations.
+//! Routes of mobile nodes and home networks in the kernel, as a station passes them to the platform.
 
 mod common;
 
@@ -17,7 +17,7 @@ use carnet_wire::ipv6::{Header, protocol};
 use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket};
 use common::{AGENT, FIRST, HOME, WALL, address, agent_config, interface, router_config};
 
-/// Present desired entries of a station, composed from its changes.
+/// Desired entries that a station has now, collected from its changes.
 #[derive(Default)]
 struct Wanted(Vec<Entry>);
 
@@ -46,7 +46,7 @@ impl Wanted {
         routes.filter(wanted).collect()
     }
 
-    /// Returns the tables for packets of the machine itself without a chosen source address.
+    /// Returns the tables that rules select for the machine's own packets without a chosen source address.
     fn tables_of_node(&self) -> Vec<u32> {
         let rules = self.0.iter().filter_map(|entry| match entry {
             Entry::Rule(rule) if rule.priority == priority::FROM_NODE => {
@@ -58,7 +58,7 @@ impl Wanted {
         rules.collect()
     }
 
-    /// Returns the interfaces with the home address.
+    /// Returns the interfaces that have the home address.
     fn home_address_on(&self) -> Vec<&str> {
         let addresses = self.0.iter().filter_map(|entry| match entry {
             Entry::Address(own) if own.address == address(HOME) => Some(own.interface.as_str()),
@@ -98,7 +98,8 @@ fn a_node_sends_from_its_home_address_into_the_tunnel() {
     let routes = wanted.routes(TABLE_TUNNEL, "::/0");
     let first = routes.iter().find(|route| *route.action == into_tunnel).expect("a route into the tunnel");
     assert_eq!(first.source.as_deref(), Some(&address(HOME)));
-    // A program that binds to a care-of address sends by its uplink, with no other source.
+    // Packets of a program that binds to a care-of address leave by the uplink of that address; these routes
+    // choose no other source.
     assert!(wanted.routes(TABLE_UPLINK, "::/0").iter().all(|route| route.source.is_none()));
 }
 
@@ -119,8 +120,8 @@ fn acknowledgement(update: &[u8]) -> Vec<u8> {
     [&header.emit()[..], &message].concat()
 }
 
-/// RFC 6275 11.5.5: at home the source is the home address as well, without a tunnel. An address that the
-/// uplink has on the home link is not chosen.
+/// RFC 6275 11.5.5: at home the source is the home address as well, without a tunnel. The kernel does not
+/// choose an address that the uplink has on the home link.
 #[test]
 fn at_home_a_node_sends_from_its_home_address_by_the_home_link() {
     let (mut station, mut wanted) = start(node_config());
@@ -147,7 +148,7 @@ fn at_home_a_node_sends_from_its_home_address_by_the_home_link() {
     }
 }
 
-/// A mobile router's own packets use the kernel's source address selection.
+/// For a mobile router's own packets the kernel's source address selection applies unchanged.
 #[test]
 fn a_router_is_no_node() {
     let (mut station, mut wanted) = start(router_config(&["2001:db8:a::/64"]));
@@ -157,7 +158,7 @@ fn a_router_is_no_node() {
     assert!(wanted.routes(TABLE_TUNNEL, "::/0").iter().all(|route| route.source.is_none()));
 }
 
-/// Returns the routes of the home agent for a prefix without a binding.
+/// Returns the routes of the home agent for a prefix whose node has no binding.
 fn unbound(home_prefix: &str, home_address: &str, prefix: &str) -> Vec<RouteAction> {
     let mut config = agent_config(&[prefix]);
     if let Some(agent) = &mut config.home_agent {
@@ -169,8 +170,8 @@ fn unbound(home_prefix: &str, home_address: &str, prefix: &str) -> Vec<RouteActi
     wanted.routes(TABLE_MAIN, prefix).into_iter().map(|route| (*route.action).clone()).collect()
 }
 
-/// RFC 4887 6.2: a node without a registration counts as at home. A home address outside the home link's
-/// prefix cannot be there (5.3).
+/// RFC 4887 6.2: a node without a registration counts as at home. A node whose home address is outside the
+/// home link's prefix cannot be on the home link (5.3).
 #[test]
 fn mobile_networks_at_home_are_behind_their_routers() {
     let by = |gateway: &str| {
@@ -185,7 +186,7 @@ fn mobile_networks_at_home_are_behind_their_routers() {
     assert_eq!(beside, [RouteAction::Unreachable]);
 }
 
-/// RFC 4887 5.1: packets for unused parts of the aggregate end here.
+/// RFC 4887 5.1: packets for unused parts of the aggregate end at the home agent.
 #[test]
 fn the_rest_of_an_extended_home_network_is_unreachable() {
     let mut config = agent_config(&["2001:db8:1:a::/64"]);
@@ -201,8 +202,8 @@ fn the_rest_of_an_extended_home_network_is_unreachable() {
 }
 
 /// RFC 6275 9.3.1 and 9.3.3: a Binding Error answers a Home Address option. A tunnelled packet of a node
-/// without a binding draws an ICMPv6 error (RFC 4443 3.1 code 4), not for ever. One of an unknown source
-/// draws nothing.
+/// without a binding causes an ICMPv6 error (RFC 4443 3.1 code 4), up to a rate limit. A tunnelled packet of
+/// an unknown source causes no answer.
 #[test]
 fn a_tunnelled_packet_without_binding_draws_an_icmpv6_error_and_a_home_address_option_a_binding_error() {
     let mut agent = Station::new(
@@ -245,8 +246,8 @@ fn a_tunnelled_packet_without_binding_draws_an_icmpv6_error_and_a_home_address_o
         let header = Header::parse(&found[0]).expect("a packet");
         assert_eq!((header.source, header.destination), (address(AGENT), address(FIRST)));
         assert_eq!((header.next_header, &found[0][40..42]), (protocol::ICMPV6, &[1, 4][..]));
-        // RFC 4443 2.4 (c): at most the minimum MTU, with enough of the packet for the sender to recognise
-        // it.
+        // RFC 4443 2.4 (c): the error has at most the minimum MTU, and enough of the packet for the sender to
+        // recognise it.
         assert!(found[0].len() <= 1280 && found[0][48..128] == question[..80]);
     }
     assert!(answers(&tunnelled("2001:db8:bad::1", 8)).is_empty());
@@ -261,7 +262,8 @@ fn a_tunnelled_packet_without_binding_draws_an_icmpv6_error_and_a_home_address_o
     assert_eq!(found[0][42..45], [7, found[0][43], found[0][44]][..]);
 }
 
-/// A reloaded config reports what it adds, removes and changes by home address, and which bindings it ends.
+/// After a reload, the station reports what the new config adds, removes and changes by home address, and
+/// which bindings it ends.
 #[test]
 fn a_config_that_is_read_again_tells_what_it_changes() {
     let told = |station: &mut Station, config: &StationConfig| {

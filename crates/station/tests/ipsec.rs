@@ -1,5 +1,5 @@
-//! Messages under IPsec, with a minimal kernel at each station: behind an ESP header the message is in clear
-//! text.
+//! Messages under IPsec, with a minimal kernel at each station. Its ESP does not encrypt: behind the ESP
+//! header the message is in clear text.
 
 mod common;
 
@@ -48,19 +48,19 @@ fn packet(source: &str, destination: &str, label: u32, next_header: u8, payload:
     [&header.emit()[..], payload].concat()
 }
 
-/// Returns ESP without encryption: a header with an index and a number.
+/// Returns an ESP packet without encryption: a header with SPI and sequence number, and the message.
 fn esp(source: &str, destination: &str, label: u32, message: &[u8]) -> Vec<u8> {
     packet(source, destination, label, protocol::ESP, &[&[0; 8][..], message].concat())
 }
 
 struct World {
     now: Time,
-    /// Home agent and mobile router.
+    /// Home agent and mobile router, in this order.
     stations: [Station; 2],
     /// Whether the kernels have security associations.
     associated: bool,
     wire: VecDeque<(usize, Input)>,
-    /// Packets between the stations.
+    /// Packets that were sent between the stations.
     sent: Vec<Vec<u8>>,
     events: Vec<Event>,
     rules: Vec<Rule>,
@@ -117,7 +117,7 @@ impl World {
         panic!("it goes round and round");
     }
 
-    /// Plays the kernel of a station.
+    /// Plays the kernel of a station for one output.
     fn carry(&mut self, who: usize, output: Output) {
         match output {
             Output::Protect { source, destination, label, message } => {
@@ -152,7 +152,8 @@ impl World {
         }
     }
 
-    /// Returns the upper-layer protocols of packets between the two, except for packets in the tunnel.
+    /// Returns the upper-layer protocols of the packets between the two stations, except for packets in the
+    /// tunnel.
     fn protocols(&mut self) -> Vec<u8> {
         let all = self.sent.drain(..).map(|packet| Extensions::parse(&packet).expect("a packet").protocol);
         all.filter(|found| *found != protocol::IPV6).collect()
@@ -176,7 +177,7 @@ fn a_router_registers_moves_and_leaves_under_esp_alone() {
     let mut world = World::new();
     world.tell(1, Input::Interface(interface("w0", FIRST, true)));
     assert_eq!(world.bound(), [FIRST]);
-    // The care-of address is in the outer header (RFC 6275 6.3, 6.4).
+    // The care-of address must be in the outer header (RFC 6275 6.3, 6.4).
     let protected = |to: &str| {
         let is = |packet: &&Vec<u8>| {
             let (header, extensions) = (Header::parse(packet), Extensions::parse(packet));
@@ -203,7 +204,7 @@ fn a_router_registers_moves_and_leaves_under_esp_alone() {
     assert!(world.bound().is_empty());
     assert!(world.protocols().iter().all(|found| *found == protocol::ESP));
     assert_eq!((world.dropped(0), world.dropped(1)), (0, 0));
-    // Entries that the kernels need for this.
+    // The kernels need these desired entries for IPsec.
     let is = |table, from: &str, to: &str, esp| {
         let host = |text: &str| (!text.is_empty()).then(|| address(text).into());
         world.rules.iter().any(|rule| {
@@ -288,7 +289,7 @@ fn a_home_agent_believes_nothing_in_the_clear_and_no_address_outside_of_esp() {
     world.tell(0, Input::Packet(clear.emit()));
     assert_eq!(world.dropped(0), 1);
 
-    // A message that the station has not passed to the kernel, or a repeated one, is not accepted.
+    // The station does not accept a message that it has not passed to the kernel, nor a repeated message.
     let protected = |label, message: &[u8]| Input::Protected {
         source: address(HOME),
         destination: address(AGENT),
@@ -310,7 +311,7 @@ fn a_home_agent_believes_nothing_in_the_clear_and_no_address_outside_of_esp() {
     arrive(&mut world, &update(3, Some(FIRST)));
     assert_eq!((world.dropped(0), world.bound()), (3, vec![FIRST.to_owned()]));
 
-    // ESP that the kernel refuses comes back once, and not endlessly.
+    // If the kernel refuses an ESP packet, the packet comes back once, and not endlessly.
     world.tell(0, Input::Packet(esp(HOME, AGENT, 1, b"nothing")));
 }
 
@@ -333,7 +334,8 @@ fn a_router_believes_no_acknowledgement_in_the_clear() {
     assert_eq!(world.dropped(1), before + 1);
 }
 
-/// All kinds of messages, unchanged and changed at any octet, without ESP and from the true addresses.
+/// An attacker sends all kinds of messages without ESP from the true addresses, unchanged and changed at any
+/// octet.
 #[test]
 fn forged_messages_in_the_clear_change_nothing_under_ipsec() {
     let mut world = World::new();
@@ -354,7 +356,7 @@ fn forged_messages_in_the_clear_change_nothing_under_ipsec() {
             4 => revocation(RevocationKind::Acknowledgement { status: 0 }, sequence).finish(),
             5 => Builder::home_agent_switch(&[address(SECOND)]).finish(),
             6 => Builder::binding_refresh_request().finish(),
-            // Messages of other types.
+            // Mobility Header messages of other types.
             _ => [&[59, 0, sequence as u8][..], &[0; 5]].concat(),
         };
         for _ in 0..rng.u16() % 3 {
@@ -380,7 +382,7 @@ fn forged_messages_in_the_clear_change_nothing_under_ipsec() {
     let is_about_bindings = |event: &&Event| format!("{event:?}").contains("Deregistered");
     assert_eq!(world.events.iter().find(is_about_bindings), None);
     assert!(world.dropped(0) > 0 && world.dropped(1) > 0);
-    // Both stations still communicate.
+    // Both stations still communicate after the forged messages.
     world.tell(1, Input::Command(Command::Handover { uplink: Some("w1".into()), policy: None }));
     assert_eq!(world.bound(), [SECOND]);
 }

@@ -1,4 +1,4 @@
-//! Compares clamped packets with those that scapy builds with the lower value, octet for octet.
+//! Compares clamped packets with packets that scapy builds with the lower value, octet for octet.
 
 #![allow(clippy::disallowed_methods, reason = "a test may ask its environment which tools there are")]
 
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use carnet_station::forwarding::mss;
 
-/// Prints, for each packet: the MTU, the packet, and the expected result.
+/// Script that prints, for each packet: the MTU, the packet, and the expected result.
 const SCRIPT: &str = r#"
 from scapy.all import *
 import random

@@ -1,6 +1,6 @@
 //! Two mobile routers with radios and their home agent, in virtual time: hosts on board exchange packets
-//! while the vehicles meet and part. A few functions here play the kernels (routes, neighbours) and the
-//! Internet; routes and rules are those that the stations desire.
+//! while the vehicles meet and part. A few functions of this test play the kernels (routes, neighbours) and
+//! the Internet; routes and rules are those that the stations desire.
 
 mod common;
 
@@ -23,7 +23,7 @@ use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use common::{AGENT, WALL, address, agent_config, interface, router_config};
 
 const RANGE: f64 = 250.0;
-/// Tenths of a microdegree of longitude in a metre, at this latitude.
+/// Tenths of a microdegree of longitude in one metre, at the latitude of the test.
 const PER_METRE: f64 = 136.4;
 
 fn care_of(who: usize) -> String {
@@ -88,18 +88,18 @@ struct World {
     agent: Station,
     vehicles: [Station; 2],
     wanted: [BTreeMap<String, Entry>; 2],
-    /// Distance of vehicle 2 to the east of vehicle 1 in metres, and its speed.
+    /// Distance of vehicle 2 to the east of vehicle 1 in metres; the next field is its speed in m/s.
     place: f64,
     speed: f64,
-    /// Whether the radio works.
+    /// Whether the radio works; without it no frame arrives.
     radio: bool,
     /// Whether the radio reports unacknowledged frames.
     feedback: bool,
-    /// Recent frames of vehicle 1, for an attacker.
+    /// Recent frames of vehicle 1, which an attacker may replay.
     overheard: Vec<Frame>,
-    /// Packets on the wire: to a vehicle, or to the home agent.
+    /// Packets on the wire, each for a vehicle, or for the home agent (`None`).
     wire: VecDeque<(Option<usize>, Input)>,
-    /// Numbers of received packets, and whether each took the direct route.
+    /// Numbers of the packets that each host received, and whether each took the direct route.
     arrived: [Vec<(u32, bool)>; 2],
     sent: u32,
 }
@@ -203,7 +203,7 @@ impl World {
             if to == address(&care_of(who)) {
                 return self.wire.push_back((Some(who), Input::Packet(packet)));
             }
-            // The home agent's kernel routes mobile networks into the tunnel device.
+            // The home agent's kernel routes packets for mobile networks into the tunnel device.
             let inside = host(who).segments()[..4] == to.segments()[..4] || to == home(who);
             match from {
                 Some(vehicle) if inside && vehicle == who => return self.reaches_host(who, &packet, false),
@@ -221,7 +221,7 @@ impl World {
         }
     }
 
-    /// Returns the route of a vehicle's kernel for a neighbouring mobile network.
+    /// Returns the next hop of a vehicle's kernel for a neighbouring mobile network.
     fn straight(&self, who: usize, to: Ipv6Addr) -> Option<Ipv6Addr> {
         self.wanted[who].values().find_map(|entry| match entry {
             Entry::Route(route) if route.table == TABLE_NEIGHBOURS && route.destination.contains(&to) => {
@@ -261,7 +261,7 @@ impl World {
         self.tell(who, input);
     }
 
-    /// Lets ten milliseconds pass.
+    /// Lets 10 ms pass.
     fn tick(&mut self) {
         self.now += Duration::from_millis(10);
         self.place += self.speed * 0.01;
@@ -298,7 +298,8 @@ impl World {
         }
     }
 
-    /// Returns the counts of packets since the last call: lost, direct, and doubled ones.
+    /// Returns the counts of packets since the last call: lost packets, packets on the direct route, and
+    /// doubled packets.
     fn account(&mut self) -> (u32, usize, usize) {
         let mut arrived: Vec<(u32, bool)> = self.arrived.iter_mut().flat_map(std::mem::take).collect();
         let straight = arrived.iter().filter(|(_, straight)| *straight).count();
@@ -317,9 +318,10 @@ fn nothing_is_lost_when_vehicles_pass_each_other() {
     world.talk(24.0);
     let (lost, straight, twice) = world.account();
     assert_eq!((lost, twice), (0, 0));
-    // The vehicles are closer than 237 m for 9.5 s; about 8 s of this have direct routes in both directions.
+    // The vehicles are closer than 237 m for 9.5 s. For about 8 s of this time direct routes exist in both
+    // directions.
     assert!((1500..1900).contains(&straight), "{straight}");
-    // Both stations count it.
+    // Both stations count one neighbour that came into range and left.
     for who in [0, 1] {
         assert_eq!(world.straight(who, host(1 - who)), None);
         let counters: BTreeMap<String, u64> = world.vehicles[who].counters().into_iter().collect();
@@ -350,7 +352,7 @@ fn a_radio_that_falls_silent_costs_half_a_second_and_none_where_it_tells() {
         if feedback {
             assert_eq!(lost, 0);
         } else {
-            // At most 66 packets of each host.
+            // Each host may lose at most 66 packets.
             assert!((1..=132).contains(&lost), "{lost}");
         }
         world.radio = true;
@@ -373,7 +375,7 @@ fn one_route_more_and_nothing_else_moves() {
     };
     assert_eq!(rule(priority::TO_NEIGHBOURS, TABLE_NEIGHBOURS), 3);
     assert_eq!(rule(priority::FROM_MOBILE_NETWORK, TABLE_TUNNEL), 3);
-    // The interface to neighbours is not an uplink here.
+    // In this test the interface to neighbours is not an uplink.
     assert_eq!(rule(priority::FROM_NEIGHBOURS, TABLE_MAIN), 0);
     world.place = 50.0;
     world.talk(5.0);
@@ -383,12 +385,12 @@ fn one_route_more_and_nothing_else_moves() {
     assert_eq!(new.len(), 1, "{new:?}");
     after.remove(&new[0]);
     assert_eq!(after, before);
-    // A station that stops sends a last message.
+    // A station that stops sends a last message, which ends its routes at the neighbours.
     world.tell(1, Input::Command(Command::Shutdown));
     assert_eq!(world.wanted[0], before);
 }
 
-/// A station does not see packets of a fast path; the fast path reports them ten times a second.
+/// A station does not see the packets of a fast path; the fast path reports them ten times a second.
 #[test]
 fn packets_of_a_fast_path_are_use_of_the_way() {
     let mut world = World::new(Authorization::HomeAgent);
@@ -399,7 +401,7 @@ fn packets_of_a_fast_path_are_use_of_the_way() {
         counters["mnpp.probes"]
     };
     for (ways, expected) in [(vec![], 3..8), (vec![mac(1)], 17..23)] {
-        // Until the earlier use has expired.
+        // The test waits until the earlier use of the route has expired.
         (0..300).for_each(|_| world.tick());
         let before = probes(&world);
         for step in 0..500u16 {
@@ -415,7 +417,7 @@ fn packets_of_a_fast_path_are_use_of_the_way() {
     }
 }
 
-/// An attacker without a mobile network announces the other vehicle's.
+/// An attacker without a mobile network of its own announces the mobile network of the other vehicle.
 #[test]
 fn a_liar_gets_nothing() {
     for (authorization, believed) in [(Authorization::HomeAgent, false), (Authorization::Anybody, true)] {

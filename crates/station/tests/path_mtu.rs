@@ -1,5 +1,5 @@
 //! Path MTU discovery of both ends over a simulated network in virtual time. Each uplink and direction has an
-//! MTU, ICMPv6 errors arrive or are filtered, and packets are lost, delayed and reordered.
+//! MTU. The network delivers ICMPv6 errors or filters them, and loses, delays and reorders packets.
 //! [`World::come_out`] plays the kernels (the owner of the home address, forwarding into the tunnel device).
 
 mod common;
@@ -19,19 +19,19 @@ use common::{
     AGENT, CORRESPONDENT, FIRST, HOME, HOST, SECOND, WALL, address, agent_config, interface, router_config,
 };
 
-/// One of the two stations.
+/// One of the two stations: mobile router or home agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Side {
     Agent,
     Router,
 }
 
-/// Path of one uplink through the network.
+/// Path from one uplink through the network to the home agent.
 #[derive(Debug, Clone, Copy)]
 struct Way {
-    /// MTU from the router, and to it.
+    /// MTU of packets from the router, and MTU of packets to it.
     mtu: [usize; 2],
-    /// Whether Packet Too Big of routers on the path arrives.
+    /// Whether Packet Too Big messages of routers on the path arrive.
     tells: bool,
     open: bool,
 }
@@ -43,29 +43,29 @@ struct World {
     ways: BTreeMap<&'static str, Way>,
     loss: f64,
     delay: (Duration, Duration),
-    /// Whether the router's kernel answers echoes.
+    /// Whether the router's kernel answers Echo Requests.
     echoes: bool,
-    /// Whether it answers like a node with route optimization: from the care-of address, with a Home Address
-    /// option.
+    /// Whether the router's kernel answers like a node with route optimization: from the care-of address,
+    /// with a Home Address option.
     route_optimization: bool,
-    /// Whether it does so from an address without a binding.
+    /// Whether the router's kernel sends that answer from an address without a binding.
     unbound: bool,
     /// Source address of the home agent's echo replies, if it answers like a correspondent node with a
     /// binding.
     correspondent: Option<&'static str>,
-    /// Whether another data path has decapsulated packets for the ends.
+    /// Whether a data path other than the station has decapsulated the packets for the ends of the tunnel.
     decapsulated: bool,
     rng: Rng,
-    /// Packets on their way, by time and number.
+    /// Packets under way, by time of arrival and number.
     events: BTreeMap<(Time, u64), (Side, Input)>,
     number: u64,
-    /// Set tunnel MTUs, with time, side and care-of address.
+    /// Tunnel MTUs that the stations have set, each with time, side and care-of address.
     set: Vec<(Time, Side, String, u32)>,
-    /// MTUs in Router Advertisements to the LAN.
+    /// MTUs in Router Advertisements to the LAN, with their times.
     told: Vec<(Time, u32)>,
-    /// Outer packets of each side, with their lengths.
+    /// Outer packets that each side has sent, with their times and lengths.
     sent: Vec<(Time, Side, usize)>,
-    /// Inner packets for hosts, and errors for them.
+    /// Inner packets for hosts, and errors for these hosts.
     arrived: Vec<Vec<u8>>,
     quotable: Option<Vec<u8>>,
 }
@@ -152,7 +152,7 @@ impl World {
         }
     }
 
-    /// Plays the kernel for a packet in the tunnel device: forwards or delivers it.
+    /// Plays the kernel for a packet from the tunnel device: forwards or delivers the packet.
     fn come_out(&mut self, side: Side, packet: Vec<u8>) {
         let header = Header::parse(&packet).expect("a packet");
         let destination = header.destination.to_string();
@@ -213,7 +213,7 @@ impl World {
         }
     }
 
-    /// Delivers an answer of the home agent behind a type 2 routing header, received on the router's link.
+    /// Delivers an answer of the home agent with a type 2 routing header, as received on the router's link.
     fn answer_directly(&mut self, care_of: &'static str, source: &str, packet: &[u8]) {
         let (header, message) = Header::parse_packet(packet).expect("a packet");
         let way = self.ways[care_of];
@@ -289,7 +289,7 @@ impl World {
         self.give(Side::Agent, Input::Packet(data(CORRESPONDENT, HOST, length)));
     }
 
-    /// Sends a packet of this length in each direction; returns how many arrive.
+    /// Sends a packet of this length in each direction; returns how many of the two arrive.
     fn passes(&mut self, length: usize) -> usize {
         self.arrived.clear();
         self.exchange(length);
@@ -297,7 +297,7 @@ impl World {
         self.arrived.iter().filter(|packet| packet.len() == length).count()
     }
 
-    /// Returns the MTU of the transmitting tunnel at both ends.
+    /// Returns the MTU of the transmitting tunnel at both ends of it.
     fn mtus(&self) -> (usize, usize) {
         let mtu =
             |station: &Station| station.tunnel_status().iter().find(|t| t.transmit).map_or(0, |t| t.mtu);
@@ -342,17 +342,18 @@ fn a_wide_path_is_confirmed_with_one_probe_of_each_end() {
         (counters["tunnel.probes"], counters["tunnel.probes_answered"])
     };
     assert_eq!((probes(&world.router), probes(&world.agent)), ((1, 1), (1, 1)));
-    // The path is idle: only the registration is sent for an hour.
+    // The path is idle: for an hour the stations send only the registration.
     world.sleep(Duration::from_secs(3600));
     assert_eq!((probes(&world.router), probes(&world.agent)), ((1, 1), (1, 1)));
-    // A used path is confirmed now and then.
+    // The station confirms the MTU of a used path from time to time.
     world.talk(600);
     let (sent, answered) = probes(&world.router);
     assert!((8..=15).contains(&sent) && sent == answered, "{sent}");
     assert!(world.set.iter().all(|(.., mtu)| *mtu == 1460), "{:?}", world.set);
 }
 
-/// Returns a packet of the home address as for a correspondent node with a binding (RFC 6275 6.3, 11.3.1).
+/// Returns a packet of the home address in the form for a correspondent node with a binding (RFC 6275 6.3,
+/// 11.3.1).
 fn route_optimized(care_of: &str, packet: &[u8]) -> Vec<u8> {
     let (header, payload) = Header::parse_packet(packet).expect("a packet");
     let option = home_address_destination(header.next_header, header.source);
@@ -365,7 +366,7 @@ fn route_optimized(care_of: &str, packet: &[u8]) -> Vec<u8> {
     [&header.emit()[..], &option, payload].concat()
 }
 
-/// RFC 6275 9.3.1: a home agent processes the Home Address option if there is a binding.
+/// RFC 6275 9.3.1: a home agent processes the Home Address option if it has a binding for that home address.
 #[test]
 fn home_agent_takes_probe_answers_with_a_home_address_option() {
     let mut world = World::new(way(1400, false), WIDE);
@@ -397,7 +398,8 @@ fn is_echo_reply(packet: &[u8]) -> bool {
     })
 }
 
-/// RFC 6275 9.3.2: a home agent that answers like a correspondent node does not use the tunnel.
+/// RFC 6275 9.3.2: a home agent that answers like a correspondent node does not use the tunnel for the
+/// answer.
 #[test]
 fn router_takes_probe_answers_with_a_routing_header() {
     let mut world = World::new(way(1400, false), WIDE);
@@ -409,7 +411,7 @@ fn router_takes_probe_answers_with_a_routing_header() {
     assert!(counters["tunnel.probes_answered"] > 0, "{counters:?}");
 }
 
-/// An answer with a routing header from another node proves nothing.
+/// An answer with a routing header from a node other than the home agent proves nothing.
 #[test]
 fn router_drops_probe_answers_of_others_with_a_routing_header() {
     let mut world = World::new(way(1400, false), WIDE);
@@ -446,13 +448,13 @@ fn a_black_hole_is_found_within_a_second_and_traffic_passes() {
             assert_eq!(world.passes(expected + 1), 0);
             assert!(world.arrived.iter().any(|packet| packet[6] == protocol::ICMPV6), "Packet Too Big");
         }
-        // The result lasts, and costs little: seven searches for a larger size in an hour.
+        // The result of the search lasts, and costs little: seven searches for a larger size in an hour.
         let before = (world.now, world.set.len());
         world.talk(3600);
         assert_eq!(world.set.len(), before.1, "{:?}", world.set);
         let octets = world.octets_since(before.0) - 2 * 3600 * 140;
         assert!(octets < 1_000_000, "{octets}");
-        // The larger size of a changed path is used after ten minutes or a little more.
+        // If the path changes to a larger MTU, the station uses it after ten minutes or a little more.
         world.ways.insert(FIRST, WIDE);
         world.talk(800);
         assert_eq!(world.mtus(), (1460, 1460), "{mtu}");
@@ -468,7 +470,7 @@ fn packet_too_big_settles_it_in_a_round_trip() {
     assert_eq!(world.passes(1360), 2);
     world.talk(590);
     assert_eq!(world.mtus(), (1360, 1360));
-    // When Packet Too Big expires, a probe comes first: hosts see no change.
+    // When Packet Too Big expires, a probe comes before the traffic: hosts see no change.
     let changes = world.set.len();
     world.talk(1800);
     assert_eq!((world.mtus(), world.set.len()), ((1360, 1360), changes), "{:?}", world.set);
@@ -493,12 +495,12 @@ fn packet_too_big_is_forgotten_on_an_idle_path_too() {
 #[test]
 fn without_answers_nothing_is_concluded_but_packet_too_big_still_counts() {
     let mut world = World::new(way(1500, true), WIDE);
-    // No answer arrives: the home agent's own address sends one, but it is lost on the way back.
+    // No answer arrives: the home agent's kernel sends an answer, but it is lost on the way back.
     world.echoes = false;
     world.ways.insert(FIRST, Way { mtu: [1500, 0], tells: false, open: true });
     world.start();
     world.sleep(Duration::from_secs(60));
-    // The path has only one direction, so the router does not even register.
+    // The path works in only one direction, so the router does not even register.
     assert!(world.set.iter().all(|(.., mtu)| *mtu == 1460), "{:?}", world.set);
     world.ways.insert(FIRST, WIDE);
     world.talk(120);
@@ -507,13 +509,14 @@ fn without_answers_nothing_is_concluded_but_packet_too_big_still_counts() {
         let counters: BTreeMap<String, u64> = world.agent.counters().into_iter().collect();
         (counters["tunnel.probes"], counters["tunnel.probes_answered"])
     };
-    // The searches fail again and again, with growing pauses.
+    // The searches fail each time, with growing pauses between them.
     let before = agent_probes(&world);
     world.talk(3600);
     let after = agent_probes(&world);
     assert_eq!(after.1, 0);
     assert!(after.0 - before.0 < 12 * 20, "{before:?} {after:?}");
-    // RFC 8201: the MTU of Packet Too Big is used for ten minutes, and then the link's MTU again.
+    // RFC 8201: the station uses the MTU of Packet Too Big for ten minutes, and then the MTU of the link
+    // again.
     world.ways.insert(FIRST, way(1400, true));
     for _ in 0..3 {
         world.exchange(1460);
@@ -545,7 +548,7 @@ fn each_direction_has_its_own() {
     let mut world = World::new(Way { mtu: [1500, 1400], tells: false, open: true }, WIDE);
     world.start();
     world.sleep(SECOND_LONG);
-    // At first the answers to the router's probes did not pass, because the home agent had not found its MTU
+    // At first the answers to the router's probes were lost, because the home agent had not found its MTU
     // yet.
     assert_eq!(world.mtus().1, 1360);
     world.talk(900);
@@ -578,7 +581,7 @@ fn a_handover_changes_the_mtu_at_once_and_the_lan_hears_of_it() {
     world.sleep(Duration::from_millis(200));
     assert_eq!(world.mtus(), (1460, 1460));
     world.talk(900);
-    // Hosts get the larger MTU only after it has lasted.
+    // Hosts get the larger MTU only after it has lasted for some time.
     let told: BTreeSet<u32> =
         world.told.iter().filter(|t| t.0 < before + Duration::from_secs(600)).map(|t| t.1).collect();
     assert_eq!(told, BTreeSet::from([1360, 1460]));
@@ -644,7 +647,7 @@ fn outsiders_lower_nothing() {
             let mut forged = quotable.clone();
             forged[..HEADER_LEN].copy_from_slice(&header.emit());
             if round % 2 == 0 {
-                // An inner packet that the attacker has composed.
+                // An attacker has composed this inner packet.
                 forged[48..64].copy_from_slice(&address("2001:db8:bad::1").octets());
             }
             let error = ErrorMessage::PacketTooBig { mtu: 1280 + round % 100 };
@@ -668,7 +671,7 @@ fn forged_answers_hide_no_black_hole() {
         message.extend_from_slice(&(round % 3).to_be_bytes());
         message.extend_from_slice(&rng.u64().to_be_bytes());
         message.extend_from_slice(&1460_u32.to_be_bytes());
-        // An attacker can forge the outer source if no router checks it.
+        // An attacker can forge the outer source address if no router checks it.
         let reply = icmpv6::packet(address(HOME), address(AGENT), 64, message);
         let outer = Header {
             traffic_class: 0,

@@ -20,9 +20,9 @@ struct World {
     now: Time,
     agent: Station,
     router: Station,
-    /// Identifiers of the router's solicitations.
+    /// Identifiers of the router's solicitations so far.
     asked: Vec<u16>,
-    /// Whether solicitations to the home agent are lost.
+    /// Whether solicitations to the home agent get lost.
     deaf: bool,
     warnings: Vec<String>,
 }
@@ -48,7 +48,7 @@ impl World {
         world
     }
 
-    /// Passes an input to the router, and carries packets until none is left.
+    /// Passes an input to the router, and carries packets until no packet is left.
     fn tell(&mut self, input: Input) {
         let mut wire = VecDeque::new();
         self.collect(&mut wire);
@@ -99,7 +99,7 @@ impl World {
         self.now = end;
     }
 
-    /// Sends an advertisement of the home prefix with these lifetimes.
+    /// Sends an advertisement of the home prefix with these lifetimes to the router.
     fn answer(&mut self, from: &str, to: &str, identifier: u16, valid: u32, preferred: u32) {
         let information = NdOption::PrefixInformation(PrefixInformation {
             prefix: address(AGENT),
@@ -159,7 +159,7 @@ fn without_an_answer_it_is_asked_three_times() {
     assert_eq!(world.asked.len(), 3);
 }
 
-/// RFC 6275 11.4.3: an advertisement that fails the tests is silently discarded.
+/// RFC 6275 11.4.3: the router silently discards an advertisement that fails the checks.
 #[test]
 fn only_the_home_agents_answer_to_the_last_question_counts() {
     let mut world = World::new(true, true);
@@ -175,7 +175,7 @@ fn only_the_home_agents_answer_to_the_last_question_counts() {
     world.answer(AGENT, HOME, last, 0, 0);
     assert_eq!(world.warnings.len(), 1);
     assert!(world.warnings[0].contains("no longer advertises"), "{}", world.warnings[0]);
-    // A second copy of the answer does not answer an open request.
+    // A second copy of the answer matches no open request.
     world.answer(AGENT, HOME, last, 600, 600);
     assert_eq!(world.warnings.len(), 1);
     assert!(

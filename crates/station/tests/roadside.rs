@@ -1,5 +1,5 @@
 //! Roadside units as access routers: a mobile router whose uplink is IPv6 over GeoNetworking drives past two
-//! of them. The tests play the kernel, which receives Router Advertisements, configures addresses, and keeps
+//! units. The tests play the kernel, which receives Router Advertisements, configures addresses, and keeps
 //! all routers.
 
 mod common;
@@ -18,7 +18,7 @@ use carnet_wire::{icmpv6, nd};
 use common::{WALL, router_config};
 
 const RANGE: f64 = 250.0;
-/// Tenths of a microdegree of longitude in a metre, at this latitude.
+/// Tenths of a microdegree of longitude in one metre, at the latitude of the test.
 const PER_METRE: f64 = 136.4;
 const BUS: [u8; 6] = [2, 0, 0, 0, 0, 0xb];
 
@@ -49,7 +49,7 @@ fn settings(mac: [u8; 6], station_type: StationType) -> GeonetSettings {
     }
 }
 
-/// The bus, and two roadside units at 0 and 300 m.
+/// A bus, and two roadside units at 0 and 300 m.
 struct Road {
     now: Time,
     bus: Station,
@@ -57,7 +57,7 @@ struct Road {
     place: f64,
     speed: f64,
     interface: Interface,
-    /// Number of Router Solicitations to each unit.
+    /// Number of Router Solicitations that each unit has received.
     solicited: [u32; 2],
 }
 
@@ -127,8 +127,8 @@ impl Road {
         }
     }
 
-    /// Answers a Neighbor Solicitation of the bus for a unit in range. (The kernel would send it over
-    /// GeoNetworking.)
+    /// Answers a Neighbor Solicitation of the bus for a unit in range. (The kernel would send the
+    /// solicitation over GeoNetworking.)
     fn ask_neighbour(&mut self, message: &LinkMessage) {
         let Ok(asked) = nd::NeighborSolicitation::parse(&message.message) else { return };
         for number in [0, 1] {
@@ -167,7 +167,7 @@ impl Road {
         }
     }
 
-    /// Sends an ICMPv6 message of a unit's kernel.
+    /// Sends an ICMPv6 message of the kernel of a unit.
     fn send_from(&mut self, number: usize, destination: Ipv6Addr, message: &[u8]) {
         let source = addresses::link_local(unit(number));
         let request = GeonetRequest {
@@ -226,7 +226,7 @@ impl Road {
         self.tell_bus(Input::Interface(interface));
     }
 
-    /// Returns the position of a station with its speed to the east.
+    /// Returns the position of a station, with its speed towards the east.
     fn position(&self, metres: f64, speed: f64) -> Input {
         Input::Position(Position {
             timestamp: 1_000_000 + (self.now.as_nanos() / 1_000_000) as u32,
@@ -303,11 +303,11 @@ fn the_next_unit_is_taken_while_the_last_is_still_in_reach() {
     }
     let [(first, one), (second, two), (third, none)] = changes[..] else { panic!("{changes:?}") };
     assert_eq!((one, two, none), (Some(care_of(0).into()), Some(care_of(1).into()), None));
-    // Beacons are sent every 3 s or a bit more: by then the bus is a hundred metres further.
+    // A unit sends a beacon every 3 s or a little later: by then the bus is a hundred metres further.
     assert!((-250.0..-120.0).contains(&first), "{first}");
-    // The second unit is nearer by a third, and the first one still in range.
+    // Here the second unit is nearer by a third, and the first unit still in range.
     assert!((175.0..200.0).contains(&second), "{second}");
-    // The bus keeps its router until that no longer sends.
+    // The bus keeps its router until the router no longer sends.
     assert!((530.0..700.0).contains(&third), "{third}");
     assert_eq!(
         road.solicited,
@@ -317,8 +317,8 @@ fn the_next_unit_is_taken_while_the_last_is_still_in_reach() {
     assert_eq!(road.bus.uplink_status(road.now)[0].state, "down: no default router");
 }
 
-/// With another uplink, the vehicle leaves a unit before its radio range ends. It takes a unit that stays in
-/// range for a while.
+/// If the vehicle has another uplink, it leaves a unit before the unit's radio range ends. It takes a unit
+/// that stays in range for a while.
 #[test]
 fn another_uplink_takes_over_before_the_radio_ends() {
     let mut road = Road::with_uplinks(&["gn0", "w0"]);
@@ -344,7 +344,7 @@ fn a_bus_between_two_units_stays_with_one() {
     road.drive(8.0);
     let chosen = road.care_of_address();
     assert!(chosen.is_some());
-    // Movement to and fro.
+    // The bus moves to and fro.
     for place in [155.0, 140.0, 160.0, 145.0] {
         road.place = place;
         road.drive(5.0);
@@ -352,8 +352,8 @@ fn a_bus_between_two_units_stays_with_one() {
     }
 }
 
-/// Returns a Router Advertisement in a frame of an unknown station, by `transport`, for a place 200 m
-/// further.
+/// Returns a Router Advertisement of an unknown station in a frame, by `transport`, as if sent from a place
+/// 200 m further.
 fn forged(road: &Road, number: u8, transport: GeonetTransport) -> Input {
     let mac = [2, 0, 0, 0, 2, number];
     let geonet = Some(settings(mac, StationType::RoadSideUnit));
@@ -412,16 +412,16 @@ fn made_up_routers_do_not_put_out_the_one_in_use() {
         }
         road.drive(1.0);
     };
-    // More routers than the table holds, and all of them usable.
+    // The attacker advertises more routers than the table holds, and all of them are usable.
     flood(&mut road, 0..80);
     assert!(road.care_of_address().is_some());
-    // The unit comes last, and is the nearest.
+    // The real unit advertises last, and is the nearest.
     road.place = 20.0;
     road.drive(5.0);
     assert_eq!(road.care_of_address(), Some(care_of(0).into()));
     flood(&mut road, 80..200);
     assert_eq!(road.care_of_address(), Some(care_of(0).into()));
-    // There is still room for the next router.
+    // The table still has room for the next router.
     road.speed = 30.0;
     road.drive(10.0);
     assert_eq!(road.care_of_address(), Some(care_of(1).into()), "{}", road.place);

@@ -1,4 +1,4 @@
-//! Signed packets in whole stations, in virtual time: which stations are trusted.
+//! Signed packets in whole stations, in virtual time: which stations the receivers trust.
 
 mod common;
 
@@ -41,7 +41,7 @@ fn date(now: Time) -> Time64 {
     Time64::from_wall_time(wall(now), 5)
 }
 
-/// Returns a validity period from a day before the start until `seconds` after it.
+/// Returns a validity period from one day before the start until `seconds` after the start.
 fn until(seconds: u16) -> ValidityPeriod {
     let start = date(Time::ZERO).saturating_sub(Duration::from_secs(40_000)).seconds();
     ValidityPeriod {
@@ -60,7 +60,7 @@ fn key(number: u8) -> Box<dyn SigningKey> {
     Portable.signing_key(Curve::NistP256, &scalar(number)).expect("a scalar of the curve")
 }
 
-/// A root and an authority; `number` distinguishes several.
+/// A root certificate and an authority; `number` distinguishes several pairs.
 struct Pki {
     root: Certificate,
     authority: Certificate,
@@ -103,8 +103,8 @@ fn entity(policy: Policy, credentials: &Credentials) -> (Box<Security>, Vec<(Cre
     (Box::new(security), refused)
 }
 
-/// Returns the security of a station with these tickets that changes its pseudonym each 100 m, which take two
-/// seconds.
+/// Returns the security entity of a station with these tickets. The station changes its pseudonym each 100 m,
+/// which take two seconds.
 fn vehicle(pki: &Pki, tickets: Vec<(Certificate, PrivateKey)>, longest_lock: u64) -> Option<Box<Security>> {
     let pseudonyms = Strategy {
         first_distance: (100.0, 100.0),
@@ -158,13 +158,13 @@ fn station_with(index: usize, security: Option<Box<Security>>, services: Vec<Ser
     station
 }
 
-/// Stations in a line.
+/// Stations that drive in a line.
 struct Road {
     now: Time,
     stations: Vec<Station>,
-    /// Whether the second station receives frames of the first.
+    /// Tells whether the station with the second index receives frames of the station with the first index.
     reach: fn(usize, usize) -> bool,
-    /// Sent frames, with their sender.
+    /// Frames that stations have sent, each with the index of its sender.
     sent: Vec<(usize, Frame)>,
     delivered: Vec<(usize, Delivered)>,
     warnings: Vec<String>,
@@ -200,7 +200,7 @@ impl Road {
         }
     }
 
-    /// Lets all drive for some tenths of a second, 5 m in each, at a distance of 100 m.
+    /// Lets all stations drive for some tenths of a second, 5 m in each, 100 m apart from each other.
     fn drive(&mut self, tenths: usize) {
         for _ in 0..tenths {
             let end = self.now + Duration::from_millis(100);
@@ -234,18 +234,18 @@ impl Road {
         counters.iter().find(|(known, _)| known == name).unwrap_or_else(|| panic!("{name}")).1
     }
 
-    /// Returns the first station's identity for the second station: the MID.
+    /// Returns the MID by which the second station knows the first.
     fn who(&self) -> [u8; 6] {
         self.stations[0].geonet().expect("a router").address().mid()
     }
 
-    /// Returns the frames of the first station from index `since` on, each with the packet in it.
+    /// Returns the frames that the first station has sent from index `since` on, each with the packet in it.
     fn said(&self, since: usize) -> Vec<(&Frame, Vec<u8>)> {
         let own = self.sent[since..].iter().filter(|(from, _)| *from == 0);
         own.map(|(_, frame)| (frame, unwrapped(&frame.packet).expect("it is signed"))).collect()
     }
 
-    /// Triggers an event of the first station that lasts `seconds`.
+    /// Triggers an event at the first station that lasts `seconds`.
     fn tell(&mut self, seconds: u32) {
         let mut denm = Denm::default();
         denm.denm.management.validity_duration = cdd::ValidityDuration(seconds);
@@ -260,7 +260,8 @@ impl Road {
         self.input(0, Input::Command(Command::Denm(order)));
     }
 
-    /// Returns the stations that `index` knows, by their numbers: in the location table, and on the map.
+    /// Returns the stations that `index` knows, by their numbers: those in its location table, and those on
+    /// its map.
     fn known(&self, index: usize) -> (Vec<usize>, Vec<usize>) {
         let table = self.stations[index].geonet().expect("a router").location_table();
         let map = &self.stations[index].facilities().expect("facilities").services().ldm;
@@ -282,11 +283,11 @@ fn what_is_signed_is_believed() {
     road.drive(30);
     assert_eq!(road.known(0), (vec![1], vec![1]));
     assert_eq!(road.known(1), (vec![0], vec![0]));
-    // NH of the Basic Header: every packet on the air is secured (EN 302 636-4-1 9.6.1).
+    // NH of the Basic Header: every packet on the air is a secured one (EN 302 636-4-1 9.6.1).
     assert!(road.sent.iter().all(|(_, frame)| frame.packet[0] & 0x0f == 2));
     let (signed, verified) = (road.counter(0, "security.signed"), road.counter(1, "security.verified"));
     assert!(signed > 25 && verified + 2 >= signed, "{signed} {verified}");
-    // TS 103 097 7.1.1: CAMs have the certificate once a second, otherwise its digest.
+    // TS 103 097 7.1.1: once a second a CAM contains the certificate; all other CAMs contain its digest.
     let whole = road.counter(0, "security.with_certificate");
     assert!((3..=8).contains(&whole), "{whole} of {signed}");
     assert!(road.warnings.is_empty(), "{:?}", road.warnings);
@@ -299,8 +300,8 @@ fn nobody_else_is_believed() {
     trusting.revoked.push(name_of(&Portable, &revoked.authority));
     let with_ticket_until =
         |seconds| Credentials { tickets: vec![pki.ticket(13, until(seconds))], ..pki.credentials(13) };
-    // Station 0 receives. 1 is trusted, 2 does not sign, and 3 has another root. The authority of 4 is
-    // revoked, and the ticket of 5 is valid for ten seconds.
+    // Station 0 receives. Station 1 is trusted, 2 does not sign, and 3 has another root. The authority of 4
+    // is revoked, and the ticket of 5 is valid for ten seconds.
     let all = vec![
         strict(&trusting),
         strict(&pki.credentials(12)),
@@ -311,8 +312,8 @@ fn nobody_else_is_believed() {
     ];
     let mut road = Road::new(all, |from, to| to == 0 && from < 5);
     road.drive(49);
-    // The last frames of station 5 within its ticket's validity, one of them with the ticket, arrive a second
-    // late.
+    // Station 5 sends its last frames within its ticket's validity, one of them with the ticket. They arrive
+    // a second late.
     let last: Vec<Frame> =
         road.sent.iter().filter(|(from, _)| *from == 5).map(|(_, frame)| frame.clone()).collect();
     road.drive(10);
@@ -324,28 +325,28 @@ fn nobody_else_is_believed() {
     for reason in ["unsecured", "unknown_issuer", "revoked", "certificate_expired"] {
         assert!(road.counter(0, &format!("security.dropped.{reason}")) > 0, "{reason}");
     }
-    // Then the station sends nothing, with one warning.
+    // After that the station sends nothing, and warns once.
     assert_eq!(road.warnings, ["nothing is sent: no ticket of this station holds here and now"]);
 }
 
 #[test]
 fn nor_is_what_was_changed_or_comes_again() {
     let pki = Pki::new(1, 2);
-    // The stations are out of range; the test delivers the frames.
+    // The stations are out of range of each other; the test delivers the frames.
     let mut road = Road::new(vec![strict(&pki.credentials(11)), strict(&pki.credentials(12))], |_, _| false);
     road.drive(12);
     let frames: Vec<Frame> =
         road.sent.iter().filter(|(from, _)| *from == 1).map(|(_, frame)| frame.clone()).collect();
     let fresh = frames.last().expect("frames").clone();
     let dropped = |road: &Road, reason: &str| road.counter(0, &format!("security.dropped.{reason}"));
-    // Change an octet of the position vector, or the last one of the signature.
+    // Changes an octet of the position vector, or the last octet of the signature.
     for at in [40, fresh.packet.len() - 1] {
         let mut changed = fresh.clone();
         changed.packet[at] ^= 1;
         road.input(0, Input::Frame(changed));
     }
     assert_eq!(road.known(0), (vec![], vec![]));
-    // The message waits for the certificate, which the first frame of the last second has.
+    // The message waits for the certificate. The first frame of the last second contains the certificate.
     for frame in frames.iter().rev().take(11) {
         road.input(0, Input::Frame(frame.clone()));
     }
@@ -390,7 +391,7 @@ fn what_is_sent_on_keeps_its_envelope_and_its_end() {
         road.delivered.iter().filter(|(_, it)| it.payload == b"beware").map(|(at, _)| *at).collect();
     assert_eq!(heard, [1, 2]);
     assert!(road.counter(1, "security.forwarded") > 0);
-    // An attacker's late replay of the first copy is not a forwarded packet.
+    // The receiver does not take an attacker's late replay of the first copy for a forwarded packet.
     let copy = road.sent[before..].iter().find(|(from, _)| *from == 0).expect("the packet").1.clone();
     road.drive(30);
     road.input(1, Input::Frame(copy));
@@ -482,7 +483,7 @@ fn what_the_ticket_does_not_allow_is_refused_with_the_identifier_and_not_counted
         let reason = refusal(Input::Geonet(to_port(port, b"anything")));
         assert_eq!(reason, format!("the ticket of this station does not allow application {name}"));
     }
-    // Road works, which the SSP of an ordinary ticket does not permit.
+    // The event is road works, which the SSP of an ordinary ticket does not permit.
     let mut denm = Denm::default();
     let mut situation = SituationContainer::default();
     situation.event_type.cause_code = cdd::CauseCodeType::ROADWORKS;
@@ -507,7 +508,8 @@ fn a_station_whose_clock_is_wrong_is_told_so() {
     let pki = Pki::new(1, 2);
     let mut road = Road::new(vec![strict(&pki.credentials(11)), strict(&pki.credentials(12))], |_, _| false);
     road.drive(100);
-    // Frames of the second arrive at the first, whose clock is a minute ahead, as if it were right.
+    // The test delivers frames of the second station late, so that the clock of the first station seems to be
+    // a minute ahead.
     let frames: Vec<Frame> =
         road.sent.iter().filter(|(from, _)| *from == 1).map(|(_, frame)| frame.clone()).collect();
     assert!(road.warnings.is_empty(), "{:?}", road.warnings);
@@ -520,7 +522,7 @@ fn a_station_whose_clock_is_wrong_is_told_so() {
     assert!(warning.contains("clock seems to be") && warning.contains("ahead of theirs"), "{warning}");
     let state = road.stations[0].security_state(road.now).expect("security");
     assert!(state.clock_ahead_ms.is_some_and(|ahead| (40_000..=65_000).contains(&ahead)), "{state:?}");
-    // A message with the right time ends the warning.
+    // A message with the right time ends the clock warning.
     road.reach = everybody;
     road.drive(20);
     assert_eq!(road.warnings.len(), 2, "{:?}", road.warnings);
@@ -545,7 +547,7 @@ fn credentials_that_nobody_would_take_are_named() {
         (Credential::Ticket(2), SecurityDrop::UnknownIssuer),
     ];
     assert_eq!(refused, expected);
-    // A valid line of a key file, and invalid ones.
+    // The first line of a key file is valid; all others are invalid.
     let key = PrivateKey::parse(&format!("nist-p256 {}\n", "11".repeat(32))).expect("a key");
     assert!(key.ready(&Portable).is_some());
     for line in ["", "nist-p256", "nist-p256 11", "p256 11", &format!("nist-p256 {}zz", "11".repeat(31))] {
@@ -590,8 +592,8 @@ fn a_vehicle_becomes_another_one_on_its_way() {
         if is_first {
             lives.push(mid);
         }
-        // The packet contains the digest or the certificate of the ticket that signed, and no part of other
-        // identities.
+        // The packet contains the digest or the certificate of the ticket that signed it, and no part of
+        // other identities.
         let has = |octets: &[u8]| frame.packet.windows(octets.len()).any(|window| window == octets);
         for (name, other) in names.iter().zip(&known) {
             assert!(*other == mid || !(has(&name.0) || has(other)), "{mid:02x?} tells of {other:02x?}");
@@ -601,11 +603,11 @@ fn a_vehicle_becomes_another_one_on_its_way() {
             assert!(!is_first || path.is_none_or(|points| points == 0), "the path of the one before");
         }
     }
-    // 500 m in ten seconds.
+    // The vehicle drives 500 m in ten seconds.
     assert!((4..=5).contains(&lives.len()), "{lives:02x?}");
     assert!(lives.windows(2).all(|pair| pair[0] != pair[1]) && lives.iter().all(|life| known.contains(life)));
     assert_eq!(road.counter(0, "security.pseudonyms"), lives.len() as u64 - 1);
-    // The second station has accepted all of them, and sees a station for each identity.
+    // The second station has accepted all messages, and sees a station for each identity.
     let map = &road.stations[1].facilities().expect("facilities").services().ldm;
     let station = |mid: &[u8; 6]| u32::from_be_bytes([mid[2], mid[3], mid[4], mid[5]]);
     assert!(lives.iter().rev().take(2).all(|life| map.station(StationId(station(life))).is_some()));
@@ -637,7 +639,7 @@ fn what_is_told_of_holds_a_change_back() {
     road.drive(1);
     let third = road.who();
     assert_ne!(third, second);
-    // An order takes effect at once, and no lock lasts longer than the longest one.
+    // An order to change takes effect at once, and no lock lasts longer than the longest one.
     road.tell(600);
     road.input(0, Input::Command(Command::ChangePseudonym));
     assert_ne!(road.who(), third);
@@ -661,7 +663,7 @@ fn what_comes_back_of_the_one_before_is_known() {
     road.tell(600);
     let told = road.said(before).first().expect("a DENM").0.clone();
     road.input(0, Input::Command(Command::ChangePseudonym));
-    // Another station forwards it.
+    // Another station forwards the message.
     road.input(0, Input::Frame(Frame { source: address(1).mid(), ..told }));
     assert_eq!(road.counter(0, "security.dropped.former_pseudonym"), 1);
     assert_eq!(road.counter(0, "security.received"), 1);
@@ -685,8 +687,8 @@ fn without_another_ticket_it_stays_who_it_is() {
     for command in [Command::ChangePseudonym, Command::LockPseudonym { for_s: 1 }] {
         assert!(order(1, command).contains("there is no [security.pseudonyms]"));
     }
-    // An expired ticket is replaced by another one, with its own address; without one the station sends
-    // nothing.
+    // The station replaces an expired ticket by another ticket with its own address. Without a valid ticket
+    // it sends nothing.
     let two = vec![pki.ticket(11, until(10)), pki.ticket(12, until(16))];
     let ends: Vec<_> =
         two.iter().map(|(ticket, _)| Identity::of_ticket(name_of(&Portable, ticket)).mid).collect();

@@ -27,7 +27,7 @@ use common::{
 const OTHER: &str = "2001:db8:1::2";
 const PREFIX: &str = "2001:db8:a::/64";
 
-/// Returns the config of the home agent with this address, with the second one as its peer.
+/// Returns the config of the home agent with the address `own`, with `other` as its peer.
 fn agent_of(own: &str, other: &str) -> StationConfig {
     let mut config = agent_config(&[PREFIX]);
     if let Some(agent) = &mut config.home_agent {
@@ -41,7 +41,7 @@ fn agent_of(own: &str, other: &str) -> StationConfig {
     config
 }
 
-/// Returns the config of a router with these home agents.
+/// Returns the config of a router with these candidate home agents.
 fn router_of(agents: &[&str], discover: bool) -> StationConfig {
     let mut config = router_config(&[PREFIX]);
     if let Some(router) = &mut config.mobile_router {
@@ -70,19 +70,19 @@ fn without_key(mut config: StationConfig) -> StationConfig {
 struct World {
     now: Time,
     agents: [Station; 2],
-    /// Unreachable home agents.
+    /// Whether each home agent is unreachable.
     dead: [bool; 2],
     router: Station,
     events: Vec<Event>,
-    /// Packets that the host and the correspondent received.
+    /// Packets that the host and the correspondent have received.
     arrived: Vec<Vec<u8>>,
-    /// Packets on the wire: to a home agent, or to the router.
+    /// Packets on the wire, each for a home agent, or for the router (`None`).
     wire: VecDeque<(Option<usize>, Input)>,
-    /// Home agent to which the Internet routes the mobile network.
+    /// Index of the home agent to which the Internet routes the mobile network.
     route: usize,
-    /// Messages of the router to home agents, as an attacker on the visited link records them.
+    /// Messages of the router to home agents, which an attacker on the visited link records.
     recorded: Vec<Vec<u8>>,
-    /// Selects messages of the router to home agents that are lost.
+    /// Selects messages of the router to home agents that the network loses.
     loses: fn(&Header) -> bool,
 }
 
@@ -160,7 +160,7 @@ impl World {
         }
     }
 
-    /// Plays the kernels and the Internet for a packet.
+    /// Plays the kernels and the Internet for a packet that a station has written.
     fn forward(&mut self, packet: Vec<u8>, from: Option<usize>) {
         let header = Header::parse(&packet).expect("an IPv6 packet");
         let agent = [AGENT, OTHER].iter().position(|agent| header.destination == address(agent));
@@ -189,14 +189,14 @@ impl World {
         }
     }
 
-    /// Sends a packet from the host on board; returns how often it arrives.
+    /// Sends a packet from the host on board; returns how many times it arrives.
     fn up_packet(&mut self) -> usize {
         self.arrived.clear();
         self.tell(None, Input::Packet(data(HOST, CORRESPONDENT)));
         self.arrived.iter().filter(|packet| **packet == data(HOST, CORRESPONDENT)).count()
     }
 
-    /// Sends a packet to the host on board; returns how often it arrives.
+    /// Sends a packet to the host on board; returns how many times it arrives.
     fn down_packet(&mut self) -> usize {
         self.arrived.clear();
         self.tell(Some(self.route), Input::Packet(data(CORRESPONDENT, HOST)));
@@ -255,7 +255,8 @@ impl World {
     }
 }
 
-/// Returns an ICMPv6 message to a care-of address, as received beside the kernel.
+/// Returns the input for an ICMPv6 message to a care-of address, as the platform receives it beside the
+/// kernel.
 fn heard_on(uplink: usize, header: &Header, packet: &[u8]) -> Input {
     Input::Icmpv6(LinkMessage {
         interface: ["w0", "w1"][uplink].into(),
@@ -273,11 +274,12 @@ fn the_first_that_is_named_is_taken_and_the_second_when_it_dies() {
     assert_eq!((world.home_agent(), world.bound()), (address(AGENT), [true, false]));
     world.dead[0] = true;
     world.route = 1;
-    // Without heartbeats the router notices at the renewal after 45 s, which stays unanswered three times.
+    // Without heartbeats the router notices the failure at the renewal after 45 s, which stays unanswered
+    // three times.
     world.sleep(75.0);
     assert_eq!(world.home_agent(), address(OTHER), "{:?}", world.events);
     world.passes();
-    // The router stays with the second home agent when the first one is back.
+    // The router stays with the second home agent when the first home agent is back.
     world.dead[0] = false;
     world.sleep(600.0);
     assert_eq!((world.home_agent(), world.bound()), (address(OTHER), [false, true]));
@@ -320,7 +322,7 @@ fn when_all_refuse_they_are_asked_less_and_less_often() {
         World::new([strict(AGENT, OTHER), strict(OTHER, AGENT)], router_of(&[AGENT, OTHER], false));
     world.sleep(600.0);
     let refused = world.events.iter().filter(|event| matches!(event, Event::BindingRefused { .. })).count();
-    // Pauses of 4, 8, 16, 32, 64, 64 s and so on between rounds.
+    // The pauses between rounds are 4, 8, 16, 32, 64, 64 s and so on.
     assert!((5..=20).contains(&refused), "{refused}");
 }
 
@@ -343,7 +345,7 @@ fn the_last_one_is_tried_first_after_a_restart() {
 #[test]
 fn home_agents_are_found_out() {
     let mut world = World::usual(router_of(&[], true));
-    // RFC 6275 10.5.1: the home agent with the higher preference comes first.
+    // RFC 6275 10.5.1: the router first tries the home agent with the higher preference.
     assert_eq!((world.home_agent(), world.bound()), (address(AGENT), [true, false]), "{:?}", world.events);
     world.passes();
     world.dead[0] = true;
@@ -368,7 +370,7 @@ fn an_answer_that_nobody_asked_for_or_without_r_finds_nobody() {
     let header = Header::parse(&packet).expect("a packet");
     world.tell(None, heard_on(0, &header, &packet));
     assert!(world.home_agent().is_unspecified());
-    // Four requests in the first minute, and then a pause (RFC 6275 12).
+    // The router sends four requests in the first minute, and then pauses (RFC 6275 12).
     world.sleep(60.0);
     world.dead = [false, false];
     world.sleep(60.0);
@@ -388,7 +390,7 @@ fn a_flood_of_discovery_requests_draws_few_answers_and_leaves_nothing() {
             let source = Ipv6Addr::from(u128::from(address("2001:db8:f1::")) | u128::from(n) | network);
             let request = DiscoveryRequest { identifier: n as u16, mobile_router: n % 2 == 0 }.emit();
             let packet = icmpv6::packet(source, anycast, 64, request);
-            // 10,000 requests within a second.
+            // The sources send 10,000 requests within a second.
             let now = Time::from_nanos(n * 100_000);
             agent.handle_input(now, WALL, Input::Packet(packet)).expect("taken");
             while let Some(output) = agent.poll_output() {
@@ -404,14 +406,14 @@ fn a_flood_of_discovery_requests_draws_few_answers_and_leaves_nothing() {
         }
         (answers, format!("{:?}", agent.home_agent()).len())
     };
-    // A network that floods gets five answers, and then one a second.
+    // A network that floods gets five answers, and then one answer a second.
     let (answers, before) = flood(0, 10_000, 1);
     assert!((5..=6).contains(&answers), "{answers} answers");
-    // The limit does not affect other networks. All sources together get fifty answers, and then fifty a
-    // second.
+    // The limit of one network does not affect other networks. All sources together get fifty answers, and
+    // then fifty a second.
     let (answers, _) = flood(10_000, 20_000, 1000);
     assert!((50..=105).contains(&answers), "{answers} answers");
-    // More sources take no more memory.
+    // More sources do not take more memory.
     let (_, after) = flood(20_000, 30_000, 60_000);
     let (_, last) = flood(30_000, 60_000, 60_000);
     assert!(
@@ -455,7 +457,8 @@ fn a_drain_loses_nothing_and_sends_what_still_comes_after_those_who_left() {
     let mut world = World::usual(router_of(&[AGENT, OTHER], false));
     world.passes();
     world.drain().expect("there is another");
-    // Messages take no time here: the router has registered at the other home agent, and then left this one.
+    // Messages take no time in this test: the router has registered at the other home agent, and then left
+    // this one.
     world.passes();
     assert_eq!((world.home_agent(), world.bound()), (address(OTHER), [false, true]), "{:?}", world.events);
     let registered = world
@@ -467,10 +470,10 @@ fn a_drain_loses_nothing_and_sends_what_still_comes_after_those_who_left() {
     world.sleep_and(120.0, World::passes);
     let drain = world.machine(0).drain().expect("a drain");
     assert_eq!((drain.phase, drain.nodes, drain.left.len()), (DrainPhase::Done, 1, 0));
-    // The Internet now routes to the other home agent.
+    // The Internet now routes the mobile network to the other home agent.
     world.route = 1;
     world.passes();
-    // No router may come back before the end of the drain.
+    // No router may come back to this home agent before the end of the drain.
     assert_eq!(world.order(0, Command::EndDrain), Ok(()));
     assert!(world.order(0, Command::EndDrain).is_err());
 }
@@ -518,7 +521,8 @@ fn a_reload_of_the_config_ends_neither_a_drain_nor_a_revocation() {
     world.settle();
     assert_eq!(world.machine(0).drain().as_ref(), Some(&before));
     world.passes();
-    // The drain continues: the second home agent is back, and the first one sends a switch request.
+    // The drain continues: the second home agent is back, and the first home agent sends the router a switch
+    // request.
     world.dead[1] = false;
     world.sleep(30.0);
     assert_eq!((world.home_agent(), world.bound()), (address(OTHER), [false, true]), "{:?}", world.events);
@@ -530,7 +534,7 @@ fn a_reload_of_the_config_ends_neither_a_drain_nor_a_revocation() {
     assert_eq!(world.machine(0).drain(), Some(after));
     assert_eq!(world.order(0, Command::EndDrain), Ok(()));
 
-    // A revocation that waits for its answer.
+    // The home agent sends a revocation and waits for its answer.
     let mut world = World::usual(router_of(&[AGENT], false));
     world.tell(None, Input::Interface(interface("w0", FIRST, false)));
     world.tell(None, Input::Interface(interface("w1", SECOND, false)));
@@ -578,7 +582,7 @@ fn a_relay_may_lead_over_a_second_home_agent_to_a_third_and_never_back() {
         let mut world = World::usual(router_of(&[AGENT, OTHER], false));
         world.drain().expect("there is another");
         world.sleep(1.0);
-        // The state is as if the node had gone to the third home agent.
+        // The state is changed as if the node had gone to the third home agent.
         let mut state = world.agents[0].persistent_state(world.now, WALL);
         state.home_agent[0].relay.as_mut().expect("a relay").to = address(THIRD);
         world.agents[0] = Station::new(config, state, Rng::new(8), world.now, WALL);
@@ -649,15 +653,15 @@ fn without_a_key_a_switch_leads_to_those_that_the_router_knows() {
         |event| matches!(event, Event::Warning { message } if message.contains("nobody that may be believed"))
     ));
 
-    // With a key the router follows its home agent's request to any home agent, even if its config has only
-    // one.
+    // If messages are authenticated by a key, the router follows its home agent's request to any home agent,
+    // even if its config has only one.
     let mut world = World::usual(router_config(&[PREFIX]));
     world.drain().expect("there is another");
     world.sleep(1.0);
     assert_eq!((world.home_agent(), world.bound()), (address(OTHER), [false, true]), "{:?}", world.events);
     world.passes();
 
-    // The router ignores the request if the same key would authenticate both.
+    // The router ignores the request if the same key would authenticate messages of both home agents.
     let agents = [agent_of(AGENT, OTHER), agent_of(OTHER, AGENT)];
     let mut world = World::as_it_is(agents, router_config(&[PREFIX]));
     world.drain().expect("there is another");
@@ -668,7 +672,7 @@ fn without_a_key_a_switch_leads_to_those_that_the_router_knows() {
     ));
 }
 
-/// Returns a recorded packet to another home agent, from its original source.
+/// Returns the input that replays a recorded packet to another home agent, from its original source.
 fn played_to(agent: &str, packet: &[u8]) -> Input {
     let header = Header::parse(packet).expect("a packet");
     let extensions = Extensions::parse(packet).expect("extension headers");
@@ -698,12 +702,12 @@ fn what_was_said_to_one_home_agent_is_nothing_to_another() {
         }
         world.recorded.clear();
     };
-    // The other home agent has never received a message of the node.
+    // The other home agent has never received a message of the node before.
     play(&mut world, [true, false]);
     world.drain().expect("there is another");
     world.sleep(2.0);
     world.recorded.clear();
-    // Here the sequence numbers are greater than at the previous home agent.
+    // At this home agent the sequence numbers are greater than at the previous one.
     world.sleep(100.0);
     play(&mut world, [false, true]);
     world.order(0, Command::EndDrain).expect("there is one");
@@ -711,7 +715,7 @@ fn what_was_said_to_one_home_agent_is_nothing_to_another() {
     play(&mut world, [false, true]);
     world.route = 1;
     world.passes();
-    // Back to the first home agent.
+    // The operator moves the router back to the first home agent.
     world.order(1, Command::Drain { to: vec![address(AGENT)], within_s: 60 }).expect("the way back");
     world.sleep(10.0);
     world.order(1, Command::EndDrain).expect("there is one");
@@ -736,8 +740,8 @@ fn a_revoked_router_stops_and_asks_again_after_ten_minutes() {
     world.passes();
 }
 
-/// The router tries a home agent that has revoked its registration and starts again. The router must not use
-/// the wait of a lost registration, because that would be over already.
+/// The router tries a home agent that has revoked its registration and starts again. The router must start a
+/// new wait for it. The wait for a lost registration would be over already.
 #[test]
 fn one_that_is_tried_and_takes_the_registration_back_is_waited_for_anew() {
     let mut router = router_of(&[AGENT, OTHER], false);
@@ -796,7 +800,7 @@ fn a_revocation_without_an_answer_ends_the_binding_all_the_same() {
     world.tell(None, Input::Interface(interface("w0", FIRST, false)));
     world.tell(None, Input::Interface(interface("w1", SECOND, false)));
     world.order(0, Command::Revoke { home_address: address(HOME), bids: Vec::new() }).expect("bound");
-    // Only the router itself knows that its uplinks are down, so it does not answer.
+    // Only the router itself knows that its uplinks are down, so the home agent gets no answer from it.
     world.sleep(6.0);
     assert_eq!(world.bound(), [false, false], "{:?}", world.events);
 }
@@ -841,7 +845,7 @@ fn orders_that_are_forged_or_played_again_are_not_followed() {
     }
     world.tell(None, order(Some(key()), before));
     assert_eq!(world.home_agent(), address(OTHER), "the right one is followed");
-    // The operator moves the router back, and the attacker replays the recording.
+    // The operator moves the router back, and the attacker replays the recording at the same time.
     world.sleep(10.0);
     world.order(1, Command::Drain { to: vec![address(AGENT)], within_s: 60 }).expect("the way back");
     world.sleep(10.0);

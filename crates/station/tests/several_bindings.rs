@@ -1,5 +1,5 @@
-//! A home agent's station with several care-of addresses of one node, some of them IPv4. The tests check its
-//! entries of the data path, the paths of packets, and its status (RFC 5648, RFC 5555, RFC 6089, RFC 5847).
+//! A home agent's station with several care-of addresses of one node, some of them IPv4. The tests check the
+//! entries of its data path, the paths of packets, and its status (RFC 5648, RFC 5555, RFC 6089, RFC 5847).
 
 mod common;
 
@@ -79,7 +79,7 @@ fn inside(station: &mut Station, remote: &str, packet: Vec<u8>) -> Vec<Output> {
     feed(station, Input::Datagram { local: end(HERE), remote: end(remote), traffic_class: 0, packet })
 }
 
-/// Returns packets that leave inside IPv4: source, destination, and the packet.
+/// Returns the packets that leave inside IPv4: source, destination, and the packet of each.
 fn encapsulated(outputs: &[Output]) -> Vec<(Endpoint, Endpoint, Vec<u8>)> {
     let packet = |output: &Output| match output {
         Output::Encapsulated { local, remote, packet, .. } => Some((*local, *remote, packet.clone())),
@@ -139,7 +139,8 @@ fn distribution(station: &Station) -> Option<&Distribution> {
     })
 }
 
-/// Returns a home agent with binding 1 inside UDP, and 2 and 3 over IPv6; the next sequence number is 4.
+/// Returns a home agent with binding 1 inside UDP, and bindings 2 and 3 over IPv6; the next sequence number
+/// is 4.
 fn three() -> Station {
     let mut station = start(PersistentState::default());
     inside(&mut station, MAPPED, update(1, HOME, &[bid(1, "192.0.2.77")]));
@@ -149,7 +150,7 @@ fn three() -> Station {
     station
 }
 
-/// Each binding has a tunnel; the preferred one carries everything, without a distribution, so that a fast
+/// Each binding has a tunnel. The preferred one carries all packets, without a distribution, so that a fast
 /// path can forward.
 #[test]
 fn every_binding_has_a_tunnel_and_the_best_carries_the_packets() {
@@ -160,7 +161,7 @@ fn every_binding_has_a_tunnel_and_the_best_carries_the_packets() {
     );
     assert_eq!(distribution(&station), None);
     assert_eq!(way(&mut station, 5000), Some(end(MAPPED)));
-    // The home agent accepts packets from each of them.
+    // The home agent accepts packets from each of these addresses.
     for source in [FIRST, SECOND] {
         let inner = data(HOST, CORRESPONDENT, 1);
         let header = Header {
@@ -180,7 +181,7 @@ fn every_binding_has_a_tunnel_and_the_best_carries_the_packets() {
     }
     let outputs = inside(&mut station, MAPPED, data(HOST, CORRESPONDENT, 1));
     assert!(matches!(outputs.last(), Some(Output::Packet(_))));
-    // The preferred binding ends, and the next one carries the packets.
+    // The preferred binding ends; after that the next binding carries the packets.
     let end_of = MobilityOption::BindingIdentifier {
         bid: 1,
         status: 0,
@@ -207,7 +208,8 @@ fn every_binding_has_a_tunnel_and_the_best_carries_the_packets() {
     );
 }
 
-/// RFC 6089 5.3.6: a flow's packets take its binding, all other packets stay; the test also removes the flow.
+/// RFC 6089 5.3.6: a flow's packets take the binding of the flow, and all other packets keep theirs. The test
+/// also removes the flow.
 #[test]
 fn a_flow_takes_its_own_binding() {
     let mut station = three();
@@ -229,8 +231,8 @@ fn a_flow_takes_its_own_binding() {
     assert_eq!(distribution(&station), None);
 }
 
-/// A NAT loses its mapping. Data from the new address draw a Binding Error to that address. The Binding
-/// Update from there moves the tunnel.
+/// A NAT loses its mapping. Data from the new address cause a Binding Error to that address. A Binding Update
+/// from the new address moves the tunnel.
 #[test]
 fn a_nat_that_forgets() {
     let mut station = three();
@@ -249,7 +251,7 @@ fn a_nat_that_forgets() {
     assert!(matches!(outputs.last(), Some(Output::Packet(_))), "what was on its way is let in");
 }
 
-/// RFC 5847: a Heartbeat over each path gets its answer over the same path.
+/// RFC 5847: the home agent answers a Heartbeat over the path by which it came.
 #[test]
 fn heartbeats_are_answered_over_each_path() {
     let mut station = three();
@@ -292,7 +294,7 @@ fn bindings_are_shown_and_kept() {
     assert_eq!(tunnels(&again), tunnels(&station));
     assert_eq!(again.persistent_state(Time::ZERO, WALL).restart_counter, Some(41));
     assert_eq!(way(&mut again, 5000), way(&mut station, 5000));
-    // The state file of a version with one binding for each node.
+    // State file of an older version, which had one binding for each node.
     let old = r#"{"home_agent":[{"home_address":"2001:db8:1::1234","sequence":7,"timestamp":null,"registration":
         {"care_of_address":"2001:db8:f1::10","mobile_router":true,"link_local":false,
         "prefixes":["2001:db8:a::/64"],"lifetime_s":60,"expires":1800000030000000000,
@@ -303,7 +305,7 @@ fn bindings_are_shown_and_kept() {
 
 const SECOND_HOME: &str = "2001:db8:1::5678";
 
-/// Returns a home agent of two nodes: the second one's prefix is `2001:db8:b::/64`.
+/// Returns a home agent of two nodes; the second node's prefix is `2001:db8:b::/64`.
 fn start_for_two() -> Station {
     let mut config = config();
     if let Some(agent) = &mut config.home_agent {
@@ -340,8 +342,8 @@ fn update_to_all(sequence: u16, home_address: &str, care_of_addresses: &[String]
     .emit()
 }
 
-/// Returns number and octets of the packets that leave the station because of a received one. A packet from
-/// the tunnel device for an own network enters the station again.
+/// Returns number and octets of the packets that leave the station because of one received packet. A packet
+/// from the tunnel device for a network of the station's nodes enters the station again.
 fn sent_for(station: &mut Station, now: Time, packet: Vec<u8>) -> (usize, usize) {
     let mut waiting = vec![packet];
     let (mut packets, mut octets) = (0, 0);
@@ -372,7 +374,7 @@ fn home_agent_sends_at_most_four_copies_and_no_copy_of_a_copy() {
     let mut station = start_for_two();
     let at_victim: Vec<String> = (1..=16).map(|n| format!("2001:db8:f1::{n:x}")).collect();
     by_ipv6(&mut station, update_to_all(1, HOME, &at_victim));
-    // The second node's care-of addresses lie in the first one's network.
+    // The second node's care-of addresses are in the first node's network.
     let in_the_first: Vec<String> = (1..=16).map(|n| format!("2001:db8:a::{n:x}")).collect();
     by_ipv6(&mut station, update_to_all(1, SECOND_HOME, &in_the_first));
     assert_eq!(station.status().home_agent_bindings, Some(32));
@@ -388,15 +390,15 @@ fn home_agent_sends_at_most_four_copies_and_no_copy_of_a_copy() {
     };
     assert_eq!(counted(&station, "tunnel.duplicated"), Some(6));
     assert_eq!(counted(&station, "tunnel.not_duplicated"), Some(4));
-    // A flood is limited.
+    // The home agent limits the copies of a flood.
     let flood: usize = (0..10_000)
         .map(|_| sent_for(&mut station, later, data(CORRESPONDENT, "2001:db8:a::5", 5000)).0)
         .sum();
     assert!(flood <= 10_000 + 2_000, "{flood} packets for 10,000");
 }
 
-/// For random registrations: one packet causes at most four, and the home agent's own messages are limited
-/// for each router.
+/// For random registrations: one packet causes at most four packets, and a limit for each router bounds the
+/// home agent's own messages.
 #[test]
 fn packets_out_for_each_packet_in_stay_within_bounds_over_mutated_registrations() {
     let mut rng = Rng::new(21);
@@ -414,7 +416,8 @@ fn packets_out_for_each_packet_in_stay_within_bounds_over_mutated_registrations(
         if rng.chance(0.3) {
             let at = rng.below(packet.len() as u64 - 64) as usize + 64;
             packet[at] ^= 1 << rng.below(8);
-            // The checksum is right, as if the message were signed (RFC 6275 6.1.1, with the home address).
+            // The test corrects the checksum, as if the sender had signed this message (RFC 6275 6.1.1, with
+            // the home address).
             packet[68..70].copy_from_slice(&[0, 0]);
             let checksum =
                 upper_layer(address(home_address), address(AGENT), protocol::MOBILITY, &packet[64..]);
@@ -436,7 +439,8 @@ fn packets_out_for_each_packet_in_stay_within_bounds_over_mutated_registrations(
                 .count();
         }
     }
-    // One acknowledgement for each update; probes within two limits of 64 at once and 10 a second each.
+    // The budget has one acknowledgement for each update, and probes within two limits of 64 at once and 10 a
+    // second each.
     let budget = 3_000 + 2 * (64 + 17 + 10 * now.saturating_since(Time::ZERO).as_secs() as usize);
     assert!(own <= budget, "{own} packets of its own, {budget} expected at most");
 }

@@ -1,5 +1,5 @@
 //! A mobile router's and a home agent's station, connected in virtual time. One function plays the platforms,
-//! which route packets between the two.
+//! which route packets between the two stations.
 
 mod common;
 
@@ -24,12 +24,12 @@ struct World {
     router: Station,
     changes: Vec<Change>,
     events: Vec<Event>,
-    /// Packets out of the tunnel, for the host or for the correspondent.
+    /// Packets that came out of the tunnel, for the host or for the correspondent.
     arrived: Vec<Vec<u8>>,
-    /// Inputs and outputs of the router's station, for replay.
+    /// Inputs of the router's station with their times, and below its outputs, for replay.
     inputs: Vec<(Time, Input)>,
     outputs: Vec<Output>,
-    /// Packets on the wire; `true` for the router's station.
+    /// Packets on the wire; `true` for a packet to the router's station.
     wire: VecDeque<(bool, Input)>,
 }
 
@@ -52,7 +52,7 @@ impl World {
         world
     }
 
-    /// Returns a world in which both uplinks are up and registered.
+    /// Returns a world in which both uplinks are up and the router has registered.
     fn registered() -> World {
         let mut world = World::new();
         world.tell_router(Input::Interface(interface("w0", FIRST, true)));
@@ -73,7 +73,7 @@ impl World {
         self.settle();
     }
 
-    /// Carries packets between the two until none is left.
+    /// Carries packets between the two stations until no packet is left.
     fn settle(&mut self) {
         for _ in 0..1000 {
             while let Some(output) = self.agent.poll_output() {
@@ -128,8 +128,8 @@ impl World {
         } else if [FIRST, SECOND].contains(&header.destination.to_string().as_str()) {
             self.wire.push_back((true, input));
         } else if header.destination == address(HOME) {
-            // The router's kernel has the address and answers echoes; the home agent's kernel routes it into
-            // the tunnel.
+            // The router's kernel has the home address and answers echoes. The home agent's kernel routes the
+            // packet into the tunnel.
             match (from_router, icmpv6::echo_reply(&packet)) {
                 (true, Some(reply)) => self.wire.push_back((true, Input::Packet(reply))),
                 (true, None) => self.arrived.push(packet),
@@ -145,14 +145,14 @@ impl World {
         self.router.handle_input(self.now, WALL, input).expect("accepted");
     }
 
-    /// Sends a packet from the LAN; returns how often it arrives.
+    /// Sends a packet from the LAN; returns how many times it arrives.
     fn host_sends(&mut self) -> usize {
         self.arrived.clear();
         self.tell_router(Input::Packet(data(HOST, CORRESPONDENT)));
         self.arrived.iter().filter(|packet| **packet == data(HOST, CORRESPONDENT)).count()
     }
 
-    /// Sends a packet to the LAN; returns how often it arrives.
+    /// Sends a packet to the LAN; returns how many times it arrives.
     fn correspondent_sends(&mut self) -> usize {
         self.arrived.clear();
         self.tell_agent(Input::Packet(data(CORRESPONDENT, HOST)));
@@ -204,10 +204,10 @@ fn a_preferred_uplink_is_changed_without_losing_a_packet() {
     world.tell_router(Input::Command(Command::Handover { uplink: Some("w1".into()), policy: None }));
     assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1));
     assert!(world.router.uplink_status(world.now).iter().any(|u| u.interface == "w1" && u.active));
-    // A handover changes tunnels, and no kernel route.
+    // A handover changes tunnels, but no kernel route.
     let is_tunnel = |c: &Change| matches!(c, Change::Set(entry) if matches!(**entry, Entry::Tunnel(_)));
     assert!(world.changes.iter().all(is_tunnel), "{:?}", world.changes);
-    // Both ends accept packets on the old path for a while.
+    // Both ends accept packets on the old path for some time after the handover.
     let old = data(HOST, CORRESPONDENT);
     let mut late = Header {
         traffic_class: 0,
@@ -230,7 +230,7 @@ fn a_preferred_uplink_is_changed_without_losing_a_packet() {
     assert_eq!(world.arrived, Vec::<Vec<u8>>::new(), "but not for ever");
 }
 
-/// Both ends know the time of the last move: refreshes do not change it.
+/// Both ends know the time of the last move; refreshes of the binding do not change it.
 #[test]
 fn both_ends_know_how_long_a_router_has_been_where_it_is() {
     let stays = |world: &World| {
@@ -279,15 +279,15 @@ fn an_agent_that_lost_its_bindings_is_told_by_the_next_packet() {
     assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1), "one packet was enough");
 }
 
-/// The home agent's machine sends an ICMPv6 error that it accepts no tunnelled packets (RFC 4443 3.1), like a
-/// machine without carnet. The router registers again at once. An error that quotes a packet that the router
+/// The home agent's machine sends an ICMPv6 error, as a machine without carnet does: it accepts no tunnelled
+/// packets (RFC 4443 3.1). The router registers again at once. An error that quotes a packet that the router
 /// has not sent changes nothing.
 #[test]
 fn an_icmpv6_error_about_a_tunnelled_packet_makes_the_router_register_again() {
     let mut world = World::registered();
     world.sleep(Duration::from_secs(5));
     forget_bindings(&mut world);
-    // The home agent's own messages are lost here.
+    // In this test the home agent's own messages are lost.
     world.feed_router(Input::Packet(data(HOST, CORRESPONDENT)));
     let mut tunnelled = None;
     while let Some(output) = world.router.poll_output() {

@@ -1,9 +1,9 @@
 //! The desired forwarding state: tunnels, routes, rules, addresses and interface settings.
 //!
-//! Every entry has a key; two entries with one key cannot exist. Each protocol owns *scopes* (for example one
-//! for each binding) and replaces all entries of a scope at once with [`DesiredState::replace`]. Only
-//! differences become [`Change`]s, and a refresh without a difference touches nothing. Additions come before
-//! removals, so a new path is up before the old one goes.
+//! Every entry has a key, and the state never holds two entries with the same key. Each protocol owns
+//! *scopes* (for example one scope for each binding) and replaces all entries of a scope at once with
+//! [`DesiredState::replace`]. Only differences become [`Change`]s; a refresh without a difference changes
+//! nothing in the kernel. Additions come before removals, so a new path is up before the old one goes.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -22,72 +22,77 @@ pub const TUNNEL_DEVICE: &str = "carnet0";
 
 /// The kernel's main routing table.
 pub const TABLE_MAIN: u32 = 254;
-/// Table with one default route into [`TUNNEL_DEVICE`]. So carnet receives packets for a tunnel's end before
-/// the kernel's own IPv6 input sees them.
+/// Table with one default route into [`TUNNEL_DEVICE`]. So carnet receives packets for the local address of a
+/// tunnel before the kernel's own IPv6 input receives them.
 pub const TABLE_CAPTURE: u32 = 13_500;
-/// Table for packets from the mobile network: into the tunnel, or unreachable.
+/// Table for packets from the mobile network: a route leads them into the tunnel, or they are unreachable.
 pub const TABLE_TUNNEL: u32 = 13_501;
-/// Table for packets that a mobile router does not forward: unreachable.
+/// Table that makes packets unreachable: a mobile router does not forward the packets of this table.
 pub const TABLE_NOWHERE: u32 = 13_502;
-/// Table of care-of addresses of the mobile routers behind this one, on links that this router visits.
+/// Table of the care-of addresses that mobile routers behind this one have, on links that this router visits.
 pub const TABLE_NESTED: u32 = 13_505;
 /// Table of the mobile networks of neighbouring vehicles that this router reaches directly.
 pub const TABLE_NEIGHBOURS: u32 = 13_504;
-/// Table that makes the home agent's address local to this machine, for packets that arrive under IPsec.
+/// Table that makes the home agent's address local to this machine. Packets that arrive under IPsec use this
+/// table.
 pub const TABLE_PROTECTED: u32 = 13_506;
-/// First of the tables with the default route of one uplink. The uplink with index `n` in the config has the
-/// table with this number plus `n`. Its default route leads to the router that advertised the care-of
-/// address. A second router on the same uplink has a table from [`TABLE_NEXT_HOP`] on.
+/// Number of the first of the tables with the default route of one uplink. The uplink with index `n` in the
+/// config has the table with this number plus `n`. Its default route leads to the router that advertised the
+/// care-of address. A second router on the same uplink has a table from [`TABLE_NEXT_HOP`] on.
 pub const TABLE_UPLINK: u32 = 13_510;
 
-/// First of the tables for further routers of an uplink, if its care-of addresses leave by several routers.
+/// Number of the first of the tables for further routers of an uplink. An uplink has several routers if its
+/// care-of addresses leave by different ones.
 pub const TABLE_NEXT_HOP: u32 = 13_600;
 
 /// Rule priorities, in the order in which the kernel evaluates them. See `docs/kernel-rules.md`.
 pub mod priority {
     /// Packets that arrive on an uplink for a care-of address of a mobile router behind this one. This rule
-    /// is before [`CAPTURE`], because both routers may have the same home agent.
+    /// comes before [`CAPTURE`], because both routers may have the same home agent.
     pub const TO_NESTED: u32 = 99;
-    /// Packets for a tunnel's end, before the `local` table delivers them to the kernel.
+    /// Packets for the local address of a tunnel. The rule takes them before the `local` table delivers them
+    /// to the kernel.
     pub const CAPTURE: u32 = 100;
-    /// Messages about direct routes, from any source. They need another priority than [`CAPTURE`]: the kernel
-    /// refuses a rule without a source if the same rule with a source exists.
+    /// Messages about direct routes, from any source. This rule needs a priority different from [`CAPTURE`]:
+    /// the kernel refuses a rule without a source if the same rule with a source exists.
     pub const CAPTURE_MESSAGES: u32 = 101;
-    /// The `local` table, moved down from 0 so that [`CAPTURE`] comes first.
+    /// The `local` table. It has moved down from priority 0 so that [`CAPTURE`] comes first.
     pub const LOCAL: u32 = 110;
     /// Packets that carnet passes to IPsec, and packets that carnet sends for IPsec to protect.
     pub const PROTECTED: u32 = 111;
-    /// Packets from a neighbouring vehicle to the mobile network, if their interface is an uplink as well.
+    /// Packets from a neighbouring vehicle to the mobile network, if the interface to that vehicle is an
+    /// uplink as well.
     pub const FROM_NEIGHBOURS: u32 = 112;
-    /// Unreachable for all other packets that arrive on an uplink. A mobile router does not forward between
-    /// visited networks, nor past the home agent into the mobile network.
+    /// Makes all other packets that arrive on an uplink unreachable. A mobile router does not forward between
+    /// visited networks. It does not forward packets into the mobile network that have bypassed the home
+    /// agent.
     pub const FROM_UPLINK: u32 = 115;
     /// Packets to the mobile network use the main table, never the tunnel.
     pub const TO_MOBILE_NETWORK: u32 = 120;
-    /// Unreachable for packets from a direct route that are not for the mobile network. A mobile router does
-    /// not forward packets of another one to a third.
+    /// Makes packets from a direct route unreachable if they are not for the mobile network. A mobile router
+    /// does not forward packets of a second mobile router to a third.
     pub const FROM_DIRECT: u32 = 122;
-    /// Unreachable for packets that arrive over GeoNetworking and are not for the mobile network. A vehicle
-    /// does not forward packets of other vehicles into its uplinks, nor into its tunnel.
+    /// Makes packets that arrive over GeoNetworking unreachable if they are not for the mobile network. A
+    /// vehicle does not forward packets of other vehicles into its uplinks, nor into its tunnel.
     pub const FROM_STATIONS: u32 = 125;
-    /// Packets from a care-of address of a mobile router behind this one use the table of its uplink, for
-    /// tunnels.
+    /// Tunnels of mobile routers behind this one: packets from a care-of address of such a router use the
+    /// table of the uplink of that address.
     pub const FROM_NESTED: u32 = 128;
-    /// Packets from an IPv4 care-of address by a socket of its uplink use the main table, without its default
-    /// routes.
+    /// Packets from an IPv4 care-of address, sent by a socket that is bound to the uplink, use the main table
+    /// without its default routes.
     pub const SPECIFIC_IPV4_ROUTES: u32 = 129;
     /// This machine's own packets from a care-of address use the table of its uplink.
     pub const FROM_CARE_OF_ADDRESS: u32 = 130;
-    /// Packets from the mobile network look up the table of neighbouring vehicles first. Without a route
-    /// there, [`FROM_MOBILE_NETWORK`] follows.
+    /// Packets from the mobile network look up the table of neighbouring vehicles first. If that table has no
+    /// route, [`FROM_MOBILE_NETWORK`] follows.
     pub const TO_NEIGHBOURS: u32 = 135;
     /// Packets from the mobile network or the home address use the tunnel's table.
     pub const FROM_MOBILE_NETWORK: u32 = 140;
-    /// Unreachable for packets from a LAN interface whose source address is not of the mobile network (RFC
-    /// 3963 9).
+    /// Makes packets from a LAN interface unreachable if their source address is not of the mobile network
+    /// (RFC 3963 9).
     pub const FROM_LAN: u32 = 145;
-    /// A mobile node's own packets whose sender has chosen no source address use the tunnel's table. Its
-    /// route gives them the home address.
+    /// A mobile node's own packets whose sender has chosen no source address use the tunnel's table. The
+    /// route in that table gives them the home address.
     pub const FROM_NODE: u32 = 150;
 }
 
@@ -95,18 +100,19 @@ pub mod priority {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TunnelEnd {
-    /// Inner packets *from* [`Tunnel::inner`] go in; inner packets *to* it come out.
+    /// Packets *from* [`Tunnel::inner`] enter the tunnel; packets *to* [`Tunnel::inner`] come out of it.
     MobileRouter,
-    /// Inner packets *to* [`Tunnel::inner`] go in; inner packets *from* it come out.
+    /// Packets *to* [`Tunnel::inner`] enter the tunnel; packets *from* [`Tunnel::inner`] come out of it.
     HomeAgent,
-    /// Inner packets *to* [`Tunnel::inner`] go in; inner packets *from* it come out. This end is at a mobile
-    /// router, and [`Tunnel::inner`] are the networks of another mobile router (`carnet_mobility::direct`).
-    /// Packets that come out must be for the own mobile network.
+    /// Packets *to* [`Tunnel::inner`] enter the tunnel; packets *from* [`Tunnel::inner`] come out of it. This
+    /// end is at a mobile router, and [`Tunnel::inner`] are the networks of another mobile router
+    /// (`carnet_mobility::direct`). Packets that come out must be for the mobile network of this router.
     Direct,
 }
 
-/// Tunnel for IPv6 packets between a care-of address and a home agent: in IPv6 (RFC 2473), in IPv4, or in UDP
-/// (RFC 5555). A home address has one tunnel for each of its registered care-of addresses (RFC 5648).
+/// Tunnel for IPv6 packets between a care-of address and a home agent. The outer header is IPv6 (RFC 2473),
+/// IPv4, or IPv4 and UDP (RFC 5555). A home address has one tunnel for each of its registered care-of
+/// addresses (RFC 5648).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tunnel {
     /// Role of this station.
@@ -120,26 +126,26 @@ pub struct Tunnel {
     pub local: Endpoint,
     /// Outer destination of sent packets, outer source of accepted packets (RFC 6275 10.4.5).
     pub remote: Endpoint,
-    /// The mobile side: the home address as a /128, and the mobile network prefixes.
+    /// Addresses on the mobile side: the home address as a /128, and the mobile network prefixes.
     pub inner: Vec<Ipv6Net>,
     /// Whether the station sends packets into this tunnel. After a handover the old tunnel has `false`: it
-    /// still accepts packets that were on their way. If several tunnels of a home address have `true`, a
+    /// still accepts packets that were under way. If several tunnels of a home address have `true`, a
     /// [`Distribution`] divides the packets among them.
     pub transmit: bool,
     /// The largest inner packet, in octets, that fits the path without fragmenting the outer packet.
     pub mtu: u32,
 }
 
-/// Rules that divide the packets of a home address among its tunnels. Key: role and home address, so that a
-/// change replaces one entry.
+/// Rules that divide the packets of a home address among its tunnels. Key: role and home address. So a
+/// changed list of rules replaces the old list as one entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Distribution {
     /// Role of this station.
     pub end: TunnelEnd,
     /// Home address of the tunnels.
     pub home_address: Ipv6Addr,
-    /// Home agent's address. A duplicated packet inside IPv4 has an IPv6 header between this address and the
-    /// home address.
+    /// Address of the home agent. If a packet is duplicated over a tunnel inside IPv4, it gets an IPv6 header
+    /// between this address and the home address.
     pub home_agent: Ipv6Addr,
     /// The first rule that matches a packet and has a working tunnel decides. The last rule matches
     /// everything.
@@ -149,10 +155,10 @@ pub struct Distribution {
 /// Rule for the packets of one flow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DistributionRule {
-    /// Packets of the flow, described as they go towards the mobile network, at either end. `None`: all
-    /// packets.
+    /// Selects the packets of the flow by their fields in the direction towards the mobile network, at either
+    /// end. `None`: all packets.
     pub selector: Option<TrafficSelector>,
-    /// Failover, balance or duplicate.
+    /// Action of the forwarder: failover, balance or duplicate.
     pub action: FlowAction,
     /// Tunnels for these packets, the preferred one first.
     pub members: Vec<Member>,
@@ -161,7 +167,8 @@ pub struct DistributionRule {
 /// A tunnel in a [`DistributionRule`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
-    /// Binding Identifier. A flow stays with it even if the addresses of the tunnel change.
+    /// Binding Identifier of the tunnel. A flow stays with the identifier even if the addresses of the tunnel
+    /// change.
     pub bid: Option<u16>,
     /// Local end of the tunnel.
     pub local: Endpoint,
@@ -184,21 +191,21 @@ pub struct Socket {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RouteAction {
-    /// Sends it out of an interface, to a gateway or directly to the neighbour.
+    /// Sends packets out of an interface, to a gateway or directly to the neighbour.
     Forward {
         /// Name of the interface.
         interface: String,
         /// Next hop; `None` if the destination is on the link.
         gateway: Option<Ipv6Addr>,
     },
-    /// Answers with ICMPv6 Destination Unreachable.
+    /// Answers packets with ICMPv6 Destination Unreachable.
     Unreachable,
-    /// Hands it to this machine itself, on [`TUNNEL_DEVICE`].
+    /// Delivers packets to this machine itself, on [`TUNNEL_DEVICE`].
     Local,
 }
 
-/// A kernel route. Key: table, destination, metric. A home agent has several routes for each binding, and
-/// most have the same action: they share it.
+/// A kernel route. Key: table, destination, metric. A home agent has several routes for each binding. Most of
+/// them have the same action and share one value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
     /// Routing table number.
@@ -209,14 +216,14 @@ pub struct Route {
     pub metric: u32,
     /// Forward, unreachable or local.
     pub action: Arc<RouteAction>,
-    /// Source address for this machine's own packets whose sender has chosen none; `None`: the kernel chooses
-    /// (RFC 6724).
+    /// Source address for this machine's own packets if their sender has chosen none. With `None` the kernel
+    /// chooses the source address (RFC 6724).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Box<Ipv6Addr>>,
 }
 
 impl Route {
-    /// Returns the outgoing interface, if any.
+    /// Returns the outgoing interface, if the route has one.
     pub fn interface(&self) -> Option<&str> {
         match &*self.action {
             RouteAction::Forward { interface, .. } => Some(interface),
@@ -224,7 +231,7 @@ impl Route {
         }
     }
 
-    /// Returns whether packets go into [`TUNNEL_DEVICE`].
+    /// Returns whether the route leads into [`TUNNEL_DEVICE`].
     pub fn is_into_tunnel_device(&self) -> bool {
         self.interface() == Some(TUNNEL_DEVICE)
     }
@@ -235,73 +242,77 @@ impl Route {
 pub struct Rule {
     /// Order among rules (the kernel evaluates the lowest first), one of [`priority`].
     pub priority: u32,
-    /// Selects packets that arrive on this interface; `None`: on any.
+    /// Selects packets that arrive on this interface; `None`: on any interface.
     pub input_interface: Option<String>,
-    /// Selects packets from this prefix; `None`: from any source.
+    /// Selects packets from this prefix; `None`: from any source address.
     pub from: Option<Ipv6Net>,
-    /// Selects packets to this prefix; `None`: to any destination.
+    /// Selects packets to this prefix; `None`: to any destination address.
     pub to: Option<Ipv6Net>,
-    /// Selects packets with this upper-layer protocol; `None`: with any.
+    /// Selects packets with this upper-layer protocol; `None`: with any protocol.
     pub protocol: Option<u8>,
     /// Routing table for the selected packets.
     pub table: u32,
 }
 
-/// An IPv4 route out of an uplink, in the table of the router that it leads to. Key: table and destination.
+/// An IPv4 route out of an uplink, in the table of the router that the route leads to. Key: table and
+/// destination.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ipv4Route {
-    /// Routing table number. IPv4 and IPv6 have tables of their own: one number serves both.
+    /// Routing table number. IPv4 and IPv6 tables are separate, so one number serves for both.
     pub table: u32,
     /// Destination prefix, host bits zero.
     pub destination: Ipv4Net,
     /// Name of the interface.
     pub interface: String,
-    /// The next hop; `None` when the destination is on the link. The subnet need not contain it.
+    /// Next hop; `None` if the destination is on the link. The next hop may be outside the subnet of the
+    /// uplink.
     pub gateway: Option<Ipv4Addr>,
 }
 
-/// An IPv4 policy routing rule for this machine's sockets that are bound to an uplink. Key: all of it.
+/// An IPv4 policy routing rule for this machine's sockets that are bound to an uplink. Key: all fields.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Ipv4Rule {
-    /// Order among rules (lower is asked first), one of [`priority`].
+    /// Order among rules (the kernel evaluates the lowest first), one of [`priority`].
     pub priority: u32,
-    /// Only packets from this address.
+    /// Selects packets from this address.
     pub from: Ipv4Addr,
-    /// Only packets that leave by this interface, as those of a socket that is bound to it.
+    /// Selects packets that leave by this interface, as the packets of a socket that is bound to it do.
     pub output_interface: String,
-    /// The table that is asked.
+    /// Routing table for the selected packets.
     pub table: u32,
-    /// The default routes of the table are left out (`suppress_prefixlength 0`).
+    /// Whether the rule ignores the default routes of the table (`suppress_prefixlength 0`).
     pub without_default: bool,
 }
 
-/// An address that carnet puts on an interface (without duplicate address detection). Key: interface and
+/// An address that carnet adds to an interface (without duplicate address detection). Key: interface and
 /// address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterfaceAddress {
     /// Name of the interface.
     pub interface: String,
-    /// Address and prefix length.
+    /// The address.
     pub address: Ipv6Addr,
     /// Prefix length; 128 if the kernel must not derive an on-link prefix.
     pub prefix_length: u8,
-    /// Whether the kernel avoids it as a source address (RFC 6724 5, rule 3).
+    /// Whether the kernel avoids the address as a source address (RFC 6724 5, rule 3).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deprecated: bool,
 }
 
-/// A `net.ipv6.conf` setting that carnet needs, and restores at its end; `rp_filter` is a setting of IPv4.
+/// A `net.ipv6.conf` setting that carnet needs. When carnet ends, it restores the former value. `rp_filter`
+/// is a setting of IPv4.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
-    /// Interface name, or `all`.
+    /// Name of the interface, or `all`.
     pub interface: String,
-    /// The name below `net.ipv6.conf.<interface>`, such as `forwarding`.
+    /// Name of the setting below `net.ipv6.conf.<interface>`, such as `forwarding`.
     pub name: String,
-    /// Value as the kernel reads it.
+    /// Value of the setting, as text in the kernel's form.
     pub value: String,
 }
 
-/// An entry of the desired state. A home agent has several entries for each binding, so rare kinds are boxed.
+/// An entry of the desired state. A home agent has several entries for each binding, so the rare kinds of
+/// entries are boxed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Entry {
@@ -313,7 +324,7 @@ pub enum Entry {
     Route(Route),
     /// See [`Socket`].
     Socket(Socket),
-    /// See [`Tunnel`]. The forwarder shares it.
+    /// See [`Tunnel`]. The forwarder and the desired state share it.
     Tunnel(Arc<Tunnel>),
     /// See [`Distribution`].
     Distribution(Box<Distribution>),
@@ -325,8 +336,9 @@ pub enum Entry {
     Ipv4Rule(Box<Ipv4Rule>),
 }
 
-/// Key of an [`Entry`]. The order is the order of installation: settings, addresses, routes, sockets,
-/// tunnels, distributions, and last the rules that lead packets there. Removal has the opposite order.
+/// Key of an [`Entry`]. The order of keys is the order of installation: settings, addresses, routes, sockets,
+/// tunnels, distributions, and last the rules that lead packets there. The platform removes entries in the
+/// opposite order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key<'a> {
     /// Interface and name of a setting.
@@ -341,7 +353,7 @@ pub enum Key<'a> {
     Socket(&'a Socket),
     /// Local end, remote end, home address.
     Tunnel(Endpoint, Endpoint, Ipv6Addr),
-    /// End and home address.
+    /// Role of the station and home address.
     Distribution(TunnelEnd, Ipv6Addr),
     /// A rule is its own key.
     Rule(&'a Rule),
@@ -366,10 +378,10 @@ impl Entry {
     }
 }
 
-/// An entry in a set or map of entries by [`Key`]: it is equal to every entry with its key.
+/// An entry in a set or map of entries by [`Key`]: it is equal to every entry that has the same key.
 ///
-/// A home agent has several entries for each binding. All owners of an entry share it, and it contains its
-/// key.
+/// A home agent has several entries for each binding. All sets and maps that contain an entry share it, and
+/// the entry contains its key.
 #[derive(Debug, Clone)]
 pub struct Keyed(pub Arc<Entry>);
 
@@ -399,21 +411,21 @@ impl Ord for Keyed {
     }
 }
 
-/// One difference between the desired state now and before.
+/// One difference between the previous desired state and the present one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
-    /// Install this entry. It replaces an entry with the same key, without a moment in which neither exists.
+    /// Install this entry. The entry replaces an entry with the same key; at no moment are both absent.
     Set(Arc<Entry>),
     /// Remove this entry.
     Remove(Arc<Entry>),
 }
 
-/// The desired state, by scope, and the changes not yet fetched.
+/// The desired state, by scope, and the changes that the caller has not fetched yet.
 #[derive(Debug, Clone)]
 pub struct DesiredState<S> {
-    /// Owning scope of each entry. The map is unordered: an ordered one would compare keys of very many
-    /// bindings.
+    /// Owning scope of each entry. The map is unordered, because an ordered map would compare the keys of
+    /// very many bindings.
     entries: HashMap<Keyed, S>,
     /// Entries of each scope, by key.
     scopes: HashMap<S, Box<[Keyed]>>,
@@ -426,11 +438,11 @@ impl<S: Eq + Hash + Clone> DesiredState<S> {
         DesiredState { entries: HashMap::new(), scopes: HashMap::new(), changes: VecDeque::new() }
     }
 
-    /// Replaces all entries of `scope` by `entries`; of two with one key the last counts. Costs O(n log m) in
-    /// the entries of the scope only.
+    /// Replaces all entries of `scope` by `entries`. If two of them have the same key, the last one counts.
+    /// Costs O(n log m) in the entries of this scope only.
     ///
-    /// If two scopes want the same key, the last caller owns it; when that scope gives the key up, the entry
-    /// is removed. The protocols choose their scopes so that this does not happen in practice.
+    /// If two scopes want the same key, the last caller owns the key. When that scope gives the key up, the
+    /// state removes the entry. The protocols choose their scopes so that this does not happen in practice.
     pub fn replace(&mut self, scope: S, entries: impl IntoIterator<Item = Entry>) {
         let mut wanted: Vec<Keyed> = entries.into_iter().map(|entry| Keyed(Arc::new(entry))).collect();
         wanted.reverse();
@@ -481,7 +493,7 @@ impl<S: Eq + Hash + Clone> DesiredState<S> {
         !self.scopes.contains_key(scope)
     }
 
-    /// Returns the next change to carry out, oldest first.
+    /// Returns the oldest change that the caller has not fetched yet.
     pub fn poll_change(&mut self) -> Option<Change> {
         next_of(&mut self.changes)
     }
@@ -556,7 +568,7 @@ mod tests {
         state.replace(1, [route("2001:db8:a::/64", 1)]);
         state.replace(2, [other.clone()]);
         drain(&mut state);
-        // The previous owner wants the key again, with an unchanged entry.
+        // The previous owner wants the key again, with the same entry as before.
         state.replace(1, [route("2001:db8:a::/64", 1)]);
         assert_eq!(drain(&mut state), [Change::Set(route("2001:db8:a::/64", 1).into())]);
         state.replace(2, []);

@@ -1,25 +1,26 @@
-//! Which of several tunnels a packet takes.
+//! Selects the tunnel of a packet if the home address has several tunnels.
 //!
-//! A home address with several registered care-of addresses (RFC 5648) has a list of rules (RFC 6089's flow
-//! bindings). The first rule that matches a packet and has a working tunnel decides. Its action is one of
-//! three:
+//! A home address with several registered care-of addresses (RFC 5648) has a list of rules (flow bindings,
+//! RFC 6089). The first rule that matches a packet and has a working tunnel decides. The action of a rule is
+//! one of three:
 //!
 //! * `failover`: the first working tunnel of the list.
-//! * `balance`: one tunnel for each flow (addresses, protocol, ports), by rendezvous hashing with weights:
-//!   the tunnel with the best score for that flow. When a tunnel goes, only its own flows move, each to its
-//!   second best tunnel. When a tunnel comes, only the flows move for which it has the best score. Weights
-//!   are measured values and vary all the time. The module keeps the old weights as long as no share changes
-//!   by more than a quarter.
-//! * `duplicate`: the first four working tunnels; the receiver keeps the first copy ([`super::duplicates`]).
+//! * `balance`: one tunnel for each flow (addresses, protocol, ports). Rendezvous hashing with weights
+//!   selects the tunnel with the best score for that flow. When a tunnel fails, only its own flows move, each
+//!   to its second best tunnel. When a tunnel returns, only the flows move for which it has the best score.
+//!   Weights are measured values and vary all the time. The module keeps the old weights as long as no share
+//!   changes by more than a quarter.
+//! * `duplicate`: the first four working tunnels of the list. The receiver keeps the first copy of each
+//!   packet ([`super::duplicates`]).
 //!
-//! Later fragments show no ports. They follow the first fragment of their packet if it arrived before them.
-//! Otherwise the module uses the fields that they show. The memory of fragments is bounded in number and
-//! time.
+//! Later fragments of a packet do not contain the ports. They take the tunnel of the packet's first fragment
+//! if that fragment arrived before them. Otherwise the module uses the fields that the later fragment
+//! contains. The module remembers first fragments for a limited time and in limited number.
 //!
-//! A fast path chooses by the same rules, weights and key, and therefore the same tunnel (`bpf/choice.h`).
-//! For this reason the hash uses integers only.
+//! A fast path chooses by the same rules, weights and hash key, and therefore the same tunnel
+//! (`bpf/choice.h`). For this reason the hash uses integers only.
 //!
-//! Left out: IPv4 inside, since carnet's tunnels carry IPv6.
+//! Left out: inner packets of IPv4, because carnet's tunnels carry only IPv6.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::Ipv6Addr;
@@ -34,14 +35,15 @@ use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use super::desired::{Distribution, DistributionRule, Member, TunnelEnd};
 use super::path_mtu::Ends;
 
-/// Internal value of a weight of 1, so that kept weights can have fractions.
+/// Internal value of a weight of 1. With it, an integer can express fractions of a weight.
 const UNIT: f64 = 4096.0;
-/// Largest factor by which a share may change while the old weights stay.
+/// Largest factor by which a member's share may change before the module takes the new weights.
 const TOLERANCE: f64 = 1.25;
-/// Tunnels that one packet takes at once. RFC 6089 4.2 sets no bound. A node could register sixteen care-of
-/// addresses of a third party, which would then receive each packet sixteen times.
+/// Largest number of tunnels that one packet takes at once. RFC 6089 4.2 sets no bound. Without a bound, a
+/// node could register sixteen care-of addresses of a third party, which would receive each packet sixteen
+/// times.
 pub const MAX_COPIES: usize = 4;
-/// Fragmented packets whose first fragment's ports the module remembers.
+/// Number of fragmented packets for which the module remembers the ports of the first fragment.
 const FRAGMENTED_MAX: usize = 256;
 const FRAGMENTED_LIFETIME: Duration = Duration::from_secs(10);
 
@@ -49,41 +51,41 @@ const PROTOCOL_DCCP: u8 = 33;
 const PROTOCOL_SCTP: u8 = 132;
 const PROTOCOL_UDP_LITE: u8 = 136;
 
-/// Tunnels of a packet.
+/// Tunnels that a rule selects for a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Choice {
-    /// Into this tunnel.
+    /// The packet takes this tunnel.
     One(Ends),
-    /// Into each of these, at most [`MAX_COPIES`].
+    /// The packet takes each of these tunnels, at most [`MAX_COPIES`].
     All(Vec<Ends>),
     /// No tunnel of the rule works.
     None,
 }
 
-/// Source, destination and Identification of a packet in fragments.
+/// Name of a packet in fragments: source, destination and Identification.
 type FragmentName = (Ipv6Addr, Ipv6Addr, u32);
 
-/// Rules and the state of `balance` and of fragments.
+/// Rules of a home address, with the state of `balance` and of fragmented packets.
 #[derive(Debug, Clone)]
 pub struct Distributor {
     end: TunnelEnd,
     rules: Vec<Rule>,
-    /// Key of the hash, so that a sender cannot select a tunnel by its addresses and ports.
+    /// Secret key of the hash, so that a sender cannot select a tunnel by its addresses and ports.
     key: u64,
     fragmented: HashMap<FragmentName, (Time, Flow)>,
-    /// Names in the order of arrival.
+    /// Names of the fragmented packets, in the order of arrival.
     order: VecDeque<(Time, FragmentName)>,
 }
 
 #[derive(Debug, Clone)]
 struct Rule {
     rule: DistributionRule,
-    /// Identity of each member and the weight in use, not 0.
+    /// Identity of each member and its weight in use, which is not 0.
     weights: Vec<(u64, u32)>,
 }
 
-/// Returns the identity of a member, independent of its weight and, with a Binding Identifier, of its
-/// addresses.
+/// Returns the identity of a member, independent of its weight. With a Binding Identifier, the identity is
+/// independent of the addresses, too.
 fn identity(member: &Member) -> u64 {
     match member.bid {
         Some(bid) => mix(u64::from(bid) | 1 << 32),
@@ -103,14 +105,14 @@ fn mix(mut value: u64) -> u64 {
 }
 
 impl Distributor {
-    /// Creates the distributor for these rules. It keeps the weights and fragments of `before`. Without
-    /// `before` it uses `key`, the key of outer flow labels
+    /// Creates the distributor for these rules. The new distributor keeps the weights and fragments of
+    /// `before`. Without `before` it uses `key` for its hash; this is the key of outer flow labels
     /// ([`super::forwarder::Forwarder::flow_label_key`]).
     pub fn new(distribution: &Distribution, before: Option<Distributor>, key: u64) -> Distributor {
         let rules = distribution.rules.iter();
         let rules = rules.map(|rule| {
             let old = before.iter().flat_map(|before| &before.rules);
-            // Rules have no name: match the previous rule by its selector.
+            // Rules have no name, so a rule continues the previous rule with the same selector.
             let old = old.clone().find(|old| old.rule.selector == rule.selector);
             Rule { rule: rule.clone(), weights: weights(rule, old) }
         });
@@ -127,17 +129,17 @@ impl Distributor {
         }
     }
 
-    /// Returns whether any packet goes into several tunnels.
+    /// Returns whether a rule sends packets into several tunnels at once.
     pub fn duplicates(&self) -> bool {
         self.rules.iter().any(|rule| rule.rule.action == FlowAction::Duplicate)
     }
 
-    /// Returns the rules and, for each member of one, its identity and the weight in use (not 0).
+    /// Returns the rules. Each comes with the identity and the weight in use (not 0) of each of its members.
     pub fn rules(&self) -> impl Iterator<Item = (&DistributionRule, &[(u64, u32)])> {
         self.rules.iter().map(|Rule { rule, weights }| (rule, weights.as_slice()))
     }
 
-    /// Chooses the tunnel of `packet`; `exists` says whether a tunnel works.
+    /// Chooses the tunnels of `packet`; `exists` says whether a tunnel works.
     pub fn choose(
         &mut self,
         now: Time,
@@ -236,7 +238,7 @@ impl Distributor {
                 break;
             }
             self.order.pop_front();
-            // A later fragment may have renewed the entry of this name.
+            // A later fragment may have renewed the entry of this name; then the entry stays.
             if self.fragmented.get(&oldest).is_some_and(|(at, _)| *at == since) {
                 self.fragmented.remove(&oldest);
             }
@@ -263,8 +265,8 @@ fn fragment_of(packet: &[u8]) -> Option<FragmentHeader> {
     None
 }
 
-/// Returns -log2(`hash` / 2^64), with 24 bits behind the point: an exponential variate, if the hash is
-/// uniform.
+/// Returns -log2(`hash` / 2^64) as a fixed-point number with 24 fractional bits. If the hash is uniform, the
+/// result is an exponential variate.
 fn rarity(hash: u64) -> u64 {
     let hash = hash | 1;
     let zeros = u64::from(hash.leading_zeros());
@@ -279,20 +281,21 @@ fn rarity(hash: u64) -> u64 {
     ((zeros + 1) << 24) - fraction
 }
 
-/// Returns the score of a member; the lowest one is best. The score is an exponential variate with the weight
-/// as its rate. So each member has the lowest score with a probability in proportion to its weight.
+/// Returns the score of a member; the member with the lowest score is the best. The score is an exponential
+/// variate with the weight as its rate. So each member has the lowest score with a probability in proportion
+/// to its weight.
 fn score(conversation: u64, (member, weight): (u64, u32)) -> u64 {
     (rarity(mix(conversation ^ member)) << 32) / u64::from(weight.max(1))
 }
 
-/// Returns the weights to use: the previous ones, unless a share changes by more than [`TOLERANCE`].
+/// Returns the weights to use: the previous weights, unless a share changes by more than [`TOLERANCE`].
 fn weights(rule: &DistributionRule, before: Option<&Rule>) -> Vec<(u64, u32)> {
     let in_use = |weight: f64| (weight * UNIT).round().clamp(1.0, f64::from(u32::MAX)) as u32;
-    // A weight of 0 counts as 1: an operator excludes a tunnel by not listing it.
+    // A weight of 0 counts as 1: to exclude a tunnel, the operator leaves it out of the rule.
     let wanted: Vec<(u64, f64)> =
         rule.members.iter().map(|member| (identity(member), f64::from(member.weight.max(1)))).collect();
     let old = |id: u64| before?.weights.iter().find(|(known, _)| *known == id).map(|(_, weight)| *weight);
-    // Ratio of the old weight to the new one, for each member that stays.
+    // Ratio of the old weight to the new weight, for each member that was in the rule before.
     let ratios: Vec<f64> =
         wanted.iter().filter_map(|(id, weight)| old(*id).map(|old| f64::from(old) / UNIT / weight)).collect();
     let (least, most) =

@@ -1,26 +1,27 @@
 //! Finds the first copy of a duplicated packet by its number.
 //!
-//! The sender of a flow that takes several tunnels at once gives each packet a number and each copy the same
-//! one ([`carnet_wire::extension::SEQUENCE_OPTION`]). The receiver remembers the numbers of the last
-//! [`WINDOW`] packets of a binding and lets the first copy of each pass. Two packets with the same content
-//! have different numbers, so a host may send the same content twice.
+//! If the flow takes several tunnels at once, the sender numbers its packets; all copies of a packet have the
+//! same number ([`carnet_wire::extension::SEQUENCE_OPTION`]). The receiver remembers the numbers of the last
+//! [`WINDOW`] packets of a binding and accepts the first copy of each. Two packets with the same content have
+//! different numbers, so a host may send the same content twice.
 //!
-//! A number is not authenticated. An attacker who sees the packets of one tunnel could send own packets with
-//! the next numbers. The receiver would then drop the real packets as copies. So the receiver stores a mark
-//! beside each number: a keyed hash of the packet, sixteen bits long. Only a packet with the same mark is a
-//! copy.
+//! The sender does not authenticate the number. An attacker who sees the packets of one tunnel could send own
+//! packets with the next numbers. The receiver would then drop the real packets as copies. So the receiver
+//! stores a mark beside each number: a keyed hash of the packet, sixteen bits long. Only a packet with the
+//! same number and the same mark is a copy.
 //!
-//! When in doubt a packet passes: one whose number is older than the window may be a late copy or the first
-//! to arrive. A restarted sender begins with a random number. In half of the cases it is ahead of the window
-//! and moves it. In the other half its packets pass as late ones, and after `RESTART` of them in a row the
-//! window begins there.
+//! The receiver accepts a packet in case of doubt. A packet whose number is older than the window may be a
+//! late copy or the first copy to arrive. A restarted sender begins with a random number. In half of the
+//! cases this number is ahead of the window, and the window moves to it. In the other half the receiver
+//! accepts the packets as late ones. After `RESTART` late packets in a row the window begins at their
+//! numbers.
 
-/// Numbers in the window: a tunnel with 10,000 packets a second sends as many in one and a half seconds.
+/// Size of the window in packets. A tunnel with 10,000 packets a second sends this number in 1.6 seconds.
 pub const WINDOW: u32 = 16_384;
-/// Old numbers in a row after which the sender is considered restarted.
+/// Number of late packets in a row after which the receiver considers the sender restarted.
 const RESTART: u32 = 64;
 
-/// No packet has this mark.
+/// Mark of an empty place in the window; no packet has this mark.
 const NONE: u16 = 0;
 
 /// Returns the mark of a packet from a keyed hash of its content.
@@ -29,25 +30,25 @@ pub fn mark(hash: u64) -> u16 {
     (hash % u64::from(u16::MAX)) as u16 + 1
 }
 
-/// Judgement on a numbered packet.
+/// Result of [`Window::note`] for a numbered packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Copy {
-    /// The first copy.
+    /// The first copy of the packet.
     First,
-    /// A further copy.
+    /// A further copy of the packet.
     Further,
-    /// Older than the window: the first copy or a further one.
+    /// A number older than the window: the packet may be the first copy or a further one.
     Late,
 }
 
-/// The numbers of one binding in one direction.
+/// Received numbers of one binding in one direction.
 #[derive(Debug, Clone)]
 pub struct Window {
     /// The highest number, in the sense of serial number arithmetic (RFC 1982).
     top: u32,
-    /// Mark of each received number, at the number modulo [`WINDOW`].
+    /// Mark of each received number, at the index of the number modulo [`WINDOW`].
     seen: Box<[u16]>,
-    /// Old numbers in a row so far.
+    /// Number of late packets in a row so far.
     behind: u32,
 }
 
@@ -60,7 +61,7 @@ impl Window {
         window
     }
 
-    /// Notes the number and the mark of a packet that arrived.
+    /// Records the number and the mark of a packet that arrived, and returns which copy it is.
     pub fn note(&mut self, sequence: u32, mark: u16) -> Copy {
         let ahead = sequence.wrapping_sub(self.top);
         let behind = self.top.wrapping_sub(sequence);
@@ -98,8 +99,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     proptest! {
-        /// Two tunnels carry the same numbers. Each loses some and delays others by less than the window.
-        /// Each number that arrives passes exactly once.
+        /// Two tunnels carry the same numbers. Each tunnel loses some packets and delays others by less than
+        /// the window. The receiver accepts each number that arrives exactly once.
         #[test]
         fn each_packet_passes_once_whatever_is_lost_and_late(
             start in any::<u32>(),
@@ -135,8 +136,7 @@ mod tests {
             prop_assert_eq!(passed.len(), came);
         }
 
-        /// For any numbers: a number that has not been seen since the window moved past it is never called a
-        /// copy.
+        /// For any sequence of numbers: the window never calls a number a copy that it has not received.
         #[test]
         fn a_number_that_never_came_is_no_copy(
             numbers in prop::collection::vec((prop_oneof![any::<u32>(), 0u32..40_000], 1u16..4), 1..400),
@@ -180,7 +180,7 @@ mod tests {
         }
     }
 
-    /// An attacker uses the next numbers for packets of his own: each real packet still passes, once.
+    /// An attacker sends own packets with the next numbers. The receiver still accepts each real packet once.
     #[test]
     fn numbers_that_somebody_else_has_used_are_no_loss() {
         let mut window = Window::starting_with(0, 1);

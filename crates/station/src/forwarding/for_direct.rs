@@ -1,9 +1,9 @@
 //! Entries of the desired state for direct routes to other mobile routers.
 //!
-//! Rules capture messages between care-of addresses on every uplink. They capture tunnelled packets only from
-//! care-of addresses of a router with a direct route. Most packets for a direct route enter the tunnel device
-//! anyway. The routes matter only if kernel tunnels carry the traffic to the home agent, because these know
-//! no direct routes.
+//! On every uplink, rules capture the messages about direct routes between care-of addresses. Rules capture
+//! tunnelled packets only from the care-of addresses of a router with a direct route. Most packets for a
+//! direct route enter the tunnel device anyway. The routes matter only if kernel tunnels carry the traffic to
+//! the home agent, because kernel tunnels know no direct routes.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::desired::{
 };
 use super::for_home_agent::{METRIC, host, into_tunnel_device, route};
 
-/// Returns rules, routes and tunnels.
+/// Returns the rules, routes and tunnels of all direct routes.
 pub(crate) fn direct_entries(
     router: &MobileRouter,
     tunnels: impl Iterator<Item = direct::Tunnel>,

@@ -1,16 +1,16 @@
 //! Entries of the desired state for a home agent.
 //!
 //! A route leads the home agent's address into the tunnel device, so that carnet receives control packets
-//! before the kernel, which would refuse them. The entries of a node depend on its binding:
+//! before the kernel, which would refuse them. The entries of a mobile node depend on its binding:
 //!
-//! * Bound: the home address and the registered prefixes lead into the tunnel.
-//! * Not bound: its packets must not follow a default route (RFC 3963 6.7). On a virtual home link the
-//!   prefixes are unreachable. On a real one a route leads to the home address, as to any router at home (RFC
-//!   3963 6.5, example 1).
-//! * Registered at another home agent, on a virtual home link: a tunnel leads to that home agent.
+//! * Node with a binding: routes lead its home address and its registered prefixes into the tunnel.
+//! * Node without a binding: packets for it must not follow a default route (RFC 3963 6.7). On a virtual home
+//!   link its prefixes are unreachable. On a real home link a route leads them to the home address, as to any
+//!   router at home (RFC 3963 6.5, example 1).
+//! * Node registered at another home agent, on a virtual home link: a tunnel leads to that home agent.
 //!
-//! Mobile networks that are parts of the home prefix (RFC 4887 6) need no other entries. Their routes are
-//! longer than the route of the home link.
+//! Mobile networks that are parts of the home prefix (RFC 4887 6) need no other entries. Their prefixes are
+//! longer than the prefix of the home link, so their routes win.
 
 use std::net::{Ipv6Addr, SocketAddrV4};
 use std::sync::{Arc, LazyLock};
@@ -29,17 +29,17 @@ use super::for_mobile_router::LOCAL;
 use super::path_mtu::Ends;
 use super::ways::ways;
 
-/// Metric of carnet's own routes: the kernel's default for IPv6 routes of a user.
+/// Metric of carnet's own routes: the kernel's default metric for IPv6 routes that a user adds.
 pub(crate) const METRIC: u32 = 1024;
-/// Metric of routes to nodes at another home agent. A routing daemon sees by it that this home agent no
-/// longer announces them.
+/// Metric of routes to nodes that are registered at another home agent. From this metric a routing daemon
+/// knows that this home agent no longer announces these routes.
 pub(crate) const METRIC_RELAYED: u32 = 2048;
-/// Metric of "unreachable" routes, the last choice of a table.
+/// Metric of "unreachable" routes: the kernel takes them only if the table has no other route.
 const METRIC_LAST: u32 = 0x7fff_ffff;
 /// Settings that let the kernel take default routes and prefixes from Router Advertisements. The platform
-/// turns them off only where the machine does not need them.
+/// turns them off only if the machine does not need them.
 const ADVERTISED: [&str; 2] = ["accept_ra_defrtr", "accept_ra_pinfo"];
-/// Path MTU before the first Packet Too Big: the MTU of Ethernet.
+/// Path MTU before the first Packet Too Big arrives: the MTU of Ethernet.
 const PATH_MTU: u32 = 1500;
 
 pub(crate) fn host(address: Ipv6Addr) -> Ipv6Net {
@@ -73,7 +73,7 @@ fn all_but(prefix: Ipv6Net, addresses: &[Ipv6Addr]) -> Vec<Ipv6Net> {
     if !addresses.iter().any(|address| prefix.contains(address)) {
         return vec![prefix];
     }
-    // A single address has no halves: it yields no part.
+    // A single address has no halves, so the loop adds no part for it.
     let halves = prefix.subnets(prefix.prefix_len() + 1).into_iter().flatten();
     halves.flat_map(|half| all_but(half, addresses)).collect()
 }
@@ -89,7 +89,8 @@ pub(crate) fn agent_entries(agent: &HomeAgent) -> Vec<Entry> {
         setting("all", "forwarding", "1"),
         route(TABLE_MAIN, host(config.address), METRIC, into_tunnel_device()),
     ];
-    // RFC 4861 11.1: any host on the home link could otherwise get all packets that leave here.
+    // RFC 4861 11.1: otherwise any host on the home link could attract all packets that leave this machine,
+    // by a Router Advertisement.
     let stopped = config.home_link.iter().flat_map(|link| ADVERTISED.map(|name| setting(link, name, "0")));
     entries.extend(stopped);
     if config.nodes.iter().any(|node| node.authentication == Authentication::Ipsec) {
@@ -97,9 +98,10 @@ pub(crate) fn agent_entries(agent: &HomeAgent) -> Vec<Entry> {
     }
     let anycast = agent.anycast_addresses().iter();
     entries.extend(anycast.map(|anycast| route(TABLE_MAIN, host(*anycast), METRIC, into_tunnel_device())));
-    // RFC 4887 5.1: the aggregate is routed here. Without this route, packets to its unused parts would go
-    // back by the default route. Peers have addresses of the home prefix as well; on a virtual home link they
-    // are elsewhere.
+    // RFC 4887 5.1: the aggregate prefix is routed to this machine. Without this route, packets to unused
+    // parts of the aggregate would go back by the default route. Other home agents have addresses of the home
+    // prefix as well, and they are elsewhere if the home link is virtual. So the route leaves out their
+    // addresses.
     let peers: Vec<Ipv6Addr> = config.others.peers.iter().map(|peer| peer.address).collect();
     let virtual_link = config.home_link.is_none().then_some(config.home_prefix);
     for prefix in virtual_link.into_iter().chain(config.home_network) {
@@ -113,9 +115,10 @@ pub(crate) fn agent_entries(agent: &HomeAgent) -> Vec<Entry> {
     entries
 }
 
-/// Returns entries that let the kernel's IPsec handle messages from and to the home agent's address. ESP
-/// packets are delivered to this machine once carnet has removed the Home Address option
-/// (`station/protection.rs`). Sent packets pass through carnet, which inserts the routing header.
+/// Returns entries with which the kernel's IPsec handles messages from and to the home agent's address. From
+/// an ESP packet, carnet removes the Home Address option (`station/protection.rs`). Then the kernel delivers
+/// the packet to this machine. Packets that this machine sends pass through carnet, which inserts the routing
+/// header.
 fn protected_entries(address: Ipv6Addr) -> Vec<Entry> {
     let rule = |input: &str, from: Option<Ipv6Net>, to: Option<Ipv6Net>, protocol, table| {
         let (input_interface, protocol) = (Some(input.to_owned()), Some(protocol));
@@ -136,7 +139,7 @@ fn protected_entries(address: Ipv6Addr) -> Vec<Entry> {
     ]
 }
 
-/// Returns the entries of one node, bound or not.
+/// Returns the entries of one node, with or without a binding.
 pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entry> {
     let config = agent.config();
     let bindings = agent.bindings();
@@ -144,7 +147,7 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
     let inner: Vec<Ipv6Net> =
         std::iter::once(host(home_address)).chain(bindings.prefixes(home_address).iter().copied()).collect();
     let valid: Vec<Binding> = bindings.of(home_address).collect();
-    // The home agent sends packets only to care-of addresses that have passed the test.
+    // The home agent sends packets only to care-of addresses that have passed the care-of test.
     let tested = valid.iter().filter(|binding| binding.care_of_tested);
     let living: Vec<_> = tested.map(|binding| (binding.bid, binding.ends())).collect();
     let bound = !valid.is_empty();
@@ -164,9 +167,9 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
         }))
     };
     let mut entries = Vec::new();
-    // A tunnel of a binding that ended a moment ago still accepts packets. If the node has no other tunnel,
-    // it has de-registered. New packets then take other routes, and packets on their way into the tunnel
-    // still reach it. If no care-of address has passed its test yet, packets go where they went before.
+    // A tunnel of a binding that ended a moment ago still accepts packets. A node without any other tunnel
+    // has de-registered: new packets for it take other routes, and packets under way into the tunnel still
+    // reach it. If no care-of address has passed its test yet, packets keep their former route.
     let relay = agent.relay(home_address).filter(|_| !bound);
     let former = bindings.former(home_address);
     let serves = living.is_empty() && relay.is_none();
@@ -174,7 +177,8 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
     for (place, path) in former.iter().enumerate() {
         entries.push(tunnel(None, (path.agent, path.care_of_address), Some(place) == last));
     }
-    // The other home agent's address serves as the care-of address of a node that has registered there.
+    // For a node that has registered at another home agent, the address of that home agent serves as the
+    // care-of address.
     if let Some(relay) = relay {
         let inner: Vec<Ipv6Net> = std::iter::once(host(home_address)).chain(relay.prefixes.clone()).collect();
         let remote = Endpoint::Ipv6(relay.to);
@@ -190,7 +194,8 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
             mtu: PATH_MTU.saturating_sub(remote.overhead()),
         })));
     }
-    // One tunnel for each binding. If two bindings have the same ends, the preferred one counts.
+    // Each binding has one tunnel. If two bindings have the same local and remote end, the preferred binding
+    // counts.
     for binding in valid.iter().rev() {
         let ends = binding.ends();
         entries.push(tunnel(binding.bid, ends, ways.transmit.contains(&ends)));
@@ -203,7 +208,8 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
     }
     for prefix in node.prefixes.iter() {
         match &config.home_link {
-            // RFC 4887 5.3: a node whose home address is not of the home link is not reached by it.
+            // RFC 4887 5.3: if the home address of a node is not of the home link, the home link does not
+            // reach the node.
             Some(home_link) if !bound && config.home_prefix.contains(&home_address) => entries.push(route(
                 TABLE_MAIN,
                 *prefix,

@@ -1,17 +1,18 @@
-//! The IPv4 tables of a mobile router's uplinks: one for each router that an IPv4 care-of address leaves by
-//! (RFC 8028 3, for IPv4).
+//! The IPv4 tables of a mobile router's uplinks. Each router by which an IPv4 care-of address leaves has a
+//! table (RFC 8028 3, for IPv4).
 //!
-//! The sockets of a tunnel inside IPv4 are bound to their uplink. The kernel uses only routes by that device.
-//! Where none leads to the home agent, it takes the home agent for a neighbour on the link. A network manager
-//! need not give each uplink a default route. Of several default routes of an uplink the kernel takes the
-//! first, whatever the source address. So carnet has its own table for each address's router.
+//! The sockets of a tunnel inside IPv4 are bound to their uplink, so the kernel uses only routes by that
+//! device. If no such route leads to the home agent, the kernel takes the home agent for a neighbour on the
+//! link. A network manager need not give each uplink a default route. Of several default routes of an uplink
+//! the kernel takes the first, whatever the source address. So carnet has a table of its own for the router
+//! of each address.
 //!
-//! More specific routes of the main table come first: the uplink's subnet, or an operator's route to the home
-//! agent.
+//! More specific routes of the main table come first: the route to the uplink's subnet, or an operator's
+//! route to the home agent.
 //!
-//! The rules name the uplink beside the address: two uplinks may have the same private address. They are for
-//! sockets that are bound to the uplink; other programs keep the routes that the network manager has set.
-//! Tables have the numbers of their IPv6 counterparts.
+//! The rules name the uplink beside the address, because two uplinks may have the same private address. The
+//! rules select only packets of sockets that are bound to the uplink; other programs keep the routes that the
+//! network manager has set. An IPv4 table has the same number as the IPv6 table of its uplink.
 
 use std::net::IpAddr;
 
@@ -20,7 +21,8 @@ use ipnet::Ipv4Net;
 
 use super::desired::{Entry, Ipv4Route, Ipv4Rule, TABLE_MAIN, priority};
 
-/// The routes and rules of an uplink. `table` gives the table of its router with this number.
+/// Returns the IPv4 routes and rules of an uplink. `table` returns the table of the uplink's router with this
+/// number.
 pub(super) fn entries(uplink: &Uplink, table: impl Fn(usize) -> u32) -> Vec<Entry> {
     let interface = &uplink.config.interface;
     let routes = uplink.ipv4_next_hops().map(|(number, router)| {

@@ -1,23 +1,23 @@
 //! Entries of the desired state for a mobile router.
 //!
-//! * Rules before the `local` table capture packets of the home agent to a care-of address. They lead into
-//!   the tunnel device before the kernel's own input, which would refuse the packets.
+//! * Rules before the `local` table capture packets of the home agent to a care-of address. These rules lead
+//!   the packets into the tunnel device before the kernel's own input, which would refuse them.
 //! * Packets from the mobile network or the home address always go into the tunnel device. The forwarder
 //!   decides whether a tunnel takes them, so a registration changes no kernel route.
-//! * Packets that this machine sends from a care-of address leave by its own uplink, regardless of the main
-//!   table.
-//! * All other packets are refused. The router does not forward from an uplink to the mobile network (past
+//! * Packets that this machine sends from a care-of address leave by the uplink of that address, regardless
+//!   of the main table.
+//! * Rules refuse all other packets. The router does not forward from an uplink to the mobile network (past
 //!   the home agent) or to another uplink. A host on board cannot send with a foreign source address (RFC
 //!   3963 9).
 //! * Packets that arrive over GeoNetworking must be for the mobile network.
-//! * Uplinks behave like hosts on the visited network although the router forwards: no Router bit, no
-//!   all-routers group, Router Advertisements accepted (RFC 3963 5.6, 5.7).
+//! * Uplinks behave like hosts on the visited network although the router forwards. They send no Router bit,
+//!   do not join the all-routers group, and accept Router Advertisements (RFC 3963 5.6, 5.7).
 //! * Tunnels inside IPv4 use sockets that are bound to their uplink, regardless of the main table. See
 //!   [`for_ipv4`].
-//! * On the home link the mobile network is routed out of that link without a tunnel.
-//! * A mobile node has no mobile network: only its own packets enter the tunnel. Senders that have chosen no
-//!   address get the home address (RFC 6724 5, rule 4). This needs a rule, because the kernel would choose
-//!   the uplink's address. A program that binds to a care-of address leaves by that uplink.
+//! * On the home link, routes lead packets of the mobile network out of that link without a tunnel.
+//! * A mobile node has no mobile network: only its own packets enter the tunnel. A program that has chosen no
+//!   source address gets the home address (RFC 6724 5, rule 4). This needs a rule, because the kernel would
+//!   choose the uplink's address. Packets of a program that binds to a care-of address leave by that uplink.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr, SocketAddrV4};
@@ -37,14 +37,15 @@ use super::for_home_agent::{METRIC, host, into_tunnel_device, route, unreachable
 use super::for_ipv4;
 use super::ways::ways;
 
-/// Name by which rules select packets of this machine itself.
+/// Interface name by which rules select packets of this machine itself.
 pub(super) const LOCAL: &str = "lo";
 /// Protocols of the home agent's packets to a care-of address: tunnelled packets, Mobility Headers, and
 /// fragments of either.
 const CAPTURED: [u8; 3] = [protocol::IPV6, protocol::MOBILITY, protocol::FRAGMENT];
 
-/// Returns the settings of the interfaces, which come first and in this order. Uplinks must accept Router
-/// Advertisements before forwarding is turned on, or the kernel drops the default routers that it knows.
+/// Returns the settings of the interfaces, in three groups. They come before all other entries, and in this
+/// order. Uplinks must accept Router Advertisements before the router turns forwarding on. Otherwise the
+/// kernel drops the default routers that it knows.
 pub(crate) fn setting_entries(router: &MobileRouter, lan: &[String]) -> [Vec<Entry>; 3] {
     let setting = |interface: &str, name: &str, value: &str| {
         Entry::Setting(Box::new(Setting {
@@ -54,8 +55,8 @@ pub(crate) fn setting_entries(router: &MobileRouter, lan: &[String]) -> [Vec<Ent
         }))
     };
     let uplinks = || router.config().uplinks.iter().map(|u| u.interface.as_str());
-    // With a strict filter the kernel drops the home agent's answers on all uplinks but the one of the main
-    // table's route.
+    // With a strict filter the kernel accepts the home agent's answers only on the uplink of the main table's
+    // route.
     let with_ipv4 = uplinks().filter(|_| router.config().home_agent_ipv4.is_some());
     [
         uplinks()
@@ -70,9 +71,9 @@ pub(crate) fn setting_entries(router: &MobileRouter, lan: &[String]) -> [Vec<Ent
 }
 
 /// Returns all other entries, which follow from the router's state and its LAN interfaces. `assigned` are the
-/// LAN interfaces that get `PREFIX::1`, with the prefix. `stations` are the interfaces of IPv6 over
-/// GeoNetworking. `beside` are the routers of other home agents that this router tries or leaves: their
-/// tunnels receive packets but send only messages.
+/// LAN interfaces that get the address `PREFIX::1`, each with its prefix. `stations` are the interfaces of
+/// IPv6 over GeoNetworking. `beside` are the routers for other home agents, which this router tries or
+/// leaves. Their tunnels accept packets but send only messages.
 pub(crate) fn router_entries<'a>(
     router: &MobileRouter,
     beside: impl Iterator<Item = &'a MobileRouter>,
@@ -112,8 +113,8 @@ pub(crate) fn router_entries<'a>(
         }
     }
 
-    // The home address and its routes exist before the de-registration, which uses the home address as its
-    // source. The traffic leaves the tunnel when the home agent has acknowledged it.
+    // The home address and its routes must exist before the de-registration, which uses the home address as
+    // its source. The traffic leaves the tunnel when the home agent has acknowledged the de-registration.
     let home = router.home_link();
     let home_index = home
         .and_then(|home| router.uplinks().iter().position(|u| u.config.interface == home.config.interface));
@@ -143,7 +144,7 @@ pub(crate) fn router_entries<'a>(
     entries.push(rule(priority::FROM_MOBILE_NETWORK, Some(LOCAL), home_address, None, mobile_table));
     if !config.is_router() {
         entries.push(rule(priority::FROM_NODE, Some(LOCAL), None, None, mobile_table));
-        // Routes name the home address as the source of their packets, so it must always exist.
+        // Routes name the home address as the source of their packets, so the address must always exist.
         entries.push(address(TUNNEL_DEVICE, config.home_address));
     }
     if home.is_some() {
@@ -183,7 +184,7 @@ pub(crate) fn router_entries<'a>(
             }
             Attachment::Home { router } if home_index == Some(index) => {
                 let link = route(table, config.home_prefix, METRIC, forward(None));
-                // Without a default router from the operator, the home agent is the default router.
+                // If the operator has configured no default router, the home agent is the default router.
                 let agent = Some(config.home_agent).filter(|agent| !agent.is_unspecified());
                 let gateway = router.or(agent);
                 let out = gateway.map(|gateway| route(table, default, METRIC, forward(Some(gateway))));
@@ -219,8 +220,8 @@ fn address(interface: &str, address: Ipv6Addr) -> Entry {
     })
 }
 
-/// Returns the inputs of the mobile network: its links and this machine. Without a configured link it returns
-/// any interface, because the operator then routes packets here.
+/// Returns the input interfaces of the mobile network: its links and this machine. If no link is configured,
+/// it returns `None` for any interface, because the operator then routes packets to this machine.
 pub(super) fn inside(lan: &[String]) -> Vec<Option<&str>> {
     if lan.is_empty() {
         return vec![None];
@@ -241,7 +242,8 @@ fn tunnels(router: &MobileRouter, beside: &[&MobileRouter]) -> Vec<Entry> {
 
     let interface = |uplink: usize| router.uplinks().get(uplink).map(|u| u.config.interface.clone());
     let mut sockets: BTreeSet<Socket> = BTreeSet::new();
-    // A care-of address has its sockets before it is registered: the first Binding Update needs one.
+    // The sockets of a care-of address exist before the address is registered, because the first Binding
+    // Update needs one.
     for (uplink, known) in router.uplinks().iter().enumerate() {
         let addresses = known.care_of_addresses().into_iter().filter(|_| config.home_agent_ipv4.is_some());
         let ipv4 = addresses.filter_map(|address| match address {
@@ -253,12 +255,12 @@ fn tunnels(router: &MobileRouter, beside: &[&MobileRouter]) -> Vec<Entry> {
             sockets.extend([udp, address.into()].map(|local| Socket { local, interface: interface(uplink) }));
         }
     }
-    // A lost care-of address keeps its socket until its last packets have arrived.
+    // A lost care-of address keeps its socket until the last packets to it have arrived.
     let others: Vec<Path> = beside.iter().flat_map(|router| router.paths()).collect();
     let inside_ipv4 = paths.iter().chain(&others).filter(|path| path.local.ipv6().is_none());
     sockets.extend(inside_ipv4.map(|path| Socket { local: path.local, interface: interface(path.uplink) }));
 
-    // Tunnels of other home agents come last: they only receive.
+    // Tunnels of other home agents come last, because they only receive packets.
     let tunnels = paths.iter().chain(&others).map(|path| {
         let mtu = router.uplinks().get(path.uplink).map_or(1280, |u| u.mtu());
         Entry::Tunnel(Arc::new(Tunnel {
@@ -281,7 +283,7 @@ pub(super) fn uplink_table(index: usize) -> u32 {
     TABLE_UPLINK + u32::try_from(index).unwrap_or(u32::MAX - TABLE_UPLINK)
 }
 
-/// Returns the table of one of an uplink's routers, by its number on that uplink.
+/// Returns the table of the router with this number on an uplink.
 pub(super) fn next_hop_table(index: usize, number: usize) -> u32 {
     match number.checked_sub(1) {
         None => uplink_table(index),
@@ -292,9 +294,9 @@ pub(super) fn next_hop_table(index: usize, number: usize) -> u32 {
     }
 }
 
-/// Chooses the link prefix of each LAN interface from the mobile network prefixes. It is the first /64 of
-/// one, or the prefix itself if it is longer. The first prefix goes to the first interface and so on; the
-/// last interface gets the rest.
+/// Chooses the link prefix of each LAN interface from the mobile network prefixes. The link prefix is the
+/// first /64 of a mobile network prefix, or the whole prefix if it is longer. The first prefix goes to the
+/// first interface, the second to the second, and so on; the last interface gets all further prefixes.
 pub(crate) fn lan_prefixes(prefixes: &[Ipv6Net], lan: &[String]) -> Vec<(String, Ipv6Net)> {
     let Some(last) = lan.last() else { return Vec::new() };
     prefixes
@@ -307,7 +309,7 @@ pub(crate) fn lan_prefixes(prefixes: &[Ipv6Net], lan: &[String]) -> Vec<(String,
         .collect()
 }
 
-/// Returns `PREFIX::1` for each LAN interface without another address in its prefix.
+/// Returns the address `PREFIX::1` for each LAN interface that has no other address in its prefix.
 fn lan_addresses(assigned: &[(String, Ipv6Net)], interfaces: &SmallMap<String, Interface>) -> Vec<Entry> {
     assigned
         .iter()

@@ -1,8 +1,8 @@
 //! Entries of the desired state for routes to neighbouring mobile networks.
 //!
-//! Packets from the mobile network look up a table of neighbours before the table of the tunnel. Without a
-//! route there they enter the tunnel. So a vehicle that comes into range adds one route, and a vehicle that
-//! leaves removes one; all other entries stay.
+//! Packets from the mobile network look up a table of neighbours before the table of the tunnel. If the table
+//! of neighbours has no route, they enter the tunnel. So a vehicle that comes into range adds one route, and
+//! a vehicle that leaves removes one. All other entries stay.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -14,8 +14,8 @@ use super::desired::{Entry, RouteAction, Rule, TABLE_MAIN, TABLE_NEIGHBOURS, pri
 use super::for_home_agent::{METRIC, host, route};
 use super::for_mobile_router::{LOCAL, inside};
 
-/// Returns rules and routes; `interface` is the one of IPv6 over GeoNetworking, which may be an uplink as
-/// well.
+/// Returns the rules and routes. `interface` is the interface of IPv6 over GeoNetworking, which may be an
+/// uplink as well.
 pub(crate) fn neighbour_entries(
     config: &MobileRouterConfig,
     lan: &[String],

@@ -1,13 +1,15 @@
-//! Entries of the desired state for mobile routers behind this one, and for this router behind another one.
+//! Entries of the desired state for mobile routers behind this one, and for this router behind another mobile
+//! router.
 //!
 //! A router behind this one may have a care-of address on a link that this router visits. Each such address
-//! has a host route in a table of its own. Packets that arrive on an uplink look up this table first. Packets
-//! from the address leave by the uplink of its link. In both directions only tunnels and messages about them
-//! pass. Otherwise hosts on board could bypass the home agents (RFC 3963 9), or be reached past them. The
-//! kernel forwards these packets; they do not enter the slow path, and no fast path handles them.
+//! has a host route in a table for these addresses. Packets that arrive on an uplink look up this table
+//! first. Packets from the address leave by the uplink of its link. In both directions only tunnelled packets
+//! and messages about tunnels pass. Otherwise hosts on board could bypass the home agents (RFC 3963 9), and
+//! hosts outside could reach them past the home agents. The kernel forwards these packets: they enter neither
+//! the slow path nor a fast path.
 //!
-//! This router itself may have addresses on a link before its parent router. They are added to the uplink
-//! through which it acquired them.
+//! This router itself may have addresses on a link that its parent router visits. The entries add these
+//! addresses to the uplink through which the router acquired them.
 
 use std::collections::BTreeSet;
 
@@ -19,10 +21,10 @@ use super::for_home_agent::{METRIC, host, route};
 use super::for_mobile_router::next_hop_table;
 
 /// Protocols that pass: tunnelled packets and their fragments, Mobility Headers, and ICMPv6 errors about
-/// either.
+/// these packets.
 const PASSED: [u8; 4] = [protocol::IPV6, protocol::FRAGMENT, protocol::ICMPV6, protocol::MOBILITY];
 
-/// Returns routes, rules and addresses.
+/// Returns the routes, rules and addresses.
 pub(crate) fn nesting_entries(nesting: &Nesting, router: &MobileRouter) -> Vec<Entry> {
     let mut entries = Vec::new();
     let mut inputs = BTreeSet::new();

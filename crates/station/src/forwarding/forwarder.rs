@@ -2,24 +2,25 @@
 //! addresses and home agents.
 //!
 //! Packets come from the tunnel device and go back into it; the kernel routes them to and from the wire. The
-//! forwarder decapsulates a packet for a tunnel's end after the checks of RFC 6275 10.4.5 and RFC 3963 9. The
-//! outer source must be the care-of address, and the inner source must belong to it. The forwarder
-//! encapsulates packets from (mobile router) or to (home agent) a mobile network. ECN follows RFC 6040, the
-//! outer flow label RFC 6438. Sockets carry the tunnels inside IPv4 and UDP: the forwarder checks the inner
-//! packets and names the tunnel.
+//! forwarder decapsulates a packet for the local address of a tunnel after the checks of RFC 6275 10.4.5 and
+//! RFC 3963 9. The outer source must be the care-of address, and the inner source must belong to it. A mobile
+//! router encapsulates packets from its mobile network, a home agent packets to a mobile network. ECN follows
+//! RFC 6040, the outer flow label RFC 6438. Sockets carry the tunnels inside IPv4 and UDP: the forwarder
+//! checks the inner packets and names the tunnel.
 //!
-//! [`super::distribution`] chooses among several tunnels. A packet that takes several at once has a number in
-//! a Destination Option of the outer header. IPv4 has no such option, so inside IPv4 another IPv6 header from
-//! end to end carries it. The receiver passes the first copy ([`super::duplicates`]).
+//! [`super::distribution`] chooses among several tunnels. If a packet takes several tunnels at once, its
+//! number is in a Destination Option of the outer header. IPv4 has no such option. So inside IPv4 a further
+//! IPv6 header, between home address and home agent, carries the option. The receiver accepts the first copy
+//! ([`super::duplicates`]).
 //!
 //! Path MTU (RFC 2473 7): the forwarder answers an inner packet above the tunnel's MTU with Packet Too Big. A
-//! packet of up to 1280 octets always passes, in outer fragments if necessary. The forwarder passes Packet
-//! Too Big about an outer packet on to the inner source at once. [`super::path_mtu`] learns from it, and sets
-//! the tunnel's MTU. The forwarder lowers the Maximum Segment Size of TCP connections to that MTU
-//! ([`super::mss`]).
+//! packet of up to 1280 octets always passes, in outer fragments if necessary. If a Packet Too Big about an
+//! outer packet arrives, the forwarder passes it on to the inner source at once. [`super::path_mtu`] learns
+//! the path MTU from this message, and sets the tunnel's MTU. The forwarder lowers the Maximum Segment Size
+//! of TCP connections to that MTU ([`super::mss`]).
 //!
-//! Tunnels inside tunnels are bounded (`limits`). Left out: the Tunnel Encapsulation Limit option in the
-//! copies of a packet that takes several tunnels.
+//! The module `limits` bounds the nesting of tunnels. Left out: if a packet takes several tunnels, its copies
+//! carry no Tunnel Encapsulation Limit option.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::BuildHasher;
@@ -57,24 +58,25 @@ mod table;
 /// Tunnel Hop Limit (RFC 2473 6.3, RFC 3963 5.5): 64 on the wire. The kernel decrements it when it forwards
 /// the packet from the tunnel device.
 const TUNNEL_HOP_LIMIT: u8 = 64 + 1;
-/// ICMPv6 errors about packets that this station has not sent: 64 at once, then one for each interval. Above
-/// this rate the forwarder assumes that an attacker guesses, and ignores Packet Too Big for one interval.
-/// Probing finds the path MTU without these messages.
+/// Burst of ICMPv6 errors about packets that this station has not sent: 64 at once, then one for each
+/// [`FORGERY_INTERVAL`]. Above this rate the forwarder assumes that an attacker guesses, and ignores Packet
+/// Too Big for one interval. Probing finds the path MTU without these messages.
 const FORGERIES: u32 = 64;
 const FORGERY_INTERVAL: Duration = Duration::from_secs(10);
-/// Limit of windows for numbers (32 kB each). Above it, only home addresses with a duplicate rule get a
-/// window, because any node can send numbers in the name of many others.
+/// Number of bindings that get a window for numbers (32 kB each) without further condition. Above it, only
+/// home addresses with a duplicate rule get a window, because a node can send numbers in the name of many
+/// home addresses.
 const WINDOWS: usize = 1024;
 
-/// Additional copies of the packets of one home address at one end: this burst, then one copy for each
-/// interval.
+/// Burst of additional copies of the packets of one home address at one end; after the burst, one copy for
+/// each interval.
 const COPIES: u32 = 2_000;
 const COPY_INTERVAL: Duration = Duration::from_micros(100);
 
 /// Duplication state of a home address.
 #[derive(Debug)]
 struct Copies {
-    /// Number of the next packet.
+    /// Number that the next duplicated packet gets.
     sequence: u32,
     limit: RateLimiter,
 }
@@ -94,15 +96,15 @@ impl Copies {
 }
 
 carnet_base::drop_reasons! {
-    /// Why the forwarder dropped a packet.
+    /// Reason why the forwarder dropped a packet.
     pub enum TunnelDrop {
-        /// Not IPv6, or shorter than its header says.
+        /// Packet that is not IPv6, or shorter than its header says.
         Malformed = "malformed",
-        /// To a mobile network whose care-of addresses have not passed the test yet.
+        /// Packet to a mobile network whose care-of addresses have not passed the care-of test yet.
         Untested = "untested",
-        /// From or to a mobile network that is not registered now.
+        /// Packet from or to a mobile network that is not registered now.
         NotRegistered = "not_registered",
-        /// Packet without a mobile network as source or destination, and not for a tunnel's end.
+        /// Packet that is neither from nor to a mobile network, and not for the local address of a tunnel.
         NoTunnel = "no_tunnel",
         /// The outer source is not the care-of address of any binding (RFC 6275 10.4.5).
         OuterSource = "outer_source",
@@ -110,19 +112,19 @@ carnet_base::drop_reasons! {
         InnerSource = "inner_source",
         /// The inner destination does not belong to the binding.
         InnerDestination = "inner_destination",
-        /// A link-local, multicast or reserved address (`::/8` without the prefixes of NAT64): no tunnel
-        /// carries such packets.
+        /// Packet with a link-local, multicast or reserved address (`::/8` without the prefixes of NAT64): no
+        /// tunnel carries such packets.
         Scope = "scope",
-        /// Too large for the path; the sender has received Packet Too Big.
+        /// Packet too large for the path; the sender has received Packet Too Big.
         TooBig = "too_big",
-        /// Too many nested IPv6 headers, or a packet of the tunnel itself that has come back. Also a packet
-        /// that home agents have relayed to each other until its hop limit was used up.
+        /// Packet with too many nested IPv6 headers, or a packet of the tunnel itself that has come back.
+        /// Also a packet that home agents have relayed to each other until its hop limit was used up.
         Nesting = "nesting",
         /// The outer header has a congestion mark, but the inner packet cannot carry it (RFC 6040 4.2).
         Congestion = "congestion",
-        /// A fragment that overlaps another, breaks the rules or exceeds the bounds.
+        /// Fragment that overlaps another fragment of its packet, breaks the rules or exceeds the bounds.
         Fragment = "fragment",
-        /// A protocol without a receiver at the tunnel's end.
+        /// Packet to the local address of a tunnel whose protocol has no receiver there.
         UpperLayer = "upper_layer",
         /// A further copy of a packet that went over several tunnels.
         Duplicate = "duplicate",
@@ -143,9 +145,10 @@ pub enum Verdict {
         /// Whether routers may fragment the outer packet.
         may_fragment: bool,
     },
-    /// The buffer holds no packet. The station's `poll_output` returns the packets that this one caused.
+    /// The forwarder has taken the packet, and the buffer is empty. The station's `poll_output` returns the
+    /// packets that the taken packet caused.
     Consumed,
-    /// The forwarder has dropped the packet, and counted it by this reason.
+    /// The forwarder has dropped the packet, and counted the drop by this reason.
     Dropped(&'static str),
 }
 
@@ -155,20 +158,21 @@ impl From<TunnelDrop> for Verdict {
     }
 }
 
-/// Result of the forwarder's work on an ICMPv6 error.
+/// Result of [`Forwarder::handle_error`] for an ICMPv6 error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorOutcome {
-    /// An error without a relation to a tunnel.
+    /// The error has no relation to a tunnel.
     Foreign,
-    /// An error about a tunnel; the caller has nothing to do.
+    /// The error is about a tunnel, and the forwarder has handled it; the caller has nothing to do.
     Handled,
-    /// Packet Too Big, provably about one of our packets: the path carries inner packets of this many octets.
+    /// The error is a Packet Too Big, provably about one of our packets: the path carries inner packets of
+    /// this number of octets.
     PathMtu(Ends, u32),
-    /// Provably about one of our packets: this direct route is broken. The forwarder sends no error to the
-    /// inner source, because the next packet takes the tunnel to the home agent.
+    /// The error is provably about one of our packets: this direct route is broken. The forwarder sends no
+    /// error to the inner source, because the next packet takes the tunnel to the home agent.
     Broken(Ends),
-    /// Provably about one of our packets, and from the home agent at the other end of the tunnel: the home
-    /// agent refuses these packets.
+    /// The error is provably about one of our packets, and the home agent at the other end of the tunnel sent
+    /// it. The home agent refuses these packets.
     Refused(Ends),
 }
 
@@ -183,22 +187,22 @@ pub struct ForwarderCounters {
     pub relayed: u64,
     /// Additional copies of duplicated packets.
     pub duplicated: u64,
-    /// Packets that matched a duplicate rule but took one tunnel: they are tunnel packets themselves, or the
-    /// home address has reached its limit of copies.
+    /// Packets that matched a duplicate rule but took only one tunnel. Such a packet is a tunnel packet
+    /// itself, or the home address has reached its limit of copies.
     pub not_duplicated: u64,
-    /// Numbered packets older than the window, so that the forwarder cannot tell whether they are the first
-    /// copy.
+    /// Numbered packets that are older than the window. The forwarder cannot tell whether such a packet is
+    /// the first copy.
     pub late: u64,
     /// Packets dropped, by reason.
     pub dropped: BTreeMap<TunnelDrop, u64>,
 }
 
-/// A packet that another packet caused.
+/// A packet that the forwarder sends because of the packet that it handled before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Caused {
     /// Packet to be written into the tunnel device.
     Packet(Vec<u8>),
-    /// Packet to be sent inside IPv4 or UDP, as [`Verdict::Encapsulate`].
+    /// Packet to be sent inside IPv4 or UDP, like a [`Verdict::Encapsulate`].
     Encapsulated {
         /// Local and remote end of the tunnel.
         ends: Ends,
@@ -209,47 +213,47 @@ pub enum Caused {
     },
 }
 
-/// The tunnels and their counters.
+/// The tunnels of a station and their counters.
 #[derive(Debug)]
 pub struct Forwarder {
     paths: HashMap<Ends, Path>,
     bindings: HashMap<Name, Binding>,
-    /// Number of bindings that have a window for numbers.
+    /// Number of bindings that have a window of received numbers.
     windows: usize,
     /// Duplication state of each binding.
     copies: HashMap<Name, Copies>,
-    /// Inner destination to tunnel, for a home agent and direct routes.
+    /// Tunnel of each inner destination prefix, for a home agent and direct routes.
     towards: PrefixTable<Leading>,
-    /// Inner source to tunnel, for a mobile router.
+    /// Tunnel of each inner source prefix, for a mobile router.
     from: PrefixTable<Leading>,
-    /// Mobile networks of this station, registered or not, and the source address of error messages about
-    /// their packets.
+    /// Mobile networks of this station, registered or not. The value is the source address of error messages
+    /// about their packets.
     served: PrefixTable<Ipv6Addr>,
-    /// Mobile networks whose care-of addresses are untested, and their home addresses.
+    /// Mobile networks whose care-of addresses are untested, each with its home address.
     held_back: PrefixTable<Ipv6Addr>,
-    /// Prefixes of each home address in `held_back`.
+    /// Prefixes in `held_back`, by home address.
     untested: BTreeMap<Ipv6Addr, Vec<Ipv6Net>>,
-    /// Makes outer flow labels unguessable, so that a quoted label proves that the packet was ours.
+    /// Key that makes outer flow labels unguessable, so that a quoted label proves that the packet was ours.
     secret: u64,
     rng: Rng,
-    /// Identification of the next outer packet that is fragmented.
+    /// Identification for the next outer packet that the forwarder fragments.
     identification: u32,
-    /// Identification of the next inner packet of our own that is fragmented. It has its own sequence,
-    /// because hosts see it and must not learn the outer identifications.
+    /// Identification for the next fragmented inner packet whose source is this station. These packets have
+    /// their own sequence, because hosts see it and must not learn the outer identifications.
     inner_identification: u32,
     too_big: RateLimiter,
     errors: RateLimiter,
     forgeries: RateLimiter,
     /// Time until which the forwarder ignores Packet Too Big.
     doubtful_until: Time,
-    /// Watched tunnels into which a packet went.
+    /// Watched tunnels that a packet has entered.
     used: Vec<Ends>,
     outputs: VecDeque<Caused>,
     counters: ForwarderCounters,
 }
 
 impl Forwarder {
-    /// Creates a forwarder without tunnels. It draws twice from `rng`.
+    /// Creates a forwarder without tunnels. It draws two random numbers from `rng`.
     pub fn new(rng: &mut Rng) -> Self {
         let secret = rng.u64();
         let identifications = rng.u64();
@@ -268,8 +272,8 @@ impl Forwarder {
             // RFC 7739: identifications begin at a random number.
             identification: (identifications >> 32) as u32,
             inner_identification: identifications as u32,
-            // Path MTU discovery of a whole fleet needs a higher rate than other errors, which
-            // unauthenticated sources may cause.
+            // Path MTU discovery of a whole fleet needs a higher rate than the errors that unauthenticated
+            // sources may cause.
             too_big: RateLimiter::new(200, Duration::from_millis(1)),
             forgeries: RateLimiter::new(FORGERIES, FORGERY_INTERVAL),
             doubtful_until: Time::ZERO,
@@ -291,12 +295,12 @@ impl Forwarder {
         self.secret
     }
 
-    /// Returns a packet that the last one caused: an error message, a fragment, or a copy.
+    /// Returns the next packet that the last handled packet caused: an error message, a fragment, or a copy.
     pub fn poll_output(&mut self) -> Option<Caused> {
         self.outputs.pop_front()
     }
 
-    /// Adds `prefix` to the mobile networks of this station. While it is not registered, the forwarder
+    /// Adds `prefix` to the mobile networks of this station. While `prefix` is not registered, the forwarder
     /// answers its packets with Destination Unreachable from `speaker`.
     pub fn serve(&mut self, prefix: Ipv6Net, speaker: Ipv6Addr) {
         self.served.insert(prefix, speaker);
@@ -309,8 +313,9 @@ impl Forwarder {
         self.untested.clear();
     }
 
-    /// Drops packets to these prefixes without an error if no tunnel takes them: the home agent is testing a
-    /// care-of address. Replaces the prefixes of an earlier call for this home address.
+    /// Makes the forwarder drop packets to these prefixes without an error if no tunnel takes them. The home
+    /// agent calls this while it tests a care-of address. The prefixes replace those of an earlier call for
+    /// this home address.
     pub fn hold_back(&mut self, home_address: Ipv6Addr, prefixes: impl IntoIterator<Item = Ipv6Net>) {
         for prefix in self.untested.remove(&home_address).into_iter().flatten() {
             if self.held_back.get(prefix) == Some(&home_address) {
@@ -333,7 +338,7 @@ impl Forwarder {
             .flat_map(|path| path.bindings.as_slice().iter().map(|tunnel| (&**tunnel, path.mtu)))
     }
 
-    /// Returns the counts of this tunnel on the slow path. A fast path counts its own packets.
+    /// Returns the traffic counters of this tunnel on the slow path. A fast path counts its own packets.
     pub fn traffic(&self, ends: Ends) -> Traffic {
         self.paths.get(&ends).map(|path| path.traffic).unwrap_or_default()
     }
@@ -345,7 +350,7 @@ impl Forwarder {
         }
     }
 
-    /// Returns a watched tunnel that a packet has entered; it is no longer watched.
+    /// Returns a watched tunnel that a packet has entered, and stops watching this tunnel.
     pub fn poll_used(&mut self) -> Option<Ends> {
         self.used.pop()
     }
@@ -355,7 +360,8 @@ impl Forwarder {
         !self.used.is_empty()
     }
 
-    /// Returns the tunnel that takes packets for `destination`, at the home agent's end, and its MTU.
+    /// Returns the tunnel that takes packets for `destination` at the home agent's end, and the MTU of the
+    /// tunnel.
     pub fn tunnel_towards(&self, destination: Ipv6Addr) -> Option<(Ends, usize)> {
         let ends = self.towards.lookup(destination)?.sender().ends;
         self.paths.get(&ends).map(|path| (ends, path.mtu))
@@ -385,7 +391,7 @@ impl Forwarder {
         };
         let limit = limits::of(header, buffer.as_slice());
         if let Some((0, offset)) = limit {
-            // RFC 2473 4.1.1 (b)
+            // RFC 2473 4.1.1 (b): the Parameter Problem points at the option.
             let pointer = u32::try_from(offset).unwrap_or(u32::MAX);
             let speaker = self.speaker(header, sender.home_address);
             self.error(now, speaker, ErrorMessage::ParameterProblem { code: 0, pointer }, buffer.as_slice());
@@ -418,7 +424,7 @@ impl Forwarder {
             return self.drop(TunnelDrop::Nesting);
         }
         let length = buffer.as_slice().len();
-        // IPv4 has no header for the option.
+        // An IPv4 outer header cannot carry the Tunnel Encapsulation Limit option.
         let limit = limit.filter(|_| ends.0.ipv6().is_some());
         let option = limit.map(|(limit, _)| encapsulation_limit_destination(protocol::IPV6, limit - 1));
         let (whole, mtu) = (mtu, mtu.saturating_sub(option.map_or(0, |option| option.len())));
@@ -429,8 +435,8 @@ impl Forwarder {
             path.traffic.sent(length);
             mss::clamp(buffer.as_mut_slice(), mtu);
             self.counters.encapsulated += 1;
-            // RFC 4213 3.2.2: the inner packet has at most 1280 octets, so the outer packet may be
-            // fragmented.
+            // RFC 4213 3.2.2: an inner packet of at most 1280 octets may exceed the MTU, so routers may then
+            // fragment the outer packet.
             return Verdict::Encapsulate { local: ends.0, remote: ends.1, may_fragment: length > mtu };
         };
         let outer_length = length + option.map_or(0, |option| option.len());
@@ -456,7 +462,7 @@ impl Forwarder {
         Verdict::Forward
     }
 
-    /// Sends an outer packet in fragments: RFC 2473 7.1 (b), at most 1280 octets inside.
+    /// Sends an outer packet in fragments: RFC 2473 7.1 (b), for inner packets of at most 1280 octets.
     fn cut(&mut self, ends: Ends, mtu: usize, outer: &[u8]) {
         self.identification = self.identification.wrapping_add(1);
         let pieces = fragment(outer, mtu + HEADER_LEN, self.identification);
@@ -475,9 +481,9 @@ impl Forwarder {
     }
 
     /// Returns whether a packet may go into `tunnels` tunnels at once. A node chooses by its registrations
-    /// where copies go, and any host that sends to a mobile network causes copies. A copy that is copied
-    /// again would multiply at each level. So the forwarder does not duplicate packets of a tunnel that ends
-    /// here, nor packets that already have a number. It also limits the rate of copies.
+    /// where its copies go, and any host that sends to a mobile network causes copies. Without this check, a
+    /// copy that is copied again would multiply at each level. So the forwarder does not duplicate packets of
+    /// a tunnel that ends here, nor packets that already have a number. It also limits the rate of copies.
     fn may_duplicate(
         &mut self,
         now: Time,
@@ -503,7 +509,7 @@ impl Forwarder {
         header: &Header,
         buffer: &mut PacketBuffer,
     ) -> Verdict {
-        // The number takes room; the MTU is the smallest remaining room of all tunnels.
+        // The number takes room in each copy. The MTU is the smallest remaining room of all tunnels.
         let room = |ends: &Ends| self.paths.get(ends).map(|path| path.mtu.saturating_sub(extra(*ends)));
         let Some(mtu) = all.iter().filter_map(room).min() else { return self.drop(TunnelDrop::NoTunnel) };
         if all.iter().any(|ends| is_loop(*ends, header)) || is_too_deep(buffer.as_slice()) {
@@ -528,7 +534,8 @@ impl Forwarder {
         Verdict::Consumed
     }
 
-    /// Sends one copy; inside IPv4 it gets an IPv6 header with the addresses `between`.
+    /// Sends one copy of a numbered packet. Inside IPv4 the copy gets a further IPv6 header with the
+    /// addresses `between`.
     fn send_numbered(
         &mut self,
         ends: Ends,
@@ -576,7 +583,8 @@ impl Forwarder {
         self.drop(TunnelDrop::TooBig)
     }
 
-    /// Sends an inner packet of this station's own through a tunnel, unfragmented, regardless of the MTU.
+    /// Sends an inner packet whose source is this station through a tunnel, unfragmented, regardless of the
+    /// MTU.
     pub fn send(&mut self, ends: Ends, inner: &[u8]) {
         if !self.paths.contains_key(&ends) {
             return;
@@ -594,8 +602,8 @@ impl Forwarder {
         }
     }
 
-    /// Sends an inner packet of this station's own through a tunnel, in inner fragments if it exceeds `mtu`.
-    /// The station is its source, so it may fragment the packet.
+    /// Sends an inner packet whose source is this station through a tunnel, in inner fragments if it exceeds
+    /// `mtu`. The source of a packet may fragment it.
     pub fn send_in_fragments(&mut self, ends: Ends, mtu: usize, inner: &[u8]) {
         self.inner_identification = self.inner_identification.wrapping_add(1);
         for piece in fragment(inner, mtu, self.inner_identification) {
@@ -603,12 +611,13 @@ impl Forwarder {
         }
     }
 
-    /// Decapsulates the packet in `buffer`, which came out of the tunnel between `ends`: the inner packet
-    /// begins at `offset`. `traffic_class` is from the outer header, `sequence` is the packet's number.
+    /// Decapsulates the packet in `buffer`, which came out of the tunnel between `ends`. The inner packet
+    /// begins at `offset`. `traffic_class` is that of the outer header, `sequence` is the packet's number.
     ///
     /// # Errors
-    /// Returns the reason of the drop, not yet counted, such as [`TunnelDrop::OuterSource`]. The inner header
-    /// comes with it if it was readable, so that the caller can answer the sender.
+    /// Returns the reason of the drop, such as [`TunnelDrop::OuterSource`]; the caller counts it. If the
+    /// inner header was readable, the reason comes with that header, so that the caller can answer the
+    /// sender.
     pub fn decapsulate(
         &mut self,
         ends: Ends,
@@ -659,7 +668,7 @@ impl Forwarder {
             match self.arrived((end, home_address), sequence, packet) {
                 Arrival::First => {}
                 Arrival::Further => {
-                    // The tunnel has carried this copy: count it.
+                    // The tunnel has carried this copy, so its counters include it.
                     if let Some(path) = self.paths.get_mut(&ends) {
                         path.traffic.received(length);
                     }
@@ -677,7 +686,7 @@ impl Forwarder {
         Ok(())
     }
 
-    /// Notes the number of a packet of which several copies may arrive.
+    /// Records the number of a packet of which several copies may arrive.
     fn arrived(&mut self, name: Name, sequence: u32, packet: &[u8]) -> Arrival {
         let mark = mark(FixedState::with_seed(self.secret).hash_one(packet));
         let Some(binding) = self.bindings.get_mut(&name) else { return Arrival::First };
@@ -697,7 +706,8 @@ impl Forwarder {
         Verdict::from(reason)
     }
 
-    /// Sends an ICMPv6 error about `invoking`, if RFC 4443 allows one and the rate limit is not reached.
+    /// Sends an ICMPv6 error about `invoking`, if RFC 4443 allows such an error and the rate limit is not
+    /// reached.
     pub fn error(&mut self, now: Time, source: Ipv6Addr, error: ErrorMessage, invoking: &[u8]) {
         let Ok(header) = Header::parse(invoking) else { return };
         let limiter = match error {
@@ -733,7 +743,7 @@ impl Forwarder {
     }
 }
 
-/// Leaves the inner packet of `length` octets in the buffer, with this traffic class.
+/// Cuts the buffer to the inner packet of `length` octets at `offset`, and gives it this traffic class.
 fn strip(buffer: &mut PacketBuffer, offset: usize, length: usize, inner: &Header, traffic_class: u8) {
     buffer.strip(offset, length);
     if traffic_class != inner.traffic_class
@@ -743,16 +753,16 @@ fn strip(buffer: &mut PacketBuffer, offset: usize, length: usize, inner: &Header
     }
 }
 
-/// Returns whether encapsulation would loop (RFC 2473 4.1). A fragment of our own outer packet hides how deep
-/// it is nested, and each round would fragment it again. Two bindings with care-of addresses in each other's
-/// network must not multiply packets.
+/// Returns whether encapsulation would loop (RFC 2473 4.1). A fragment of our own outer packet does not show
+/// its nesting depth, and each round would fragment it again. Two bindings with care-of addresses in each
+/// other's network must not multiply packets.
 fn is_loop(ends: Ends, header: &Header) -> bool {
     let own_fragment = ends.0 == header.source && header.next_header == protocol::FRAGMENT;
     own_fragment || (ends.0 == header.source && ends.1 == header.destination)
 }
 
-/// Returns whether a packet is one of several copies of any tunnel: it has a number. A fragment only shows
-/// that a Destination Options header follows.
+/// Returns whether a packet has a number and is thus one of several copies, of any tunnel. A fragment only
+/// shows that a Destination Options header follows.
 fn is_numbered(header: &Header, packet: &[u8]) -> bool {
     match header.next_header {
         protocol::DESTINATION_OPTIONS => {
@@ -763,8 +773,8 @@ fn is_numbered(header: &Header, packet: &[u8]) -> bool {
     }
 }
 
-/// Returns the octets that the number of a packet costs beside the encapsulation. Inside IPv4 it needs an
-/// IPv6 header.
+/// Returns the octets that the number of a packet costs beside the encapsulation. Inside IPv4 the number also
+/// needs an IPv6 header.
 fn extra(ends: Ends) -> usize {
     match ends.0 {
         Endpoint::Ipv6(_) => SEQUENCE_DESTINATION_LEN,

@@ -1,10 +1,11 @@
 //! Fragments of outer packets (RFC 8200 4.5, RFC 2473 7).
 //!
-//! An inner packet of up to 1280 octets passes any path: if the outer packet does not fit, it is sent in
-//! fragments. Received fragments are reassembled first. The number of pending packets, their age and their
-//! size are bounded. Unauthenticated sources have a tighter bound than tunnel ends, so that they cannot push
-//! out the packets of tunnel ends. An overlapping fragment voids the packet (RFC 5722), an exact duplicate is
-//! ignored, and an atomic fragment affects no other packet (RFC 6946).
+//! An inner packet of up to 1280 octets passes any path: if the outer packet does not fit, the forwarder
+//! sends it in fragments. The receiver reassembles fragments before all other steps. The number of pending
+//! packets, their age and their size are bounded. Unauthenticated sources have a tighter bound than tunnel
+//! ends, so that their fragments cannot push out the packets of tunnel ends. An overlapping fragment voids
+//! the packet (RFC 5722). The reassembler ignores an exact duplicate, and an atomic fragment affects no other
+//! packet (RFC 6946).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
@@ -14,15 +15,17 @@ use carnet_base::Time;
 use carnet_wire::fragment::{FRAGMENT_HEADER_LEN, FragmentHeader};
 use carnet_wire::ipv6::{HEADER_LEN, Header, MIN_MTU, protocol};
 
-/// Pending packets of tunnel ends; a new one replaces the oldest.
+/// Largest number of incomplete packets of tunnel ends; a new packet replaces the oldest one.
 const MAX_PENDING: usize = 64;
-/// Pending packets of unauthenticated sources, whose Binding Updates may come in fragments.
+/// Largest number of incomplete packets of unauthenticated sources, whose Binding Updates may come in
+/// fragments.
 const MAX_PENDING_STRANGERS: usize = 16;
-/// Largest reassembled packet: a jumbo frame and the outer header, with room.
+/// Largest reassembled packet in octets: a jumbo frame and the outer header, with room to spare.
 const MAX_REASSEMBLED: usize = 10_240;
 /// Largest number of fragments of a packet.
 const MAX_FRAGMENTS: usize = 64;
-/// RFC 8200 4.5 says 60 s; the tunnel's ends are closer, and memory is bounded.
+/// RFC 8200 4.5 says 60 s. The ends of a tunnel are closer to each other than any two hosts, and the
+/// reassembler's memory is bounded.
 const REASSEMBLY_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
@@ -30,17 +33,17 @@ struct Pending {
     started: Time,
     header: Header,
     next_header: u8,
-    /// Length of the whole packet, known from its last fragment.
+    /// Length of the whole packet; `None` until the last fragment has arrived.
     total: Option<usize>,
     pieces: BTreeMap<usize, Vec<u8>>,
     octets: usize,
 }
 
-/// Source, destination and identification (RFC 8200 4.5).
+/// Key of a packet in fragments: source, destination and identification (RFC 8200 4.5).
 type Key = (Ipv6Addr, Ipv6Addr, u32);
 
-/// Pending packets of one kind of source, the oldest first. A flood of first fragments creates an entry for
-/// each, so only the search for a key visits them all.
+/// Incomplete packets of one kind of source, the oldest first. A flood of first fragments creates an entry
+/// for each fragment, so only the search for a key visits all entries.
 #[derive(Debug, Default)]
 struct Group(VecDeque<(Key, Pending)>);
 
@@ -51,8 +54,8 @@ impl Group {
         }
     }
 
-    /// Returns the index of the packet of this fragment. A new packet replaces the oldest if there are
-    /// `limit`.
+    /// Returns the index of the packet with this key. A new packet replaces the oldest one if there are
+    /// `limit` packets.
     fn place_of(&mut self, key: Key, limit: usize, new: impl FnOnce() -> Pending) -> usize {
         if let Some(at) = self.0.iter().position(|(other, _)| *other == key) {
             return at;
@@ -65,7 +68,7 @@ impl Group {
     }
 }
 
-/// Pending packets of tunnel ends and of unauthenticated sources.
+/// Incomplete packets of tunnel ends and of unauthenticated sources, in separate groups.
 #[derive(Debug, Default)]
 pub struct Reassembler {
     tunnel_ends: Group,
@@ -73,8 +76,8 @@ pub struct Reassembler {
 }
 
 impl Reassembler {
-    /// Takes in a fragment, and returns the whole packet without fragment header once it is complete.
-    /// `stranger` is true if its source is not a tunnel end.
+    /// Takes a fragment. Returns the whole packet without fragment header once all its fragments are there.
+    /// `stranger` is true if the fragment's source is not a tunnel end.
     ///
     /// # Errors
     /// Returns the reason if the fragment breaks a rule or exceeds a bound.
@@ -124,7 +127,7 @@ impl Reassembler {
 }
 
 impl Pending {
-    /// Takes in a fragment, and returns whether the packet is complete.
+    /// Takes a fragment, and returns whether all fragments of its packet are there.
     fn take(
         &mut self,
         header: &Header,
@@ -158,7 +161,7 @@ impl Pending {
     }
 }
 
-/// Joins the fragments to a packet.
+/// Joins the fragments of a packet to the whole packet.
 fn whole<'a>(
     header: &Header,
     next_header: u8,
@@ -174,7 +177,7 @@ fn whole<'a>(
     Ok(packet)
 }
 
-/// Fragments a packet without extension headers into pieces of at most `mtu` octets. `mtu` is at least 1240,
+/// Cuts a packet without extension headers into fragments of at most `mtu` octets. `mtu` is at least 1240,
 /// the room of a tunnel over a path of 1280.
 pub fn fragment(packet: &[u8], mtu: usize, identification: u32) -> Vec<Vec<u8>> {
     let Ok((header, payload)) = Header::parse_packet(packet) else { return Vec::new() };

@@ -2,8 +2,8 @@
 //!
 //! [`desired`] holds the desired forwarding state and reports only changes; the platform installs them.
 //! `for_home_agent` and `for_mobile_router` compute the entries of the two roles. `for_neighbours` adds the
-//! routes to neighbouring mobile networks, `for_direct` those of direct routes, and `for_nested` those of
-//! nested mobile routers. `ways` is common to both roles: it divides the traffic among several tunnels.
+//! routes to neighbouring mobile networks, `for_direct` the direct routes, and `for_nested` the routes of
+//! nested mobile routers. Both roles use `ways`, which divides the traffic among several tunnels.
 //!
 //! [`forwarder`] is the slow path: it encapsulates and decapsulates one packet at a time, in place in a
 //! [`packet::PacketBuffer`]. [`fragments`] cuts and reassembles outer packets. [`prefix_table`] finds the

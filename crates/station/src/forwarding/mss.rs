@@ -1,18 +1,19 @@
 //! Clamps TCP's Maximum Segment Size to the MTU of a tunnel.
 //!
-//! A SYN announces the largest segment that its sender accepts (RFC 9293 3.7.1). The module lowers it to the
-//! tunnel's MTU less the IPv6 and TCP headers. Then every segment of the connection fits into the tunnel,
-//! even if hosts do not receive Packet Too Big. The checksum is updated by the difference alone (RFC 1624).
-//! So a wrong checksum stays wrong, and a first fragment needs no other treatment than a whole packet.
+//! A SYN announces the largest segment that its sender accepts (RFC 9293 3.7.1). The module lowers this size
+//! to the tunnel's MTU less the IPv6 and TCP headers. Then every segment of the connection fits into the
+//! tunnel, even if hosts do not receive Packet Too Big. The module updates the checksum by the difference
+//! alone (RFC 1624). So a wrong checksum stays wrong, and a first fragment needs no other treatment than a
+//! whole packet.
 //!
-//! The module changes only the option of a SYN, and only if its value is too large. The checksum has to be
-//! complete. A partial one for checksum offload (a TUN device with `virtio_net_hdr`) covers the pseudo-header
-//! only, and must not change with the options.
+//! The module changes only the option of a SYN, and only if its value is too large. The checksum of the
+//! packet must be a complete one. A partial checksum for checksum offload (a TUN device with
+//! `virtio_net_hdr`) covers only the pseudo-header, and must not change with the options.
 
 use carnet_wire::extension;
 use carnet_wire::ipv6::{HEADER_LEN, protocol};
 
-/// IPv6 and TCP header without options (RFC 9293 3.7.1: the MSS does not count options).
+/// Octets of the IPv6 and TCP headers without options (RFC 9293 3.7.1: the MSS does not count options).
 const HEADERS: usize = 60;
 const FLAGS_AT: usize = 13;
 const CHECKSUM_AT: usize = 16;
@@ -22,10 +23,11 @@ const OPTION_END: u8 = 0;
 const OPTION_NOP: u8 = 1;
 const OPTION_MSS: u8 = 2;
 
-/// Lowers the MSS option of an IPv6 packet's SYN to the room of `mtu` octets. Returns whether it was larger.
+/// Lowers the MSS option in the SYN of an IPv6 packet so that segments fit into `mtu` octets. Returns whether
+/// the option was larger.
 #[inline]
 pub fn clamp(packet: &mut [u8], mtu: usize) -> bool {
-    // Fast check: most packets end here.
+    // Fast check: most packets are not TCP and return here.
     let at = match packet.get(6) {
         Some(&protocol::TCP) => HEADER_LEN,
         Some(
@@ -79,9 +81,9 @@ fn lower(header: &mut [u8], at: usize, limit: u16) -> bool {
     if old <= limit {
         return false;
     }
-    // At an odd offset the octets have swapped weights in the sum (RFC 1071 2 (B)).
+    // At an odd offset, the checksum adds the two octets of the value in swapped order (RFC 1071 2 (B)).
     let weigh = |value: u16| if at.is_multiple_of(2) { value } else { value.swap_bytes() };
-    // RFC 1624 3, equation 3.
+    // RFC 1624 3, equation 3: the new checksum from the old one and the changed value.
     let mut sum = u32::from(!checksum) + u32::from(!weigh(old)) + u32::from(weigh(limit));
     sum = (sum & 0xffff) + (sum >> 16);
     sum = (sum & 0xffff) + (sum >> 16);
@@ -103,8 +105,8 @@ mod tests {
 
     const FLAGS_SYN_ACK: u8 = 0x12;
 
-    /// Returns a TCP segment behind `extensions` (the Next Header of the first one, and their octets), with
-    /// its checksum.
+    /// Returns an IPv6 packet with a TCP segment and its checksum behind `extensions`. These are the Next
+    /// Header of the first extension header, and the octets of all extension headers.
     fn packet(flags: u8, options: &[u8], data: &[u8], extensions: Option<(u8, &[u8])>) -> Vec<u8> {
         let (source, destination) =
             ("2001:db8:a::5".parse().expect("address"), "2001:db8:c::1".parse().expect("address"));
@@ -136,7 +138,7 @@ mod tests {
         checksum::upper_layer(header.source, header.destination, protocol::TCP, &packet[at..]) == 0
     }
 
-    /// Returns the MSS values in the options of a packet without extension headers.
+    /// Returns the values of the MSS options of a packet without extension headers.
     fn mss(packet: &[u8]) -> Vec<u16> {
         let options = packet[60..].windows(4);
         options.filter(|w| w[..2] == [2, 4]).map(|w| u16::from_be_bytes([w[2], w[3]])).collect()
@@ -166,7 +168,7 @@ mod tests {
             assert!(!clamp(&mut after, 1280));
             assert_eq!(after, before);
         }
-        // A UDP datagram with the same octets.
+        // A UDP datagram with the same octets must stay unchanged.
         let mut udp = packet(SYN, &mss, b"", None);
         udp[6] = protocol::UDP;
         assert!(!clamp(&mut udp, 1280));
@@ -226,7 +228,7 @@ mod tests {
         }
     }
 
-    /// Turns octets into a SYN, as far as they reach.
+    /// Overwrites fields of these octets so that they are a SYN, if they are long enough.
     fn packet_of(mut octets: Vec<u8>) -> Vec<u8> {
         for (at, value) in [(0, 0x60), (6, protocol::TCP), (53, SYN)] {
             if let Some(octet) = octets.get_mut(at) {

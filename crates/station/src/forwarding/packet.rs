@@ -1,11 +1,11 @@
-//! A packet with room before it, so that a header can be put in front without a copy.
+//! A buffer for a packet, with room before the packet, so that a header can be put in front without a copy.
 
-/// Room for an outer IPv6 header, and for the headers of other encapsulations.
+/// Octets of room before the packet, for an outer IPv6 header and the headers of other encapsulations.
 const HEADROOM: usize = 96;
 /// The largest IPv6 packet without a jumbo payload option.
 const MAX_PACKET: usize = 40 + 65_535;
 
-/// A buffer into which a packet is read, in which it is changed, and from which it is written.
+/// A buffer into which the station reads a packet, changes it in place, and from which it writes the packet.
 #[derive(Debug)]
 pub struct PacketBuffer {
     octets: Box<[u8]>,
@@ -23,36 +23,37 @@ impl PacketBuffer {
         }
     }
 
-    /// Empties the buffer and returns the space for a packet; [`Self::filled`] then sets its length.
+    /// Empties the buffer and returns the space for a packet. After the read, [`Self::filled`] sets the
+    /// length of the packet.
     pub fn space(&mut self) -> &mut [u8] {
         self.start = HEADROOM;
         self.end = HEADROOM;
         &mut self.octets[HEADROOM..]
     }
 
-    /// Empties the buffer and returns the space for a packet with `front` octets before it, for the header
-    /// that a device puts before each packet. These octets do not become part of the packet. `front` is less
-    /// than an outer header.
+    /// Empties the buffer and returns the space for a packet with `front` octets before it. A device puts a
+    /// header of this length before each packet. These octets do not become part of the packet. `front` is
+    /// less than an outer header.
     pub fn space_with(&mut self, front: usize) -> &mut [u8] {
         self.start = HEADROOM;
         self.end = HEADROOM;
         self.octets.get_mut(HEADROOM.saturating_sub(front)..).unwrap_or_default()
     }
 
-    /// Returns the packet with these octets directly before it, which do not become part of it; `None`
-    /// without room.
+    /// Returns the packet with `front` directly before it; `front` does not become part of the packet.
+    /// Returns `None` if the room before the packet is too small.
     pub fn behind(&mut self, front: &[u8]) -> Option<&[u8]> {
         let start = self.start.checked_sub(front.len())?;
         self.octets.get_mut(start..self.start)?.copy_from_slice(front);
         self.octets.get(start..self.end)
     }
 
-    /// Sets the packet's length: `length` octets were read into [`Self::space`].
+    /// Sets the packet's length after `length` octets were read into [`Self::space`].
     pub fn filled(&mut self, length: usize) {
         self.end = (self.start + length).min(self.octets.len());
     }
 
-    /// Puts a copy of `packet` into the buffer, truncated to its capacity.
+    /// Copies `packet` into the buffer, truncated to the buffer's capacity.
     pub fn copy_from(&mut self, packet: &[u8]) {
         let length = packet.len().min(MAX_PACKET);
         if let (Some(space), Some(packet)) = (self.space().get_mut(..length), packet.get(..length)) {
@@ -66,12 +67,12 @@ impl PacketBuffer {
         &self.octets[self.start..self.end]
     }
 
-    /// Returns the packet, to be changed.
+    /// Returns the packet for changes in place.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         &mut self.octets[self.start..self.end]
     }
 
-    /// Puts `header` in front; returns `false` without room.
+    /// Puts `header` in front of the packet; returns `false` if the room before the packet is too small.
     pub fn prepend(&mut self, header: &[u8]) -> bool {
         let Some(start) = self.start.checked_sub(header.len()) else { return false };
         self.octets[start..self.start].copy_from_slice(header);
@@ -79,7 +80,7 @@ impl PacketBuffer {
         true
     }
 
-    /// Removes `length` octets from the front and cuts the rest to `remaining`.
+    /// Removes `length` octets from the front of the packet and cuts the rest to `remaining` octets.
     pub fn strip(&mut self, length: usize, remaining: usize) {
         self.start = (self.start + length).min(self.end);
         self.end = (self.start + remaining).min(self.end);

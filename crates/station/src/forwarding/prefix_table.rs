@@ -1,18 +1,18 @@
 //! Longest-prefix match for the few prefix lengths that tunnels have.
 //!
-//! The table has one hash map for each prefix length in use, the longest first. With home addresses (/128)
-//! and mobile network prefixes of one or two lengths, a lookup costs two or three probes for any number of
-//! bindings.
+//! The table has one hash map for each prefix length in use, the longest prefixes first. With home addresses
+//! (/128) and mobile network prefixes of one or two lengths, a lookup costs two or three probes for any
+//! number of bindings.
 
 use std::net::Ipv6Addr;
 
 use foldhash::{HashMap, HashMapExt};
 use ipnet::Ipv6Net;
 
-/// Values by prefix.
+/// Map from prefixes to values.
 #[derive(Debug, Clone)]
 pub struct PrefixTable<V> {
-    /// Maps by descending prefix length.
+    /// Prefix lengths in use, descending, each with its map.
     lengths: Vec<(u8, HashMap<u128, V>)>,
 }
 
@@ -46,7 +46,7 @@ impl<V> PrefixTable<V> {
         value
     }
 
-    /// Returns the value of exactly this prefix.
+    /// Returns the value of exactly this prefix, not of a shorter one.
     pub fn get(&self, prefix: Ipv6Net) -> Option<&V> {
         let length = prefix.prefix_len();
         let at = self.lengths.binary_search_by(|(l, _)| length.cmp(l)).ok()?;

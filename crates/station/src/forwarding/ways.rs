@@ -1,6 +1,7 @@
-//! Selects the tunnels that transmit, from registrations and flow bindings; the same at both ends.
+//! Selects the tunnels that transmit, from registrations and flow bindings. The rules are the same at both
+//! ends.
 //!
-//! If one tunnel carries everything, there is no distribution, and only that tunnel transmits. A fast path
+//! If one tunnel carries all packets, there is no distribution, and only that tunnel transmits. A fast path
 //! can forward such traffic.
 
 use std::net::Ipv6Addr;
@@ -10,16 +11,17 @@ use carnet_mobility::flow::{FlowAction, FlowBinding};
 use super::desired::{Distribution, DistributionRule, Member, TunnelEnd};
 use super::path_mtu::Ends;
 
-/// Use of the tunnels of one home address.
+/// Tunnels that a home address uses, and the distribution of its packets.
 #[derive(Debug, Default)]
 pub(crate) struct Ways {
     /// Tunnels that transmit.
     pub transmit: Vec<Ends>,
-    /// Distribution, unless one tunnel carries everything.
+    /// Distribution of the packets; `None` if one tunnel carries all packets.
     pub distribution: Option<Distribution>,
 }
 
-/// Divides the packets among the valid registrations (`living`, the best first) by the flow bindings.
+/// Divides the packets of a home address among its valid registrations by the flow bindings. `living` are
+/// these registrations, the preferred one first.
 pub(crate) fn ways(
     end: TunnelEnd,
     home_address: Ipv6Addr,
@@ -49,8 +51,8 @@ pub(crate) fn ways(
         match rule.action {
             FlowAction::Failover => first,
             FlowAction::Balance => first && rule.members.len() == 1,
-            // A copy has a number even with only one tunnel: another copy may be on its way by an earlier
-            // tunnel.
+            // A copy has a number even with only one tunnel, because another copy may be under way in an
+            // earlier tunnel.
             FlowAction::Duplicate => false,
         }
     };

@@ -9,16 +9,16 @@ use carnet_wire::geonet::GeoArea;
 use super::Geonet;
 use super::io::AreaOrder;
 
-/// An area that was set at run time.
+/// An area for GeoBroadcast or GeoAnycast packets that an operator has set at run time.
 #[derive(Debug, Clone, Copy)]
 pub struct GeoDestination<'a> {
     /// Name of the area.
     pub name: &'a str,
     /// Shape and centre of the area.
     pub destination: &'a Destination,
-    /// Time at which the area expires; `None`: never.
+    /// Time at which the area expires; `None` if it never expires.
     pub expires: Option<Time>,
-    /// Present position of the area.
+    /// Present position of the area, which may follow a station.
     pub area: Result<GeoArea, NoPlace>,
 }
 
@@ -26,7 +26,7 @@ impl Geonet {
     /// Sets or replaces an area.
     ///
     /// # Errors
-    /// Returns why the area was not set, in words for the operator.
+    /// Returns an error in words for the operator if the area cannot be set.
     pub(crate) fn handle_area_order(&mut self, now: Time, order: &AreaOrder) -> Result<(), String> {
         if let Some(group) = order.group {
             let ipv6 = self.ipv6.as_ref().ok_or("this station has no IPv6 over GeoNetworking")?;
@@ -56,14 +56,14 @@ impl Geonet {
         Ok(())
     }
 
-    /// Expires areas, and asks for the positions of stations that areas follow.
+    /// Removes expired areas, and asks for the positions of stations that areas follow.
     pub(super) fn follow(&mut self, now: Time) {
         self.destinations.handle_timeout(now, &mut self.router);
         self.tell_groups(now);
         self.collect(now);
     }
 
-    /// Reports to IPv6 the area of each group.
+    /// Tells the IPv6 adaptation the area of each multicast group.
     pub(super) fn tell_groups(&mut self, now: Time) {
         let Geonet { router, ipv6: Some(ipv6), destinations, .. } = self else { return };
         ipv6.handle_groups(destinations.groups(now, router).map(|(group, area)| (group, area.ok())));

@@ -1,19 +1,21 @@
 //! Congestion control in a station: frames pass the gate of `carnet_geonet::dcc` before the radio.
 //!
-//! * *Own packets are signed when they leave the gate*. So the signature is as young as possible, and a
-//!   requested certificate can go along. The gate counts the air time of the signed packet. A packet that no
-//!   ticket can sign uses up its turn. Forwarded packets get their envelope back before the gate, while the
-//!   station still has it.
-//! * *The lifetime of a packet* shrinks by its wait ([`Lifetime::after_waiting`]). A packet over one hop is
-//!   about the present: it waits for at most a second. Of the own CAMs only the newest waits.
-//! * *The CA service generates CAMs* no faster than the gate lets them go (EN 302 637-2 6.1.3,
+//! * *The station signs its own packets when they leave the gate*. So the signature is as young as possible,
+//!   and a requested certificate can go along. The gate counts the air time of the signed packet. If no
+//!   ticket can sign a packet, the packet still uses up its turn. Forwarded packets get their envelope back
+//!   before the gate, while the station still has it.
+//! * *The lifetime of a packet* shrinks by the time that it waits ([`Lifetime::after_waiting`]). A packet
+//!   over one hop is about the present, so it waits for at most a second. Of the station's own CAMs only the
+//!   newest waits.
+//! * *The CA service generates CAMs* no faster than the gate releases them (EN 302 637-2 6.1.3,
 //!   `T_GenCam_DCC`).
-//! * *Contention-based forwarding* (EN 302 636-4-1 F.3) goes on at the gate: a waiting packet is dropped when
-//!   another station sends it.
-//! * *The frame carries its profile* ([`Frame::profile`]), so that the radio's queues (EDCA) keep the order.
-//! * *After a change of address* waiting own packets are dropped, because they bear the previous address.
+//! * *Contention-based forwarding* (EN 302 636-4-1 F.3) continues at the gate: the station drops a waiting
+//!   packet when another station sends it.
+//! * *Each frame carries its profile* ([`Frame::profile`]), so that the radio's queues (EDCA) keep the order.
+//! * *After a change of address* the station drops its own packets that wait, because they bear the previous
+//!   address.
 //!
-//! A fast path would bypass the gate, so a station with a gate has none.
+//! A fast path would bypass the gate, so a station with a gate has no fast path.
 
 use std::time::Duration;
 
@@ -29,38 +31,40 @@ use super::Geonet;
 use super::io::Frame;
 use crate::io::{Event, Output};
 
-/// Refusal of a channel load without congestion control.
+/// Error for a reported channel load if the station has no congestion control.
 const NO_DCC: &str = "this station has no congestion control: there is no [geonet.dcc] in its config";
 /// Channel load of a channel that is busy all the time, in thousandths.
 const ALWAYS: u16 = 1000;
 /// Longest wait of a packet over one hop.
 const ONE_HOP: Duration = Duration::from_secs(1);
-/// Shortest lifetime that a packet can have (EN 302 636-4-1 9.6.4): with less it is not sent.
+/// Shortest lifetime that a packet can have (EN 302 636-4-1 9.6.4). The station does not send a packet with
+/// less.
 const SHORTEST: Duration = Duration::from_millis(50);
 
-/// GN address of the source and sequence number of a packet over several hops.
+/// Identity of a packet over several hops: GN address of the source and sequence number.
 type Identity = (GnAddress, u16);
 
-/// A waiting packet.
+/// A packet that waits at the gate.
 #[derive(Debug)]
 pub struct Held {
     destination: MacAddress,
     packet: Vec<u8>,
-    /// Whether the station must sign it, if it signs packets.
+    /// Whether the packet is this station's own, so that the station signs it when it leaves.
     own: bool,
-    /// Identity of the packet, if a copy from another station makes it useless.
+    /// Identity of the packet if it waits under contention-based forwarding. A copy from another station then
+    /// makes it useless.
     contended: Option<Identity>,
     lifetime: Lifetime,
     since: Time,
 }
 
-/// The gate of a station.
+/// Congestion control of a station.
 #[derive(Debug)]
 pub(super) struct Congestion {
     gate: Gate<Held>,
-    /// GN address of own packets in the gate.
+    /// GN address of the station's own packets in the gate.
     address: GnAddress,
-    /// Interval that the CA service uses.
+    /// Least interval between CAMs that the CA service uses now.
     interval: Duration,
     /// Last reported value of the gate's `stale` counter.
     stale: u64,
@@ -81,7 +85,7 @@ impl Congestion {
     }
 }
 
-/// Describes a packet for the gate: its profile, lifetime, and longest wait.
+/// Computes the gate's terms for a packet: its profile, lifetime, and longest wait.
 fn offer(
     transmission: Transmission,
     now: Time,
@@ -89,7 +93,7 @@ fn offer(
     contended: Option<Identity>,
 ) -> Packet<Held> {
     let Transmission { destination, traffic_class, profile, own, frame, .. } = transmission;
-    // The router has made the packet, so it parses; an unreadable packet does not wait.
+    // The router has made the packet, so it can be parsed; if it cannot, the packet does not wait.
     let (lifetime, one_hop, is_cam) = match Routed::parse(&frame) {
         Ok(packet) => {
             let single = matches!(packet.extended, ExtendedHeader::SingleHop { .. });
@@ -122,10 +126,10 @@ impl Geonet {
         self.congestion.as_ref().map(|congestion| &congestion.gate)
     }
 
-    /// Takes the load of the channel, in thousandths.
+    /// Handles a report of the channel load, in thousandths.
     ///
     /// # Errors
-    /// Returns an error if the value is impossible, or if there is no gate.
+    /// Returns an error if the value is impossible, or if the station has no gate.
     pub(crate) fn handle_channel_busy(&mut self, now: Time, thousandths: u16) -> Result<(), String> {
         let congestion = self.congestion.as_mut().ok_or(NO_DCC)?;
         if thousandths > ALWAYS {
@@ -137,7 +141,7 @@ impl Geonet {
         Ok(())
     }
 
-    /// Passes a packet of the router to the link, or lets it wait at the gate.
+    /// Passes a packet of the router to the link, or queues it at the gate.
     pub(super) fn transmit(&mut self, now: Time, mut transmission: Transmission) {
         if self.congestion.is_none() {
             return self.hand_over(now, transmission.destination, transmission.frame, true, None);
@@ -160,7 +164,8 @@ impl Geonet {
         }
     }
 
-    /// Another station sends this packet: drops the own copy that waits for contention-based forwarding.
+    /// Another station sends this packet: drops this station's copy that waits for contention-based
+    /// forwarding.
     pub(super) fn overhear_copy(&mut self, packet: &[u8]) {
         if let Some(congestion) = &mut self.congestion
             && congestion.gate.waiting() != [0; 4]
@@ -170,11 +175,11 @@ impl Geonet {
         }
     }
 
-    /// Passes a packet to the link after its wait.
+    /// Passes a packet that has waited at the gate to the link.
     fn release(&mut self, now: Time, profile: Profile, held: Held) {
         let Held { destination, mut packet, own, lifetime, since, .. } = held;
         let left = lifetime.after_waiting(now.saturating_since(since));
-        // The packet begins with a Basic Header, signed or not.
+        // The packet begins with a Basic Header, whether it is signed or not.
         let _ = set_lifetime(&mut packet, left);
         self.hand_over(now, destination, packet, own, Some(profile));
     }
@@ -200,7 +205,7 @@ impl Geonet {
         source
     }
 
-    /// Returns a packet with its envelope; the packet itself if the station does not sign.
+    /// Returns the packet with its envelope, or the packet itself if the station does not sign.
     fn sign(&mut self, now: Time, packet: Vec<u8>) -> Option<Vec<u8>> {
         let source = self.source();
         let Some(secured) = &mut self.secured else { return Some(packet) };
@@ -219,7 +224,7 @@ impl Geonet {
         }
     }
 
-    /// Recomputes the gate from the channel load, and with it the interval of CAMs.
+    /// Recomputes the gate from the channel load, and from the gate the interval of CAMs.
     pub(super) fn look_at_channel(&mut self, now: Time) {
         let Some(congestion) = &mut self.congestion else { return };
         if !congestion.gate.handle_timeout(now) {

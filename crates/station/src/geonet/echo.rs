@@ -1,35 +1,35 @@
 //! The ping of the GeoNetworking layer.
 //!
-//! ETSI defines none. carnet's is an upper-layer protocol over BTP-B, port 51966 (0xCAFE). A message has the
-//! octet 1 (request) or 2 (reply), and then the hops that the request took. A 16-bit identifier and a 16-bit
-//! sequence number follow, both big endian, and then the request's data. A station answers a request with a
-//! GeoUnicast to its source, at most a hundred a second. Stations that do not know the protocol ignore the
-//! port.
+//! ETSI defines no ping. carnet's ping is an upper-layer protocol over BTP-B, port 51966 (0xCAFE). A message
+//! has the octet 1 (request) or 2 (reply), and then the number of hops that the request took. A 16-bit
+//! identifier and a 16-bit sequence number follow, both big endian, and then the request's data. A station
+//! answers a request with a GeoUnicast to its source, at most a hundred times a second. Stations that do not
+//! know the protocol ignore the port.
 
-/// BTP destination port.
+/// BTP destination port of echo messages.
 pub const PORT: u16 = 51_966;
 /// NH of BTP-B.
 pub const NEXT_HEADER: u8 = 2;
 const REQUEST: u8 = 1;
 const REPLY: u8 = 2;
-/// BTP-B header and echo header.
+/// Octets of the BTP-B header and the echo header.
 const LENGTH: usize = 4 + 6;
 
-/// An echo message, parsed.
+/// A parsed echo message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Echo {
-    /// Whether it is a reply.
+    /// Whether the message is a reply.
     pub is_reply: bool,
-    /// Hops that the request took; only in a reply.
+    /// Number of hops that the request took; only a reply has it.
     pub hops: u8,
     /// Identifier of the program that pings.
     pub identifier: u16,
-    /// Number of the request.
+    /// Sequence number of the request.
     pub sequence: u16,
 }
 
 impl Echo {
-    /// Reads a BTP-B payload; `None` if it is not an echo message.
+    /// Parses a BTP-B payload; `None` if it is not an echo message.
     pub fn parse(payload: &[u8]) -> Option<Echo> {
         let octets: &[u8; LENGTH] = payload.get(..LENGTH)?.try_into().ok()?;
         let [p0, p1, _, _, kind, hops, i0, i1, s0, s1] = *octets;
@@ -44,7 +44,7 @@ impl Echo {
         })
     }
 
-    /// Returns the BTP-B payload.
+    /// Returns the message as a BTP-B payload.
     pub fn emit(&self) -> Vec<u8> {
         let [p0, p1] = PORT.to_be_bytes();
         let [i0, i1] = self.identifier.to_be_bytes();

@@ -1,19 +1,21 @@
 //! The facilities in a station: the services of `carnet_its` above the GeoNetworking router.
 //!
-//! The router delivers payloads of the ports of CAM, DENM and SAEM (BTP-B 2001, 2002 and 2005) to their
-//! service. The services send CAMs as single-hop broadcasts, and DENMs as GeoBroadcasts into their areas.
-//! With each position this module composes the content of the CAM. It uses the position, its accuracy, and
-//! the vehicle data of an application.
+//! The router delivers payloads of the ports of CAM, DENM and SAEM (BTP-B 2001, 2002 and 2005) to the service
+//! of the port. The services send CAMs as single-hop broadcasts, and DENMs as GeoBroadcasts into their areas.
+//! At each position of the station, this module composes the content of the CAM. It uses the position, its
+//! accuracy, and the vehicle data of an application.
 //!
-//! * *Movement is valid for two seconds*: the module then drops an application's speed, curvature or yaw
-//!   rate. Lights, dimensions and the role stay until the application sets them again.
-//! * *Orders and vehicle data are messages themselves*: an application's DENM or CAM, encoded. Only the
-//!   fields count that an application may set. So inputs need no further notation for them.
-//! * *The station ID* follows the GN address, unless the config has one. With a new address everything is
-//!   new, also the path behind the vehicle.
-//! * *The date* is that of the last input with a date, plus the time since.
+//! * *Movement is valid for two seconds*: after that the module drops an application's speed, curvature or
+//!   yaw rate. Lights, dimensions and the role stay until the application sets them again.
+//! * *Orders and vehicle data are messages themselves*: an application passes an encoded DENM or CAM. Only
+//!   the fields count that an application may set. So orders and vehicle data need no further format as
+//!   inputs.
+//! * *The station ID* follows the GN address, unless the config has a station ID. With a new address all
+//!   identifiers are new, and the path behind the vehicle begins again.
+//! * *The date* is that of the last input with a date, plus the time since that input.
 //!
-//! Left out: permissions. The security entity below checks them ([`super::security`]).
+//! Left out: permissions of messages. The security entity below the facilities checks permissions
+//! ([`super::security`]).
 
 use std::time::Duration;
 
@@ -42,13 +44,13 @@ use super::io::{Action, DenmOrder, DenmWish, Message, MessageKind, Position, Pos
 use super::{Geonet, NO_FACILITIES};
 use crate::io::Output;
 
-/// Time for which the vehicle's movement from an application is valid.
+/// Time for which the movement that an application has reported is valid.
 const MOVEMENT: Duration = Duration::from_secs(2);
-/// Largest time by which the clock of a detection may be ahead of the station's.
+/// Largest time by which an event's detection time may be ahead of the station's clock.
 const DETECTION_AHEAD: Duration = Duration::from_secs(60);
-/// Index of announcements in the counters, behind the kinds of messages.
+/// Index of service announcements in the counters; it follows the kinds of messages.
 const SAEM: usize = 2;
-/// Bound of the reported position error, metres (SemiAxisLength: 4094 is out of range).
+/// Bound of the reported position error, in centimetres (SemiAxisLength: 4094 is out of range).
 const OUT_OF_RANGE: u32 = 4094;
 
 /// Settings of a station's facilities.
@@ -56,32 +58,32 @@ const OUT_OF_RANGE: u32 = 4094;
 pub struct FacilitiesSettings {
     /// Bounds and intervals of the services.
     pub parameters: Parameters,
-    /// Station ID; derived from the GN address if `None`.
+    /// Station ID; `None`: the station derives it from the GN address.
     pub station_id: Option<StationId>,
     /// Type of the station.
     pub station_type: StationType,
     /// Whether the station sends CAMs.
     pub cam: bool,
-    /// Length of the vehicle, until an application sets another.
+    /// Length of the vehicle, until an application sets another length.
     pub vehicle_length: VehicleLengthValue,
-    /// Width of the vehicle, until an application sets another.
+    /// Width of the vehicle, until an application sets another width.
     pub vehicle_width: VehicleWidth,
-    /// Role of the vehicle, until an application sets another.
+    /// Role of the vehicle, until an application sets another role.
     pub vehicle_role: VehicleRole,
     /// Services that the station announces.
     pub services: Vec<Service>,
-    /// Name of the advertiser, for people: 1 to 32 octets.
+    /// Name of the station in its service announcements, for people: 1 to 32 octets.
     pub advertiser: Option<String>,
 }
 
 /// Counters of the facilities.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FacilitiesCounters {
-    /// CAMs, DENMs and service announcements that the router accepted.
+    /// CAMs, DENMs and service announcements that the router accepted for sending.
     pub sent: [u64; 3],
     /// CAMs, DENMs and service announcements that the router delivered.
     pub received: [u64; 3],
-    /// Messages that the router refused, or that no ticket of the station permits.
+    /// Messages that the router refused to send, or that no ticket of the station permits.
     pub unsent: u64,
     dropped: [u64; ItsDrop::ALL.len()],
 }
@@ -100,12 +102,12 @@ pub struct Facilities {
     settings: FacilitiesSettings,
     address: GnAddress,
     counters: FacilitiesCounters,
-    /// A date, and the time at which it was valid.
+    /// Date of the last input with a date, and the time of that input.
     date: (Time, WallTime),
-    /// Vehicle data of an application, and their time.
+    /// Vehicle data that an application has set, and the time of that input.
     vehicle: Option<(Time, Box<Cam>)>,
     quality: PositionQuality,
-    /// Last known position.
+    /// Last known position of the station.
     position: Option<Position>,
     path: PathRecorder,
 }
@@ -161,7 +163,7 @@ impl Facilities {
         self.quality = quality;
     }
 
-    /// Takes the vehicle data of an application.
+    /// Stores the vehicle data of an application.
     ///
     /// # Errors
     /// Returns an error if the octets are not a CAM.
@@ -174,26 +176,26 @@ impl Facilities {
         Ok(())
     }
 
-    /// Takes the interval between CAMs that congestion control demands.
+    /// Passes the interval between CAMs that congestion control demands to the CA service.
     pub(super) fn handle_interval_of_dcc(&mut self, now: Time, interval: Duration) {
         let now = self.now(now);
         self.services.ca.set_interval_of_dcc(now, interval);
     }
 
-    /// Takes a position. `address` is the router's.
+    /// Handles a position of the station. `address` is the router's GN address.
     pub(super) fn handle_position(&mut self, now: Time, position: Position, address: GnAddress) {
         self.follow(address);
         let place = Place::new(position.latitude, position.longitude);
         self.position = Some(position);
         self.path.handle_position(now, place);
         self.services.handle_position(place);
-        // Without a position the service continues for two seconds with the last content, and then stops.
+        // Without a new position the CA service sends the last content for two more seconds, and then stops.
         if !self.quality.lost {
             self.provide(now);
         }
     }
 
-    /// Returns whether the station repeats an own event that is not over.
+    /// Returns whether the station repeats the message of an own event that is not over.
     pub(super) fn is_telling(&self) -> bool {
         self.services.den.sizes().0 > 0
     }
@@ -230,7 +232,7 @@ impl Facilities {
     fn reference(&self, position: &Position) -> ReferencePosition {
         let mut reference = ReferencePosition::at(position.latitude, position.longitude);
         if let Some(radius) = self.quality.confidence_cm {
-            // A circle: both axes are equal, and the orientation has no meaning.
+            // The position error is a circle: both axes are equal, and the orientation has no meaning.
             let axis = SemiAxisLength(radius.clamp(1, OUT_OF_RANGE) as u16);
             let ellipse = &mut reference.position_confidence_ellipse;
             (ellipse.semi_major_confidence, ellipse.semi_minor_confidence) = (axis, axis);
@@ -243,7 +245,7 @@ impl Facilities {
         reference
     }
 
-    /// Composes the vehicle's content of a CAM.
+    /// Composes the content of a CAM from the vehicle data and the position.
     fn vehicle(&self, now: Time, position: &Position) -> Content {
         let told = self.vehicle.as_ref();
         let parameters = told.map(|(_, cam)| &cam.cam.cam_parameters);
@@ -282,7 +284,7 @@ impl Facilities {
     fn add_movement(&self, position: &Position, high: &mut BasicVehicleContainerHighFrequency) {
         let speed = &mut high.speed.speed_value;
         if *speed == SpeedValue::UNAVAILABLE && self.quality.moves {
-            // 16382 means this speed or more.
+            // The value 16382 means this speed or more.
             *speed = SpeedValue(position.speed.unsigned_abs().min(SpeedValue::UNAVAILABLE.0 - 1));
             if position.speed < 0 && high.drive_direction == DriveDirection::Unavailable {
                 high.drive_direction = DriveDirection::Backward;
@@ -295,8 +297,8 @@ impl Facilities {
         }
     }
 
-    /// Delivers a payload to its service. Returns the message for applications; `None` if it is for no
-    /// service, or without effect.
+    /// Delivers a payload to its service. Returns the message for applications. Returns `None` if the payload
+    /// is for no service, or has no effect.
     fn hear(&mut self, now: Time, delivery: &Delivery) -> Option<Message> {
         if delivery.next_header != CommonNextHeader::BtpB {
             return None;
@@ -305,7 +307,7 @@ impl Facilities {
         let kind = match btp.destination_port {
             port::CAM => Some(MessageKind::Cam),
             port::DENM => Some(MessageKind::Denm),
-            // Applications query announcements; they are not sent to them.
+            // Applications query service announcements; the service passes them no message.
             port::SAEM => None,
             _ => return None,
         };
@@ -342,10 +344,10 @@ impl Facilities {
         let here = self.position.map(|position| self.reference(&position));
         let is_here = management.event_position.position().is_none();
         let event_position = if is_here { here.unwrap_or_default() } else { management.event_position };
-        // If the event is where the station is, its trace is the path of the station.
+        // If the event is at the station's own position, the event's trace is the path of the station.
         let way = || LocationContainer { traces: Traces(vec![self.path.history()]), ..Default::default() };
         let mut location = denm.denm.location.or_else(|| is_here.then(way));
-        // An application that gives the event's movement sends no trace, or one without points.
+        // An application that states the event's movement sends either no trace or a trace without points.
         let has_none =
             |location: &LocationContainer| location.traces.0.iter().all(|trace| trace.0.is_empty());
         if let Some(location) = location.as_mut().filter(|location| is_here && has_none(location)) {
@@ -398,15 +400,15 @@ fn words(action: ActionId) -> String {
     format!("{}:{}", action.originating_station_id.0, action.sequence_number.0)
 }
 
-/// Returns the station ID of this address: the last 32 bits of its MID, in which addresses of one maker
-/// differ.
+/// Returns the station ID of this address: the last 32 bits of its MID. Addresses of one maker differ in
+/// these bits.
 fn number(address: GnAddress) -> StationId {
     StationId(address.0 as u32)
 }
 
 use carnet_wire::geonet::Timestamp;
 
-/// Returns the full time of a position vector's low 32 bits: the nearest one to the date.
+/// Returns the full time of a position vector's low 32 bits: the time nearest to the date.
 fn full(time: Timestamp, date: TimestampIts) -> TimestampIts {
     let ahead = time.0.wrapping_sub(date.0 as u32) as i32;
     TimestampIts(date.0.saturating_add_signed(ahead.into()).min(TimestampIts::MOST))
@@ -435,10 +437,10 @@ impl Geonet {
         }
     }
 
-    /// Takes the vehicle data of an application.
+    /// Handles the vehicle data of an application.
     ///
     /// # Errors
-    /// Returns an error if the octets are not a CAM, or if there are no facilities.
+    /// Returns an error if the octets are not a CAM, or if the station has no facilities.
     pub(crate) fn handle_vehicle(&mut self, now: Time, octets: &[u8]) -> Result<(), String> {
         self.check_message(now, port::CAM, octets)?;
         self.facilities.as_mut().ok_or(NO_FACILITIES)?.handle_vehicle(now, octets)?;
@@ -449,7 +451,7 @@ impl Geonet {
     /// Executes an application's order about an event.
     ///
     /// # Errors
-    /// Returns why the order failed, in words for the operator.
+    /// Returns the reason of a failure, in words for the operator.
     pub(crate) fn handle_denm_order(&mut self, now: Time, order: &DenmOrder) -> Result<(), String> {
         self.check_message(now, port::DENM, &order.denm)?;
         let facilities = self.facilities.as_mut().ok_or(NO_FACILITIES)?;
@@ -466,10 +468,10 @@ impl Geonet {
         Ok(())
     }
 
-    /// Checks a message of a service.
+    /// Checks whether a ticket of this station permits a message of a service.
     ///
     /// # Errors
-    /// Returns an error if no ticket of this station permits it.
+    /// Returns an error if no ticket permits the message.
     fn check_service(&mut self, now: Time, request: Request<'_>) -> Result<(), String> {
         let Some(secured) = &mut self.secured else { return Ok(()) };
         let result = secured.check_service(now, request.next_header, request.payload);
@@ -477,7 +479,7 @@ impl Geonet {
         result
     }
 
-    /// Checks a message of an application.
+    /// Checks whether the ticket permits a message of an application.
     ///
     /// # Errors
     /// Returns an error if the ticket does not permit the message.
@@ -485,7 +487,7 @@ impl Geonet {
         self.secured.as_mut().map_or(Ok(()), |secured| secured.check_message(now, port, message))
     }
 
-    /// Passes a delivered payload to its service.
+    /// Passes a payload that the router has delivered to its service.
     pub(super) fn hear(&mut self, now: Time, delivery: &Delivery) {
         if let Some(facilities) = &mut self.facilities
             && let Some(message) = facilities.hear(now, delivery)
@@ -494,7 +496,7 @@ impl Geonet {
         }
     }
 
-    /// Sends the messages of the services.
+    /// Passes the messages of the services to the router.
     pub(super) fn speak(&mut self, now: Time) {
         while let Some(facilities) = &mut self.facilities {
             let at = facilities.now(now);
@@ -503,7 +505,8 @@ impl Geonet {
                     let port = transmission.payload.get(..2);
                     let ports = [port::CAM, port::DENM].map(u16::to_be_bytes);
                     let kind = ports.iter().position(|it| port == Some(&it[..])).unwrap_or(SAEM);
-                    // On failure the security entity warns, or the router counts the reason.
+                    // On failure the security entity has queued a warning, or the router has counted the
+                    // reason.
                     let sent = self.check_service(now, transmission.request()).is_ok()
                         && self.router.handle_request(now, transmission.request()).is_ok();
                     if let Some(facilities) = &mut self.facilities {
@@ -516,7 +519,7 @@ impl Geonet {
                 Some(Done::Event(den::Event::Ended(action))) => {
                     self.outputs.push_back(Output::EventOver(action.into()));
                 }
-                // `hear` has already reported received messages.
+                // `hear` has already reported the received messages to the applications.
                 Some(Done::Event(den::Event::Received { .. }) | Done::Cam(_)) => {}
                 None => {
                     let services = &mut facilities.services;

@@ -13,35 +13,36 @@ use super::Geonet;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Accelerate {
-    /// Values for all packets. The router sends them again with every [`Report`]. A fast path that has not
-    /// received them for some time does nothing.
+    /// Values that hold for all packets. The router sends them again with every [`Report`]. A fast path that
+    /// has not received them for some time does nothing.
     General(General),
-    /// Next hop of own IPv6 packets to a station.
+    /// Next hop of this station's IPv6 packets to another station.
     Way(Way),
-    /// The fast path must not send own packets to this station.
+    /// The fast path must not send this station's packets to this destination.
     NoWay(MacAddress),
-    /// Next hop of forwarded packets to a station.
+    /// Next hop of packets that this station forwards to another station.
     Onward(Onward),
-    /// The fast path must not forward packets to this station.
+    /// The fast path must not forward packets to this destination.
     NoOnward(MacAddress),
     /// The fast path may accept packets of this station.
     Source {
         /// MID of the station.
         station: MacAddress,
-        /// Recent sequence numbers of the station: these would be duplicates.
+        /// Recent sequence numbers of the station: a packet with one of them is a duplicate.
         sequences: Vec<u16>,
     },
-    /// The fast path must not accept packets of this station.
+    /// The fast path must not accept packets of this source.
     NoSource(MacAddress),
 }
 
-/// Values for all packets.
+/// Values that hold for all packets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct General {
-    /// LPV of own packets (9.5.2), 24 octets.
+    /// Position vector (LPV) of this station's packets (9.5.2), 24 octets.
     #[serde(with = "hex")]
     pub vector: Vec<u8>,
-    /// Whether the fast path may deliver packets: there is one virtual interface and no reordering buffer.
+    /// Whether the fast path may deliver packets: the station has one virtual interface and no reordering
+    /// buffer.
     pub delivers: bool,
     /// Octets of the longest IPv6 packet; 0 without IPv6.
     pub mtu: u32,
@@ -49,33 +50,35 @@ pub struct General {
     pub duplicate_packet_list_length: u32,
 }
 
-/// Next hop and headers of own IPv6 packets to a station.
+/// Next hop and headers of this station's IPv6 packets to another station.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Way {
     /// MID of the destination.
     pub destination: MacAddress,
     /// Link-layer address of the next hop.
     pub next_hop: MacAddress,
-    /// The headers of the packets, 60 octets; SN, PL and the source's position vector are to be filled in.
+    /// Headers of the packets, 60 octets. The fast path fills in SN, PL and the source's position vector.
     #[serde(with = "hex")]
     pub headers: Vec<u8>,
-    /// Time until which this is valid without an update.
+    /// Time until which the next hop is valid without an update.
     pub until: Time,
 }
 
-/// Next hop of forwarded packets to a station.
+/// Next hop of packets that this station forwards to another station.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Onward {
     /// MID of the destination.
     pub destination: MacAddress,
     /// Link-layer address of the next hop.
     pub next_hop: MacAddress,
-    /// Position (latitude, longitude) of the destination that a packet must contain, if that matters.
+    /// Position (latitude, longitude) of the destination that a packet must contain; `None` if any position
+    /// will do.
     pub place: Option<(i32, i32)>,
-    /// SPV of the destination, 20 octets or empty: the fast path corrects packets with an older one (C.3).
+    /// Position vector (SPV) of the destination, 20 octets or empty. The fast path corrects packets that
+    /// contain an older vector (C.3).
     #[serde(with = "hex")]
     pub known: Vec<u8>,
-    /// Time until which this is valid without an update.
+    /// Time until which the next hop is valid without an update.
     pub until: Time,
 }
 
@@ -85,10 +88,10 @@ impl Geonet {
         self.router.share_sequence_numbers(numbers);
     }
 
-    /// Begins or ends the use of a fast path.
+    /// Starts or ends the use of a fast path.
     pub(crate) fn handle_fast_path(&mut self, now: Time, is: bool) {
         // A fast path does not hold or mark packets of the host, does not sign, and knows no gate. So a
-        // station with one of these has no fast path.
+        // station with one of these functions has no fast path.
         if is
             && self.secured.is_none()
             && self.congestion.is_none()
@@ -103,7 +106,7 @@ impl Geonet {
         self.collect(now);
     }
 
-    /// Takes the fast path's report.
+    /// Handles the fast path's report.
     pub(crate) fn handle_report(&mut self, now: Time, report: &Report) {
         if let Some(ipv6) = &mut self.ipv6 {
             ipv6.count_accelerated(report.sent, report.delivered);

@@ -1,5 +1,5 @@
-//! GeoNetworking inputs and outputs as serde types, so that they can be recorded, and their conversion to the
-//! router's types.
+//! GeoNetworking inputs and outputs as serde types, so that a recording can contain them. The module converts
+//! them to and from the router's types.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use serde::{Deserialize, Serialize};
 /// A frame of EtherType 0x8947.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Frame {
-    /// Link-layer source; in a frame to send, this station's address.
+    /// Link-layer source address; in a frame to send, this station's address.
     pub source: MacAddress,
-    /// Link-layer destination.
+    /// Link-layer destination address.
     pub destination: MacAddress,
-    /// DCC profile, 0 to 3, of a frame to send; only with a gate of congestion control.
+    /// DCC profile, 0 to 3, of a frame to send; `None` without a gate of congestion control.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<u8>,
-    /// Octets behind the EtherType.
+    /// Octets of the packet behind the EtherType.
     #[serde(with = "hex")]
     pub packet: Vec<u8>,
 }
@@ -32,15 +32,15 @@ pub struct Frame {
 pub struct Position {
     /// Time of the position: TAI milliseconds since 2004-01-01, modulo 2^32.
     pub timestamp: u32,
-    /// Tenths of a microdegree, north positive.
+    /// Latitude in tenths of a microdegree, north positive.
     pub latitude: i32,
-    /// Tenths of a microdegree, east positive.
+    /// Longitude in tenths of a microdegree, east positive.
     pub longitude: i32,
-    /// Position accuracy indicator (PAI).
+    /// Whether the position is accurate (position accuracy indicator, PAI).
     pub accurate: bool,
-    /// Centimetres per second.
+    /// Speed in centimetres per second.
     pub speed: i16,
-    /// Tenths of a degree clockwise from North.
+    /// Heading in tenths of a degree clockwise from North.
     pub heading: u16,
 }
 
@@ -61,17 +61,17 @@ impl Position {
 /// An area in the units of the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Area {
-    /// Circle, rectangle or ellipse.
+    /// Shape of the area: circle, rectangle or ellipse.
     pub shape: AreaShape,
-    /// Tenths of a microdegree, north positive.
+    /// Latitude of the centre in tenths of a microdegree, north positive.
     pub latitude: i32,
-    /// Tenths of a microdegree, east positive.
+    /// Longitude of the centre in tenths of a microdegree, east positive.
     pub longitude: i32,
-    /// Metres: radius, or half the length along the angle.
+    /// Radius, or half the length along the angle, in metres.
     pub distance_a: u16,
-    /// Metres: half the length across the angle; 0 for a circle.
+    /// Half the length across the angle, in metres; 0 for a circle.
     pub distance_b: u16,
-    /// Degrees clockwise from North.
+    /// Angle of the area in degrees clockwise from North.
     pub angle: u16,
 }
 
@@ -133,7 +133,7 @@ impl From<Area> for GeoArea {
     }
 }
 
-/// Quality of a position, for the facilities.
+/// Quality of a position that the facilities report in their messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PositionQuality {
     /// Radius of the circle that contains the position with 95 % probability, centimetres; `None` if unknown.
@@ -146,13 +146,13 @@ pub struct PositionQuality {
     pub moves: bool,
     /// Whether the heading is known.
     pub heads: bool,
-    /// Whether the receiver has lost its position, so that the next positions are dead reckoning.
+    /// Whether the receiver has lost its position fix, so that the next positions are dead reckoning.
     #[serde(default)]
     pub lost: bool,
 }
 
 impl Default for PositionQuality {
-    /// Returns the quality of an unqualified position: its speed and heading are valid.
+    /// Returns the quality of a position that came without one: speed and heading are valid.
     fn default() -> PositionQuality {
         PositionQuality { confidence_cm: None, altitude_cm: None, moves: true, heads: true, lost: false }
     }
@@ -173,14 +173,14 @@ pub enum MessageKind {
 pub struct Message {
     /// Type of the message.
     pub kind: MessageKind,
-    /// GN address of the sender. With keep-alive forwarding this is not the originating station.
+    /// GN address of the sender. With keep-alive forwarding the sender is not the originating station.
     pub source: u64,
-    /// The message, UPER, without the BTP header.
+    /// The message as UPER octets, without the BTP header.
     #[serde(with = "hex")]
     pub octets: Vec<u8>,
 }
 
-/// Identifier of an event, the same from every sender (actionID).
+/// Identifier of an event, which is the same in the messages of every sender (actionID).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Action {
     /// Station ID of the originating station.
@@ -203,28 +203,28 @@ pub enum DenmWish {
     Negate,
 }
 
-/// An application's request, and the content of the event.
+/// An application's request about an event, with the content of the event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DenmOrder {
-    /// Request.
+    /// The application's request.
     pub wish: DenmWish,
-    /// Content as a DENM, UPER, without the BTP header. The station ignores its header, reference time and
-    /// termination, and the action ID of a new event. A detection time of 0 is now; without a position the
-    /// event is at the station.
+    /// Content of the event as a DENM: UPER octets, without the BTP header. The station ignores the DENM's
+    /// header, reference time and termination, and the action ID of a new event. A detection time of 0 means
+    /// now. Without a position the event is at the station.
     #[serde(with = "hex")]
     pub denm: Vec<u8>,
-    /// Duration of the repetition, milliseconds; repeats only with an interval.
+    /// Duration of the repetition in milliseconds. The station repeats only with both duration and interval.
     pub repetition_duration_ms: Option<u64>,
-    /// Interval of the repetition, milliseconds; repeats only with a duration.
+    /// Interval of the repetition in milliseconds. The station repeats only with both duration and interval.
     pub repetition_interval_ms: Option<u64>,
-    /// Destination area; if absent, the relevance area around the event.
+    /// Destination area; `None`: the relevance area around the event.
     pub area: Option<Area>,
-    /// Traffic Class (9.7.5), eight bits; if absent, the service's own.
+    /// Traffic Class (9.7.5), eight bits; `None`: the default of the service.
     #[serde(default)]
     pub traffic_class: Option<u8>,
 }
 
-/// Centre of an area that is set at run time.
+/// Centre of an area that an operator sets at run time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Around {
@@ -241,24 +241,24 @@ pub enum Around {
     Station(u64),
 }
 
-/// An area that is set at run time.
+/// An operator's order to set an area at run time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AreaOrder {
-    /// Name of the area; it replaces an area of the same name.
+    /// Name of the area; the area replaces an existing area of the same name.
     pub name: String,
     /// Centre of the area.
     pub around: Around,
-    /// Circle, rectangle or ellipse.
+    /// Shape of the area: circle, rectangle or ellipse.
     pub shape: AreaShape,
-    /// Metres: radius, or half the length along the angle.
+    /// Radius, or half the length along the angle, in metres.
     pub distance_a: u16,
-    /// Metres: half the length across the angle; 0 for a circle.
+    /// Half the length across the angle, in metres; 0 for a circle.
     pub distance_b: u16,
-    /// Degrees clockwise from North.
+    /// Angle of the area in degrees clockwise from North.
     pub angle: u16,
     /// IPv6 multicast group of all stations in the area.
     pub group: Option<Ipv6Addr>,
-    /// Lifetime, milliseconds; unlimited if absent.
+    /// Lifetime of the area in milliseconds; `None`: unlimited.
     pub lifetime_ms: Option<u64>,
 }
 
@@ -287,13 +287,13 @@ impl AreaOrder {
 pub enum GeonetTransport {
     /// GeoUnicast to a GN address.
     GeoUnicast(u64),
-    /// GeoAnycast.
+    /// GeoAnycast into an area.
     GeoAnycast(Area),
-    /// GeoBroadcast.
+    /// GeoBroadcast into an area.
     GeoBroadcast(Area),
-    /// Topologically-scoped broadcast.
+    /// Topologically-scoped broadcast to all stations within the hop limit.
     TopologicallyScoped,
-    /// Single-hop broadcast.
+    /// Single-hop broadcast to the neighbours.
     SingleHop,
 }
 
@@ -304,16 +304,16 @@ pub struct GeonetRequest {
     pub transport: GeonetTransport,
     /// NH of the Common Header: 0 any, 1 BTP-A, 2 BTP-B, 3 IPv6.
     pub next_header: u8,
-    /// Whether to store, carry and forward (SCF).
+    /// Whether routers store the packet, carry it and forward it later (SCF).
     pub store_carry_forward: bool,
-    /// Bits behind SCF in the Traffic Class (9.7.5): channel offload and TC ID, seven bits.
+    /// Bits of the Traffic Class behind SCF (9.7.5): channel offload and TC ID, seven bits.
     #[serde(default)]
     pub traffic_class: u8,
-    /// Lifetime, milliseconds; the default if absent.
+    /// Lifetime of the packet in milliseconds; `None`: the default.
     pub lifetime_ms: Option<u64>,
-    /// Hop limit; the default if absent.
+    /// Hop limit of the packet; `None`: the default.
     pub hop_limit: Option<u8>,
-    /// The payload.
+    /// Octets of the payload.
     #[serde(with = "hex")]
     pub payload: Vec<u8>,
 }
@@ -355,27 +355,28 @@ pub enum DeliveredKind {
     Shb,
 }
 
-/// A virtual interface that the host must have.
+/// A virtual interface that the platform creates on the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VirtualLink {
-    /// Identifier, constant as long as the station runs.
+    /// Identifier of the interface, constant as long as the station runs.
     pub id: u32,
     /// Name of the interface in the host.
     pub name: String,
-    /// Link-layer address, which is the station's.
+    /// Link-layer address of the interface, which is the station's.
     pub address: MacAddress,
     /// IPv6 link-local address of this link-layer address.
     pub link_local: Ipv6Addr,
     /// Octets of the longest IPv6 packet.
     pub mtu: u32,
-    /// Whether a Router Advertisement caused it, by which the host must configure it.
+    /// Whether a Router Advertisement caused the interface. The host then configures the interface by that
+    /// advertisement.
     pub learnt: bool,
 }
 
-/// A frame of a virtual interface.
+/// A frame that the host sends or receives on a virtual interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VirtualFrame {
-    /// The interface.
+    /// Identifier of the virtual interface.
     pub link: u32,
     /// Destination link-layer address.
     pub destination: MacAddress,
@@ -383,7 +384,7 @@ pub struct VirtualFrame {
     pub source: MacAddress,
     /// EtherType.
     pub ether_type: u16,
-    /// Octets behind the EtherType.
+    /// Octets of the payload behind the EtherType.
     #[serde(with = "hex")]
     pub payload: Vec<u8>,
 }
@@ -391,21 +392,21 @@ pub struct VirtualFrame {
 /// A payload for the upper layer (GN-DATA.indication).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delivered {
-    /// Transport.
+    /// Transport of the payload.
     pub kind: DeliveredKind,
-    /// NH of the Common Header.
+    /// NH of the Common Header: 0 any, 1 BTP-A, 2 BTP-B, 3 IPv6.
     pub next_header: u8,
     /// GN address of the source.
     pub source: u64,
-    /// Latitude of the source: tenths of a microdegree, north positive.
+    /// Latitude of the source in tenths of a microdegree, north positive.
     pub latitude: i32,
-    /// Longitude of the source: tenths of a microdegree, east positive.
+    /// Longitude of the source in tenths of a microdegree, east positive.
     pub longitude: i32,
-    /// Remaining hop limit (RHL) as received.
+    /// Remaining hop limit (RHL) of the received packet.
     pub remaining_hop_limit: u8,
-    /// Maximum hop limit (MHL).
+    /// Maximum hop limit (MHL) of the received packet.
     pub maximum_hop_limit: u8,
-    /// The payload.
+    /// Octets of the payload.
     #[serde(with = "hex")]
     pub payload: Vec<u8>,
 }

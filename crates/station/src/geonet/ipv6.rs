@@ -1,5 +1,5 @@
-//! IPv6 over GeoNetworking in a station: virtual interfaces above, the router of `carnet_geonet` below, and
-//! the adaptation sublayer between them.
+//! IPv6 over GeoNetworking in a station. Above are the virtual interfaces, below is the router of
+//! `carnet_geonet`, and the adaptation sublayer is between them.
 
 use std::net::Ipv6Addr;
 
@@ -18,7 +18,8 @@ use crate::io::Output;
 const ETHER_TYPE: u16 = 0x86dd;
 
 impl Geonet {
-    /// Takes a frame of the host: GeoNetworking sends its packet, or the host gets an answer.
+    /// Handles a frame that the host sent on a virtual interface. GeoNetworking sends the frame's packet, or
+    /// the host gets an answer.
     pub(crate) fn handle_host_frame(&mut self, now: Time, link: u32, frame: HostFrame<'_>) {
         if frame.destination[0] & 1 != 0 {
             self.tell_groups(now);
@@ -37,7 +38,7 @@ impl Geonet {
         {
             ipv6.handle_unlocated(frame.destination);
         }
-        // The sublayer and the router count their drops.
+        // The sublayer and the router count the packets that they drop.
         if let Ok(Some(request)) = ipv6.handle_host_frame(now, LinkId(link), frame) {
             let marked = ipv6.mark(request.payload);
             let payload = marked.as_deref().unwrap_or(request.payload);
@@ -46,7 +47,7 @@ impl Geonet {
         self.collect(now);
     }
 
-    /// Sends the acknowledgements whose hold time is over.
+    /// Passes on the acknowledgements of hosts whose hold time is over.
     pub(super) fn lose_patience(&mut self, now: Time) {
         let mut frames = Vec::new();
         if let Some(patience) = &mut self.patience {
@@ -58,21 +59,21 @@ impl Geonet {
         }
     }
 
-    /// Takes the number of octets that wait at the radio.
+    /// Stores the number of octets that wait to be sent by the radio.
     pub(crate) fn handle_backlog(&mut self, octets: u32) {
         if let Some(ipv6) = &mut self.ipv6 {
             ipv6.handle_backlog(octets);
         }
     }
 
-    /// Takes the addresses of the host on a virtual interface.
+    /// Handles the addresses that the host has on a virtual interface.
     pub(crate) fn handle_addresses(&mut self, link: u32, addresses: Vec<(Ipv6Addr, u8)>) {
         if let Some(ipv6) = &mut self.ipv6 {
             ipv6.handle_addresses(LinkId(link), addresses);
         }
     }
 
-    /// Takes the largest payload of a frame, in octets.
+    /// Handles the size of the largest payload of a frame, in octets.
     pub(crate) fn handle_link_mtu(&mut self, now: Time, mtu: u32) {
         if let Some(ipv6) = &mut self.ipv6 {
             let max_sdu_size = self.router.mib().max_sdu_size;
@@ -83,7 +84,8 @@ impl Geonet {
         self.collect(now);
     }
 
-    /// Delivers a payload to the host if it is IPv6 and there are interfaces for it; otherwise returns it.
+    /// Delivers a payload to the host if it is IPv6 and virtual interfaces for it exist; otherwise returns
+    /// the payload.
     pub(super) fn deliver_ipv6(&mut self, now: Time, delivery: Delivery) -> Option<Delivery> {
         let may_be = matches!(delivery.next_header, CommonNextHeader::Ipv6 | CommonNextHeader::Any);
         let Some(ipv6) = self.ipv6.as_mut().filter(|_| may_be) else { return Some(delivery) };
@@ -96,7 +98,7 @@ impl Geonet {
             Ok(placed) => {
                 self.collect_ipv6();
                 if let Some(proxy) = self.multicast.as_mut().filter(|_| placed.destination[0] & 1 != 0) {
-                    // The proxy counts its drops.
+                    // The proxy counts the packets that it drops.
                     let _counted = proxy.handle_upstream(now, &delivery.payload);
                     self.collect_multicast();
                 }
@@ -120,13 +122,13 @@ impl Geonet {
                     _ => self.outputs.push_back(output),
                 }
             }
-            // The sublayer has counted the drop.
+            // The sublayer has counted the dropped packet.
             Err(_) => self.router.recycle(delivery.payload),
         }
         None
     }
 
-    /// Sends the fragments of packets that the sublayer has fragmented.
+    /// Sends the fragments of packets that the sublayer has cut.
     pub(super) fn send_fragments(&mut self, now: Time) {
         while let Some(ipv6) = &mut self.ipv6
             && let Some((station, payload)) = ipv6.poll_fragment()
@@ -134,7 +136,8 @@ impl Geonet {
             let hop_limit = ipv6.hop_limit();
             let to = GnAddress::new(false, StationType::Unknown, station);
             let request = Request::new(Transport::GeoUnicast(to), CommonNextHeader::Any, &payload);
-            // IPv6 leaves room for messages (annex B.2).
+            // IPv6 packets use the lowest traffic class, so that facility messages have precedence (annex
+            // B.2).
             let traffic_class = TrafficClass { id: 3, ..TrafficClass::default() };
             let request = Request { maximum_hop_limit: hop_limit, traffic_class, ..request };
             let _counted = self.router.handle_request(now, request);
@@ -142,7 +145,7 @@ impl Geonet {
         }
     }
 
-    /// Executes the outputs of the adaptation sublayer, and gives it the router's address.
+    /// Executes the outputs of the adaptation sublayer, and tells the sublayer the router's address.
     pub(super) fn collect_ipv6(&mut self) {
         let Some(ipv6) = &mut self.ipv6 else { return };
         ipv6.handle_address(self.router.address());

@@ -34,7 +34,7 @@ use self::neighbours::Heard;
 use self::security::Secured;
 use crate::io::{Event, Output};
 
-/// Refusal of a request about messages without facilities.
+/// Error for a request about facility messages if the station has no facilities.
 const NO_FACILITIES: &str = "this station has no facilities: there is no [facilities] in its config";
 
 /// Settings of a station's GeoNetworking router.
@@ -42,49 +42,52 @@ const NO_FACILITIES: &str = "this station has no facilities: there is no [facili
 pub struct GeonetSettings {
     /// Parameters of the router.
     pub mib: Mib,
-    /// GN address of the station; its MID is the link-layer address. `None` if it is not known yet:
+    /// GN address of the station; its MID is the link-layer address. `None` if the address is not known yet:
     /// [`crate::io::Input::GeonetAddress`] will set it.
     pub address: Option<GnAddress>,
-    /// IPv6 over GeoNetworking.
+    /// Settings of IPv6 over GeoNetworking; `None` without it.
     pub ipv6: Option<Ipv6Config>,
-    /// Multicast between the mobile network and IPv6 over GeoNetworking.
+    /// Settings of multicast forwarding between the mobile network and IPv6 over GeoNetworking; `None`
+    /// without it.
     pub multicast: Option<MulticastConfig>,
-    /// Services above the router.
+    /// Settings of the facilities above the router; `None` without them.
     pub facilities: Option<FacilitiesSettings>,
-    /// Gate in front of the radio; `None`: the router sends at once.
+    /// Settings of the congestion gate in front of the radio; `None`: packets go to the link at once.
     pub dcc: Option<carnet_geonet::dcc::Config>,
 }
 
 /// The GeoNetworking part of a station.
 #[derive(Debug)]
 pub(crate) struct Geonet {
-    /// Proof that the program has this part.
+    /// Proof that this program is built with the GeoNetworking part.
     _part: parts::Geonet,
     router: Router,
     ipv6: Option<Adaptation>,
     multicast: Option<MulticastProxy>,
     facilities: Option<Box<Facilities>>,
-    /// Security entity; without it the station sends and accepts unsecured packets.
+    /// Security entity; `None`: the station sends and accepts unsecured packets.
     secured: Option<Secured>,
-    /// Gate of congestion control; without it packets go at once.
+    /// Gate of congestion control; `None`: packets go to the link at once.
     congestion: Option<Box<Congestion>>,
-    /// Areas that were set at run time.
+    /// Areas that operators have set at run time.
     destinations: GeoDestinations,
-    /// Reordering buffer of packets for hosts.
+    /// Reordering buffer of packets for hosts; `None` without reordering.
     in_order: Option<InOrder<Output>>,
-    /// Duplicate acknowledgements of hosts, held while packets are missing.
+    /// Holds duplicate acknowledgements of hosts while packets are missing; `None` without holding.
     patience: Option<Patience<VirtualFrame>>,
-    /// Address at the start; the router's may have changed since (10.2.1.5).
+    /// GN address at the start; the router's address may have changed since (10.2.1.5).
     address: GnAddress,
     echo_replies: RateLimiter,
-    /// Messages for routes to neighbouring mobile networks, if the station uses such routes.
+    /// Queue of messages for routes to neighbouring mobile networks; `None` if the station uses no such
+    /// routes.
     heard: Option<VecDeque<Heard>>,
     outputs: VecDeque<Output>,
 }
 
 impl Geonet {
-    /// Returns the GeoNetworking part, if any. It matches the concrete type, unlike `Option::as_ref`. So in a
-    /// program without this part the compiler knows that the result is `None`.
+    /// Returns the GeoNetworking part, if the station has it. The function matches the concrete type, unlike
+    /// `Option::as_ref`. So in a program that is built without this part, the compiler knows that the result
+    /// is `None`.
     #[allow(clippy::match_as_ref)]
     pub(crate) fn of(geonet: &Option<Geonet>) -> Option<&Geonet> {
         match geonet {
@@ -93,7 +96,7 @@ impl Geonet {
         }
     }
 
-    /// Returns the GeoNetworking part, if any, to be changed.
+    /// Returns the GeoNetworking part for changes, if the station has it.
     #[allow(clippy::match_as_ref)]
     pub(crate) fn of_mut(geonet: &mut Option<Geonet>) -> Option<&mut Geonet> {
         match geonet {
@@ -104,7 +107,7 @@ impl Geonet {
 
     pub(crate) fn new(part: parts::Geonet, settings: GeonetSettings, address: GnAddress, rng: Rng) -> Geonet {
         let GeonetSettings { mib, ipv6, multicast, facilities, dcc, .. } = settings;
-        // Derive the seed from a copy of the generator, so that older recordings replay with the same random
+        // The seed comes from a copy of the generator, so that older recordings replay with the same random
         // numbers.
         let seed = !rng.clone().u64();
         let reorder = ipv6.as_ref().filter(|config| config.reorder_wait > Duration::ZERO);
@@ -137,12 +140,14 @@ impl Geonet {
         &self.router
     }
 
-    /// Returns the number of packets for hosts that waited for earlier ones, and of those that came too late.
+    /// Returns the number of packets for hosts that waited for earlier packets, and the number of packets
+    /// that came too late.
     pub(crate) fn reordered(&self) -> Option<(u64, u64)> {
         self.in_order.as_ref().map(|in_order| (in_order.held, in_order.late))
     }
 
-    /// Returns the number of held acknowledgements of hosts, and of those that were never sent.
+    /// Returns the number of acknowledgements of hosts that the station held, and the number of those that it
+    /// never sent.
     pub(crate) fn acknowledgements(&self) -> Option<(u64, u64)> {
         self.patience.as_ref().map(|patience| (patience.held, patience.spared))
     }
@@ -171,7 +176,7 @@ impl Geonet {
             .min()
     }
 
-    /// Appends the outputs to `outputs`.
+    /// Moves the outputs of this part to the end of `outputs`.
     pub(crate) fn move_outputs(&mut self, outputs: &mut VecDeque<Output>) {
         outputs.append(&mut self.outputs);
     }
@@ -210,10 +215,11 @@ impl Geonet {
         }
     }
 
-    /// Passes a frame to the router, after validation if the station has a security entity.
+    /// Passes a frame to the router. If the station has a security entity, the entity validates the frame
+    /// first.
     fn route_frame(&mut self, now: Time, frame: ReceivedFrame<'_>) {
         self.overhear_copy(frame.packet);
-        // The router counts its drops.
+        // The router counts the frames that it drops.
         let _counted = self.router.handle_frame(now, frame);
         self.collect(now);
     }
@@ -224,7 +230,7 @@ impl Geonet {
         self.collect(now);
     }
 
-    /// Returns a packet of the link as the router has sent it, without envelope.
+    /// Returns a packet from the link in the form that the router has sent: without the envelope.
     fn as_routed<'a>(&self, packet: &'a [u8]) -> Cow<'a, [u8]> {
         if self.secured.is_some() { security::opened(packet) } else { Cow::Borrowed(packet) }
     }
@@ -260,7 +266,7 @@ impl Geonet {
             in_order.clear(&mut |output| self.outputs.push_back(output));
         }
         if let Some(patience) = &mut self.patience {
-            // Drop the held acknowledgements: TCP has timers of its own.
+            // The station drops the held acknowledgements, because TCP has timers of its own.
             patience.clear(&mut drop);
         }
         if let Some(congestion) = &mut self.congestion {
@@ -269,10 +275,10 @@ impl Geonet {
         self.collect(now);
     }
 
-    /// Sends a payload.
+    /// Sends a payload over GeoNetworking.
     ///
     /// # Errors
-    /// Returns why it was refused, in words for the operator.
+    /// Returns the reason of a refusal, in words for the operator.
     pub(crate) fn handle_request(&mut self, now: Time, request: &GeonetRequest) -> Result<(), String> {
         if let Some(secured) = &mut self.secured {
             secured.check_own(now, next_header(request.next_header), &request.payload)?;
@@ -317,7 +323,7 @@ impl Geonet {
             }
         }
         self.collect_ipv6();
-        // The router takes the next input after its outputs.
+        // The router may take a new request only after its outputs have been executed.
         for answer in answers {
             let _counted = self.router.handle_request(now, answer.request());
             self.collect_router(now);
@@ -325,7 +331,7 @@ impl Geonet {
         self.send_fragments(now);
     }
 
-    /// Outputs a payload for its receiver; returns the answer if it is an echo request.
+    /// Passes a payload to its receiver. If the payload is an echo request, returns the answer to send.
     fn deliver(&mut self, now: Time, delivered: Delivered) -> Option<GeonetRequest> {
         if delivered.next_header == echo::NEXT_HEADER
             && let Some(request) = Echo::parse(&delivered.payload).filter(|echo| !echo.is_reply)
@@ -346,14 +352,14 @@ impl Geonet {
     }
 }
 
-/// Returns the hops that a delivered packet took: 1 from a neighbour.
+/// Returns the number of hops that a delivered packet took: 1 if it came from a neighbour.
 pub fn hops(delivered: &Delivered) -> u8 {
     delivered.maximum_hop_limit.saturating_sub(delivered.remaining_hop_limit).saturating_add(1)
 }
 
 fn event_output(event: carnet_geonet::Event) -> Option<Output> {
     let message = match event {
-        // Neighbours change often; `carnet show neighbours` lists them.
+        // Neighbours change often, so they are no events for operators; `carnet show neighbours` lists them.
         carnet_geonet::Event::NewNeighbour(_) => return None,
         carnet_geonet::Event::AddressConflict { address, replacement } if address == replacement => {
             format!("another station uses this station's GN address {address}")

@@ -9,11 +9,11 @@ use super::Geonet;
 use crate::io::Output;
 
 impl Geonet {
-    /// Takes a packet to a group from an interface of the mobile network.
+    /// Handles a multicast packet from an interface of the mobile network.
     pub(crate) fn handle_lan_packet(&mut self, now: Time, packet: LanPacket<'_>) {
         self.tell_groups(now);
         let (Some(proxy), Some(ipv6)) = (&mut self.multicast, &mut self.ipv6) else { return };
-        // The proxy and the sublayer count their drops.
+        // The proxy and the sublayer count the packets that they drop.
         let onward = proxy.handle_lan_packet(now, packet, ipv6.mtu(), |group| ipv6.is_mapped(group));
         if let Ok(Some(packet)) = onward
             && let Ok(request) = ipv6.handle_forwarded(&packet)
@@ -24,7 +24,7 @@ impl Geonet {
         self.collect(now);
     }
 
-    /// Takes the addresses of an interface of the mobile network.
+    /// Handles the list of addresses of an interface of the mobile network.
     pub(crate) fn handle_lan_addresses(&mut self, now: Time, interface: &str, addresses: &[(Ipv6Addr, u8)]) {
         if let Some(proxy) = &mut self.multicast {
             proxy.handle_addresses(now, interface, addresses);

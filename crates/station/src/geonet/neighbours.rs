@@ -1,9 +1,9 @@
 //! Neighbours and their messages, passed from GeoNetworking to [`carnet_mobility::mnpp`].
 //!
 //! Neighbours are those of the location table. If the positions of both stations are accurate, dead reckoning
-//! predicts when they come into range and when they leave it. The range is
-//! `itsGnDefaultMaxCommunicationRange`. The module leaves a little of it unused, so that the route changes
-//! while the neighbour is still reachable.
+//! predicts when a neighbour comes into range and when it leaves the range. The range is
+//! `itsGnDefaultMaxCommunicationRange`. The module leaves a small part of the range unused, so that the route
+//! changes while the neighbour is still reachable.
 
 use std::collections::VecDeque;
 use std::net::Ipv6Addr;
@@ -21,16 +21,16 @@ use carnet_wire::nd::{self, NdOption, RouterAdvertisement};
 
 use super::Geonet;
 
-/// A station leaves if within [`LEAVING`] it will be further away than this share of the range.
+/// A station counts as leaving if within [`LEAVING`] it will be further away than this share of the range.
 const EDGE: f64 = 0.95;
 const LEAVING: Duration = Duration::from_secs(1);
-/// A station stays if it is nearer than this share, now and after [`STAYING`].
+/// A station counts as staying if it is nearer than this share of the range, now and after [`STAYING`].
 const INSIDE: f64 = 0.9;
 const STAYING: Duration = Duration::from_secs(2);
-/// Bound of the queue; the station empties it after each frame.
+/// Largest length of the queue; the station empties the queue after each frame.
 const HEARD: usize = 64;
 
-/// An event for routes to neighbouring mobile networks.
+/// An event that matters for routes to neighbouring mobile networks.
 #[derive(Debug)]
 pub(crate) enum Heard {
     /// A station came into range; `roadside` if it is a roadside unit.
@@ -40,7 +40,7 @@ pub(crate) enum Heard {
     Packet(MacAddress, Vec<u8>),
 }
 
-/// The stations in range, as the router knows them.
+/// The stations in range, taken from the router's location table.
 #[derive(Debug)]
 pub(crate) struct Around<'a>(pub(crate) &'a Router);
 
@@ -76,7 +76,7 @@ impl Surroundings for Around<'_> {
 }
 
 impl Around<'_> {
-    /// Returns the distance of a station in metres; infinite if it is unknown.
+    /// Returns the distance of a station in metres; infinite if its position is unknown.
     pub(crate) fn distance(&self, now: Time, station: MacAddress) -> f64 {
         let Around(router) = self;
         let table = router.location_table();
@@ -87,7 +87,7 @@ impl Around<'_> {
 }
 
 impl Geonet {
-    /// Begins or ends the queue of [`Self::poll_heard`]. Its packets do not go to the host.
+    /// Starts or ends the queue of [`Self::poll_heard`]. Packets in this queue do not go to the host.
     pub(crate) fn listen_to_neighbours(&mut self, listen: bool) {
         self.heard = listen.then(VecDeque::new);
     }
@@ -106,8 +106,8 @@ impl Geonet {
         }
     }
 
-    /// Queues a message of a neighbouring mobile router, whose source address the sublayer has checked.
-    /// Returns `true` if the host does not need it.
+    /// Queues a message of a neighbouring mobile router; the sublayer has checked its source address. Returns
+    /// `true` if the host does not need the message.
     pub(super) fn concerns_neighbours(&mut self, delivery: &Delivery) -> bool {
         let Some(heard) = self.heard.as_mut().filter(|heard| heard.len() < HEARD) else { return false };
         let Ok((header, message)) = Header::parse_packet(&delivery.payload) else { return false };
@@ -146,7 +146,8 @@ impl Geonet {
     pub(crate) fn send_straight(&mut self, now: Time, hops: u8, station: MacAddress, packet: &[u8]) {
         let to = GnAddress::new(false, StationType::Unknown, station);
         let request = Request::new(Transport::GeoUnicast(to), CommonNextHeader::Ipv6, packet);
-        // A short lifetime: a later question makes the answer useless.
+        // The packet has a short lifetime: when the other station repeats its question, the answer to the
+        // first question is useless.
         let request = Request {
             maximum_hop_limit: Some(hops),
             maximum_lifetime: Some(Duration::from_secs(1)),
@@ -156,12 +157,12 @@ impl Geonet {
         self.collect(now);
     }
 
-    /// Removes and returns the packets that still wait for a station.
+    /// Removes the packets that still wait for a station from the router, and returns them.
     pub(crate) fn take_back(&mut self, station: MacAddress) -> Vec<Vec<u8>> {
         self.router.take_back(station)
     }
 
-    /// Returns the packet of an unacknowledged frame, if it is to take another route.
+    /// Returns the IPv6 packet of an unacknowledged frame, if the packet is to take another route.
     pub(crate) fn take_back_unacknowledged(
         &mut self,
         now: Time,
@@ -174,7 +175,7 @@ impl Geonet {
     }
 }
 
-/// Returns the destination of an IPv6 packet, if it has a whole header.
+/// Returns the destination of an IPv6 packet; `None` if its header is not complete.
 pub(crate) fn destination_of(packet: &[u8]) -> Option<Ipv6Addr> {
     let octets: [u8; 16] = packet.get(HEADER_LEN - 16..HEADER_LEN)?.try_into().ok()?;
     Some(octets.into())

@@ -2,18 +2,20 @@
 //! between the link and the router.
 //!
 //! A frame of the link goes to the entity first, and to the router after validation. A frame of the router
-//! goes through the entity last: it signs own packets and gives forwarded ones their envelope back. So an
-//! unverified packet changes neither the location table nor forwarding, and reaches no service.
+//! goes through the entity last. The entity signs the station's own packets and gives forwarded packets their
+//! envelope back. So an unverified packet changes neither the location table nor forwarding, and reaches no
+//! service.
 //!
 //! * *The entity is behind a trait*, so that a station without an entity links no cryptography.
-//! * *The date* is that of the last input with a date, plus the time since, as for the facilities.
-//! * *No fast path*: its programs do not sign.
-//! * *The IPv6 MTU* is smaller by the longest own envelope.
-//! * *Pseudonym changes* (`carnet_security::pseudonym`) are considered at each position. The whole station
-//!   changes between two packets: the router, the facilities, and with the router's address the link and the
-//!   virtual interfaces. Packets that wait under the old address are dropped. A repeated own event delays a
-//!   change, so that its action ID stays. An application may delay it as well
-//!   ([`crate::io::Command::LockPseudonym`]). An operator's order to change takes effect at once.
+//! * *The date* is that of the last input with a date, plus the time since that input.
+//! * *No fast path*: the programs of a fast path do not sign.
+//! * *The IPv6 MTU* is smaller by the longest envelope of the station's own packets.
+//! * *Pseudonym changes* (`carnet_security::pseudonym`): at each position the station checks whether a change
+//!   is due. The whole station changes between two packets: the router, the facilities, and with the router's
+//!   address the link and the virtual interfaces. The station drops packets that wait under the old address.
+//!   While the station repeats an own event, it delays a change, so that the event's action ID stays. An
+//!   application may delay a change as well ([`crate::io::Command::LockPseudonym`]). An operator's order to
+//!   change takes effect at once.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -35,9 +37,9 @@ use super::Geonet;
 use super::io::{Position, PositionQuality};
 use crate::io::{Event, Output};
 
-/// Offset of elevations, in 0.1 m: they begin 409.6 m below the ellipsoid (IEEE 1609.2 6.3.21).
+/// Offset of encoded elevations, in 0.1 m: elevations begin 409.6 m below the ellipsoid (IEEE 1609.2 6.3.21).
 const LOWEST: i32 = 4096;
-/// Code of the largest elevation and of all above it.
+/// Code of the largest elevation and of all elevations above it.
 const HIGHEST: i32 = 0xefff;
 
 /// Interface of a security entity, see [`Security`].
@@ -78,24 +80,24 @@ pub trait SecurityEntity: Debug + Send {
 pub struct SecurityState {
     /// Policy for received messages.
     pub policy: carnet_security::Policy,
-    /// Ticket that signs: its name, and its validity period. `None` if the station signs nothing now.
+    /// Ticket that signs: its name, and its validity period. `None` if no ticket can sign now.
     pub ticket: Option<(HashedId8, WallTime, WallTime)>,
-    /// Number of own tickets that are valid now, and of those that become valid later.
+    /// Number of own tickets that are valid now, and number of own tickets that become valid later.
     pub own_tickets: (usize, usize),
-    /// End of the last own ticket's validity.
+    /// End of validity of the own ticket that ends last.
     pub until: Option<WallTime>,
-    /// Number of root certificates and authorities.
+    /// Number of known root certificates and authorities.
     pub issuers: usize,
-    /// Number of tickets of other stations.
+    /// Number of known tickets of other stations.
     pub tickets: usize,
-    /// Number of messages that wait for verification, and the bound.
+    /// Number of messages that wait for verification, and the largest such number.
     pub queued: (usize, usize),
-    /// Number of messages that wait for a certificate, and the bound.
+    /// Number of messages that wait for a certificate, and the largest such number.
     pub parked: (usize, usize),
     /// Largest number of verifications in a second.
     pub verifications_per_second: u32,
-    /// Milliseconds by which the own clock is ahead of the clocks of all signed neighbours; `None` if one of
-    /// them agrees.
+    /// Milliseconds by which the station's clock is ahead of the clocks of all neighbours that sign; `None`
+    /// if the clock of one neighbour agrees.
     pub clock_ahead_ms: Option<i64>,
 }
 
@@ -194,34 +196,35 @@ fn leap_seconds() -> u32 {
     u32::try_from(Timestamp::LEAP_SECONDS).unwrap_or_default()
 }
 
-/// The security entity of a station, and the state around it.
+/// The security entity of a station, and the state that the station keeps beside it.
 #[derive(Debug)]
 pub(crate) struct Secured {
     entity: Box<dyn SecurityEntity>,
-    /// A date, and the time at which it was valid.
+    /// Date of the last input with a date, and the time of that input.
     date: (Time, WallTime),
     elevation: u16,
     silence: Silence,
-    /// Applications that the ticket does not permit, and that operators have been warned about.
+    /// Applications that the ticket does not permit, and about which operators have got a warning.
     unpermitted: SmallMap<Psid, ()>,
-    /// Whether operators have been warned about the own clock.
+    /// Whether operators have got a warning about the station's clock.
     told_of_clock: bool,
-    /// Warnings for operators.
+    /// Warnings that operators have not got yet.
     warnings: VecDeque<String>,
-    /// Time until which an application has locked the pseudonym.
+    /// Time until which an application has locked the pseudonym; `None` without a lock.
     locked_until: Option<Time>,
 }
 
-/// Refusal of an order about pseudonyms without them.
+/// Error for an order about pseudonyms if the station has no pseudonyms.
 const NO_PSEUDONYMS: &str =
     "this station does not change its pseudonym: there is no [security.pseudonyms] in its config";
 
 /// Reason why the station signs nothing.
 const NO_TICKET: &str = "no ticket of this station holds here and now";
-/// Largest number of unpermitted applications that operators are warned about.
+/// Largest number of unpermitted applications about which operators get warnings.
 const MOST_UNPERMITTED: usize = 32;
 
-/// Whether own packets are dropped because no ticket can sign them, and whether operators know it.
+/// Whether the station drops its own packets because no ticket can sign them, and whether operators have got
+/// a warning about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Silence {
     None,
@@ -281,10 +284,10 @@ impl Secured {
         Now { time: now, date: Time64::from_wall_time(wall, leap_seconds()) }
     }
 
-    /// Checks whether the current ticket permits this payload, with its BTP header.
+    /// Checks whether the current ticket permits this payload, which includes its BTP header.
     ///
     /// # Errors
-    /// Returns the reason, in words for the operator, with the application's identifier.
+    /// Returns the reason if not, in words for the operator, with the application's identifier.
     pub(super) fn check_own(
         &mut self,
         now: Time,
@@ -306,8 +309,8 @@ impl Secured {
         })
     }
 
-    /// Checks a message of a service, as [`Self::check_own`]. No caller waits for the reason; a warning
-    /// reports it.
+    /// Checks a message of a service, like [`Self::check_own`]. The service does not use the reason, so a
+    /// warning reports it to the operator.
     pub(super) fn check_service(
         &mut self,
         now: Time,
@@ -336,8 +339,8 @@ impl Secured {
     /// Checks whether the ticket permits this message to a BTP port.
     ///
     /// # Errors
-    /// Returns the reason, as [`Self::check_own`], but `Ok` without a valid ticket or without a position: the
-    /// service decides about these.
+    /// Returns the reason if not, as [`Self::check_own`] does. Without a valid ticket or without a position
+    /// it returns `Ok`, because the service decides about these cases.
     pub(super) fn check_message(&mut self, now: Time, port: u16, message: &[u8]) -> Result<(), String> {
         let header = BtpB { destination_port: port, destination_port_info: 0 }.to_octets();
         let payload = [&header[..], message].concat();
@@ -347,11 +350,11 @@ impl Secured {
         }
     }
 
-    /// Signs a packet of the router for the link; `mid` is that of the router's address. Returns `None` if
-    /// the packet must not be sent.
+    /// Signs a packet of the router for the link; `mid` is the MID of the router's address. Returns `None` if
+    /// the station must not send the packet.
     pub(super) fn secure(&mut self, now: Time, mid: MacAddress, packet: &[u8]) -> Option<Vec<u8>> {
         self.entity.handle_address(mid);
-        // The entity counts its drops.
+        // The entity counts the packets that it drops.
         let secured = self.entity.secure(self.now(now), packet);
         match secured {
             Ok(secured) => {
@@ -362,7 +365,7 @@ impl Secured {
                 if reason == SecurityDrop::NoTicket
                     && let Ok(packet) = Packet::parse(packet)
                 {
-                    // Only to queue the warning.
+                    // The result does not matter here: the check only queues the warning.
                     let _ = self.check_service(now, packet.common.next_header, packet.payload);
                 }
                 None
@@ -370,7 +373,7 @@ impl Secured {
         }
     }
 
-    /// Warns, after a frame, if the own clock differs from those of all signed neighbours.
+    /// Warns, after a frame, if the station's clock differs from the clocks of all neighbours that sign.
     fn look_at_clock(&mut self, now: Time) {
         let ahead = self.entity.clock_ahead(now);
         if self.told_of_clock == ahead.is_some() {
@@ -406,20 +409,21 @@ fn elevation(altitude_cm: i32) -> u16 {
     u16::try_from((altitude_cm / 10).saturating_add(LOWEST).clamp(0, HIGHEST)).unwrap_or_default()
 }
 
-/// Returns a packet of the link as the router has sent it, without envelope.
+/// Returns a packet from the link in the form that the router has sent: without the envelope.
 pub(super) fn opened(packet: &[u8]) -> Cow<'_, [u8]> {
     unwrapped(packet).map_or(Cow::Borrowed(packet), Cow::Owned)
 }
 
 impl Geonet {
-    /// Begins to sign and verify. With pseudonyms, the station takes the address of its ticket.
+    /// Starts to sign and verify packets. With pseudonyms, the station takes the address of its ticket.
     pub(crate) fn secure(&mut self, now: Time, mut secured: Secured) {
         let identity = secured.entity.first_identity(secured.now(now));
         self.secured = Some(secured);
         self.become_another(now, identity);
     }
 
-    /// Changes the pseudonym if a change is due. The caller has sent the messages of the present position.
+    /// Changes the pseudonym if a change is due. Before the call, the caller has sent the messages of the
+    /// present position.
     pub(super) fn look_at_pseudonym(&mut self, now: Time) {
         let telling = self.facilities.as_ref().is_some_and(|facilities| facilities.is_telling());
         let Some(secured) = self.secured.as_mut().filter(|secured| secured.entity.has_pseudonyms()) else {
@@ -434,7 +438,7 @@ impl Geonet {
     /// Changes the pseudonym now, even if it is locked.
     ///
     /// # Errors
-    /// Returns the reason, in words for the operator.
+    /// Returns the reason of a failure, in words for the operator.
     pub(crate) fn handle_pseudonym_change(&mut self, now: Time) -> Result<(), String> {
         let secured = self.with_pseudonyms()?;
         let identity = secured.entity.change_pseudonym(secured.now(now));
@@ -445,10 +449,10 @@ impl Geonet {
         Ok(())
     }
 
-    /// Locks the pseudonym for a span; an empty span ends the lock.
+    /// Locks the pseudonym for a time span; an empty span ends the lock.
     ///
     /// # Errors
-    /// Returns the reason, in words for the operator.
+    /// Returns the reason of a failure, in words for the operator.
     pub(crate) fn handle_pseudonym_lock(&mut self, now: Time, span: Duration) -> Result<(), String> {
         self.with_pseudonyms()?.locked_until = Some(now + span);
         Ok(())
@@ -472,10 +476,10 @@ impl Geonet {
         self.secured.as_ref()
     }
 
-    /// Takes a frame of the link, if the station verifies packets.
+    /// Handles a frame of the link if the station verifies packets.
     pub(super) fn handle_secured_frame(&mut self, now: Time, frame: ReceivedFrame<'_>) {
         let Some(secured) = &mut self.secured else { return };
-        // The entity counts its drops.
+        // The entity counts the frames that it drops.
         match secured.entity.handle_frame(secured.now(now), frame) {
             Ok(Handled::Plain) => self.route_frame(now, frame),
             Ok(Handled::Ready(copy)) => self.route_frame(now, copy.frame()),
@@ -488,7 +492,7 @@ impl Geonet {
         }
     }
 
-    /// Passes verified packets to the router.
+    /// Passes the packets that the entity has verified to the router.
     pub(super) fn take_verified(&mut self, now: Time) {
         while let Some(secured) = &mut self.secured
             && let Some(verified) = secured.entity.poll_verified(secured.now(now))

@@ -1,24 +1,26 @@
 //! Roadside units as access routers: IPv6 over GeoNetworking as an additional uplink.
 //!
 //! On any other link the kernel detects whether a default router is present, and prefers the first one. On
-//! this link it cannot. The station itself answers the kernel's Neighbor Solicitations, even if the router is
-//! out of range. The kernel lists a router for the lifetime of its last advertisement. GeoNetworking knows
-//! better. So this module passes the mobile router an interface with only the routers in range, the preferred
-//! one first. The mobile router registers with an address of that router's prefix. So a vehicle that passes
-//! roadside units changes to the next one while the last is still in range, and loses no packet.
+//! this link the kernel cannot. The station itself answers the kernel's Neighbor Solicitations, even if the
+//! router is out of range. The kernel lists a router for the lifetime of its last advertisement.
+//! GeoNetworking knows which routers are in range. So this module passes the mobile router an interface with
+//! only the routers in range, the preferred one first. The mobile router registers with an address of that
+//! router's prefix. So a vehicle that passes roadside units changes to the next unit while the previous one
+//! is still in range, and loses no packet.
 //!
-//! A roadside unit that comes into range is solicited (RFC 4861 6.3.7): the vehicle would have passed it
-//! before its next advertisement.
+//! The station solicits a roadside unit that comes into range (RFC 4861 6.3.7). Otherwise the vehicle would
+//! have passed the unit before the unit's next advertisement.
 //!
 //! If the vehicle has another uplink, a router that is about to leave the radio's range no longer counts.
-//! Otherwise it counts as long as it is received. The router in use stays until it is about to leave the
-//! range, or until another one is nearer by a third. A router counts only if its advertisement came directly
-//! from a neighbour. One over several hops is of a router out of range. The advertisement must not have
-//! expired, and the interface needs an address of its prefix.
+//! Without another uplink, a router counts as long as the station receives its packets. The router in use
+//! stays until it is about to leave the range, or until another router is nearer by a third. A router counts
+//! only if its advertisement came directly from a neighbour. An advertisement over several hops is from a
+//! router out of range. The advertisement must not have expired, and the interface needs an address of the
+//! advertised prefix.
 //!
-//! Any station can advertise; by registering, the mobile router finds out which router leads to the home
-//! agent. False advertisements must not displace the router in use. A full table first drops a router out of
-//! range, then an unusable one, then the newest, and never the router in use.
+//! Any station can advertise itself as a router. By registering, the mobile router finds out which router
+//! leads to the home agent. False advertisements must not displace the router in use. A full table first
+//! drops a router out of range, then an unusable router, then the newest router, and never the router in use.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -35,15 +37,16 @@ use super::Station;
 use crate::geonet::Geonet;
 use crate::geonet::neighbours::Around;
 
-/// Three solicitations at once, then one for each interval.
+/// Interval between solicitations, after a burst of three.
 const SOLICITATION_INTERVAL: Duration = Duration::from_secs(1);
-/// Interval of the check of positions.
+/// Interval between two checks of the routers' positions.
 const LOOK: Duration = Duration::from_millis(250);
-/// Bound of remembered routers.
+/// Largest number of routers that the module remembers.
 const ROUTERS: usize = 32;
-/// Bound of prefixes of one router.
+/// Largest number of prefixes of one router that the module remembers.
 const PREFIXES: usize = 4;
-/// Factor by which another router must be nearer.
+/// The module prefers another router if its distance is below this share of the distance of the router in
+/// use.
 const NEARER: f64 = 2.0 / 3.0;
 
 #[derive(Debug)]
@@ -55,7 +58,8 @@ struct AccessRouter {
 }
 
 impl AccessRouter {
-    /// Returns whether the interface has an address of one of its prefixes, and the kernel knows the router.
+    /// Returns whether the interface has an address of one of the router's prefixes, and the kernel lists the
+    /// router.
     fn is_usable(&self, interface: &Interface) -> bool {
         let has_address = interface.addresses.iter().any(|own| {
             !own.tentative && !own.duplicate && self.prefixes.iter().any(|p| p.contains(&own.address))
@@ -68,14 +72,14 @@ fn is_near(now: Time, station: [u8; 6], around: &Around<'_>) -> bool {
     around.sight(now, station).is_some_and(|sight| sight.near)
 }
 
-/// The routers on the interface to other stations, which is an uplink.
+/// The roadside units on the interface to other stations, which is an uplink.
 #[derive(Debug)]
 pub(super) struct Access {
     pub(super) interface: String,
     routers: Vec<AccessRouter>,
-    /// Interface with the kernel's list of routers.
+    /// Interface as the kernel reports it, with the kernel's list of routers.
     known: Option<Interface>,
-    /// Routers that the mobile router was told, the one in use first.
+    /// Routers that the module last passed to the mobile router, the one in use first.
     told: Vec<Ipv6Addr>,
     due: Option<Time>,
     solicitations: RateLimiter,
@@ -97,8 +101,8 @@ impl Access {
         self.due
     }
 
-    /// Returns a Router Solicitation to a roadside unit that came into range, from the station with this
-    /// address.
+    /// Returns a Router Solicitation to a roadside unit that came into range. `own` and `link_local` are this
+    /// station's addresses.
     pub(super) fn solicitation(&mut self, now: Time, own: [u8; 6], link_local: Ipv6Addr) -> Option<Vec<u8>> {
         self.solicitations.allow(now).then(|| {
             let message = nd::RouterSolicitation { source_link_address: Some(own) }.emit();
@@ -106,7 +110,7 @@ impl Access {
         })
     }
 
-    /// Takes a Router Advertisement of a station.
+    /// Handles a Router Advertisement of a station.
     pub(super) fn handle_advertisement(
         &mut self,
         now: Time,
@@ -128,7 +132,7 @@ impl Access {
             prefixes: prefixes.take(PREFIXES).map(|prefix| prefix.trunc()).collect(),
             expires: now + Duration::from_secs(advertisement.router_lifetime.into()),
         };
-        // The order of arrival stays.
+        // A known router keeps its place in the order of arrival.
         match self.routers.iter_mut().find(|known| known.link_local == link_local) {
             // RFC 4861 6.3.4: a value that an advertisement omits stays.
             Some(known) if router.prefixes.is_empty() => {
@@ -182,7 +186,7 @@ impl Access {
         self.told.clear();
     }
 
-    /// Returns the interface again if its routers have changed.
+    /// Returns the interface for the mobile router if the routers in range have changed since the last call.
     pub(super) fn handle_timeout(&mut self, now: Time, around: &Router, others: bool) -> Option<Interface> {
         self.due.filter(|due| *due <= now)?;
         self.due = (!self.routers.is_empty()).then_some(now + LOOK);
@@ -195,7 +199,7 @@ impl Access {
         let Some(known) = &self.known else { return Vec::new() };
         let seen = Around(around);
         let current = self.told.first();
-        // Beyond the edge of the range, a router that still sends beacons is better than none.
+        // A router beyond the edge of the range that still sends beacons is better than no router.
         let mib = around.mib();
         let beacon = mib.beacon_retransmit_timer + mib.beacon_max_jitter;
         let usable = self.routers.iter().filter(|router| router.expires > now && router.is_usable(known));
@@ -213,8 +217,8 @@ impl Access {
             })
             .collect();
         present.sort_by(|a, b| (a.0, a.1).partial_cmp(&(b.0, b.1)).unwrap_or(std::cmp::Ordering::Equal));
-        // Sort the other routers: their order has no meaning, and a change of order must not look like a
-        // change.
+        // The other routers are sorted, because their order has no meaning. A new order alone must not look
+        // like a change.
         let mut routers: Vec<Ipv6Addr> = present.into_iter().map(|(_, _, router)| router).collect();
         if let Some((_, others)) = routers.split_first_mut() {
             others.sort();
@@ -233,20 +237,20 @@ impl Station {
         self.access = uplink.map(|interface| old.unwrap_or_else(|| Access::new(interface)));
     }
 
-    /// Returns the interface for the mobile router, if it differs from the kernel's.
+    /// Returns the interface for the mobile router, if it differs from the kernel's interface.
     pub(super) fn seen_by_access(&mut self, now: Time, interface: &Interface) -> Option<Interface> {
         let others = self.has_other_uplink();
         let access = self.access.as_mut().filter(|access| access.interface == interface.name)?;
         Some(access.handle_interface(now, interface, Geonet::of(&self.geonet)?.router(), others))
     }
 
-    /// Changes the mobile router to another roadside unit when it is time.
+    /// Changes the mobile router to another roadside unit if a change is due.
     pub(super) fn look_at_access(&mut self, now: Time, wall: WallTime) {
         let others = self.has_other_uplink();
         if let (Some(access), Some(geonet)) = (&mut self.access, &self.geonet)
             && let Some(interface) = access.handle_timeout(now, geonet.router(), others)
         {
-            // The mobile router's timers may just have run.
+            // The timers of the mobile router may have run just before this call.
             for (output, from_router) in self.take_mobility_outputs(now, wall) {
                 self.translate(now, output, from_router);
             }
@@ -255,7 +259,7 @@ impl Station {
         }
     }
 
-    /// Returns whether the mobile router has another working uplink than the interface to other stations.
+    /// Returns whether the mobile router has a working uplink other than the interface to other stations.
     fn has_other_uplink(&self) -> bool {
         let Some((access, router)) = self.access.as_ref().zip(self.router.as_ref()) else { return false };
         let mut others = router.machine.uplinks().iter().filter(|it| it.config.interface != access.interface);

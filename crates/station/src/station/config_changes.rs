@@ -1,14 +1,14 @@
-//! The differences between two configs, for the log and for events. Nodes of the home agent are named by home
-//! address, uplinks and policies of the mobile router by name.
+//! The differences between two configs, for the log and for events. They name nodes of the home agent by home
+//! address, and uplinks and policies of the mobile router by name.
 
 use carnet_mobility::Event;
 use carnet_mobility::home_agent::HomeAgentConfig;
 use carnet_mobility::mobile_router::MobileRouterConfig;
 
-/// Number of named entries of each kind; the event only counts the rest.
+/// Largest number of named entries of each kind; the event only counts the further entries.
 const MAX_NAMED: usize = 64;
 
-/// Entries of one kind.
+/// Names of the entries of one kind that differ.
 #[derive(Debug, Default)]
 struct Names {
     named: Vec<String>,
@@ -41,7 +41,7 @@ pub(super) struct ConfigChanges {
 }
 
 impl ConfigChanges {
-    /// Returns the event with the differences; `None` without any.
+    /// Returns the event with the differences; `None` if the configs do not differ.
     pub fn event(self) -> Option<Event> {
         let (added, removed, changed) = (self.added.finish(), self.removed.finish(), self.changed.finish());
         let is_same = added.is_empty() && removed.is_empty() && changed.is_empty();
@@ -69,7 +69,7 @@ impl ConfigChanges {
         }
     }
 
-    /// Compares home agents. Their nodes are in the order of their home addresses, and may be very many.
+    /// Compares two home agents. Their nodes have the order of their home addresses, and may be very many.
     pub fn compare_home_agents(&mut self, old: Option<&HomeAgentConfig>, new: Option<&HomeAgentConfig>) {
         let (Some(old), Some(new)) = (old, new) else {
             let address = old.or(new).map(|config| format!("home_agent {}", config.address));
@@ -103,7 +103,7 @@ impl ConfigChanges {
         }
     }
 
-    /// Compares mobile routers, each with the interfaces of its mobile network.
+    /// Compares two mobile routers, each with the interfaces of its mobile network.
     pub fn compare_mobile_routers(
         &mut self,
         old: Option<(&MobileRouterConfig, &[String])>,

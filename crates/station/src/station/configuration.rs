@@ -37,47 +37,48 @@ pub struct StationConfig {
     pub mnpp: Option<MnppSettings>,
 }
 
-/// A mobile router and the interfaces of its mobile network.
+/// A mobile router, with the interfaces of its mobile network.
 #[derive(Debug, Clone)]
 pub struct MobileRouterSettings {
-    /// Config of the router. `agents` selects its home agent if it has any.
+    /// Config of the router. If `agents` names candidates, it selects the router's home agent.
     pub router: MobileRouterConfig,
-    /// Candidate home agents; if empty, the one that `router` names.
+    /// Candidate home agents; if empty, the router uses the home agent that `router` names.
     pub agents: AgentsConfig,
     /// Interfaces of the mobile network.
     pub lan: Vec<String>,
-    /// Whether the router advertises the prefixes there, and adds `PREFIX::1`.
+    /// Whether the router advertises the prefixes on these interfaces, and adds `PREFIX::1` to them.
     pub advertise: bool,
-    /// Whether mobile routers behind this one may have addresses of the links that it visits. This router may
-    /// then have such addresses behind another one.
+    /// Whether mobile routers behind this one may have addresses of the links that this router visits. This
+    /// router may then have such addresses behind another mobile router.
     pub nesting: bool,
-    /// Link-layer addresses of known mobile routers behind this one. They may have more addresses than
-    /// unknown ones.
+    /// Link-layer addresses of known mobile routers behind this one. A known router may have more addresses
+    /// than an unknown one.
     pub nested_routers: Vec<[u8; 6]>,
-    /// Networks of mobile networks for which direct routes are wanted; if empty, there are no direct routes.
+    /// Networks that contain the mobile networks to which the router wants direct routes; if empty, it has no
+    /// direct routes.
     pub direct_networks: Vec<Ipv6Net>,
 }
 
-/// State that survives a restart.
+/// State of a station that survives a restart.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PersistentState {
     /// The home agent's bindings and replay protection.
     #[serde(default)]
     pub home_agent: Vec<StoredBinding>,
-    /// Number of starts at which the home agent had lost its bindings (RFC 5847 3.2).
+    /// Number of starts at which the home agent found its bindings lost (RFC 5847 3.2).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart_counter: Option<u32>,
-    /// The mobile router's sequence number.
+    /// Last sequence number of the mobile router.
     #[serde(default)]
     pub mobile_router: Option<StoredSequence>,
-    /// Octets of the mobile router's uplinks, by interface.
+    /// Octets counted on the mobile router's uplinks, by interface.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub volumes: BTreeMap<String, StoredVolume>,
 }
 
 impl Station {
-    /// Applies `config`. Bindings, the registration and all unchanged entries of the forwarding state stay;
-    /// the outputs are the differences. The GeoNetworking router stays as it is.
+    /// Applies `config` to the running station. Bindings, the registration and all unchanged entries of the
+    /// forwarding state stay; the outputs are the differences. The GeoNetworking router keeps its settings.
     pub fn reconfigure(&mut self, now: Time, wall: WallTime, config: StationConfig) {
         self.assert_drained();
         let persistent = self.persistent_state(now, wall);
@@ -113,7 +114,8 @@ impl Station {
                 withdrawals.extend(std::iter::from_fn(|| advertiser.poll_output()));
             }
         }
-        // Pass all interfaces before computing entries, so that no entry is removed in between.
+        // The mobile router gets all interfaces before the station computes entries, so that it removes no
+        // entry in between.
         let mut wanted = self.take_mobility_outputs(now, wall);
         for (_, interface) in self.interfaces.clone() {
             self.tell_interface(now, wall, &interface);
@@ -143,7 +145,8 @@ impl Station {
         self.flush(now, wall);
     }
 
-    /// Returns the differences between the new config and the previous one.
+    /// Returns an event with the differences between the new config and the previous one; `None` if they do
+    /// not differ.
     fn config_changes(&self, old_agent: Option<&Agent>, old_router: Option<&Router>) -> Option<Event> {
         let mut changes = ConfigChanges::default();
         let agents = [old_agent, self.agent.as_ref()].map(|agent| agent.map(|it| it.machine.config()));
@@ -195,7 +198,8 @@ impl Station {
             for prefix in config.prefixes.iter().copied().chain([home_address]) {
                 self.forwarder.serve(prefix, config.home_address);
             }
-            // Before the home agent turns forwarding on: the kernel needs this order.
+            // These settings come before the home agent turns forwarding on, because the kernel needs this
+            // order.
             for (order, entries) in setting_entries(&router.machine, &router.lan).into_iter().enumerate() {
                 self.desired.replace(Scope::Settings(order), entries);
             }
@@ -217,7 +221,7 @@ impl Station {
                 }
             }
             // Without stored state, the home agent has lost its bindings. The date serves as the counter of
-            // such starts without being stored, because it only increases.
+            // such starts: the station need not store it, because it only increases.
             let restart_counter = persistent.restart_counter.unwrap_or_else(|| seconds(wall));
             agent.machine.set_restart_counter(restart_counter);
             agent.machine.restore(now, wall, persistent.home_agent);
@@ -232,7 +236,7 @@ impl Station {
         self.configure_direct(now, direct_networks);
     }
 
-    /// Returns the present state that survives a restart.
+    /// Returns the part of the present state that survives a restart.
     pub fn persistent_state(&self, now: Time, wall: WallTime) -> PersistentState {
         let home_agent = match self.home_agent() {
             Some(agent) => agent.stored(now, wall),
@@ -241,7 +245,7 @@ impl Station {
         PersistentState { home_agent, ..self.own_state() }
     }
 
-    /// Returns the stored state of one node of the home agent; `None` without any.
+    /// Returns the state of one node of the home agent for stable storage; `None` if the node has no state.
     pub fn stored_node(&self, now: Time, wall: WallTime, home_address: Ipv6Addr) -> Option<StoredBinding> {
         if let Some(agent) = self.home_agent() {
             return agent.stored_node(now, wall, home_address);
@@ -251,7 +255,7 @@ impl Station {
         dormant.get(place).cloned()
     }
 
-    /// Returns the stored state without the home agent's nodes.
+    /// Returns the state for stable storage, without the home agent's nodes.
     pub fn own_state(&self) -> PersistentState {
         let volumes = |router: &Router| {
             let volumes = router.machine.volumes();
@@ -267,7 +271,7 @@ impl Station {
     }
 }
 
-/// Removes and returns the state of the roles that are absent.
+/// Removes the stored state of the roles that `config` does not have, and returns it.
 fn dormant(config: &StationConfig, persistent: &mut PersistentState) -> PersistentState {
     let mut dormant = PersistentState::default();
     if config.home_agent.is_none() {
@@ -282,17 +286,20 @@ fn dormant(config: &StationConfig, persistent: &mut PersistentState) -> Persiste
     dormant
 }
 
-/// Returns a date in seconds, limited to 32 bits.
+/// Returns a date in seconds, capped at 32 bits.
 fn seconds(wall: WallTime) -> u32 {
     u32::try_from(wall.as_unix_nanos() / 1_000_000_000).unwrap_or(u32::MAX)
 }
 
 impl Agent {
-    /// `tokens` is the source of the tokens by which the home agent tests care-of addresses.
+    /// Creates the home agent. `tokens` is the source of the tokens with which the home agent tests care-of
+    /// addresses.
     fn new(config: HomeAgentConfig, rng: &mut Rng, tokens: Rng) -> Agent {
-        // A copy of the generator: older recordings replay with the same random numbers.
+        // The secret comes from a copy of the generator, so that older recordings replay with the same random
+        // numbers.
         let secret = !rng.clone().u64();
-        // Without other home agents there are no random numbers that other nodes see.
+        // A home agent without other home agents shows no random numbers to other nodes, so it needs no
+        // secret.
         if config.others == OtherAgents::default() {
             let machine = HomeAgent::new(config).with_secret(secret).with_tokens(tokens);
             return Agent { machine, advertiser: None };
@@ -312,7 +319,8 @@ impl Agent {
         self.machine.config().nodes.iter()
     }
 
-    /// A home agent that its nodes are leaving no longer offers itself.
+    /// Tells the advertiser what to advertise. A home agent that its nodes are leaving no longer offers
+    /// itself.
     pub(super) fn inform_advertiser(&mut self, now: Time) {
         if let Some(advertiser) = &mut self.advertiser {
             let serves = self.machine.drain().is_none();
@@ -321,7 +329,7 @@ impl Agent {
     }
 }
 
-/// Returns what a home agent advertises on its home link.
+/// Returns the content of a home agent's advertisements on its home link.
 fn offer(config: &HomeAgentConfig) -> Offer {
     Offer {
         address: config.address,
@@ -332,14 +340,14 @@ fn offer(config: &HomeAgentConfig) -> Offer {
 }
 
 impl Router {
-    /// Returns the state that survives a restart.
+    /// Returns the mobile router's state that survives a restart.
     fn stored(&self) -> StoredSequence {
         let home_agent = Some(self.machine.config().home_agent)
             .filter(|agent| self.agents.is_choice() && !agent.is_unspecified());
         StoredSequence { home_agent, ..self.machine.stored() }
     }
 
-    /// Returns the interfaces that get `PREFIX::1`, with the prefix.
+    /// Returns the interfaces that get the address `PREFIX::1`, each with its prefix.
     pub(super) fn lan_addresses(&self) -> Vec<(String, ipnet::Ipv6Net)> {
         match self.advertisers.is_empty() {
             true => self.assigned.clone(),
@@ -347,7 +355,8 @@ impl Router {
         }
     }
 
-    /// Returns whether this is the address of the home agent, or of one that is being tried or left.
+    /// Returns whether this is the address of the router's home agent, or of a home agent that the router
+    /// tries or leaves.
     pub(super) fn is_home_agent(&self, address: Ipv6Addr) -> bool {
         let mut machines = std::iter::once(&self.machine).chain(self.agents.machines());
         machines.any(|machine| machine.config().home_agent == address)
@@ -390,13 +399,14 @@ impl Router {
             advertisers,
             assigned: Vec::new(),
             lan_mtu: LanMtu::default(),
-            // A copy of the generator: older recordings replay with the same random numbers.
+            // The seed comes from a copy of the generator, so that older recordings replay with the same
+            // random numbers.
             nesting: Nesting::new(nesting, Rng::new(!rng.clone().u64())),
         }
     }
 
-    /// Informs the advertisers of the MTU, and of whether the prefixes are valid. The MTU is the smallest of
-    /// the paths in use; without one, it fits every uplink.
+    /// Tells the advertisers the MTU, and whether the prefixes are valid. The MTU is the smallest one of the
+    /// paths in use. If no path is in use, the MTU fits every uplink.
     pub(super) fn inform_advertisers(&mut self, now: Time, in_use: Option<u32>, straight: Option<u32>) {
         let uplinks = self.machine.uplinks().iter();
         let attached = uplinks.filter(|uplink| matches!(uplink.attachment, Attachment::Foreign { .. }));

@@ -22,10 +22,11 @@ impl Station {
         self.direct.as_ref()
     }
 
-    /// Begins, ends or changes the use of direct routes.
+    /// Starts, ends or changes the use of direct routes.
     pub(super) fn configure_direct(&mut self, now: Time, networks: Vec<Ipv6Net>) {
         let router = self.router.as_ref().map(|router| router.machine.config());
-        // A home agent's packets for its nodes have their own tunnels.
+        // A station that is also a home agent has no direct routes, because the home agent's packets for its
+        // nodes have tunnels of their own.
         let router = router.filter(|_| !networks.is_empty() && self.agent.is_none());
         let wanted = router.map(|router| DirectConfig {
             prefixes: router.prefixes.clone(),
@@ -36,7 +37,7 @@ impl Station {
         let kept = self.direct.as_ref().map(Direct::config) == wanted.as_ref();
         if !kept {
             if let Some(old) = &mut self.direct {
-                // Tell the other routers, which would otherwise wait for a timeout.
+                // The shutdown informs the other routers, which would otherwise wait for a timeout.
                 old.handle_shutdown(now);
                 let last = std::iter::from_fn(|| old.poll_output());
                 self.outputs.extend(last.filter_map(|wish| match wish {
@@ -64,7 +65,8 @@ impl Station {
         self.take_changes();
     }
 
-    /// Passes the mobile router's care-of addresses to the direct routes, and executes the outputs.
+    /// Passes the mobile router's care-of addresses to the direct routes, and executes the outputs of the
+    /// direct routes.
     pub(super) fn follow_direct(&mut self, now: Time) {
         let (Some(direct), Some(router)) = (&mut self.direct, &self.router) else { return };
         let machine = &router.machine;
@@ -74,7 +76,7 @@ impl Station {
             uplinks.any(|uplink| uplink.care_of_addresses().contains(&address.into()))
         };
         let mut addresses: Vec<Ipv6Addr> = Vec::new();
-        // The preferred path comes first; paths that only receive are included.
+        // The address of the preferred path comes first; paths that only receive are included.
         for address in paths.iter().filter_map(|path| path.local.ipv6()).filter(|it| is_attached(*it)) {
             if !addresses.contains(&address) {
                 addresses.push(address);
@@ -103,13 +105,14 @@ impl Station {
                 Wish::Event(event) => self.outputs.push_back(Output::Event(event)),
             }
         }
-        // The rules must exist before the first direct route.
+        // The rules must exist before the first direct route appears.
         if is_changed || self.desired.is_empty(&Scope::Direct) {
             self.forward_direct(now);
         }
     }
 
-    /// Ends a direct route: an error message, provably about one of our packets, says that it is broken.
+    /// Ends a direct route. An error message that is provably about one of our packets has shown that the
+    /// route is broken.
     pub(super) fn direct_is_broken(&mut self, now: Time, ends: Ends) {
         if let (Some(direct), (Some(local), Some(remote))) =
             (&mut self.direct, (ends.0.ipv6(), ends.1.ipv6()))
@@ -134,7 +137,7 @@ impl Station {
             })
     }
 
-    /// Takes a message about direct routes.
+    /// Handles a message about direct routes.
     pub(super) fn straight_message(&mut self, now: Time, packet: &[u8]) -> Verdict {
         let Some(direct) = &mut self.direct else { return Verdict::Consumed };
         let result = match parse(packet) {
@@ -152,10 +155,10 @@ impl Station {
         }
     }
 
-    /// Returns whether an inner packet out of the tunnel to the home agent is a test of a direct route, and
-    /// takes it.
+    /// Handles an inner packet out of the tunnel to the home agent if it is a test of a direct route. Returns
+    /// whether it was such a test.
     pub(super) fn is_direct_test(&mut self, now: Time, ends: Ends, inner: &[u8]) -> bool {
-        // Fast check: most packets end here.
+        // Fast check: most packets are no Mobility Header message and return here.
         if inner.get(6) != Some(&protocol::MOBILITY) {
             return false;
         }
@@ -164,14 +167,14 @@ impl Station {
             return false;
         }
         let Some((header, Some(message))) = parse(inner) else { return false };
-        // The machine counts the message, and hosts on board do not need it.
+        // `Direct` counts the message; hosts on board do not need it.
         let _counted = direct.handle_inner(now, header.source, header.destination, &message);
         true
     }
 }
 
 /// Returns a packet's IPv6 header, and its message if it is about direct routes; `None` if the Mobility
-/// Header is wrong.
+/// Header is invalid.
 fn parse(packet: &[u8]) -> Option<(Header, Option<DirectRoute>)> {
     let header = Header::parse(packet).ok()?;
     let octets = packet.get(HEADER_LEN..)?;

@@ -1,4 +1,4 @@
-//! Passes each input to its part of the station.
+//! Passes each input to the part of the station that handles it.
 
 use std::ops::ControlFlow;
 use std::slice;
@@ -20,15 +20,15 @@ use crate::io::{Command, Frame, Input, VirtualFrame};
 
 const NO_GEONET: &str = "this station does no GeoNetworking";
 const NO_HOME_AGENT: &str = "this station is no home agent";
-/// Counter name of a Home Agent Address Discovery Reply (ICMPv6).
+/// Name in the message counters for a Home Agent Address Discovery Reply (ICMPv6).
 const DISCOVERY_REPLY: &str = "home_agent_discovery_reply";
 
 impl Station {
-    /// Takes an input.
+    /// Handles an input.
     ///
     /// # Errors
-    /// Returns why a [`Input::Command`], [`Input::Signal`], [`Input::ChannelBusy`] or [`Input::Vehicle`] was
-    /// refused, in words for the operator. Other inputs never fail.
+    /// Returns an error, in words for the operator, if the station refuses an [`Input::Command`],
+    /// [`Input::Signal`], [`Input::ChannelBusy`] or [`Input::Vehicle`]. Other inputs never fail.
     pub fn handle_input(&mut self, now: Time, wall: WallTime, input: Input) -> Result<(), String> {
         self.assert_drained();
         self.handle_date(now, wall);
@@ -105,15 +105,15 @@ impl Station {
                 }
             }
             Input::Command(command) => result = self.handle_command(now, wall, command),
-            // Handled above.
+            // The code above has handled all other inputs.
             _ => {}
         }
         self.flush(now, wall);
         result
     }
 
-    /// Handles frequent inputs that concern only GeoNetworking, and skips all other parts. Returns any other
-    /// input.
+    /// Handles frequent inputs that concern only GeoNetworking, without work in any other part. Returns any
+    /// other input to the caller.
     fn handle_geonet_input(&mut self, now: Time, input: Input) -> ControlFlow<Result<(), String>, Input> {
         match input {
             Input::Timeout if self.mobility_timeout().is_none_or(|due| due > now) => {
@@ -234,15 +234,15 @@ impl Station {
         ControlFlow::Break(Ok(()))
     }
 
-    /// Sets the date before [`Self::handle_frame`], which takes none. [`Self::handle_input`] takes one
-    /// itself.
+    /// Sets the date for the next [`Self::handle_frame`], which has no parameter for it.
+    /// [`Self::handle_input`] has one.
     pub fn handle_date(&mut self, now: Time, wall: WallTime) {
         if let Some(geonet) = &mut self.geonet {
             geonet.handle_date(now, wall);
         }
     }
 
-    /// Takes a frame of EtherType 0x8947 without copying it first.
+    /// Handles a frame of EtherType 0x8947 without a copy of its octets.
     pub fn handle_frame(&mut self, now: Time, frame: ReceivedFrame<'_>) {
         self.assert_drained();
         if let Some(geonet) = &mut self.geonet {
@@ -251,7 +251,7 @@ impl Station {
         self.flush_geonet(now);
     }
 
-    /// Takes a frame of the virtual interface `link` without copying it first.
+    /// Handles a frame of the virtual interface `link` without a copy of its octets.
     pub fn handle_host_frame(&mut self, now: Time, link: u32, frame: HostFrame<'_>) {
         self.assert_drained();
         if !self.was_diverted(now, frame.destination, frame.payload)
@@ -262,7 +262,7 @@ impl Station {
         self.flush_geonet(now);
     }
 
-    /// Takes an IPv6 packet to a group from an interface of the mobile network without copying it first.
+    /// Handles a multicast packet from an interface of the mobile network without a copy of its octets.
     pub fn handle_lan_packet(&mut self, now: Time, packet: LanPacket<'_>) {
         self.assert_drained();
         if let Some(geonet) = &mut self.geonet {
@@ -271,9 +271,9 @@ impl Station {
         self.flush_geonet(now);
     }
 
-    /// Takes a packet from the tunnel device, without allocation for common packets. On [`Verdict::Forward`]
-    /// the buffer holds the packet to write back. On [`Verdict::Encapsulate`] it holds the packet to send by
-    /// a socket. Other outputs may wait as well.
+    /// Handles a packet from the tunnel device, without allocation for common packets. On
+    /// [`Verdict::Forward`] the buffer holds the packet to write back. On [`Verdict::Encapsulate`] it holds
+    /// the packet to send by a socket. Other outputs may wait in addition.
     pub fn handle_packet(&mut self, now: Time, wall: WallTime, buffer: &mut PacketBuffer) -> Verdict {
         self.assert_drained();
         let verdict = self.process(now, wall, buffer);
@@ -283,8 +283,8 @@ impl Station {
         verdict
     }
 
-    /// Takes an IPv6 packet that arrived at `ends.0` from `ends.1` inside IPv4 or UDP. `traffic_class` is the
-    /// outer header's octet with DSCP and ECN.
+    /// Handles an IPv6 packet that arrived at `ends.0` from `ends.1` inside IPv4 or UDP. `traffic_class` is
+    /// the outer header's octet with DSCP and ECN.
     pub fn handle_datagram(
         &mut self,
         now: Time,
@@ -329,7 +329,7 @@ impl Station {
         self.look_at_access(now, wall);
     }
 
-    /// Returns the packet counts of each uplink of the mobile router, on the slow path and on a fast path.
+    /// Returns the packet counts of each uplink of the mobile router, the sum of slow path and fast path.
     fn path_traffic(&self) -> Vec<(usize, PathTraffic)> {
         let Some(router) = &self.router else { return Vec::new() };
         let mut traffic = vec![PathTraffic::default(); router.machine.uplinks().len()];
@@ -485,7 +485,7 @@ impl Station {
 
     fn handle_link_message(&mut self, now: Time, wall: WallTime, message: &LinkMessage) {
         if message.message.first().is_some_and(|kind| *kind < icmpv6::types::ECHO_REQUEST) {
-            // An error about a packet that a care-of address sent.
+            // The message may be an error about a packet that was sent from a care-of address.
             if icmpv6::verify(message.source, message.destination, &message.message).is_ok()
                 && let Ok((error, invoking)) = icmpv6::parse_error(&message.message)
             {
@@ -509,7 +509,7 @@ impl Station {
         }
         if let Some(router) = &mut self.router {
             results.push(router.machine.handle_link_message(now, wall, message));
-            // The machine counts the messages that it rejects.
+            // `Nesting` counts the messages that it rejects.
             let _counted = router.nesting.handle_link_message(now, message, &router.machine);
             results.push(router.agents.handle_link_message(now, wall, &router.machine, message));
             for advertiser in &mut router.advertisers {

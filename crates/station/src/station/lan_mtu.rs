@@ -1,9 +1,9 @@
 //! The MTU in Router Advertisements to hosts on board (RFC 4861 4.6.4).
 //!
-//! The MTU follows the path in use, but a change costs hosts all that they have learnt about their paths. So
-//! it falls at once, because larger packets would only be refused. It rises when the path has carried more
-//! for ten minutes, because a narrower uplink may soon be back. Meanwhile packets are a little smaller than
-//! necessary.
+//! The MTU follows the path in use, but each change makes hosts forget the MTUs that they have learnt of
+//! their paths. So the advertised MTU falls at once, because the router would only refuse larger packets. It
+//! rises after the path has carried larger packets for ten minutes, because a narrower uplink may soon be
+//! back. Meanwhile packets are a little smaller than necessary.
 
 use std::time::Duration;
 
@@ -16,15 +16,16 @@ const RAISE_DELAY: Duration = Duration::from_secs(600);
 #[derive(Debug, Default)]
 pub(super) struct LanMtu {
     told: Option<u32>,
-    /// Time since which the path has carried more, and the smallest MTU since then.
+    /// Time since which the path has carried larger packets, and the smallest MTU of the path since that
+    /// time.
     more: Option<(Time, u32)>,
 }
 
 impl LanMtu {
-    /// Takes the MTU of the path (`None`: there is no path) and returns the MTU to advertise.
+    /// Takes the MTU of the path (`None`: no path) and returns the MTU to advertise.
     pub(super) fn update(&mut self, now: Time, path: Option<u32>) -> Option<u32> {
         let Some(path) = path.map(|mtu| mtu.max(MIN_MTU as u32)) else {
-            // Without a path there is no rise to wait for.
+            // Without a path the MTU cannot rise, so no deadline is needed.
             self.more = None;
             return self.told;
         };
@@ -46,7 +47,7 @@ impl LanMtu {
         self.told
     }
 
-    /// Returns when the MTU may rise.
+    /// Returns when the advertised MTU may rise.
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         self.more.map(|(since, _)| since + RAISE_DELAY)
     }
@@ -76,7 +77,7 @@ mod tests {
         assert_eq!(lan.poll_timeout(), None);
     }
 
-    /// A deadline that has passed and stays would wake the station endlessly.
+    /// If a deadline that has passed stayed, it would wake the station endlessly.
     #[test]
     fn without_a_path_it_waits_for_nothing() {
         let mut lan = LanMtu::default();

@@ -21,24 +21,24 @@ use crate::io::{Frame, Output};
 /// Settings of the routes to neighbouring mobile networks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MnppSettings {
-    /// The interface of IPv6 over GeoNetworking.
+    /// Name of the interface of IPv6 over GeoNetworking.
     pub interface: String,
-    /// Rule by which an announced prefix is accepted.
+    /// Rule by which the station accepts an announced prefix.
     pub authorization: Authorization,
-    /// Smallest accepted prefix length.
+    /// Length of the shortest prefix that the station accepts.
     pub shortest: u8,
-    /// Hop limit of announcements.
+    /// Hop limit of the station's announcements.
     pub hops: u8,
-    /// Largest interval between announcements while there are neighbours.
+    /// Largest interval between announcements while a neighbour is in range.
     pub interval: Duration,
 }
 
-/// The part of a station that maintains these routes.
+/// Part of a station that maintains the routes to neighbouring mobile networks.
 #[derive(Debug)]
 pub(super) struct Neighbours {
     pub(super) machine: Mnpp,
     interface: String,
-    /// Packets that took the tunnel because their direct route had just ended.
+    /// Number of packets that took the tunnel because their direct route had just ended.
     diverted: u64,
 }
 
@@ -56,7 +56,7 @@ impl Station {
         self.neighbours.as_ref().map_or(0, |neighbours| neighbours.diverted)
     }
 
-    /// Begins, ends or changes the use of routes to neighbouring mobile networks.
+    /// Starts, ends or changes the use of routes to neighbouring mobile networks.
     pub(super) fn configure_neighbours(&mut self, settings: Option<MnppSettings>) {
         let router = self.router.as_ref().map(|router| router.machine.config());
         let wanted = settings.zip(router).map(|(settings, router)| {
@@ -85,7 +85,7 @@ impl Station {
         self.listen_to_neighbours();
     }
 
-    /// Makes GeoNetworking queue the messages of neighbouring mobile routers and access routers.
+    /// Makes GeoNetworking queue the messages of neighbouring mobile routers and of access routers.
     pub(super) fn listen_to_neighbours(&mut self) {
         let listen = self.neighbours.is_some() || self.access.is_some();
         if let Some(geonet) = &mut self.geonet {
@@ -93,7 +93,7 @@ impl Station {
         }
     }
 
-    /// Recomputes the entries of these routes.
+    /// Recomputes the desired entries of the routes to neighbouring mobile networks.
     fn forward_neighbours(&mut self) {
         let entries = match (&self.neighbours, &self.router) {
             (Some(neighbours), Some(router)) => {
@@ -105,7 +105,7 @@ impl Station {
         self.desired.replace(Scope::Neighbours, entries);
     }
 
-    /// Runs the timers that are due.
+    /// Runs the timers of these routes that are due.
     pub(super) fn look_at_neighbours(&mut self, now: Time) {
         if let (Some(neighbours), Some(geonet)) = (&mut self.neighbours, &self.geonet)
             && neighbours.machine.poll_timeout().is_some_and(|due| due <= now)
@@ -114,7 +114,7 @@ impl Station {
         }
     }
 
-    /// Handles the received messages, and executes the outputs.
+    /// Handles the messages that GeoNetworking has queued, and executes the outputs.
     pub(super) fn follow_neighbours(&mut self, now: Time) {
         let Some(geonet) = &mut self.geonet else { return };
         let mut machine = self.neighbours.as_mut().map(|neighbours| &mut neighbours.machine);
@@ -193,8 +193,8 @@ impl Station {
         self.collect_caused();
     }
 
-    /// Sends a host's packet to a station into the tunnel, if its direct route has just ended. Returns
-    /// whether it did so. The host does not know yet that the route has ended.
+    /// Sends a host's packet to a station into the tunnel if the direct route to that station has just ended.
+    /// The host does not know this yet. Returns whether the packet took the tunnel.
     pub(super) fn was_diverted(&mut self, now: Time, station: [u8; 6], packet: &[u8]) -> bool {
         let Some(neighbours) = &mut self.neighbours else { return false };
         neighbours.machine.handle_use(now, station);
@@ -206,14 +206,15 @@ impl Station {
         true
     }
 
-    /// Notes that a fast path has sent packets to these stations.
+    /// Notes that a fast path has sent packets to these stations, so that their routes count as used.
     pub(super) fn use_neighbours(&mut self, now: Time, stations: &[[u8; 6]]) {
         if let Some(neighbours) = &mut self.neighbours {
             stations.iter().for_each(|station| neighbours.machine.handle_use(now, *station));
         }
     }
 
-    /// Handles an unacknowledged frame to one station. Returns `true` if its packet has taken another route.
+    /// Handles a frame that its destination has not acknowledged. Returns `true` if its packet has taken
+    /// another route.
     pub(super) fn is_unreachable(&mut self, now: Time, frame: &Frame) -> bool {
         let (Some(neighbours), Some(geonet)) = (&mut self.neighbours, &mut self.geonet) else { return false };
         neighbours.machine.handle_unreachable(now, frame.destination);
@@ -231,10 +232,10 @@ impl Station {
         }
     }
 
-    /// Returns whether an inner packet out of the mobile router's tunnel is a neighbour's test of a prefix,
-    /// and answers it.
+    /// Handles an inner packet out of the mobile router's tunnel: answers it if it is a neighbour's test of a
+    /// prefix. Returns whether it was such a test.
     pub(super) fn is_prefix_test(&mut self, now: Time, inner: &[u8]) -> bool {
-        // Fast check: most packets end here.
+        // Fast check: most packets are no Mobility Header message and return here.
         if inner.get(6) != Some(&protocol::MOBILITY) {
             return false;
         }
@@ -245,7 +246,7 @@ impl Station {
     }
 }
 
-/// Handles a message of a neighbouring mobile router or access router.
+/// Handles a message of a neighbouring mobile router or of an access router.
 fn hear(
     machine: Option<&mut Mnpp>,
     access: Option<&mut Access>,
@@ -257,7 +258,7 @@ fn hear(
     let Ok((header, message)) = Header::parse_packet(packet) else { return };
     if header.next_header == protocol::MOBILITY {
         if let (Some(machine), Some((header, test))) = (machine, prefix_test(packet)) {
-            // The machine counts the message.
+            // `Mnpp` counts the message.
             let _counted = machine.handle_straight(now, station, header.source, &test, around);
         }
     } else if let Ok(advertisement) = RouterAdvertisement::parse(message) {

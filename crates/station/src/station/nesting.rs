@@ -16,7 +16,8 @@ impl Station {
         self.router.as_ref().map(|router| &router.nesting)
     }
 
-    /// Passes the state of the mobile router to nesting, and back.
+    /// Passes the state of the mobile router to nesting, and the resulting addresses back to the mobile
+    /// router.
     pub(super) fn follow_nesting(&mut self, now: Time, wall: WallTime) {
         let Some(router) = &mut self.router else { return };
         router.nesting.handle_attachments(now, &router.machine, &self.virtual_interfaces);
@@ -30,8 +31,8 @@ impl Station {
                 .collect();
             router.machine.handle_direct_addresses(now, wall, index, own);
         }
-        // The addresses may have changed the mobile router's preferred uplink, and with it what nesting
-        // offers.
+        // The new addresses may have changed the mobile router's preferred uplink, and with it the addresses
+        // that nesting offers.
         router.nesting.handle_attachments(now, &router.machine, &self.virtual_interfaces);
         let wishes: Vec<Wish> = std::iter::from_fn(|| router.nesting.poll_output()).collect();
         for wish in wishes {

@@ -1,4 +1,4 @@
-//! Converts the outputs of the parts to outputs of the station.
+//! Converts the outputs of the station's parts to outputs of the station.
 
 use carnet_base::{Time, WallTime};
 use carnet_geonet::ipv6_adaptation::Adaptation;
@@ -50,7 +50,7 @@ impl Station {
         }
     }
 
-    /// Collects the outputs of all parts, in order.
+    /// Collects the outputs of all parts, in their order.
     pub(super) fn flush(&mut self, now: Time, wall: WallTime) {
         self.take_changes();
         for (output, from_router) in self.take_mobility_outputs(now, wall) {
@@ -70,7 +70,7 @@ impl Station {
         if let Some(router) = &mut self.router {
             let ends = TunnelEnd::MobileRouter;
             let in_use = self.forwarder.tunnels().filter(|(tunnel, _)| tunnel.end == ends && tunnel.transmit);
-            // The MTU over GeoNetworking counts from the start, so that hosts need not learn a smaller one
+            // The MTU over GeoNetworking counts from the start, so that hosts need not learn a smaller MTU
             // when a neighbour appears.
             let straight = self.neighbours.as_ref().and(Geonet::of(&self.geonet)).and_then(Geonet::ipv6);
             let straight = straight.map(Adaptation::mtu);
@@ -86,7 +86,7 @@ impl Station {
         self.flush_geonet(now);
     }
 
-    /// Collects the packets that the forwarder has caused.
+    /// Collects the further packets that the forwarder has made from a packet.
     pub(super) fn collect_caused(&mut self) {
         while let Some(caused) = self.forwarder.poll_output() {
             self.outputs.push_back(match caused {
@@ -98,7 +98,7 @@ impl Station {
         }
     }
 
-    /// Collects the outputs of GeoNetworking, if no other part can have any.
+    /// Collects the outputs of GeoNetworking after an input that causes outputs of no other part.
     pub(super) fn flush_geonet(&mut self, now: Time) {
         self.follow_neighbours(now);
         if let Some(geonet) = &mut self.geonet {
@@ -106,8 +106,8 @@ impl Station {
         }
     }
 
-    /// Collects the outputs of the home agent and the mobile router; the flag is `true` for the mobile
-    /// router's.
+    /// Collects the outputs of the home agent and the mobile router. The flag is `true` for an output of the
+    /// mobile router.
     pub(super) fn take_mobility_outputs(
         &mut self,
         now: Time,
@@ -120,7 +120,8 @@ impl Station {
         if let Some(router) = &mut self.router {
             outputs.extend(std::iter::from_fn(|| router.machine.poll_output()).map(|o| (o, true)));
             router.agents.review(now, wall, &mut router.machine);
-            // The outputs of other home agents' machines depend on the router's own, so they come after it.
+            // The outputs of the routers for other home agents depend on the outputs of the router in use, so
+            // they come last.
             let home_agent = router.machine.config().home_agent;
             self.path_mtus.set_home_agent(TunnelEnd::MobileRouter, home_agent);
             outputs.extend(std::iter::from_fn(|| router.machine.poll_output()).map(|o| (o, true)));

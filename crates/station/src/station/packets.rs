@@ -1,4 +1,4 @@
-//! Packets from the tunnel device or a socket, and their receivers.
+//! Packets from the tunnel device or a socket, and the parts of the station that receive them.
 
 use carnet_base::{DropReason, Endpoint, Time, WallTime};
 use carnet_mobility::home_agent::CARE_OF_TEST_LEN;
@@ -16,9 +16,9 @@ use crate::forwarding::path_mtu::Ends;
 /// Outer header of a packet.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Outer {
-    /// Local and remote end.
+    /// Local and remote end of the tunnel.
     ends: Ends,
-    /// DSCP and ECN.
+    /// Octet with DSCP and ECN.
     traffic_class: u8,
 }
 
@@ -52,8 +52,8 @@ impl Station {
         verdict
     }
 
-    /// Handles a packet that arrived inside IPv4 or UDP. It is for this station, such as a Mobility Header
-    /// message (RFC 5555 4.1), or comes out of a tunnel.
+    /// Handles a packet that arrived inside IPv4 or UDP. The packet is for this station, such as a Mobility
+    /// Header message (RFC 5555 4.1), or comes out of a tunnel.
     pub(super) fn process_datagram(
         &mut self,
         now: Time,
@@ -80,8 +80,8 @@ impl Station {
         }
     }
 
-    /// Returns whether a packet from the tunnel device is for a tunnel's end or a control address of this
-    /// station. A packet for a host behind it is not.
+    /// Returns whether a packet from the tunnel device is for the local address of a tunnel or for a control
+    /// address of this station. All other packets are for hosts behind the station.
     fn is_own(&self, header: &Header) -> bool {
         let to_agent = self.agent.as_ref().is_some_and(|agent| {
             agent.machine.config().address == header.destination
@@ -107,7 +107,7 @@ impl Station {
         buffer: &mut PacketBuffer,
         may_reassemble: bool,
     ) -> Verdict {
-        // The ends of a tunnel in IPv6 are in the packet itself.
+        // The ends of a tunnel in IPv6 are the addresses of the packet itself.
         let tunnel = outer.unwrap_or(Outer {
             ends: (header.destination.into(), header.source.into()),
             traffic_class: header.traffic_class,
@@ -192,9 +192,9 @@ impl Station {
                     if ends.1.ipv6().is_none() {
                         machine.handle_unbound(now, ends.0, ends.1, inner.source);
                     } else if machine.misses_binding(ends.1, inner.source).is_some() {
-                        // RFC 6275 10.4.5 has the packet dropped. 9.3.3 has a Binding Error only for a Home
-                        // Address option. So the answer is that of a machine without such a tunnel (RFC 4443
-                        // 3.1).
+                        // RFC 6275 10.4.5 demands that the home agent drops the packet; its clause 9.3.3
+                        // demands a Binding Error only for a Home Address option. So the answer is that of a
+                        // machine without such a tunnel (RFC 4443 3.1).
                         let no_tunnel = ErrorMessage::DestinationUnreachable { code: 4 };
                         let address = machine.config().address;
                         self.forwarder.error(now, address, no_tunnel, buffer.as_slice());
@@ -206,8 +206,8 @@ impl Station {
     }
 
     /// Answers the home agent's test of a care-of address through the tunnel of the test. Larger Echo
-    /// Requests go to the kernel. If the test went there as well, a firewall on board could stop all packets
-    /// to the mobile network.
+    /// Requests go to the kernel. If the test went to the kernel as well, a firewall on board could stop all
+    /// packets to the mobile network.
     fn answers_care_of_test(&mut self, ends: Ends, inner: &[u8]) -> bool {
         if inner.len() != CARE_OF_TEST_LEN || inner.get(6) != Some(&protocol::ICMPV6) {
             return false;
@@ -239,7 +239,7 @@ impl Station {
         self.counted(result)
     }
 
-    /// Returns the verdict on a message, and counts its reason.
+    /// Returns the verdict on a Mobility Header message, and counts the reason if the station drops it.
     pub(super) fn counted(&mut self, result: Result<(), MobilityDrop>) -> Verdict {
         match result {
             Ok(()) => Verdict::Consumed,
@@ -250,8 +250,8 @@ impl Station {
         }
     }
 
-    /// Handles a packet to the home agents' anycast address (RFC 6275 10.5), which may only be a discovery
-    /// request.
+    /// Handles a packet to the home agents' anycast address (RFC 6275 10.5). The station accepts only a
+    /// discovery request there.
     fn discovery(&mut self, now: Time, header: &Header, extensions: &Extensions, packet: &[u8]) -> Verdict {
         let message = packet.get(extensions.offset..).unwrap_or_default();
         let Some(agent) = &mut self.agent else { return self.forwarder.drop(TunnelDrop::UpperLayer) };
@@ -264,7 +264,7 @@ impl Station {
     }
 
     /// Handles a Mobile Prefix Solicitation. Returns `None` for another message, or if the node has no
-    /// binding: it then gets the same answer as for any packet.
+    /// binding; the caller then answers as for any other packet.
     fn prefix_solicitation(
         &mut self,
         now: Time,
@@ -285,8 +285,8 @@ impl Station {
         bound.then_some(verdict)
     }
 
-    /// Returns the tunnel of a packet for its end, if any. A data path that decapsulates by itself does not
-    /// report it.
+    /// Returns the tunnel through which a packet for this station came, if the data path knows it. A data
+    /// path that decapsulates by itself does not report the tunnel.
     fn came_through(&self, header: &Header) -> Option<Ends> {
         let is_router = |router: &&super::Router| router.machine.config().home_address == header.destination;
         match self.router.as_ref().filter(is_router) {
@@ -299,9 +299,9 @@ impl Station {
     }
 
     /// Returns whether a packet is a node's answer to a path MTU probe outside the tunnel. A node may treat
-    /// the home agent as a correspondent node with a binding. It then answers from its care-of address with a
-    /// Home Address option (RFC 6275 11.3.1). RFC 8899 only requires that an answer identifies the probe that
-    /// has arrived.
+    /// the home agent as a correspondent node with a binding. The node then answers from its care-of address
+    /// with a Home Address option (RFC 6275 11.3.1). RFC 8899 only requires that an answer identifies the
+    /// probe that has arrived.
     fn is_probe_answer_of_correspondent(
         &mut self,
         now: Time,
@@ -314,7 +314,7 @@ impl Station {
         if extensions.protocol != protocol::ICMPV6 || message.first() != Some(&icmpv6::types::ECHO_REPLY) {
             return false;
         }
-        // RFC 6275 9.3.1: the option counts only with a binding to that care-of address.
+        // RFC 6275 9.3.1: the Home Address option counts only if a binding to that care-of address exists.
         let sender: Endpoint = header.source.into();
         if !agent.machine.bindings().of(home_address).any(|bound| bound.care_of_address == sender)
             || icmpv6::verify(home_address, header.destination, message).is_err()
@@ -322,13 +322,14 @@ impl Station {
             return false;
         }
         let Ok(payload_length) = u16::try_from(message.len()) else { return false };
-        // Upper layers see the option's address as the source.
+        // Upper layers treat the address in the Home Address option as the source.
         let seen = Header { source: home_address, next_header: protocol::ICMPV6, payload_length, ..*header };
         let ends = (header.destination.into(), sender);
         self.is_probe_answer(now, ends, &[&seen.emit(), message].concat())
     }
 
-    /// Handles any other packet to the home agent's address or, from the home agent, to the home address.
+    /// Handles a packet of another protocol to the home agent's address or, if it comes from the home agent,
+    /// to the home address.
     fn upper_layer(
         &mut self,
         now: Time,
@@ -355,12 +356,12 @@ impl Station {
             return Verdict::Consumed;
         }
         if self.router.as_ref().is_some_and(|r| r.machine.config().home_address == header.destination) {
-            // The kernel has that address.
+            // The kernel has that address, so it receives the packet.
             return Verdict::Forward;
         }
         if let (Some(home_address), Some(agent)) = (extensions.home_address, &mut self.agent) {
-            // RFC 6275 9.3.1, 9.3.2: with a binding the home agent is a correspondent node, which only
-            // answers pings.
+            // RFC 6275 9.3.1, 9.3.2: the home agent is a correspondent node of a node with a binding; it
+            // answers only pings.
             let sender: Endpoint = header.source.into();
             let message = packet.get(extensions.offset..).unwrap_or_default();
             if extensions.protocol == protocol::ICMPV6
@@ -370,7 +371,7 @@ impl Station {
                 buffer.copy_from(&reply);
                 return Verdict::Forward;
             }
-            // RFC 6275 9.3.1: a Home Address option without a binding.
+            // RFC 6275 9.3.1: the packet has a Home Address option, but no binding matches it.
             agent.machine.handle_unbound(now, header.destination.into(), header.source.into(), home_address);
             return self.forwarder.drop(TunnelDrop::UpperLayer);
         }

@@ -13,7 +13,7 @@ use crate::forwarding::path_mtu::{Ends, Order};
 use crate::forwarding::{nesting_entries, node_entries, router_entries};
 
 impl Station {
-    /// Recomputes the entries of the mobile router.
+    /// Recomputes the desired entries of the mobile router.
     pub(super) fn forward_router(&mut self, now: Time) {
         if let Some(router) = &self.router {
             let assigned = router.lan_addresses();
@@ -35,7 +35,7 @@ impl Station {
         self.take_changes();
     }
 
-    /// Recomputes the entries of one node of the home agent.
+    /// Recomputes the desired entries of one node of the home agent.
     pub(super) fn forward_node(&mut self, now: Time, home_address: Ipv6Addr) {
         self.want_node(now, home_address);
         self.take_changes();
@@ -58,7 +58,7 @@ impl Station {
         }
     }
 
-    /// Replaces the entries of `scope`, each tunnel with its effective MTU.
+    /// Replaces the desired entries of `scope`, and gives each tunnel its effective MTU.
     pub(super) fn want(&mut self, now: Time, scope: Scope, mut entries: Vec<Entry>) {
         for entry in &mut entries {
             if let Entry::Tunnel(tunnel) = entry {
@@ -94,7 +94,8 @@ impl Station {
         }
     }
 
-    /// Handles an ICMPv6 error about a packet that `local` sent. Returns whether it was about a tunnel.
+    /// Handles an ICMPv6 error about a packet that `local` sent. Returns whether the error was about a
+    /// tunnel.
     pub(super) fn handle_error(
         &mut self,
         now: Time,
@@ -120,15 +121,15 @@ impl Station {
         true
     }
 
-    /// Returns whether an inner packet out of the tunnel between `ends` answers a probe of its MTU. The same
-    /// answer may complete the test of a care-of address.
+    /// Returns whether an inner packet out of the tunnel between `ends` answers a probe of the tunnel's MTU.
+    /// The same answer may complete the test of a care-of address.
     pub(super) fn is_probe_answer(&mut self, now: Time, ends: Ends, inner: &[u8]) -> bool {
-        // Fast check: most packets end here.
+        // Fast check: most packets are neither ICMPv6 nor a fragment and return here.
         if !matches!(inner.get(6), Some(&(protocol::ICMPV6 | protocol::FRAGMENT))) {
             return false;
         }
         let Ok(header) = Header::parse(inner) else { return false };
-        // Packets for hosts behind the tunnel's end are not inspected.
+        // The function does not inspect packets for hosts behind this station.
         let own = |agent: &super::Agent| agent.machine.config().address;
         let speaks = self.agent.as_ref().is_some_and(|agent| own(agent) == header.destination)
             || self.router.as_ref().is_some_and(|r| r.machine.config().home_address == header.destination);
@@ -141,9 +142,9 @@ impl Station {
     }
 
     /// Handles an Echo Reply to a care-of address. A home agent may treat the mobile router as a node with a
-    /// binding. It then answers path MTU probes behind a type 2 routing header (RFC 6275 9.3.2), not through
-    /// the tunnel. RFC 8899 only requires that an answer identifies the probe that has arrived; its token
-    /// also identifies the path.
+    /// binding. The home agent then answers path MTU probes with a type 2 routing header (RFC 6275 9.3.2),
+    /// not through the tunnel. RFC 8899 only requires that an answer identifies the probe that has arrived;
+    /// the probe's token also identifies the path.
     pub(super) fn handle_echo_reply(&mut self, now: Time, reply: &LinkMessage) {
         let LinkMessage { source, destination, message, .. } = reply;
         if icmpv6::verify(*source, *destination, message).is_ok() {
@@ -157,12 +158,12 @@ impl Station {
         let _counted = self.forwarder.drop(TunnelDrop::UpperLayer);
     }
 
-    /// Sends an answer of the home agent in fragments through a tunnel that is too narrow for it. Returns
-    /// `false` if it fits: the caller then sends it as usual.
+    /// Sends an answer of the home agent in fragments if the tunnel is too narrow for it. Returns `false` if
+    /// the answer fits: the caller then sends it as usual.
     pub(super) fn answer_in_fragments(&mut self, reply: &[u8]) -> bool {
         let Ok(header) = Header::parse(reply) else { return false };
         let Some((ends, mtu)) = self.forwarder.tunnel_towards(header.destination) else { return false };
-        // Up to 1280 octets pass in outer fragments (RFC 2473 7.1 (b)).
+        // A packet of up to 1280 octets passes in outer fragments (RFC 2473 7.1 (b)).
         let elsewhere = ends.0.ipv6().is_some_and(|local| local != header.source);
         if reply.len() <= mtu.max(MIN_MTU) || elsewhere {
             return false;

@@ -2,9 +2,9 @@
 //! associations.
 //!
 //! On the wire such a packet has the care-of address in its IPv6 header. The home address is in a Home
-//! Address option or a type 2 routing header. But its security association is between home address and home
-//! agent, so a node's kernel would exchange the two addresses before ESP. Here the station does that, so that
-//! the kernel needs no Mobile IPv6:
+//! Address option or a type 2 routing header. But the security association of the packet is between home
+//! address and home agent, so a node's kernel would exchange the two addresses before ESP. Here the station
+//! exchanges them, so that the kernel needs no Mobile IPv6:
 //!
 //! ```text
 //!   message --> raw socket --> ESP, home address <-> home agent --> carnet0 --> care-of address put in --> uplink
@@ -13,11 +13,11 @@
 //!
 //! The station remembers the care-of address under a flow label, which ESP in transport mode does not change.
 //! ESP does not protect the label, so the label only decides where an answer goes. A Binding Update names the
-//! care-of address inside ESP (RFC 6275 11.7.1). The station drops a packet that comes back from the kernel
-//! without ESP: there was no security association.
+//! care-of address inside ESP (RFC 6275 11.7.1). If a packet comes back from the kernel without ESP, the
+//! kernel had no security association, and the station drops the packet.
 //!
 //! IPsec protects all messages between a node and its home agent, with two exceptions. Heartbeats are
-//! frequent and prove no more than a reachable path. Binding Errors go to nodes without any association.
+//! frequent, and prove only that a path works. Binding Errors go to nodes without any association.
 //!
 //! Left out: IPv4 care-of addresses (RFC 5555 has ESP inside UDP there), more than one home agent, Mobile
 //! Prefix Discovery under IPsec, and AH.
@@ -36,15 +36,16 @@ use crate::forwarding::forwarder::{TunnelDrop, Verdict};
 use crate::forwarding::packet::PacketBuffer;
 use crate::io::Output;
 
-/// Bound of messages in the kernel at the same time. With more, the oldest are lost and sent again.
+/// Largest number of messages in the kernel at the same time. With more, the station loses the oldest, and
+/// their senders repeat them.
 const ON_THE_WAY: usize = 1024;
-/// Interval of warnings about a missing security association.
+/// Least interval between warnings about a missing security association.
 const TOLD: Duration = Duration::from_secs(60);
 
 /// Care-of addresses of the messages in the kernel.
 #[derive(Debug)]
 pub(super) struct Protection {
-    /// Flow label and address of each message, at the index of the label's low bits.
+    /// Flow label and care-of address of each message, at the index of the label's low bits.
     care_of_addresses: Vec<Option<(u32, Ipv6Addr)>>,
     last: u32,
     told: RateLimiter,
@@ -55,8 +56,8 @@ impl Protection {
         Protection { care_of_addresses: vec![None; ON_THE_WAY], last: 0, told: RateLimiter::new(1, TOLD) }
     }
 
-    /// Remembers a care-of address and returns its label. The label is never 0, because the kernel would
-    /// replace 0.
+    /// Remembers a care-of address and returns the flow label for it. The label is never 0, because the
+    /// kernel would replace 0.
     fn remember(&mut self, care_of_address: Ipv6Addr) -> u32 {
         self.last = if self.last >= 0x000f_ffff { 1 } else { self.last + 1 };
         let place = self.last as usize % ON_THE_WAY;
@@ -73,7 +74,8 @@ impl Protection {
 }
 
 impl Station {
-    /// Begins or ends protection, as the config demands. Packets in the kernel stay.
+    /// Starts or ends protection, as the config demands. The station keeps the state of packets that are in
+    /// the kernel.
     pub(super) fn configure_protection(&mut self) {
         let ipsec = |authentication: &Authentication| *authentication == Authentication::Ipsec;
         let agent = self.agent.as_ref().map(|agent| agent.machine.config());
@@ -86,8 +88,8 @@ impl Station {
         }
     }
 
-    /// Returns whether messages between these addresses need protection, and `local` is an address of this
-    /// station.
+    /// Returns whether `local` is an address of this station, and messages between `local` and `remote` need
+    /// protection.
     fn protects(&self, local: Ipv6Addr, remote: Ipv6Addr) -> bool {
         let as_agent = self.agent.as_ref().is_some_and(|agent| {
             let node = || agent.machine.node(remote);
@@ -108,7 +110,7 @@ impl Station {
         self.router.as_ref().is_some_and(|router| router.machine.config().home_address == address)
     }
 
-    /// Returns the output for a packet: through the kernel's IPsec if it needs protection.
+    /// Returns the output for a packet: if the packet needs protection, it goes through the kernel's IPsec.
     pub(super) fn under_ipsec(&mut self, packet: Vec<u8>) -> Output {
         if self.protection.is_none() {
             return Output::Packet(packet);
@@ -202,7 +204,7 @@ impl Station {
         let plain = extensions.home_address.is_none() && extensions.routing_home_address.is_none();
         let Some(protection) = &mut self.protection else { return Verdict::Consumed };
         if plain && protection.recall(header.flow_label).is_some() {
-            // The kernel has already refused this packet.
+            // The kernel has already refused this packet, so it came back.
             return self.forwarder.drop(TunnelDrop::UpperLayer);
         }
         let away = if to_router { header.destination } else { header.source };
@@ -237,7 +239,7 @@ impl Station {
         self.counted(Err(MobilityDrop::NotProtected))
     }
 
-    /// Takes a message that the kernel's IPsec has verified.
+    /// Handles a message that the kernel's IPsec has verified.
     pub(super) fn handle_protected(
         &mut self,
         now: Time,

@@ -1,4 +1,4 @@
-//! Configs and addresses of a home agent and of a mobile router with two uplinks. And a passenger car that
+//! Configs and addresses of a home agent and of a mobile router with two uplinks, and a passenger car that
 //! sends CAMs.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
@@ -41,7 +41,7 @@ pub fn passenger_car() -> FacilitiesSettings {
     }
 }
 
-/// Returns a packet of 60 octets without meaning.
+/// Returns a packet of 60 octets with a payload that no receiver understands.
 pub fn data(source: &str, destination: &str) -> Vec<u8> {
     let header = Header {
         traffic_class: 0,
@@ -65,7 +65,7 @@ fn authentication() -> Authentication {
     })
 }
 
-/// Gives a config a key for each home agent, derived from the common one.
+/// Gives a config a key for each home agent, derived from the key that all home agents share.
 pub fn per_agent(mut config: StationConfig) -> StationConfig {
     let of_each = |authentication: &mut Authentication| {
         if let Authentication::SharedKey(common) = authentication {

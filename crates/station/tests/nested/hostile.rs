@@ -96,7 +96,8 @@ fn addresses_of_others_are_not_to_be_had() {
         assert_eq!(counter(&world, 1, &name), count + 1, "{target}");
     }
     assert_eq!(routes(&world), before);
-    // Messages from beyond the link, from a source without a router, or on the uplink do not count either.
+    // Messages from beyond the link, from a source without a router, or on the uplink do not register an
+    // address either.
     let free = address("2001:db8:f1::99");
     for input in [
         message("i0", STRANGER, 64, registration(free, asks(9))),
@@ -126,7 +127,7 @@ fn an_older_registration_of_the_same_owner_does_not_lead_it_away() {
         assert!(routes(&world).contains(&(free, address(expected))), "{transaction} {gateway}");
     }
     assert_eq!(counter(&world, 1, "nesting.dropped.stale"), 2);
-    // The registration expires without a renewal.
+    // The registration expires if the router does not renew it.
     world.wait(601);
     assert!(!routes(&world).iter().any(|(known, _)| *known == free));
 }
@@ -147,7 +148,7 @@ fn there_is_room_for_some_and_no_more() {
         "of senders that are not named, the router that was there among them"
     );
     assert!(counter(&world, 1, "nesting.dropped.too_many") > 100);
-    // Fabricated link-layer addresses do not help.
+    // Fabricated link-layer addresses do not help the attacker.
     for n in 0..200_u8 {
         let link_address = [2, 0, 0, 0, 1, n];
         let target = Ipv6Addr::from(u128::from(address("2001:db8:f1::3:0")) + u128::from(n));
@@ -157,7 +158,7 @@ fn there_is_room_for_some_and_no_more() {
     }
     world.wait(3);
     assert_eq!(routes(&world).len(), 8);
-    // A router that the config names has its own places.
+    // The limit of unknown routers does not affect a router that the config names.
     for n in 0..200_u64 {
         let target = Ipv6Addr::from(u128::from(address("2001:db8:f1::2:0")) + u128::from(n));
         let octets = registration_by(KNOWN, target, asks(2000 + n));
@@ -166,19 +167,19 @@ fn there_is_room_for_some_and_no_more() {
     }
     world.wait(3);
     assert_eq!(routes(&world).len(), 8 + 16);
-    // The routers that registered first are still served.
+    // Routers that registered before the attack still receive their packets.
     world.forget();
     world.send_up(2, address(CORRESPONDENT), 100);
     world.wait(1);
     assert_eq!(world.count(host(2), address(CORRESPONDENT)), 1);
 }
 
-/// A router with a registration is served regardless of other requests.
+/// A registered router keeps its service regardless of other requests.
 #[test]
 fn a_flood_of_questions_of_one_sender_is_not_at_the_cost_of_others() {
     let mut world = world();
     let mut n = 0_u64;
-    // The router renews each twenty seconds, for two minutes.
+    // The router renews its registration every 20 s; the limits hold for two minutes.
     world.run(std::time::Duration::from_secs(150), |world| {
         for _ in 0..2 {
             n += 1;
@@ -216,8 +217,8 @@ fn answers_count_from_the_parent_alone() {
     assert_eq!(counter(&world, 2, "nesting.dropped.unexpected"), 3);
 }
 
-/// An address that a later own message registered on another path is replaced at once, and not avoided for a
-/// minute.
+/// If a later message of the router has registered an address on another path, the new registration replaces
+/// the old one at once. The router does not avoid the address for a minute.
 #[test]
 fn an_address_that_has_moved_is_replaced_at_once() {
     let mut world = world();
@@ -245,7 +246,7 @@ fn hosts_on_board_have_no_way_out_beside_the_tunnel() {
     tell(&mut world, 1, message("i0", STRANGER, 255, registration(free, asks(9))));
     world.wait(2);
     world.forget();
-    // Ordinary packets from a registered address, and tunnels from an unregistered one.
+    // A registered address sends ordinary packets, and an unregistered address sends tunnelled packets.
     world.arrive("mr1", "i0", data(free, address(CORRESPONDENT), 100));
     world.arrive("mr1", "i0", tunnelled(address("2001:db8:f1::98")));
     world.wait(1);
@@ -268,7 +269,7 @@ fn host_on_board_with_nested_address_receives_tunnels_and_no_ordinary_packets() 
         packet[24..40].copy_from_slice(&free.octets());
         packet
     };
-    // UDP, TCP and an unknown protocol.
+    // Next headers of UDP, TCP and an unknown protocol.
     for next_header in [17, 6, 253] {
         let mut packet = to_nested(data(address(CORRESPONDENT), free, 100));
         packet[6] = next_header;
@@ -307,14 +308,15 @@ fn networks_that_are_ours_are_not_taken_from_a_parent() {
     world.tell("mr1", "w0", address("fe80::ffff"), nd::router_advertisement(&repr));
     world.wait(5);
     assert_eq!(world.uplink(1, "w0"), "active");
-    // The own network gets three announcements of the parent router; there is no registration.
+    // The router's own network gets three announcements of the parent router; no registration happens.
     assert!(world.said - said <= 4, "{} messages", world.said - said);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
-    /// For any messages on either side: no panic, no growth, and registered routers are still served.
+    /// For any messages on either side: the station does not panic, its state does not grow, and registered
+    /// routers still receive their packets.
     #[test]
     fn noise_changes_nothing(messages in prop::collection::vec(
         (any::<bool>(), prop::sample::select(vec![133_u8, 134, 135, 136]), any::<u8>(),

@@ -1,5 +1,5 @@
-//! Routers that would be behind themselves (RFC 4888 2.8): refused with a reason, and without a storm of
-//! packets.
+//! Routers that would be behind themselves (RFC 4888 2.8): each refuses this with a reason, and no storm of
+//! packets arises.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use carnet_wire::nd::{self, NdOption, NestingInformation, RouterAdvertisementRep
 
 use crate::world::{CORRESPONDENT, World, address, host};
 
-/// Returns two routers, each with an uplink to a visited link and one into the other's network.
+/// Returns two routers, each with an uplink to a visited link and an uplink into the other router's network.
 fn two(nesting: bool) -> World {
     let mut world = World::new(3);
     world.add_router(1, &[("w0", "v1"), ("u0", "n2")], nesting);
@@ -28,7 +28,7 @@ fn a_router_that_is_behind_this_one_is_no_parent() {
     for nesting in [true, false] {
         let mut world = two(nesting);
         assert_eq!(world.uplink(1, "w0"), "active");
-        // Router 1 loses its own link and moves behind router 2, which must then not move behind router 1.
+        // Router 1 loses its own link and moves behind router 2. Router 2 must then not move behind router 1.
         world.carrier(1, "w0", false);
         world.wait(10);
         assert_eq!(world.uplink(1, "u0"), "active");
@@ -45,7 +45,8 @@ fn a_router_that_is_behind_this_one_is_no_parent() {
 fn two_routers_without_a_way_out_do_not_attach_to_each_other() {
     for nesting in [true, false] {
         let mut world = two(nesting);
-        // Both at once: neither knows that the other has lost its link as well.
+        // Both routers lose their links at once: neither knows that the other router has lost its link as
+        // well.
         world.carrier(1, "w0", false);
         world.carrier(2, "w0", false);
         let carried = world.carried;
@@ -56,11 +57,12 @@ fn two_routers_without_a_way_out_do_not_attach_to_each_other() {
         for n in 1..=2 {
             assert_eq!(world.uplink(n, "u0"), "down: the mobile router there has no way out", "router {n}");
         }
-        // Each packet may cause an error.
+        // Each packet of the test may cause one error.
         let carried = world.carried - carried;
         assert!(carried <= 2100, "{carried} packets for 2000");
         quiet(&mut world);
-        // When one router has a link again, its neighbour in the ring reaches that link through it.
+        // When one router has a visited link again, the other router in the ring reaches that link through
+        // it.
         world.carrier(1, "w0", true);
         world.add_router(3, &[("w0", "v1")], nesting);
         world.wait(20);
@@ -99,7 +101,7 @@ fn a_chain_has_an_end() {
     world.tell("mr1", "w0", router, advertisement(&information));
     world.wait(1);
     assert_eq!(world.uplink(1, "w0"), "active");
-    // An announced property without renewal is no longer valid.
+    // An announced property that is not renewed is no longer valid.
     information.path[3] = address("2001:db8:1::1234");
     world.tell("mr1", "w0", router, advertisement(&information));
     world.wait(1);

@@ -1,5 +1,5 @@
-//! Paths of packets at each level: their headers, the home agents on the path, and moves. Also plain NEMO, if
-//! nesting is off.
+//! Paths of packets at each nesting level: their headers, the home agents on the path, and moves. Other tests
+//! cover plain NEMO, with nesting off.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use ipnet::Ipv6Net;
 
 use crate::world::{CORRESPONDENT, World, address, host, innermost, net};
 
-/// Returns a tree of routers. Router 1 is on both visited links, router 2 behind it and on the second link.
-/// Router 3 is behind router 2 and router 1.
+/// Returns nested routers. Router 1 is on both visited links. Router 2 is behind router 1 and on the second
+/// link. Router 3 is behind routers 2 and 1.
 fn tree(nesting: [bool; 3]) -> World {
     let mut world = World::new(3);
     world.add_router(1, &[("w0", "v1"), ("w1", "v2")], nesting[0]);
@@ -22,8 +22,8 @@ fn tree(nesting: [bool; 3]) -> World {
     world
 }
 
-/// Sends a packet in each direction at each level; returns the largest numbers of headers around them and of
-/// home agents on the path.
+/// Sends a packet in each direction at each level. Returns for each level the largest number of headers
+/// around a packet, and the largest number of home agents on the path.
 fn measure(world: &mut World) -> Vec<(usize, usize)> {
     world.forget();
     let correspondent = address(CORRESPONDENT);
@@ -56,7 +56,7 @@ fn a_header_and_a_home_agent_are_enough_at_every_level() {
         let care_of_address = world.care_of_address(n).expect("registered");
         assert!(visited(1).contains(&care_of_address), "{n}: {care_of_address}");
     }
-    // From one mobile network to another.
+    // The packet goes from one mobile network to another.
     world.send_up(3, host(2), 100);
     world.wait(1);
     assert_eq!(world.count(host(3), host(2)), 1);
@@ -70,16 +70,16 @@ fn plain_nemo_adds_a_header_and_a_home_agent_for_each_level() {
 
 #[test]
 fn who_does_not_take_part_costs_one_level() {
-    // Router 2 does not take part: router 3 has the path of a router behind it.
+    // Router 2 does not take part in nesting: router 3 has the path of a router behind it.
     let mut world = tree([true, false, true]);
     assert_eq!(measure(&mut world), [(1, 1), (2, 2), (3, 3)]);
-    // Router 1 does not take part: for the routers behind it, its network is the visited one.
+    // Router 1 does not take part in nesting: for the routers behind it, its network is the visited one.
     let mut world = tree([false, true, true]);
     assert_eq!(measure(&mut world), [(1, 1), (2, 2), (2, 2)]);
 }
 
-/// Sends a packet in each direction at each level every ten milliseconds during an event; returns the lost
-/// ones.
+/// Sends a packet in each direction at each level every 10 ms during an event. Returns the number of lost
+/// packets of each level.
 fn lost_while(world: &mut World, happens: impl FnOnce(&mut World)) -> [usize; 3] {
     world.forget();
     let correspondent = address(CORRESPONDENT);
@@ -131,7 +131,8 @@ fn plain_nemo_loses_nothing_either() {
 fn a_link_that_is_cut_costs_those_behind_it_little_more_than_the_root() {
     let mut world = tree([true; 3]);
     let lost = lost_while(&mut world, |world| world.carrier(1, "w0", false));
-    // Two packets each ten milliseconds: those on their way, and those before the Binding Update has arrived.
+    // Two packets are sent every 10 ms. The lost ones are those under way, and those sent before the Binding
+    // Update has arrived.
     assert!(lost.iter().all(|lost| *lost <= 40), "{lost:?}");
     assert_eq!(measure(&mut world), [(1, 1), (1, 1), (1, 1)]);
     assert!((1..=3).all(|n| visited(2).contains(&world.care_of_address(n).expect("registered"))));
@@ -149,7 +150,7 @@ fn an_access_network_that_wants_one_address_of_each_station_is_served_as_well() 
     world.wait(30);
     assert_eq!(measure(&mut world), [(1, 1), (2, 2), (3, 3)]);
     assert!(net("2001:db8:1:a::/64").contains(&world.care_of_address(2).expect("registered")));
-    // The router does not try endlessly either.
+    // The router stops its attempts after some time.
     let lost = lost_while(&mut world, |_| {});
     assert_eq!(lost, [0, 0, 0]);
 }
@@ -159,7 +160,7 @@ fn an_address_that_somebody_has_is_not_taken() {
     let mut world = World::new(2);
     world.add_router(1, &[("w0", "v1")], true);
     world.wait(2);
-    // Another node uses the address that router 2 would choose first.
+    // Another node uses the address that router 2 would otherwise choose.
     let first = {
         let mut other = World::new(2);
         other.add_router(1, &[("w0", "v1")], true);

@@ -1,10 +1,10 @@
 //! Stations on links, with a small kernel for each, in virtual time.
 //!
 //! The kernel of a node uses the rules and routes of its station's desired state, in their order, like Linux.
-//! It configures addresses from Router Advertisements and learns default routers. A visited link has an
-//! access router that resolves addresses of its prefix by Neighbor Solicitations. All other networks are the
-//! Internet. Packets for a home agent's network arrive at the home agent, and packets for a visited network
-//! at its access router. All other packets arrive at their host.
+//! The kernel configures addresses from Router Advertisements and learns default routers. A visited link has
+//! an access router that resolves addresses of its prefix by Neighbor Solicitations. All other networks are
+//! the Internet. Packets for a home agent's network arrive at the home agent, and packets for a visited
+//! network at its access router. All other packets arrive at the host of their destination address.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -31,15 +31,16 @@ use carnet_wire::nd::{
 use ipnet::Ipv6Net;
 
 pub const WALL: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
-/// Address of the access router on every visited link.
+/// Link-local address of the access router on every visited link.
 const ACCESS_ROUTER: &str = "fe80::ffff";
 const ACCESS_ROUTER_LINK: [u8; 6] = [2, 0, 0, 0, 0xff, 0xff];
 pub const CORRESPONDENT: &str = "2001:db8:99::1";
-/// One-way delay over a link, and over the Internet.
+/// One-way delay over a link ([`HOP`]), and over the Internet ([`FAR`]).
 const HOP: Duration = Duration::from_millis(1);
 const FAR: Duration = Duration::from_millis(10);
 
-/// Link-layer address of a router on board that the config names; no node has it until a test says so.
+/// Link-layer address of a router on board that the config names. No node has it until a test gives it to
+/// one.
 pub const KNOWN: [u8; 6] = [2, 0, 0, 0, 0, 9];
 
 pub fn address(text: &str) -> Ipv6Addr {
@@ -50,7 +51,7 @@ pub fn net(text: &str) -> Ipv6Net {
     text.parse().expect("a prefix")
 }
 
-/// Returns the host behind router `n`.
+/// Returns the address of the host behind router `n`.
 pub fn host(n: usize) -> Ipv6Addr {
     address(&format!("2001:db8:{n}:a::5"))
 }
@@ -126,7 +127,7 @@ fn router_config(n: usize, uplinks: &[&str], nesting: bool) -> StationConfig {
 pub struct Node {
     pub station: Station,
     pub interfaces: BTreeMap<String, Interface>,
-    /// The link of each interface.
+    /// Name of the link to which each interface is connected.
     links: BTreeMap<String, String>,
     entries: BTreeSet<Keyed>,
     pub events: Vec<Event>,
@@ -135,25 +136,25 @@ pub struct Node {
 /// A visited link.
 pub struct Visited {
     pub prefix: Ipv6Net,
-    /// Source addresses that a restrictive access router accepts; `None`: it accepts all.
+    /// Source addresses that a restrictive access router accepts; `None`: the access router accepts all.
     pub allowed: Option<Vec<Ipv6Addr>>,
-    /// Addresses that another node on the link uses.
+    /// Addresses that another node on the link uses already.
     pub taken: Vec<Ipv6Addr>,
     waiting: Vec<Vec<u8>>,
 }
 
 enum Flight {
-    /// Packet to a node's interface, over a link.
+    /// Packet that arrives at a node's interface over a link: node, interface, packet.
     Arrive(String, String, Vec<u8>),
-    /// Packet to an access router, from its link.
+    /// Packet that arrives at an access router from its link: link, packet.
     Leave(String, Vec<u8>),
-    /// Packet over the Internet.
+    /// Packet that the Internet carries.
     Far(Vec<u8>),
-    /// Neighbor Discovery message to a node's interface.
+    /// Neighbor Discovery message to a node's interface: interface and message follow the node's name.
     Said(String, LinkMessage),
 }
 
-/// A packet that has arrived.
+/// A packet that has arrived at a host.
 #[derive(Debug, Clone)]
 pub struct Arrived {
     pub packet: Vec<u8>,
@@ -164,23 +165,24 @@ pub struct World {
     pub now: Time,
     pub nodes: BTreeMap<String, Node>,
     pub visited: BTreeMap<String, Visited>,
-    /// Owners of addresses on a link: node and interface.
+    /// Owner of each address on each link: node and interface.
     neighbours: BTreeMap<(String, Ipv6Addr), (String, String)>,
     flights: BTreeMap<u64, Flight>,
     queue: BinaryHeap<Reverse<(Time, u64)>>,
     count: u64,
     pub arrived: Vec<Arrived>,
-    /// Number of outer IPv6 headers of each packet at an access router, by innermost source and destination.
+    /// Numbers of outer IPv6 headers that packets had at an access router, by innermost source and
+    /// destination.
     pub outer: BTreeMap<(Ipv6Addr, Ipv6Addr), Vec<usize>>,
     /// Home agents that received tunnelled packets, by innermost source and destination.
     pub crossed: BTreeMap<(Ipv6Addr, Ipv6Addr), Vec<String>>,
-    /// Packets that kernels dropped, by node.
+    /// Number of packets that each node's kernel dropped.
     pub dropped: BTreeMap<String, usize>,
     /// Number of packets on all links.
     pub carried: usize,
-    /// Number of Neighbor Discovery messages of stations.
+    /// Number of Neighbor Discovery messages that stations have sent.
     pub said: usize,
-    /// Registrations of addresses, and answers to them, with their sender.
+    /// Registrations of addresses, and the answers to them, each with its sender.
     pub registrations: Vec<(String, AddressRegistration)>,
 }
 
@@ -250,7 +252,7 @@ impl World {
         self.drain(name);
         for (interface, _) in interfaces {
             let (own, link_address) = link_local(name, interface);
-            // Addresses that the station desired before the interface existed.
+            // The station may have desired addresses on the interface before the interface existed.
             let wanted = self.nodes[name].entries.iter().filter_map(|entry| match &*entry.0 {
                 Entry::Address(it) if it.interface == *interface => Some(known(it.address, it.prefix_length)),
                 _ => None,
@@ -268,7 +270,7 @@ impl World {
         }
     }
 
-    /// Adds router `n` with these uplinks, each on a link, and its own network `nN`.
+    /// Adds router `n` with these uplinks, each on a link. The router's own network is the link `nN`.
     pub fn add_router(&mut self, n: usize, uplinks: &[(&str, &str)], nesting: bool) {
         let names: Vec<&str> = uplinks.iter().map(|(name, _)| *name).collect();
         let own = format!("n{n}");
@@ -284,7 +286,7 @@ impl World {
         &self.nodes[&format!("mr{n}")].station
     }
 
-    /// Returns the state of an uplink, as an operator sees it.
+    /// Returns the state of an uplink of router `n`, as an operator sees it.
     pub fn uplink(&self, n: usize, interface: &str) -> String {
         let uplinks = self.router(n).uplink_status(self.now);
         uplinks.into_iter().find(|uplink| uplink.interface == interface).expect("an uplink").state
@@ -301,7 +303,8 @@ impl World {
         self.feed(&format!("mr{n}"), Input::Command(command));
     }
 
-    /// Takes the carrier of an interface, with all that was learnt there, or gives it back.
+    /// Takes the carrier of an interface away, with all addresses and routers learnt there, or gives the
+    /// carrier back.
     pub fn carrier(&mut self, n: usize, interface: &str, running: bool) {
         let name = format!("mr{n}");
         let mut state = self.nodes[&name].interfaces[interface].clone();
@@ -353,7 +356,7 @@ impl World {
                     .addresses
                     .push(Address { deprecated, ..known(address.address, address.prefix_length) });
             }
-            // The kernel reports the address a moment later.
+            // The kernel reports the new address a moment later.
             let state = LinkMessage {
                 interface: address.interface.clone(),
                 source: Ipv6Addr::UNSPECIFIED,
@@ -377,7 +380,7 @@ impl World {
         self.queue.push(Reverse((self.now + after, self.count)));
     }
 
-    /// Returns the other nodes on the link of an interface.
+    /// Returns the nodes on a link, except for one node's interface.
     fn others(&self, link: &str, except: (&str, &str)) -> Vec<(String, String)> {
         let on = |(name, node): (&String, &Node)| {
             let of = node.links.iter().filter(|(interface, on)| {
@@ -388,7 +391,7 @@ impl World {
         self.nodes.iter().flat_map(on).filter(|(a, b)| (a.as_str(), b.as_str()) != except).collect()
     }
 
-    /// Sends a message of a station on one of its links.
+    /// Sends a Neighbor Discovery message of a station on one of its links.
     fn say(&mut self, name: &str, message: LinkMessage) {
         self.said += 1;
         if let Some(registration) = AddressRegistration::of(&message.message) {
@@ -448,7 +451,7 @@ impl World {
         }
     }
 
-    /// Sends a Neighbor Discovery message for all nodes to one interface.
+    /// Sends a Neighbor Discovery message to all nodes, but delivers it to one interface.
     pub fn tell(&mut self, name: &str, interface: &str, source: Ipv6Addr, mut message: Vec<u8>) {
         icmpv6::set_checksum(&mut message, source, nd::ALL_NODES);
         let said = LinkMessage {
@@ -462,7 +465,7 @@ impl World {
         self.fly(HOP, Flight::Said(name.into(), said));
     }
 
-    /// Sends the Router Advertisement of a link's access router.
+    /// Sends the Router Advertisement of a link's access router to all nodes of the link.
     fn advertise(&mut self, link: &str) {
         let Some(visited) = self.visited.get(link) else { return };
         let options = [
@@ -566,7 +569,7 @@ impl World {
             }
             _ => None,
         });
-        // Networks of the node's own links.
+        // Networks of the node's own links, which the main table contains.
         let connected = node.interfaces.values().filter(|_| table == TABLE_MAIN).flat_map(|interface| {
             let on = interface.addresses.iter().filter(|a| a.prefix_length == 64);
             let here = on.filter(|a| Ipv6Net::new(a.address, 64).is_ok_and(|net| net.contains(&destination)));
@@ -609,7 +612,7 @@ impl World {
         let owner = others.into_iter().find(has);
         match owner.or_else(|| self.neighbours.get(&(link, next_hop)).cloned()) {
             Some((other, interface)) => self.fly(HOP, Flight::Arrive(other, interface, packet)),
-            // The destination is a host of that network.
+            // The destination is a host of that network, so the packet has arrived.
             None => self.arrived.push(Arrived { packet }),
         }
     }
@@ -707,23 +710,23 @@ impl World {
         }
     }
 
-    /// Sends a packet of a host on board of router `n`.
+    /// Sends a packet of a host on board router `n`.
     pub fn send_up(&mut self, n: usize, destination: Ipv6Addr, length: usize) {
         let packet = data(host(n), destination, length);
         self.route(&format!("mr{n}"), "i0", packet);
     }
 
-    /// Delivers a packet to an interface.
+    /// Delivers a packet to an interface of a node.
     pub fn arrive(&mut self, name: &str, interface: &str, packet: Vec<u8>) {
         self.route(name, interface, packet);
     }
 
-    /// Sends a packet of the correspondent.
+    /// Sends a packet of the correspondent to `destination`.
     pub fn send_down(&mut self, destination: Ipv6Addr, length: usize) {
         self.fly(FAR, Flight::Far(data(address(CORRESPONDENT), destination, length)));
     }
 
-    /// Lets time pass; calls `each` every ten milliseconds.
+    /// Lets time pass; calls `each` every 10 ms.
     pub fn run(&mut self, span: Duration, mut each: impl FnMut(&mut World)) {
         let end = self.now + span;
         while self.now < end {
@@ -772,7 +775,7 @@ impl World {
         self.arrived.iter().filter(of).count()
     }
 
-    /// Clears the records of packets.
+    /// Clears the records of all packets so far.
     pub fn forget(&mut self) {
         self.arrived.clear();
         self.outer.clear();
@@ -781,7 +784,7 @@ impl World {
     }
 }
 
-/// Returns a packet without meaning.
+/// Returns a packet of `length` octets with a payload that no receiver understands.
 pub fn data(source: Ipv6Addr, destination: Ipv6Addr, length: usize) -> Vec<u8> {
     let header = Header {
         traffic_class: 0,

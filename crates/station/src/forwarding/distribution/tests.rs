@@ -47,7 +47,7 @@ fn choose(distributor: &mut Distributor, packet: &[u8], living: &[u16]) -> Choic
     distributor.choose(Time::ZERO, &header, packet, |wanted| living.iter().any(|bid| ends(*bid) == *wanted))
 }
 
-/// Returns the members that 4000 flows take.
+/// Returns the member that each of 4000 flows takes.
 fn shares(distributor: &mut Distributor, living: &[u16]) -> Vec<u16> {
     let one = |port: u16| match choose(distributor, &udp(port, &[]), living) {
         Choice::One(chosen) => living.iter().copied().find(|bid| ends(*bid) == chosen).expect("a member"),
@@ -75,10 +75,10 @@ fn shares_follow_the_weights() {
 fn conversations_stay_while_weights_change_a_little() {
     let mut one = balance(&[(1, 50), (2, 20), (3, 10)], None);
     let before = shares(&mut one, &[1, 2, 3]);
-    // All weights double, though not exactly: the shares hardly change.
+    // All weights double approximately, so the shares hardly change.
     let mut one = balance(&[(1, 110), (2, 40), (3, 19)], Some(one));
     assert_eq!(shares(&mut one, &[1, 2, 3]), before);
-    // Many small changes in one direction add up to a large one.
+    // Many small changes in one direction add up to a large change, which moves flows.
     let mut moved = one;
     for weight in 19..=60 {
         moved = balance(&[(1, 100), (2, 40), (3, weight)], Some(moved));
@@ -147,7 +147,8 @@ fn fragments_follow_the_first() {
         }
     }
     assert!(one.order.len() <= FRAGMENTED_MAX && one.fragmented.len() <= FRAGMENTED_MAX);
-    // A later fragment alone takes some tunnel, and the entry of an old first fragment expires.
+    // A later fragment takes a tunnel even if its first fragment has not arrived. The entry of an old first
+    // fragment expires.
     let whole = udp(1, &[7; 2000]);
     let pieces = crate::forwarding::fragments::fragment(&whole, 1280, 1 << 20);
     assert!(matches!(choose(&mut one, &pieces[1], &living), Choice::One(_)));
@@ -174,7 +175,7 @@ fn broken_packets_go_somewhere() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// When a member goes, only its flows move; when it comes back, they come back.
+    /// When a member fails, only its flows move. When the member works again, the same flows return.
     #[test]
     fn only_the_conversations_of_the_dead_move(
         weights in prop::collection::vec(1u16..1000, 2..6), dead in any::<prop::sample::Index>(),

@@ -12,17 +12,19 @@ use super::{ErrorOutcome, FORGERY_INTERVAL, Forwarder};
 use crate::forwarding::desired::TunnelEnd;
 use crate::forwarding::path_mtu::Ends;
 
-/// Number of recent identifications for which the forwarder accepts Packet Too Big.
+/// Number of most recent identifications of fragmented packets about which the forwarder accepts Packet Too
+/// Big.
 const RECENT_IDENTIFICATIONS: u32 = 4096;
 
 impl Forwarder {
-    /// Handles an ICMPv6 error about an outer packet that `local` sent (RFC 2473 8). It passes unreachability
-    /// and Packet Too Big on to the inner source, if the message quotes the inner packet. The caller learns
-    /// the path MTU from the result.
+    /// Handles an ICMPv6 error about an outer packet that `local` sent (RFC 2473 8). If the message quotes
+    /// the inner packet, the forwarder passes Destination Unreachable and Packet Too Big on to the inner
+    /// source. The caller learns the path MTU from the result.
     ///
-    /// Any host can send such a message. The forwarder accepts it if it quotes one of our packets. The proof
-    /// is the outer flow label, a keyed hash of the inner header, or for a fragment a recent identification.
-    /// A source of many messages without this proof is guessing.
+    /// Any host can send such a message. The forwarder accepts the message if it quotes one of our packets.
+    /// The proof is the outer flow label, which is a keyed hash of the inner header; for a fragment, the
+    /// proof is a recent identification. The forwarder assumes that a source of many messages without this
+    /// proof is guessing.
     pub fn handle_error(
         &mut self,
         now: Time,
@@ -43,13 +45,13 @@ impl Forwarder {
             return ErrorOutcome::Handled;
         };
         let inner = quoted.and_then(|octets| Header::parse(octets).ok());
-        // Messages between the two ends, such as probes, have no inner source to inform.
+        // Inner packets between the two ends of the tunnel, such as probes, have no inner source to inform.
         let own = inner.is_some_and(|inner| {
             let between = |end| inner.source == end || inner.destination == end;
             inner.next_header == protocol::ICMPV6 && path.home_agent(ends).is_some_and(between)
         });
         let (outcome, relayed) = match error {
-            // RFC 8201 4: an MTU below 1280 is invalid; ignore it.
+            // RFC 8201 4: an MTU below 1280 is invalid, so the forwarder ignores it.
             ErrorMessage::PacketTooBig { mtu } if mtu < MIN_MTU as u32 || now < self.doubtful_until => {
                 return ErrorOutcome::Handled;
             }
@@ -58,7 +60,8 @@ impl Forwarder {
                 let relayed = ErrorMessage::PacketTooBig { mtu: room.max(MIN_MTU as u32) };
                 (ErrorOutcome::PathMtu(ends, room), relayed)
             }
-            // Ignore the error while an attacker guesses; heartbeats then detect a broken route.
+            // While an attacker guesses, the forwarder ignores the error; heartbeats then detect a broken
+            // route.
             _ if self.end_of(ends) == Some(TunnelEnd::Direct) => {
                 let is_doubtful = now < self.doubtful_until;
                 return if is_doubtful { ErrorOutcome::Handled } else { ErrorOutcome::Broken(ends) };
@@ -80,8 +83,8 @@ impl Forwarder {
     }
 
     /// Judges whether an error that is provably about one of our packets shows that the home agent has no
-    /// binding for it. It must come from the home agent, with a code that a machine without this tunnel sends
-    /// (RFC 4443 3.1 code 4, 3.4 code 1).
+    /// binding for it. Such an error comes from the home agent. Its code is one that a machine without this
+    /// tunnel sends (RFC 4443 3.1 code 4, 3.4 code 1).
     fn refusal(&self, now: Time, source: Ipv6Addr, ends: Ends, error: ErrorMessage) -> ErrorOutcome {
         let says_so = matches!(
             error,
@@ -95,14 +98,15 @@ impl Forwarder {
         }
     }
 
-    /// Returns the quoted part of the inner packet: `Some(None)` for a later fragment, `None` if the
+    /// Returns the quoted part of the inner packet: `Some(None)` for a later fragment. Returns `None` if the
     /// quotation does not prove that the packet was ours.
     fn quoted<'a>(&self, outer: &Header, invoking: &'a [u8]) -> Option<Option<&'a [u8]>> {
         let rest = invoking.get(HEADER_LEN..)?;
         let (next_header, rest) = match outer.next_header {
             protocol::FRAGMENT => {
                 let fragment = FragmentHeader::parse(rest).ok()?;
-                // Only if this path has fragmented packets, and the message quotes a recent one.
+                // A quoted fragment counts only if this path has fragmented packets, and its identification
+                // is a recent one.
                 let last = self.paths.get(&(outer.source.into(), outer.destination.into()))?.cut?;
                 let age = last.wrapping_sub(fragment.identification);
                 let ours = matches!(fragment.next_header, protocol::IPV6 | protocol::DESTINATION_OPTIONS);
@@ -118,7 +122,7 @@ impl Forwarder {
         };
         let inner = match next_header {
             protocol::IPV6 => rest,
-            // One copy of several.
+            // The quoted packet is one of several copies, which have a Destination Options header.
             protocol::DESTINATION_OPTIONS if rest.first() == Some(&protocol::IPV6) => {
                 rest.get(SEQUENCE_DESTINATION_LEN..)?
             }

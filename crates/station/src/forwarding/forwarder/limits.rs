@@ -1,13 +1,14 @@
 //! Limits the nesting of tunnels (RFC 2473 4.1, 4.1.1).
 //!
 //! A loop of routes or of mobile routers would encapsulate a packet again and again, each time with a fresh
-//! hop limit. Two limits end that. The module counts the nested headers, also behind options and in the first
-//! fragment of a packet. This is enough against loops of carnet's stations. A sender that wants a limit for
-//! the whole path adds a Tunnel Encapsulation Limit option to its packets. Each further header copies it,
-//! decremented by one, and at 0 the sender receives a Parameter Problem.
+//! hop limit. Two limits stop such a loop. First, the module counts the nested headers, also behind options
+//! and in the first fragment of a packet. This limit is enough against loops among carnet's stations. Second,
+//! a sender that wants a limit for the whole path adds a Tunnel Encapsulation Limit option to its packets.
+//! Each further header copies the option, with the limit decremented by one. At 0 the sender receives a
+//! Parameter Problem.
 //!
-//! This station does not add the option itself: it would cost 8 octets of every packet, and counting is
-//! enough.
+//! This station does not add the option itself: it would cost 8 octets of every packet, and the count of
+//! nested headers is enough.
 
 use carnet_wire::extension::Extensions;
 use carnet_wire::fragment::{FRAGMENT_HEADER_LEN, FragmentHeader};
@@ -18,7 +19,7 @@ pub(super) const MAX_NESTING: usize = 6;
 
 /// Returns whether a packet has reached the largest number of nested IPv6 headers.
 pub(super) fn is_too_deep(packet: &[u8]) -> bool {
-    // Fast check: most packets have none of these protocols.
+    // Fast check: most packets have none of these protocols, so they are not nested.
     const DEEPER: [u8; 3] = [protocol::IPV6, protocol::DESTINATION_OPTIONS, protocol::FRAGMENT];
     packet.get(6).is_some_and(|next_header| DEEPER.contains(next_header)) && nesting(packet) >= MAX_NESTING
 }
@@ -37,7 +38,7 @@ fn nesting(packet: &[u8]) -> usize {
     depth
 }
 
-/// Returns the IPv6 packet behind a header with this Next Header, if any.
+/// Returns the IPv6 packet behind a header with this Next Header; `None` if no IPv6 packet follows.
 fn inside(next_header: u8, rest: &[u8]) -> Option<&[u8]> {
     match next_header {
         protocol::IPV6 => Some(rest),
@@ -56,7 +57,7 @@ fn inside(next_header: u8, rest: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Returns the value of the Tunnel Encapsulation Limit option of a packet, and its offset in the packet.
+/// Returns the value of a packet's Tunnel Encapsulation Limit option, and the option's offset in the packet.
 #[inline]
 pub(super) fn of(header: &Header, packet: &[u8]) -> Option<(u8, usize)> {
     // RFC 2473 4.1.1: the option is in the Destination Options header of the packet itself.

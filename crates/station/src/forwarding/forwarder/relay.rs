@@ -1,10 +1,12 @@
-//! Packets that another home agent relays to this one: they are for a node that was registered there before.
+//! Packets that another home agent relays to this one, because their node was registered at that home agent
+//! before.
 //!
-//! The other home agent puts them into a tunnel to this one, as if this one were the node's care-of address.
-//! Their source may be any address, as for packets from the Internet. Their destination must belong to a node
-//! that has a tunnel here. That tunnel may lead to a third home agent, to which the node has moved. It must
-//! not lead back to the sender: otherwise two home agents with contradicting bindings would pass the packet
-//! to and fro. In a loop of three or more, each home agent decrements the hop limit, as routers do.
+//! The other home agent tunnels such packets to this home agent, as if this home agent were the node at its
+//! care-of address. The inner source may be any address, as for packets from the Internet. The inner
+//! destination must belong to a node that has a tunnel here. That tunnel may lead to a third home agent, to
+//! which the node has moved. The tunnel must not lead back to the sender: otherwise two home agents with
+//! contradicting bindings would pass the packet to and fro. In a loop of three or more, each home agent
+//! decrements the hop limit, as routers do.
 
 use carnet_base::{Endpoint, Time};
 use carnet_wire::ipv6::{HEADER_LEN, Header, is_unicast_routable};
@@ -14,8 +16,8 @@ use crate::forwarding::packet::PacketBuffer;
 use crate::forwarding::path_mtu::Ends;
 
 impl Forwarder {
-    /// Takes the inner packet at `offset` out of a packet that arrived between `ends`, and puts it into the
-    /// tunnel of its node. `is_peer` says whether an address is another home agent.
+    /// Takes the inner packet at `offset` out of a packet that arrived between `ends`, and puts the inner
+    /// packet into the tunnel of its node. `is_peer` says whether an address is another home agent.
     pub fn relay(
         &mut self,
         now: Time,

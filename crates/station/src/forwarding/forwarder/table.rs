@@ -1,8 +1,8 @@
 //! The tunnels, and the tunnel of each prefix.
 //!
-//! Without a distribution, the transmitting tunnel of a home address that was set last takes everything. The
-//! prefix tables hold the result, so a packet costs one lookup of its prefix. All entries share the tunnel,
-//! because a home agent has very many of them.
+//! Without a distribution, the tunnel of a home address that was last set as transmitting takes all packets.
+//! The prefix tables hold this tunnel, so a packet costs one lookup of its prefix. All entries share one
+//! tunnel value, because a home agent has very many entries.
 
 use std::net::Ipv6Addr;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use crate::forwarding::prefix_table::PrefixTable;
 /// Counters of the inner packets of a tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Traffic {
-    /// Inner packets out of the tunnel.
+    /// Inner packets that came out of the tunnel.
     pub packets_in: u64,
-    /// Octets of these packets.
+    /// Octets of the packets that came out of the tunnel.
     pub octets_in: u64,
-    /// Inner packets into the tunnel.
+    /// Inner packets that entered the tunnel.
     pub packets_out: u64,
-    /// Octets of these packets.
+    /// Octets of the packets that entered the tunnel.
     pub octets_out: u64,
 }
 
@@ -43,13 +43,13 @@ impl Traffic {
     }
 }
 
-/// Path between two ends: the bindings of all home addresses that share the care-of address.
+/// Path between the two ends of a tunnel: the bindings of all home addresses that share the care-of address.
 #[derive(Debug)]
 pub(super) struct Path {
     pub(super) bindings: Few<Arc<Tunnel>>,
     /// Smallest MTU of these bindings.
     pub(super) mtu: usize,
-    /// Whether the forwarder reports the next packet that enters.
+    /// Whether the forwarder reports the next packet that enters the path.
     pub(super) watched: bool,
     /// Identification of the last packet that was fragmented on this path.
     pub(super) cut: Option<u32>,
@@ -93,10 +93,11 @@ impl Path {
     }
 }
 
-/// Destination of the packets of a prefix.
+/// Tunnel and binding to which a prefix leads.
 #[derive(Debug)]
 pub(super) struct Leading {
-    /// Tunnel that takes everything; with a distribution, the packets for which no rule has a working tunnel.
+    /// Tunnel that takes all packets of the prefix. With a distribution, it takes the packets for which no
+    /// rule has a working tunnel.
     pub(super) tunnel: Arc<Tunnel>,
     pub(super) distributed: bool,
 }
@@ -108,7 +109,7 @@ impl Leading {
     }
 }
 
-/// Binding and tunnel of the packets of a prefix.
+/// Binding that sends a packet, with the tunnel that the packet takes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sender {
     pub(super) home_address: Ipv6Addr,
@@ -116,21 +117,21 @@ pub(super) struct Sender {
     pub(super) distributed: bool,
 }
 
-/// Role of this end, and home address.
+/// Name of a binding: the role of this end, and the home address.
 pub(super) type Name = (TunnelEnd, Ipv6Addr);
 
 /// Tunnels of one home address.
 #[derive(Debug)]
 pub(super) enum Binding {
-    /// One tunnel, which takes everything if it transmits. Most of a home agent's very many bindings are of
-    /// this kind.
+    /// One tunnel, which takes all packets if it transmits. A home agent has very many bindings, and most of
+    /// them are of this kind.
     Plain(Arc<Tunnel>),
-    /// Any other state.
+    /// A binding with several tunnels, a distribution or a window.
     Full(Box<Full>),
 }
 
 impl Binding {
-    /// Returns the home agent's address, if there is a distribution.
+    /// Returns the home agent's address of the distribution; the unspecified address without a distribution.
     pub(super) fn home_agent(&self) -> Ipv6Addr {
         match self {
             Binding::Plain(_) => Ipv6Addr::UNSPECIFIED,
@@ -160,7 +161,7 @@ impl Binding {
         }
     }
 
-    /// Begins to remember received numbers.
+    /// Begins to remember the received numbers in `window`.
     pub(super) fn receive(&mut self, window: Window) {
         if let Binding::Plain(tunnel) = self {
             *self = Binding::Full(Box::new(Full::of(tunnel.clone())));
@@ -181,10 +182,10 @@ impl Binding {
 /// Tunnels of one home address, their distribution and their window.
 #[derive(Debug)]
 pub(super) struct Full {
-    /// Home agent's address, if there is a distribution.
+    /// Home agent's address of the distribution.
     home_agent: Ipv6Addr,
     tunnels: Few<Arc<Tunnel>>,
-    /// Tunnel that was set last as transmitting.
+    /// Tunnel that the station last set as transmitting.
     latest: Option<Arc<Tunnel>>,
     /// Tunnel to which the prefix tables lead.
     leading: Option<Arc<Tunnel>>,
@@ -207,14 +208,14 @@ impl Default for Full {
 }
 
 impl Full {
-    /// Returns the full form of a [`Binding::Plain`].
+    /// Converts a [`Binding::Plain`] into the full form.
     fn of(tunnel: Arc<Tunnel>) -> Full {
         let sending = tunnel.transmit.then(|| tunnel.clone());
         let tunnels = vec![tunnel].into();
         Full { tunnels, latest: sending.clone(), leading: sending, ..Full::default() }
     }
 
-    /// Returns the smallest form; `None` if nothing is left.
+    /// Returns the smallest form of the binding; `None` if it has no tunnel and no other state.
     fn pack(self: Box<Full>) -> Option<Binding> {
         let plain = self.distributor.is_none() && self.received.is_none();
         match self.tunnels.as_slice() {
@@ -238,7 +239,7 @@ impl Full {
         }
     }
 
-    /// Returns the tunnel that takes everything.
+    /// Returns the tunnel that takes all packets.
     fn sends_into(&self) -> Option<Arc<Tunnel>> {
         self.latest.clone().or_else(|| self.tunnels.as_slice().iter().find(|tunnel| tunnel.transmit).cloned())
     }
@@ -249,7 +250,7 @@ fn ends(tunnel: &Tunnel) -> Ends {
 }
 
 impl Forwarder {
-    /// Creates a tunnel, or replaces the one with the same ends and home address.
+    /// Creates a tunnel, or replaces the tunnel with the same ends and home address.
     pub fn set_tunnel(&mut self, tunnel: impl Into<Arc<Tunnel>>) {
         let tunnel = tunnel.into();
         let name = (tunnel.end, tunnel.home_address);
@@ -275,12 +276,12 @@ impl Forwarder {
         self.lead(name, binding);
     }
 
-    /// Sets the rules by which packets take a tunnel.
+    /// Sets the rules that select the tunnel of each packet.
     pub fn set_distribution(&mut self, distribution: &Distribution) {
         let name = (distribution.end, distribution.home_address);
         let sequence = self.rng.u64() as u32;
-        // The sequence continues even if all other state of the binding is lost: the other end still knows
-        // the last numbers.
+        // The sequence of numbers continues even if the forwarder loses all other state of the binding,
+        // because the other end still knows the last numbers.
         self.copies.entry(name).or_insert_with(|| Copies { sequence, ..Copies::default() });
         let mut binding = self.take(name);
         let before = binding.distributor.take();
@@ -289,7 +290,7 @@ impl Forwarder {
         self.lead(name, binding);
     }
 
-    /// Removes the rules: one tunnel takes everything.
+    /// Removes the rules, so that one tunnel takes all packets.
     pub fn remove_distribution(&mut self, distribution: &Distribution) {
         let name = (distribution.end, distribution.home_address);
         let mut binding = self.take(name);
@@ -297,12 +298,12 @@ impl Forwarder {
         self.lead(name, binding);
     }
 
-    /// Removes a binding to change it; [`Self::lead`] puts it back.
+    /// Removes a binding from the table so that the caller can change it; [`Self::lead`] inserts it again.
     fn take(&mut self, name: Name) -> Box<Full> {
         self.bindings.remove(&name).map(Binding::into_full).unwrap_or_default()
     }
 
-    /// Updates the prefix tables to the tunnel of a binding.
+    /// Inserts a binding, and updates the prefix tables to its tunnel.
     fn lead(&mut self, name: Name, mut binding: Box<Full>) {
         let (end, home_address) = name;
         let leading = binding.sends_into();
@@ -322,11 +323,12 @@ impl Forwarder {
         let lost =
             |prefix: &&Ipv6Net| !leading.as_ref().is_some_and(|leading| leading.inner.contains(prefix));
         for prefix in before.iter().flat_map(|before| &before.inner).filter(lost) {
-            // Another home address may already own the prefix.
+            // Another home address may already own the prefix; then the table keeps that owner.
             let held = table.get(*prefix).filter(|held| held.tunnel.home_address == home_address);
             let Some(ends) = held.map(|held| held.sender().ends) else { continue };
             table.remove(*prefix);
-            // Another home address may share the prefix and the care-of address.
+            // Another home address may share the prefix and the care-of address; then it owns the prefix from
+            // now on.
             let others = self.paths.get(&ends).into_iter().flat_map(|path| path.bindings.as_slice());
             let heir = others
                 .filter(|other| other.home_address != home_address && other.transmit)

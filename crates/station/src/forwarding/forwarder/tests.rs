@@ -1,4 +1,4 @@
-//! Packets through one forwarder or two.
+//! Tests of packets that pass through one forwarder or two.
 
 use carnet_wire::fragment::FragmentHeader;
 
@@ -6,7 +6,7 @@ use super::*;
 
 mod several;
 
-/// A router between the ends of the tunnel.
+/// Address of a router on the path between the ends of the tunnel.
 const ROUTER_ON_THE_WAY: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xf7, 0, 0, 0, 0, 1);
 
 fn address(text: &str) -> Ipv6Addr {
@@ -43,7 +43,7 @@ fn packet(source: &str, destination: &str, length: usize) -> PacketBuffer {
     buffer
 }
 
-/// Returns the packet for the tunnel device that the last one caused.
+/// Returns the packet for the tunnel device that the last handled packet caused.
 fn caused(forwarder: &mut Forwarder) -> Option<Vec<u8>> {
     match forwarder.poll_output()? {
         Caused::Packet(packet) => Some(packet),
@@ -77,7 +77,7 @@ fn pair() -> (Forwarder, Forwarder) {
 fn forwarder_with_reserved_inner_address_drops_packet_at_either_end() {
     let reserved = ["::", "::1", "::2", "::192.0.2.1", "::ffff:192.0.2.1", "64:ff9b:0:1::1", "ff::1"];
     let genuine = ["64:ff9b::c000:201", "64:ff9b:1:2::1", "100::1", "2001:db8:9::1"];
-    // Reserved source to the vehicle, and reserved destination from the vehicle.
+    // A packet with a reserved source enters the vehicle, and a packet with a reserved destination leaves it.
     let into_vehicle = |source: &str| {
         let (mut router, _) = pair();
         let mut buffer = packet(source, "2001:db8:a::5", 100);
@@ -104,8 +104,9 @@ fn forwarder_with_reserved_inner_address_drops_packet_at_either_end() {
     }
 }
 
-/// Packets from a direct route must come from the other router's networks and be for ours. Packets for its
-/// networks take the direct route as long as it exists, and the tunnel to the home agent otherwise.
+/// Packets from a direct route must come from the other router's networks and go to this router's networks.
+/// Packets for the other router's networks take the direct route as long as it exists, and the tunnel to the
+/// home agent otherwise.
 #[test]
 fn a_direct_route_is_for_the_networks_of_its_two_ends_alone() {
     let (mut router, _) = pair();
@@ -144,8 +145,8 @@ fn a_direct_route_is_for_the_networks_of_its_two_ends_alone() {
     }
 }
 
-/// Any ICMPv6 error about a direct route ends it. The host receives no error, because its next packet takes
-/// the tunnel to the home agent.
+/// Any ICMPv6 error about a direct route ends the route. The host receives no error, because its next packet
+/// takes the tunnel to the home agent.
 #[test]
 fn an_error_about_a_direct_route_is_for_this_router_alone() {
     let (mut router, _) = pair();
@@ -167,14 +168,14 @@ fn an_error_about_a_direct_route_is_for_this_router_alone() {
         );
         assert_eq!(caused(&mut router), None);
     }
-    // A quoted packet that this router has not sent.
+    // The error quotes a packet that this router has not sent.
     buffer.as_mut_slice()[3] ^= 1;
     let unreachable = ErrorMessage::DestinationUnreachable { code: 0 };
     assert_eq!(
         router.handle_error(Time::ZERO, ROUTER_ON_THE_WAY, local, unreachable, buffer.as_slice()),
         ErrorOutcome::Handled
     );
-    // While an attacker guesses, the router ignores even a right quotation.
+    // While an attacker guesses, the router ignores even a correct quotation.
     for _ in 0..1000 {
         router.handle_error(Time::ZERO, ROUTER_ON_THE_WAY, local, unreachable, buffer.as_slice());
     }
@@ -185,8 +186,9 @@ fn an_error_about_a_direct_route_is_for_this_router_alone() {
     assert_eq!((told(0), told(60)), (ErrorOutcome::Handled, broken));
 }
 
-/// The home agent's own address says that it accepts no tunnelled packets: it has lost the binding. Other
-/// sources, other codes and quotations of foreign packets do not say that.
+/// An error from the home agent's own address shows that the home agent accepts no tunnelled packets: it has
+/// lost the binding. Errors from other sources, with other codes or with quotations of foreign packets do not
+/// show that.
 #[test]
 fn an_error_from_the_home_agent_about_a_packet_of_ours_is_a_refusal() {
     let (mut router, _) = pair();
@@ -302,8 +304,8 @@ fn path_mtu() {
     assert_eq!(encapsulate(&mut router, &mut buffer), Verdict::from(TunnelDrop::TooBig));
     assert_eq!(too_big(&mut router), Some(1460));
 
-    // A router on the path can only forward 1300: the inner source receives an MTU of 1280 (1260 would be
-    // below the minimum). When the tunnel has that MTU, packets up to 1280 pass in fragments.
+    // A router on the path forwards at most 1300 octets. The inner source receives an MTU of 1280, because
+    // 1260 would be below the minimum. When the tunnel has that MTU, packets up to 1280 pass in fragments.
     let local = address("2001:db8:f1::10");
     let ends = ends("2001:db8:f1::10", "2001:db8:1::1");
     let outcome = router.handle_error(
@@ -352,7 +354,7 @@ fn a_prefix_that_moves_between_home_addresses_of_one_care_of_address_stays_in_th
     let reach = |agent: &mut Forwarder| {
         encapsulate(agent, &mut packet("2001:db8:99::1", "2001:db8:a::5", 100)) == Verdict::Forward
     };
-    // The addition comes first; then the old tunnel is replaced or removed.
+    // The new tunnel comes first; then the old tunnel is replaced or removed.
     agent.set_tunnel(new.clone());
     agent.set_tunnel(Tunnel { inner: Vec::new(), ..old.clone() });
     assert!(reach(&mut agent));
@@ -380,7 +382,7 @@ fn packet_too_big_is_believed_only_about_our_own_packets() {
         )
     };
     let learnt = ErrorOutcome::PathMtu(ends("2001:db8:f1::10", "2001:db8:1::1"), 1260);
-    // RFC 8201 4: a value below the minimum is not an MTU.
+    // RFC 8201 4: the forwarder ignores an MTU below the minimum.
     assert_eq!(tell(&outer, 1279), ErrorOutcome::Handled);
     let mut label = outer.clone();
     label[3] ^= 1;
@@ -409,7 +411,8 @@ fn packet_too_big_is_believed_only_about_our_own_packets() {
 fn what_a_host_on_board_sees_of_fragments_proves_nothing() {
     let (_, mut agent) = pair();
     let local = address("2001:db8:1::1");
-    // The agent's own answer, fragmented inside the tunnel: the host reads the identification.
+    // The home agent's own answer is fragmented inside the tunnel, so the host reads the identification of
+    // its fragments.
     let answer = packet("2001:db8:1::1", "2001:db8:a::5", 2000);
     agent.send_in_fragments(ends("2001:db8:1::1", "2001:db8:f1::10"), 1460, answer.as_slice());
     let seen = caused(&mut agent).expect("a fragment");
@@ -492,7 +495,8 @@ fn loops_end() {
     let mut rounds = 0;
     loop {
         let header = Header::parse(buffer.as_slice()).expect("header");
-        // The kernel routes the outer packet into the tunnel device again and again.
+        // The kernel routes the outer packet into the tunnel device again and again, so the packet gets
+        // nested deeper each time.
         let header = Header { source: address("2001:db8:a::5"), ..header };
         if router.encapsulate(Time::ZERO, &header, &mut buffer) != Verdict::Forward {
             break;
@@ -504,8 +508,8 @@ fn loops_end() {
     assert!(rounds <= limits::MAX_NESTING, "{rounds}");
 }
 
-/// RFC 2473 4.1.1: each further header has the limit decremented by one; at 0 the sender receives an error at
-/// the option's offset.
+/// RFC 2473 4.1.1: each further header has the limit decremented by one. At 0 the sender receives an error
+/// that points at the option's offset.
 #[test]
 fn the_encapsulation_limit_of_a_packet_is_kept() {
     let (mut router, mut agent) = pair();
@@ -533,7 +537,7 @@ fn the_encapsulation_limit_of_a_packet_is_kept() {
     let (said, _) = icmpv6::parse_error(&error[HEADER_LEN..]).expect("parses");
     assert_eq!(said, ErrorMessage::ParameterProblem { code: 0, pointer: 44 });
 
-    // The option takes 8 octets of room.
+    // The option takes 8 octets of the packet's room.
     let mut buffer = limited(1, 1460);
     assert_eq!(encapsulate(&mut router, &mut buffer), Verdict::from(TunnelDrop::TooBig));
     let error = caused(&mut router).expect("an error");

@@ -1,52 +1,54 @@
-//! Finds how large an inner packet each tunnel carries without outer fragments.
+//! Finds the largest inner packet that each tunnel carries without outer fragments.
 //!
-//! The effective MTU of a path (local and remote end) is the smallest of three. They are the link's MTU, the
-//! MTU of Packet Too Big (RFC 8201, RFC 2473 7.1), and the result of probing (RFC 8899). The effective MTU is
-//! part of the desired forwarding state, so the slow path, any fast path and the operator see the same
-//! number. When it changes, the station sets the tunnel's entry again.
+//! The effective MTU of a path (local and remote end) is the smallest of three values. They are the link's
+//! MTU, the MTU of Packet Too Big (RFC 8201, RFC 2473 7.1), and the result of probing (RFC 8899). The
+//! effective MTU is part of the desired forwarding state, so the slow path, any fast path and the operator
+//! see the same number. When it changes, the station sets the tunnel's entry again.
 //!
-//! **Packet Too Big** counts only about packets that were provably ours (the forwarder checks the keyed flow
-//! label), never below 1280, and for ten minutes. It lowers the MTU at once, shortens a search, and is the
-//! upper bound for probes during these ten minutes. After them a probe precedes the traffic, so that hosts do
-//! not see the MTU flap. Only if no probe is ever answered does the station use the larger size without one.
+//! **Packet Too Big** counts for ten minutes, and never below 1280. It counts only if the quoted packet was
+//! provably ours (the forwarder checks the keyed flow label). The message lowers the MTU at once, shortens a
+//! search, and is the upper bound for probes during these ten minutes. After the ten minutes the station
+//! probes the larger size before the traffic uses it, so that hosts do not see the MTU flap. If no probe was
+//! ever answered, the station uses the larger size without a probe.
 //!
 //! **Inside IPv4** an ICMP message proves nothing (RFC 1191): sockets show only a few octets of the quoted
-//! packet, and there is no flow label. Such a message is a hint, and begins a search (RFC 8899 4.6.2).
+//! packet, and IPv4 has no flow label. Such a message is a hint, and begins a search (RFC 8899 4.6.2).
 //!
 //! **Probing** finds the path MTU if a firewall filters ICMPv6. Either end sends Echo Requests of the size in
-//! question through the tunnel (`probe`), from its home address or as the home agent. It takes the answers
-//! out of the tunnel before any other receiver. The other end needs no support: it answers echoes as every
-//! node does (RFC 4443 4.2). The sender never fragments a probe. The answer may come back in fragments. It
-//! may be lost if the way back is narrower and this is not yet known. Then the result is too small for ten
-//! minutes, which harms little.
+//! question through the tunnel (`probe`), from its home address or as the home agent. The station takes the
+//! answers out of the tunnel before any other receiver. The other end needs no special support, because every
+//! node answers echoes (RFC 4443 4.2). The sender never fragments a probe. The answer may come back in
+//! fragments. The answer may be lost if the way back is narrower and the other end does not know this yet.
+//! Then the result is too small for ten minutes, which harms little.
 //!
 //! A path starts with the link's MTU. Probing starts when the path begins to carry traffic (registration,
 //! handover, new binding). A search (`search`) takes one probe if the path carries the full size. If large
-//! packets vanish, it takes three rounds: well under a second plus three round trips. While the path is in
-//! use, the station confirms the size about once a minute, and after ten minutes tries a larger one. It does
-//! not probe an idle path until a packet wakes it. Without any answer nothing changes, and the next attempts
-//! come after 10, 20, 40, at most 600 seconds of use.
+//! packets vanish, a search takes three rounds: well under a second plus three round trips. While the path is
+//! in use, the station confirms the size about once a minute, and after ten minutes tries a larger size. The
+//! station does not probe an idle path until a packet enters it. If no probe is answered, the MTU stays, and
+//! the next attempts come after 10, 20, 40, at most 600 seconds of use.
 //!
-//! All paths together send at most 500 probes a second; those of a home agent that has just started wait in a
-//! queue. The paths of one home address send at most 10 a second after a burst of 64. A node chooses by its
-//! registrations where probes go and how many paths exist, so each one has a limit.
+//! All paths together send at most 500 probes a second. If a home agent has just started, the probes of its
+//! paths wait in a queue. The paths of one home address send at most 10 probes a second after a burst of 64.
+//! A node chooses by its registrations where probes go and how many paths exist, so each home address has a
+//! limit.
 //!
 //! A fast path must leave inner packets for the home address or the home agent's address to the slow path. It
-//! must also leave it TCP SYNs, whose MSS the slow path clamps. It reports now and then which paths it uses
-//! (`Input::TunnelUsed`).
+//! must also leave TCP SYNs to the slow path, which clamps their MSS. The fast path reports from time to time
+//! which paths it uses (`Input::TunnelUsed`).
 //!
-//! In RFC 8899's terms: `BASE_PLPMTU` and `MIN_PLPMTU` are 1280 octets of outer packet, inside IPv4 576 (RFC
-//! 1122 3.3.2); `MAX_PLPMTU` is the link's.
+//! In RFC 8899's terms: `BASE_PLPMTU` and `MIN_PLPMTU` are an outer packet of 1280 octets, inside IPv4 576
+//! (RFC 1122 3.3.2). `MAX_PLPMTU` is the MTU of the link.
 //!
 //! * Implemented: `MAX_PROBES`, `PMTU_RAISE_TIMER`, `CONFIRMATION_TIMER`, probes without user data (4.1),
-//!   black hole detection (4.3), and validated Packet Too Big (4.6). Idle paths are not probed (5.1.1), and
-//!   the sizes come from a table of common ones (5.3.2).
-//! * Different: the search begins at the top and falls, because the network mostly carries the link's MTU
-//!   (the RFC begins at the base and rises). The candidates of a round are sent together, not one after the
-//!   other. The probe timer follows the measured round trip and is shorter than a second, as there is at most
-//!   one such burst in a search.
-//! * Left out: probes with user data, and congestion control of probes beyond their rate limit. Also the
-//!   Error state: IPv6 carries 1280 by definition, and without any answer the MTU stays.
+//!   black hole detection (4.3), and validated Packet Too Big (4.6). The station does not probe idle paths
+//!   (5.1.1), and takes the sizes from a table of common MTUs (5.3.2).
+//! * Different: the search begins at the largest size and goes down, because the network mostly carries the
+//!   link's MTU. The RFC begins at the base and goes up. The search sends the candidates of a round together,
+//!   not one after the other. The probe timer follows the measured round trip and is shorter than a second,
+//!   as a search has at most one such burst.
+//! * Left out: probes with user data, and congestion control of probes beyond their rate limit. Also left out
+//!   is the Error state: IPv6 carries 1280 octets by definition, and if no probe is answered the MTU stays.
 
 mod probe;
 mod search;
@@ -64,33 +66,34 @@ use search::{Judgement, Limits, RoundTrip, Search};
 
 /// Time for which the station uses a path MTU from Packet Too Big (RFC 8201 4).
 const LEARNT_LIFETIME: Duration = Duration::from_secs(600);
-/// `PMTU_RAISE_TIMER` (RFC 8899 5.1.1).
+/// `PMTU_RAISE_TIMER` (RFC 8899 5.1.1): time after which the station tries a larger size.
 const RAISE_INTERVAL: Duration = Duration::from_secs(600);
-/// `CONFIRMATION_TIMER` (RFC 8899 5.1.1); up to a quarter more or less, so that paths do not synchronise.
+/// `CONFIRMATION_TIMER` (RFC 8899 5.1.1). The actual time varies by up to a quarter, so that paths do not
+/// synchronise.
 const CONFIRMATION_INTERVAL: Duration = Duration::from_secs(60);
-/// Pause after an unanswered search; doubled each time, up to [`RAISE_INTERVAL`].
+/// Pause after a search without any answer; doubled each time, up to [`RAISE_INTERVAL`].
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
-/// Rate limit of all paths together: one probe for each interval, after a burst.
+/// Rate limit of all paths together: after a burst, one probe for each interval.
 const PROBE_INTERVAL: Duration = Duration::from_millis(2);
 const PROBE_BURST: u32 = 64;
 
-/// Rate limit of the paths of one home address.
+/// Rate limit of the paths of one home address: after a burst, one probe for each interval.
 const PROBE_INTERVAL_OF_ONE: Duration = Duration::from_millis(100);
 const PROBE_BURST_OF_ONE: u32 = 64;
-/// Number of home addresses above which the station forgets those that may send a whole burst again.
+/// Number of home addresses above which the station forgets all that may send a whole burst again.
 const MAX_PAYING: usize = 1024;
 
 /// Local and remote end of a tunnel.
 pub type Ends = (Endpoint, Endpoint);
 
-/// Action for the station.
+/// Action that the station carries out for this module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Order {
-    /// The effective MTU has changed: set the tunnel's entries again.
+    /// The effective MTU has changed: the station sets the tunnel's entries again.
     Changed(Ends),
-    /// Send this inner packet through the tunnel, unfragmented.
+    /// The station sends this inner packet through the tunnel, unfragmented.
     Probe(Ends, Vec<u8>),
-    /// Report the next packet that enters the tunnel with [`PathMtus::handle_traffic`].
+    /// The station reports the next packet that enters the tunnel with [`PathMtus::handle_traffic`].
     Watch(Ends),
 }
 
@@ -98,24 +101,24 @@ pub enum Order {
 enum Timer {
     /// The MTU of Packet Too Big expires.
     Expiry,
-    /// The home address of the path may send probes again.
+    /// The rate limit of the path's home address allows probes again.
     Turn,
-    /// The round is over, or the next confirmation is due.
+    /// The round of probes is over, or the next confirmation is due.
     Step,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Idle until a packet comes.
+    /// The path is idle until a packet enters it.
     Asleep,
-    /// A round of probes is out, or waits in the queue.
+    /// A round of probes is under way, or waits in the queue.
     Searching,
-    /// Waits for the next confirmation.
+    /// The path waits for the next confirmation.
     Settled,
 }
 
-/// State of a path. A home agent has one for each of very many bindings, so sizes are `NonZero`: their
-/// `Option` takes no more room.
+/// State of a path. A home agent has very many bindings and a path for each, so the sizes are `NonZero`:
+/// their `Option` takes no more room.
 #[derive(Debug)]
 struct Path {
     end: TunnelEnd,
@@ -123,24 +126,25 @@ struct Path {
     bindings: SmallMap<Ipv6Addr, bool>,
     link: u32,
     learnt: Option<NonZeroU32>,
-    /// MTU of a message without proof.
+    /// MTU of an ICMP message without proof; the next search tries it.
     hint: Option<NonZeroU32>,
     found: Option<NonZeroU32>,
     phase: Phase,
-    /// The current search from its first round on, or the last one: an answer may be late.
+    /// The current search from its first round on. After its end the search stays, because an answer may be
+    /// late.
     search: Option<Box<Search>>,
     queued: bool,
     round_trip: Option<RoundTrip>,
-    /// Whether a packet has used the path since the last conclusion.
+    /// Whether a packet has used the path since the last search ended.
     used: bool,
-    /// Whether a probe was ever answered.
+    /// Whether a probe on this path was ever answered.
     answered: bool,
     silent: u8,
     raise_at: Time,
 }
 
 impl Path {
-    /// Returns the largest size that may be tried.
+    /// Returns the largest size that a search may try.
     fn bound(&self) -> u32 {
         self.learnt.map_or(self.link, NonZeroU32::get).min(self.link)
     }
@@ -149,7 +153,7 @@ impl Path {
         self.found.map_or(u32::MAX, NonZeroU32::get).min(self.bound())
     }
 
-    /// Returns the size to hope for in a search that begins now.
+    /// Returns the target size of a search that begins now.
     fn target(&self, now: Time) -> u32 {
         if self.raise_at <= now { self.bound() } else { self.effective() }
     }
@@ -168,18 +172,19 @@ pub struct ProbeCounters {
     pub answered: u64,
 }
 
-/// The MTU of every path.
+/// MTUs of all paths.
 #[derive(Debug)]
 pub struct PathMtus {
     paths: HashMap<Ends, Path>,
-    /// Home agent of this station's end; for direct routes, the own home address.
+    /// Home agent of the tunnels of each role; for direct routes, this station's own home address.
     home_agents: BTreeMap<TunnelEnd, Ipv6Addr>,
     timers: TimerTable<(Ends, Timer)>,
-    /// Paths whose next round is due, in order; each is in the queue once at most.
+    /// Paths whose next round is due, in the order of their turns; each path is in the queue at most once.
     queue: VecDeque<Ends>,
-    /// Time at which the probes of all paths together are within [`PROBE_INTERVAL`] again.
+    /// Time at which the probes that all paths have sent are within [`PROBE_INTERVAL`] again.
     paid_at: Time,
-    /// Time at which the probes of each home address are within [`PROBE_INTERVAL_OF_ONE`] again.
+    /// Time, for each home address, at which the probes that it has sent are within [`PROBE_INTERVAL_OF_ONE`]
+    /// again.
     paid_by: HashMap<Ipv6Addr, Time>,
     rng: Rng,
     orders: VecDeque<Order>,
@@ -202,7 +207,8 @@ impl PathMtus {
         }
     }
 
-    /// Sets the home agent's address of tunnels with this end; for direct routes, this station's own address.
+    /// Sets the home agent's address of the tunnels of this role; for direct routes, this station's own
+    /// address.
     pub fn set_home_agent(&mut self, end: TunnelEnd, address: Ipv6Addr) {
         self.home_agents.insert(end, address);
     }
@@ -223,17 +229,18 @@ impl PathMtus {
         self.timers.next_deadline().into_iter().chain(queue).min()
     }
 
-    /// Returns the largest inner packet that the path carries unfragmented; `None` for an unknown path.
+    /// Returns the size of the largest inner packet that the path carries unfragmented; `None` for an unknown
+    /// path.
     pub fn effective(&self, ends: Ends) -> Option<u32> {
         self.paths.get(&ends).map(Path::effective)
     }
 
-    /// Returns the home addresses of the bindings that use a path, and this station's role.
+    /// Returns this station's role, and the home addresses of the bindings that use a path.
     pub fn users(&self, ends: Ends) -> Option<(TunnelEnd, Vec<Ipv6Addr>)> {
         self.paths.get(&ends).map(|path| (path.end, path.bindings.keys().copied().collect()))
     }
 
-    /// Adds a tunnel, whose MTU is the link's, and returns the effective MTU.
+    /// Adds a tunnel, whose MTU is that of the link, and returns the effective MTU.
     pub fn admit(&mut self, now: Time, tunnel: &Tunnel) -> u32 {
         let ends = (tunnel.local, tunnel.remote);
         let path = self.paths.entry(ends).or_insert_with(|| Path {
@@ -288,14 +295,14 @@ impl PathMtus {
         }
     }
 
-    /// Handles a Packet Too Big about a packet that was provably ours; `mtu` is without the outer header.
+    /// Handles a Packet Too Big about a packet that was provably ours; `mtu` excludes the outer header.
     pub fn handle_too_big(&mut self, now: Time, ends: Ends, mtu: u32) {
         let Some(path) = self.paths.get_mut(&ends) else { return };
         let mtu = mtu.max(Limits::of(ends.1).base);
         if mtu > path.bound() || (mtu == path.bound() && path.learnt.is_none()) {
             return;
         }
-        // RFC 8201 4: each message starts the time again.
+        // RFC 8201 4: each Packet Too Big starts the lifetime again.
         self.timers.set((ends, Timer::Expiry), now + LEARNT_LIFETIME);
         if path.learnt == NonZeroU32::new(mtu) {
             return;
@@ -311,8 +318,8 @@ impl PathMtus {
         }
     }
 
-    /// Handles an unproven message that outer packets of at most `mtu` octets pass. It begins a search that
-    /// tries the current size and this one (RFC 8899 4.6.2).
+    /// Handles an unproven ICMP message, which says that outer packets of at most `mtu` octets pass. The
+    /// message begins a search that tries the current size and the size of the message (RFC 8899 4.6.2).
     pub fn handle_hint(&mut self, now: Time, ends: Ends, mtu: u32) {
         let Some(path) = self.paths.get_mut(&ends) else { return };
         let limits = Limits::of(ends.1);
@@ -324,8 +331,8 @@ impl PathMtus {
         self.begin(now, ends);
     }
 
-    /// Handles an inner packet out of a tunnel that is addressed to the end itself. Returns whether it was
-    /// the answer to a probe, which has no other receiver.
+    /// Handles an inner packet that came out of a tunnel and is addressed to the station itself. Returns
+    /// whether the packet was the answer to a probe, which has no other receiver.
     pub fn handle_inner(&mut self, now: Time, ends: Ends, packet: &[u8]) -> bool {
         let Some(answer) = probe::parse_answer(packet) else { return false };
         let Some(path) = self.paths.get_mut(&ends) else { return false };
@@ -342,7 +349,7 @@ impl PathMtus {
                 self.conclude(now, ends, target);
             }
         } else if answer.size > path.effective() && answer.size <= path.bound() {
-            // The answer is late, but proves the size.
+            // The answer came after its search ended, but proves the size.
             path.found = NonZeroU32::new(answer.size).filter(|size| size.get() < path.bound());
             self.orders.push_back(Order::Changed(ends));
         }
@@ -379,7 +386,7 @@ impl PathMtus {
         self.send(now);
     }
 
-    /// Sends the rounds that are due, within the rate limits.
+    /// Sends the rounds of probes that are due, within the rate limits.
     pub fn send(&mut self, now: Time) {
         while self.paid_at <= now + PROBE_INTERVAL * PROBE_BURST
             && let Some(ends) = next_of(&mut self.queue)
@@ -399,8 +406,8 @@ impl PathMtus {
                 continue;
             }
             if path.search.is_none() {
-                // Create the search only now: at a home agent that has just started, very many wait in the
-                // queue.
+                // The search is created only now: if a home agent has just started, very many paths wait in
+                // the queue.
                 let (target, current) = (path.target(now), path.effective());
                 let known = path.hint.take().map_or(current, NonZeroU32::get);
                 let search = Search::new(self.rng.u64(), Limits::of(ends.1), target, known);
@@ -455,7 +462,7 @@ impl PathMtus {
         }
     }
 
-    /// Stops probing until the next packet.
+    /// Stops probing the path until the next packet enters it.
     fn rest(&mut self, ends: Ends) {
         if let Some(path) = self.paths.get_mut(&ends) {
             path.phase = Phase::Asleep;
@@ -469,10 +476,10 @@ impl PathMtus {
         match path.phase {
             Phase::Asleep => {}
             Phase::Settled if path.used => self.begin(now, ends),
-            // The forwarder still watches the tunnel.
+            // The forwarder still watches the tunnel, so the path needs no new watch.
             Phase::Settled => {
                 path.phase = Phase::Asleep;
-                // Answers arrive earlier than this, if at all.
+                // All answers to the search have arrived by now, if they arrive at all.
                 path.search = None;
             }
             Phase::Searching => match path.search.as_ref().map_or(Judgement::Silent, |search| search.judge())
@@ -489,8 +496,8 @@ impl PathMtus {
         }
     }
 
-    /// Ends a search that has shown that the path carries `size`. It carries nothing larger, unless `size` is
-    /// the target.
+    /// Ends a search that has shown that the path carries `size`. The path carries no larger packet, unless
+    /// `size` is the target.
     fn conclude(&mut self, now: Time, ends: Ends, size: u32) {
         let Some(path) = self.paths.get_mut(&ends) else { return };
         let before = path.effective();
@@ -518,7 +525,8 @@ impl PathMtus {
         self.orders.push_back(Order::Watch(ends));
     }
 
-    /// Ends the effect of Packet Too Big. If probes are answered, one must succeed before the traffic.
+    /// Ends the effect of Packet Too Big. If the path answers probes, a probe must succeed before the traffic
+    /// uses a larger size.
     fn expire(&mut self, now: Time, ends: Ends) {
         let Some(path) = self.paths.get_mut(&ends) else { return };
         let before = path.effective();

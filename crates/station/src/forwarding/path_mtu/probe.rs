@@ -2,8 +2,8 @@
 //! packet.
 //!
 //! The data begin with a token that only a node inside the tunnel can see, followed by the size. The answer
-//! contains both, so it proves itself, even in fragments because the way back is narrower. Its first fragment
-//! is enough: it shows that the request arrived whole.
+//! contains token and size, so it proves itself, even if it comes in fragments because the way back is
+//! narrower. The first fragment of the answer is enough: it shows that the whole request arrived.
 
 use std::net::Ipv6Addr;
 
@@ -11,25 +11,26 @@ use carnet_wire::fragment::{FRAGMENT_HEADER_LEN, FragmentHeader};
 use carnet_wire::icmpv6::{self, types};
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 
-/// Type, Code, Checksum, Identifier, Sequence Number.
+/// Octets of Type, Code, Checksum, Identifier and Sequence Number.
 const ECHO_LEN: usize = 8;
 
-/// Content of an answer.
+/// Content of the answer to a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Answer {
-    /// Token of the search.
+    /// Token of the search to which the probe belongs.
     pub token: u64,
-    /// Round of the probe.
+    /// Round of the search in which the probe was sent.
     pub round: u16,
     /// Size of the probe in octets, with its IPv6 header.
     pub size: u32,
 }
 
-/// Returns the inner packet, `size` octets long (RFC 8899 4.1: a probe is padded to the size that is tried).
+/// Returns the probe packet, `size` octets long (RFC 8899 4.1: padding fills a probe to the size that the
+/// search tries).
 pub(super) fn emit(source: Ipv6Addr, destination: Ipv6Addr, probe: Answer) -> Vec<u8> {
     let Answer { token, round, size } = probe;
     let mut message = vec![types::ECHO_REQUEST, 0, 0, 0];
-    // The Identifier has no meaning; the token identifies the probe.
+    // The Identifier has no meaning, because the token identifies the probe.
     message.extend_from_slice(&((token >> 48) as u16).to_be_bytes());
     message.extend_from_slice(&round.to_be_bytes());
     message.extend_from_slice(&token.to_be_bytes());

@@ -1,24 +1,26 @@
 //! One search for the largest packet that a path carries: rounds of probes, and the conclusion from them.
 //!
-//! The first round is one probe of the target size. If the path carries it, the search ends. If the probe is
-//! lost, the second round tries every candidate at once, so that one round trip shows how wide the path is. A
-//! lost probe says little, because it or its answer may be lost for another reason. So the search needs
-//! [`MAX_PROBES`] lost probes of the target size while smaller ones of at least two rounds were answered. It
-//! needs twice as many if smaller ones were lost as well.
+//! The first round is one probe of the target size. If the path carries this size, the search ends. If the
+//! probe is lost, the second round tries every candidate at once. So one round trip shows how large a packet
+//! the path carries. A lost probe says little, because the probe or its answer may be lost for another
+//! reason. So the search needs [`MAX_PROBES`] lost probes of the target size, while smaller probes of at
+//! least two rounds were answered. Only then it calls the target size too large. If smaller probes were lost
+//! as well, the search needs twice that number.
 
 use std::time::Duration;
 
 use carnet_base::{Endpoint, Time};
 use carnet_wire::ipv6::MIN_MTU;
 
-/// Size that every IPv4 host takes, whole or in fragments (RFC 1122 3.3.2); smaller MTUs hardly exist.
+/// Size in octets that every IPv4 host accepts, whole or in fragments (RFC 1122 3.3.2); smaller MTUs hardly
+/// exist.
 const IPV4_BASE: u32 = 576;
 /// Common MTUs (RFC 8899 5.3.2), with the outer header: jumbo frames, FDDI, Wi-Fi, Ethernet, PPPoE, tunnels
 /// of many kinds, IPv6's minimum.
 const COMMON: [u32; 17] =
     [1280, 1320, 1340, 1360, 1380, 1400, 1420, 1428, 1440, 1460, 1480, 1492, 1500, 2002, 2304, 4352, 9000];
 
-/// Limits for all paths of an encapsulation.
+/// Limits of the sizes that a search tries, the same for all paths of an encapsulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Limits {
     /// Size that every path carries (`BASE_PLPMTU` and `MIN_PLPMTU` of RFC 8899 5.1.2), without the outer
@@ -36,17 +38,17 @@ impl Limits {
     }
 }
 
-/// Lost probes of the target size that prove it too large (RFC 8899 5.1.2).
+/// Number of lost probes of the target size that prove it too large (RFC 8899 5.1.2).
 const MAX_PROBES: u32 = 3;
-/// Lost probes that prove it if smaller probes were lost as well.
+/// Number of lost probes of the target size that prove it too large if smaller probes were lost as well.
 const MAX_PROBES_LOSSY: u32 = 6;
-/// Rounds without any answer after which the search gives up.
+/// Number of rounds without any answer after which the search gives up.
 const SILENT_ROUNDS: u16 = 5;
-/// Largest number of rounds.
+/// Largest number of rounds of a search.
 const MAX_ROUNDS: u16 = 10;
 /// `PROBE_TIMER` before a round trip has been measured. RFC 8899 5.1.1 wants seconds, for paths that data
-/// share with probes. Here large packets vanish until the search is over, and too early a second round costs
-/// a few packets.
+/// share with probes. Here large packets vanish until the search is over. A second round that comes too early
+/// costs only a few packets.
 const FIRST_TIMEOUT: Duration = Duration::from_millis(250);
 const MIN_TIMEOUT: Duration = Duration::from_millis(100);
 const MAX_TIMEOUT: Duration = Duration::from_secs(4);
@@ -59,9 +61,10 @@ pub(super) struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// Returns the round-trip time with one more sample.
+    /// Returns the round-trip time after one more measured sample.
     pub(super) fn with(known: Option<RoundTrip>, sample: Duration) -> RoundTrip {
-        // Samples beyond [`MAX_TIMEOUT`] make no difference; the bound avoids an overflow of the sum.
+        // Samples beyond [`MAX_TIMEOUT`] make no difference to the result; the bound avoids an overflow of
+        // the sum.
         let sample = sample.min(2 * MAX_TIMEOUT).as_micros() as u32;
         let Some(RoundTrip { smoothed, variation }) = known else {
             return RoundTrip { smoothed: sample, variation: sample / 2 };
@@ -77,7 +80,7 @@ impl RoundTrip {
     }
 }
 
-/// A size, and the rounds in which it was sent and answered: bit n for round n.
+/// A size, and the rounds in which it was sent and in which it was answered: bit n stands for round n.
 #[derive(Debug)]
 struct Candidate {
     size: u32,
@@ -85,10 +88,10 @@ struct Candidate {
     answered: u16,
 }
 
-/// Conclusion from the rounds so far.
+/// Conclusion of a search from the rounds so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Judgement {
-    /// Another round is needed.
+    /// The search needs another round.
     Open,
     /// The path carries this size and nothing larger.
     Carries(u32),
@@ -102,7 +105,7 @@ pub(super) enum Judgement {
 pub(super) struct Search {
     token: u64,
     base: u32,
-    /// Ascending; the last is the target.
+    /// Sizes that the search tries, ascending; the last one is the target.
     candidates: Vec<Candidate>,
     /// Size in use, if it is smaller than the target.
     current: Option<u32>,
@@ -136,7 +139,7 @@ impl Search {
         self.candidates.iter().rev().find(|c| c.answered != 0).map(|c| c.size)
     }
 
-    /// Begins the next round: returns its number and the sizes to send, the target first.
+    /// Begins the next round. Returns the number of the round and the sizes to send, the target first.
     pub(super) fn begin_round(&mut self, now: Time) -> (u16, Vec<u32>) {
         let round = u16::try_from(self.rounds.len()).unwrap_or(u16::MAX);
         self.rounds.push(now);
@@ -145,11 +148,13 @@ impl Search {
         for candidate in self.candidates.iter_mut().rev() {
             let size = candidate.size;
             let wanted = match best {
-                // Unknown sizes, and one that shows that the path still works.
+                // The round tries the sizes that are still unknown, and one answered size that shows that the
+                // path still works.
                 Some(best) => size >= best,
                 None if round == 0 => Some(size) == self.current,
                 None if round == 1 => true,
-                // Without any answer, the smallest size is enough to detect the first one.
+                // If no probe has been answered, the round tries the smallest size: that is enough to find
+                // out when the path works.
                 None => size == base,
             };
             if wanted || size == target {
@@ -160,7 +165,7 @@ impl Search {
         (round, sizes)
     }
 
-    /// Takes an answer; returns the round-trip time if it answers a probe that was sent.
+    /// Handles the answer to a probe. Returns the round-trip time if the search has sent that probe.
     pub(super) fn handle_answer(&mut self, now: Time, round: u16, size: u32) -> Option<Duration> {
         let bit = 1_u16.checked_shl(round.into())?;
         let sent = self.rounds.get(usize::from(round))?;
@@ -177,7 +182,7 @@ impl Search {
         timeout.clamp(MIN_TIMEOUT, MAX_TIMEOUT)
     }
 
-    /// Returns the conclusion after the end of a round, or after an answer.
+    /// Returns the conclusion. The caller asks after the end of a round and after each answer.
     pub(super) fn judge(&self) -> Judgement {
         let rounds = u16::try_from(self.rounds.len()).unwrap_or(u16::MAX);
         let Some(best) = self.best() else {
@@ -212,7 +217,8 @@ mod tests {
     const LIMITS: Limits = Limits { base: BASE, overhead: 40 };
     const BASE: u32 = 1240;
 
-    /// Runs a search over a path that carries `mtu`; `lose` says which probe (round, size) is lost even so.
+    /// Runs a search over a path that carries packets up to `mtu`; `lose` says which further probes (round,
+    /// size) are lost.
     fn run(target: u32, current: u32, mtu: u32, lose: impl Fn(u16, u32) -> bool) -> (Judgement, u16, usize) {
         let mut search = Search::new(1, LIMITS, target, current);
         let (mut now, mut probes) = (Time::ZERO, 0);
@@ -277,7 +283,7 @@ mod tests {
 
     #[test]
     fn where_others_are_lost_too_more_is_needed() {
-        // The probe of the target size is lost in five rounds, and a small one once.
+        // The probes of the target size are lost in five rounds, and a small probe once.
         let unlucky = |round: u16, size: u32| (size == 1460 && round < 5) || (size == 1300 && round == 1);
         assert_eq!(run(1460, 1460, 1460, unlucky).0, Judgement::Carries(1460));
         let clean = |round: u16, size: u32| size == 1460 && round < 5;

@@ -1,4 +1,4 @@
-//! Many paths at once: their common rate limit, and the state after they are gone.
+//! Tests of many paths at once: their common rate limit, and the state after the paths are gone.
 
 use super::*;
 
@@ -29,7 +29,7 @@ fn ends(tunnel: &Tunnel) -> Ends {
     (tunnel.local, tunnel.remote)
 }
 
-/// Runs until `end`; returns how many probes went out, and to how many paths.
+/// Runs the timers until `end`. Returns how many probes were sent, and on how many paths.
 fn run(mtus: &mut PathMtus, mut now: Time, end: Time) -> (usize, usize) {
     let (mut probes, mut paths) = (0, std::collections::BTreeSet::new());
     loop {
@@ -56,7 +56,8 @@ fn a_fleet_that_comes_back_at_once_causes_no_storm() {
     }
     let (probes, paths) = run(&mut mtus, Time::ZERO, Time::from_secs(1));
     assert!(probes <= 500 + 64 + 20 && paths > 400, "{probes} probes for {paths} paths");
-    // No probe is answered. Each path has its turn; then probing stops, because no packet uses a path.
+    // No probe is answered. Each path sends its probes in turn; then probing stops, because no packet uses a
+    // path.
     let (probes, paths) = run(&mut mtus, Time::from_secs(1), Time::from_secs(3600));
     assert!(paths == FLEET as usize && probes < 20 * FLEET as usize, "{probes} probes for {paths} paths");
     assert_eq!(mtus.poll_timeout(), None);
@@ -143,11 +144,11 @@ fn a_hint_lowers_nothing_but_begins_a_search() {
     mtus.send(Time::ZERO);
     let probes = sizes(&mut mtus);
     assert_eq!(probes.iter().map(Vec::len).collect::<Vec<_>>(), [1472, 1272]);
-    // The hint was false.
+    // The hint is wrong: the path still carries the larger size.
     let answer = carnet_wire::icmpv6::echo_reply(&probes[0]).expect("a probe");
     assert!(mtus.handle_inner(Time::ZERO, path, &answer));
     assert_eq!(mtus.effective(path), Some(1472));
-    // The hint is true.
+    // The hint is right: the path carries only the smaller size.
     mtus.handle_hint(Time::ZERO, path, 1300);
     let mut now = Time::ZERO;
     for _ in 0..10 {

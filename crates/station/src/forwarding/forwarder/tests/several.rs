@@ -11,7 +11,7 @@ const HOME: &str = "2001:db8:1::1234";
 const INSIDE: &str = "2001:db8:a::5";
 const OUTSIDE: &str = "2001:db8:99::1";
 
-/// Ends of one tunnel of each kind, as the mobile router sees them.
+/// Local and remote end of one tunnel of each kind, on the mobile router's side.
 const WAYS: [(&str, &str); 3] = [
     ("2001:db8:f1::10", AGENT),
     ("udp:192.0.2.10:4191", "udp:198.51.100.1:4191"),
@@ -49,7 +49,7 @@ fn distribution(
     }
 }
 
-/// Returns both ends with all tunnels.
+/// Returns the forwarders of both ends, with all tunnels.
 fn both() -> [Forwarder; 2] {
     [TunnelEnd::MobileRouter, TunnelEnd::HomeAgent].map(|end| {
         let mut forwarder = Forwarder::new(&mut Rng::new(1));
@@ -58,7 +58,7 @@ fn both() -> [Forwarder; 2] {
     })
 }
 
-/// Returns the packets that an end sends, each with the index of its tunnel.
+/// Returns the packets that one end sends, each with the index of its tunnel.
 fn sent(forwarder: &mut Forwarder, verdict: Verdict, buffer: &PacketBuffer) -> Vec<(usize, Vec<u8>)> {
     let find = |ends: Ends| {
         WAYS.iter().position(|(router, agent)| {
@@ -135,7 +135,7 @@ fn inside_ipv4_the_packet_stays_as_it_is_and_the_ends_are_named() {
         let mut large = packet(INSIDE, OUTSIDE, mtu + 1);
         assert_eq!(encapsulate(&mut forwarder, &mut large), Verdict::from(TunnelDrop::TooBig));
         assert!(caused(&mut forwarder).is_some(), "Packet Too Big");
-        // A path with a smaller MTU: packets up to 1280 octets may be fragmented.
+        // The path gets a smaller MTU: now packets up to 1280 octets may be fragmented.
         forwarder.set_tunnel(Tunnel { mtu: 1100, ..made });
         for (length, expected) in [(1100, false), (1101, true), (1280, true)] {
             let mut buffer = packet(INSIDE, OUTSIDE, length);
@@ -186,7 +186,7 @@ fn each_kind_of_traffic_takes_its_way_in_both_directions() {
             assert_eq!(arrive(&mut forwarders[1 - from], ends[1 - from], &sent[0]), Ok(before));
         }
     }
-    // Without its tunnel the special traffic takes the common tunnel, and no packet is lost.
+    // Without its own tunnel the special traffic takes the common tunnel, and no packet is lost.
     forwarders[0].remove_tunnel(&way(TunnelEnd::MobileRouter, 2, true));
     let mut buffer = udp(INSIDE, OUTSIDE, (5000, 9), 0);
     let verdict = encapsulate(&mut forwarders[0], &mut buffer);
@@ -213,7 +213,7 @@ fn copies_have_one_number_and_the_first_one_passes() {
                     assert_eq!((header.source, header.destination), (home[from], home[1 - from]));
                 }
             }
-            // The same content in a later round is not a copy.
+            // Packets with the same content in a later round are not copies.
             for (turn, copy) in [round % 3, (round + 1) % 3, (round + 2) % 3].into_iter().enumerate() {
                 let result = arrive(&mut forwarders[1 - from], ends[1 - from], &sent[copy]);
                 match turn {
@@ -224,7 +224,7 @@ fn copies_have_one_number_and_the_first_one_passes() {
         }
         let (sender, receiver) = (&forwarders[from].counters, &forwarders[1 - from].counters);
         assert_eq!((sender.encapsulated, sender.duplicated, receiver.decapsulated), (5, 10, 5));
-        // Each tunnel counts its copies, even if another copy came first.
+        // Each tunnel counts the copies that it carries, even if another tunnel's copy came first.
         for at in 0..3 {
             let tunnel = way(ends[1 - from], at, true);
             assert_eq!(forwarders[1 - from].traffic((tunnel.local, tunnel.remote)).packets_in, 5);
@@ -232,7 +232,7 @@ fn copies_have_one_number_and_the_first_one_passes() {
     }
 }
 
-/// Unsolicited numbers take little memory, and stop no packet.
+/// Unsolicited numbers use little memory, and the forwarder drops no packet because of them.
 #[test]
 fn numbers_without_a_reason_are_seldom_remembered() {
     for (before, remembered) in [(0, true), (WINDOWS - 1, true), (WINDOWS, false)] {
@@ -250,7 +250,7 @@ fn numbers_without_a_reason_are_seldom_remembered() {
             forwarders[1].set_distribution(&all(TunnelEnd::HomeAgent));
         }
         assert_eq!(forwarders[1].windows, before + 1);
-        // The windows go with the binding.
+        // When the binding goes, its window goes as well.
         forwarders[1].remove_distribution(&all(TunnelEnd::HomeAgent));
         (0..3).for_each(|at| forwarders[1].remove_tunnel(&way(TunnelEnd::HomeAgent, at, true)));
         assert_eq!(forwarders[1].windows, before);
@@ -261,7 +261,7 @@ fn numbers_without_a_reason_are_seldom_remembered() {
 fn numbers_cost_room() {
     let [mut router, _] = both();
     router.set_distribution(&distribution(TunnelEnd::MobileRouter, None, FlowAction::Duplicate, &[0, 1]));
-    // 1472 in UDP, less an IPv6 header and the number.
+    // Octets of the largest inner packet: 1472 in UDP, less an IPv6 header and the number.
     let mut fits = packet(INSIDE, OUTSIDE, 1424);
     assert_eq!(encapsulate(&mut router, &mut fits), Verdict::Consumed);
     for (at, packet) in sent(&mut router, Verdict::Consumed, &fits) {
@@ -274,7 +274,7 @@ fn numbers_cost_room() {
     let (_, message) = Header::parse_packet(&answer).expect("packet");
     let (error, _) = icmpv6::parse_error(message).expect("error");
     assert_eq!(error, ErrorMessage::PacketTooBig { mtu: 1424 });
-    // 1280 octets pass everywhere, in fragments if necessary.
+    // A packet of 1280 octets passes every tunnel, in fragments if necessary.
     for at in 0..2 {
         router.set_tunnel(Tunnel { mtu: 1240, ..way(TunnelEnd::MobileRouter, at, true) });
     }
@@ -317,7 +317,7 @@ proptest! {
         let (router, agent) = (TunnelEnd::MobileRouter, TunnelEnd::HomeAgent);
         let mut forwarders = both();
         let [from, to] = &mut forwarders;
-        // The receiver always accepts from all tunnels; the sender's tunnels come and go.
+        // The receiver always accepts packets from all tunnels; the sender adds and removes tunnels.
         let mut there = [true; 3];
         let mut content = 0;
         for (step, at, port) in steps {
