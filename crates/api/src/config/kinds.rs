@@ -1,4 +1,4 @@
-//! Types of values that keys of several sections have. [`values`](super::values) checks strings.
+//! Types of values that keys of several sections have. `values` checks strings.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;

@@ -2,7 +2,7 @@
 //!
 //! [`Config::load`] reads a file. It returns a [`Config`] in which every value has been checked, alone and
 //! against the others. Otherwise it returns [`ConfigErrors`] with all errors of the file, each at its line
-//! and column. Each section has a file. It declares the keys of the section ([`keys`]), reads them into the
+//! and column. Each section has a file. It declares the keys of the section (`keys`), reads them into the
 //! types that the program uses, and compares them with each other. A test writes the rows of `docs/config.md`
 //! from the declarations.
 //!
