@@ -1,23 +1,24 @@
 //! Keeps Router Advertisements on a home link from routing the packets of a home agent's machine.
 //!
-//! Every host on a link can send Router Advertisements. Such a message gives the machine a default route. A
-//! Prefix Information option with the L flag (RFC 4861 4.6.2) gives it a route into the link, to 2000::/3 for
-//! example. The attacker then receives all packets that the home agent sends. The station therefore wants
-//! [`DEFAULT_ROUTER`] and [`PREFIXES`] of its home link to be 0.
+//! Every host on a link can send Router Advertisements. A Router Advertisement gives the machine a default
+//! route. A Prefix Information option with the L flag (RFC 4861 4.6.2) gives the machine an on-link route, to
+//! 2000::/3 for example. The attacker then receives all packets that the home agent sends. The station
+//! therefore wants [`DEFAULT_ROUTER`] and [`PREFIXES`] of its home link to be 0.
 //!
-//! The home link of a rented server is often its only way out, by an advertisement. So carnet writes a switch
-//! only if the machine does not depend on it. The machine must have another default route, or a lasting
-//! address on the home link, and no default route from an advertisement there. Until then the log and the
-//! obstacles warn. A written switch stays 0 to the end, even if a default route vanishes for a moment.
+//! The home link of a rented server is often its only uplink, with a default route from an advertisement. So
+//! carnet sets one of these two sysctls to 0 only if the machine keeps its connection without it. The machine
+//! must have another default route, or a lasting address on the home link, and no default route from an
+//! advertisement there. Until then carnet warns in the log and lists an obstacle. A sysctl that carnet has
+//! set stays 0 until the station ends, even if a default route vanishes for a moment.
 //!
-//! The home agent reads other home agents' advertisements (RFC 6275 8.4) from a raw socket. The switches do
-//! not concern it.
+//! The home agent reads other home agents' advertisements (RFC 6275 8.4) from a raw socket, which receives
+//! them with any value of the two sysctls.
 
 use carnet_station::forwarding::desired::Setting;
 
-/// Whether the kernel makes default routes from advertisements.
+/// Name of the sysctl: whether the kernel makes default routes from advertisements.
 pub(crate) const DEFAULT_ROUTER: &str = "accept_ra_defrtr";
-/// Whether the kernel makes addresses and on-link routes from advertisements.
+/// Name of the sysctl: whether the kernel makes addresses and on-link routes from advertisements.
 pub(crate) const PREFIXES: &str = "accept_ra_pinfo";
 
 /// Origin of the machine's default routes, and of the addresses of one interface.
@@ -25,28 +26,29 @@ pub(crate) const PREFIXES: &str = "accept_ra_pinfo";
 pub(crate) struct Origins {
     /// Whether an advertisement on the interface gave a default route.
     pub(crate) advertised_route: bool,
-    /// Whether there is another IPv6 default route.
+    /// Whether the machine has another IPv6 default route.
     pub(crate) other_route: bool,
     /// Whether the interface has an address with a lifetime, from an advertisement or DHCPv6.
     pub(crate) leased_address: bool,
-    /// Whether the interface has an address without a lifetime, with a prefix.
+    /// Whether the interface has an address with a prefix and without a lifetime.
     pub(crate) lasting_address: bool,
 }
 
-/// A switch of a home link. carnet writes it only under the condition at the head of this module.
+/// A sysctl of a home link. carnet writes it only under the condition at the head of this module.
 #[derive(Debug)]
 pub(crate) struct Conditional {
     pub(crate) setting: Setting,
-    /// Index of the interface on which carnet may write it.
+    /// Index of the interface on which carnet may write the sysctl; `None` while it may not.
     pub(crate) allowed: Option<u32>,
 }
 
-/// Returns whether a setting is such a switch.
+/// Returns whether a setting is one of the two sysctls of a home link.
 pub(crate) fn is_conditional(setting: &Setting) -> bool {
     matches!(&*setting.name, DEFAULT_ROUTER | PREFIXES) && setting.value.trim() == "0"
 }
 
-/// Returns why carnet may not write a switch, for the operator; `None` if it may.
+/// Returns why carnet may not write the sysctl of a home link, as a text for the operator; `None` if carnet
+/// may.
 pub(crate) fn objection(setting: &Setting, origins: Origins) -> Option<String> {
     let Setting { interface, name, .. } = setting;
     let why = match &**name {

@@ -4,8 +4,8 @@
 //! broadcast, which repeats it after one millisecond (EN 302 636-4-1 annex F.3). The alarm is a `timerfd` on
 //! the clock of [`crate::clock::now`], watched by the runtime.
 //!
-//! A deadline that stays or moves to a later time costs no system call. For a later deadline the alarm goes
-//! off early once, and is then set again.
+//! A deadline that stays the same or moves to a later time costs no system call. If the deadline has moved to
+//! a later time, the timer expires once too early, and the alarm sets it again.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -24,7 +24,7 @@ use crate::readable::{Owner, watch};
 #[derive(Debug)]
 pub struct Alarm {
     timer: AsyncFd<Timer>,
-    /// Time at which the alarm goes off.
+    /// Time for which the kernel's timer is set.
     set: Option<Time>,
 }
 
@@ -53,7 +53,8 @@ impl Alarm {
         Ok(Alarm { timer, set: None })
     }
 
-    /// Waits until `deadline`, for ever without one. Safe to cancel; the next call may have another deadline.
+    /// Waits until `deadline`; `None` waits for ever. Safe to cancel; the next call may have another
+    /// deadline.
     ///
     /// # Errors
     /// Fails if the kernel refuses to set the timer.
@@ -79,7 +80,7 @@ impl Alarm {
     }
 
     fn set_to(&mut self, deadline: Time) -> nix::Result<()> {
-        // A time of zero would disarm the timer.
+        // The kernel disarms a timer that is set to zero.
         let nanoseconds = deadline.as_nanos().max(1);
         let time = TimeSpec::new((nanoseconds / 1_000_000_000) as _, (nanoseconds % 1_000_000_000) as _);
         self.timer.get_ref().0.set(Expiration::OneShot(time), TimerSetTimeFlags::TFD_TIMER_ABSTIME)?;
@@ -130,7 +131,7 @@ mod tests {
                 .expect("in time")
                 .expect("a timer");
             assert!(clock::now() >= near);
-            // Sets an early deadline first, which then moves to a later time.
+            // The first wait has an early deadline, the second wait a later one.
             let (early, late) =
                 (clock::now() + Duration::from_millis(20), clock::now() + Duration::from_millis(60));
             let cut = timeout(Duration::from_millis(1), alarm.wait(Some(early))).await;

@@ -1,4 +1,5 @@
-//! `bpf(2)` without a loader, for maps and programs that are so small that a loader would cost more memory.
+//! Calls `bpf(2)` without a loader library, for maps and programs that are much smaller than a loader's own
+//! memory.
 //!
 //! A loader reads the kernel's types, which takes some megabytes. This module has only the commands that the
 //! steering program of the TUN device needs ([`crate::tunnel`]). The fast paths use a loader.
@@ -8,28 +9,28 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-// Commands of `enum bpf_cmd`.
+// Commands of `bpf(2)`, `enum bpf_cmd` of linux/bpf.h.
 const MAP_CREATE: libc::c_long = 0;
 const MAP_LOOKUP_ELEM: libc::c_long = 1;
 const MAP_UPDATE_ELEM: libc::c_long = 2;
 const MAP_DELETE_ELEM: libc::c_long = 3;
 const PROG_LOAD: libc::c_long = 5;
 
-/// `BPF_MAP_TYPE_HASH`. The kernel allocates each entry when it is inserted.
+/// Map type `BPF_MAP_TYPE_HASH`. The kernel allocates each entry when carnet inserts it.
 pub(crate) const HASH: u32 = 1;
-/// `BPF_MAP_TYPE_ARRAY`.
+/// Map type `BPF_MAP_TYPE_ARRAY`.
 pub(crate) const ARRAY: u32 = 2;
 const BPF_F_NO_PREALLOC: u32 = 1;
 const BPF_PROG_TYPE_SOCKET_FILTER: u32 = 1;
-/// `BPF_ANY`: creates or replaces the entry of a key.
+/// Update flag `BPF_ANY`: creates or replaces the entry of a key.
 pub(crate) const ANY: u64 = 0;
-/// `BPF_NOEXIST`: fails if the key has an entry.
+/// Update flag `BPF_NOEXIST`: fails if the key has an entry.
 pub(crate) const NEW: u64 = 1;
 
 /// Attempts to load a program. The kernel returns EAGAIN if a signal interrupts the verification.
 const ATTEMPTS: u32 = 10;
 
-/// Content of a map: octets, all of which are written.
+/// A key or value type of a map. The kernel reads all its octets, so none may be uninitialised.
 ///
 /// # Safety
 /// Every bit pattern must be a valid value, and the type must have no padding.
@@ -78,14 +79,14 @@ struct ProgLoad {
     log: u64,
 }
 
-/// Makes the system call and returns its result if that is no error.
+/// Makes the system call and returns its result, or the kernel's error.
 ///
 /// # Safety
-/// `attributes` must be those of the command. Its addresses must point to live memory of the sizes that the
-/// command reads and writes.
+/// `attributes` must have the layout that `command` expects. Its addresses must point to live memory of the
+/// sizes that the command reads and writes.
 pub(crate) unsafe fn bpf<T>(command: libc::c_long, attributes: &mut T) -> io::Result<libc::c_int> {
-    // SAFETY: the attributes live, and have the given size. The caller guarantees the memory that they point
-    // to.
+    // SAFETY: `attributes` is a live value of the given size. The caller guarantees that its addresses point
+    // to live memory.
     let result =
         unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attributes), size_of::<T>()) };
     libc::c_int::try_from(result).ok().filter(|it| *it >= 0).ok_or_else(io::Error::last_os_error)
@@ -95,7 +96,7 @@ fn address<T: ?Sized>(of: *const T) -> u64 {
     of.cast::<u8>() as usize as u64
 }
 
-/// Takes a descriptor that the system call returned.
+/// Takes ownership of a descriptor that the system call returned.
 fn owned(fd: libc::c_int) -> OwnedFd {
     // SAFETY: the kernel has just created the descriptor for this process (close-on-exec, as for each `bpf`
     // call), and no other code knows it.
@@ -103,7 +104,7 @@ fn owned(fd: libc::c_int) -> OwnedFd {
 }
 
 impl<K: Plain, V: Plain> Map<K, V> {
-    /// Creates a map of this kind, with room for `max_entries`.
+    /// Creates a map of the type `kind`, with room for `max_entries` entries.
     pub(crate) fn create(kind: u32, max_entries: u32) -> io::Result<Map<K, V>> {
         let mut attributes = MapCreate {
             kind,
@@ -136,7 +137,7 @@ impl<K: Plain, V: Plain> Map<K, V> {
         Some(unsafe { value.assume_init() })
     }
 
-    /// Inserts or replaces the value of a key, by `flags`.
+    /// Writes the value of a key. `flags` says whether the key may have an entry already ([`ANY`], [`NEW`]).
     pub(crate) fn put(&self, key: &K, value: &V, flags: u64) -> io::Result<()> {
         let mut attributes = self.element(key, address(value), flags);
         // SAFETY: the map's keys and values have the sizes of `K` and `V`. The kernel reads both.
@@ -158,11 +159,12 @@ pub(crate) fn load_filter(instructions: &[u8], maps: &[&OwnedFd], license: &CStr
     if !rest.is_empty() {
         return Err(invalid());
     }
-    // The kernel requires instructions with an alignment of eight octets.
+    // The kernel requires that the instructions begin at a multiple of eight octets.
     let mut linked: Vec<u64> = Vec::with_capacity(given.len());
     for instruction in given {
         let mut octets = *instruction;
-        // BPF_LD | BPF_IMM | BPF_DW. A source register in this instruction means BPF_PSEUDO_MAP_FD.
+        // 0x18 is BPF_LD | BPF_IMM | BPF_DW. If its source register is BPF_PSEUDO_MAP_FD, its immediate value
+        // names a map.
         if let [0x18, registers, _, _, immediate @ ..] = &mut octets
             && *registers & if cfg!(target_endian = "little") { 0xf0 } else { 0x0f } != 0
         {
@@ -182,8 +184,8 @@ pub(crate) fn load_filter(instructions: &[u8], maps: &[&OwnedFd], license: &CStr
     };
     let mut answer = Err(invalid());
     for _ in 0..ATTEMPTS {
-        // SAFETY: the instructions have the given number, and the licence ends with a zero. The kernel reads
-        // both.
+        // SAFETY: the attributes contain the right number of instructions, and the licence ends with a zero
+        // octet. The kernel reads both.
         answer = unsafe { bpf(PROG_LOAD, &mut attributes) };
         if !matches!(&answer, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
             break;
@@ -222,8 +224,8 @@ pub(crate) mod tests {
             repeat: 1,
             duration: 0,
         };
-        // SAFETY: the frame has the given length, and the kernel reads it. The kernel writes only the
-        // attributes.
+        // SAFETY: the attributes contain the frame's right length. The kernel reads the frame and writes only
+        // the attributes.
         unsafe { bpf(PROG_TEST_RUN, &mut attributes) }.expect("the program runs");
         attributes.answer
     }

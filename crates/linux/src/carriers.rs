@@ -1,4 +1,5 @@
-//! Whether interfaces have a carrier. The kernel's events only say when to read the state again.
+//! Watches whether interfaces have a carrier. An event of the kernel only causes carnet to read their state
+//! again.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -39,7 +40,7 @@ impl Carriers {
         Ok(None)
     }
 
-    /// Waits until the interfaces may have changed. Safe to cancel.
+    /// Waits until the state of an interface may have changed. Safe to cancel.
     ///
     /// # Errors
     /// Fails if the kernel's events are unavailable.

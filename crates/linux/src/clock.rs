@@ -1,4 +1,4 @@
-//! The clocks and the random numbers that the caller gives the protocol crates.
+//! Clocks and random numbers of the kernel, which a program passes to the protocol crates.
 //!
 //! Timers run on `CLOCK_BOOTTIME`, which continues while the machine sleeps. So a binding whose lifetime
 //! ended during a suspend has expired.
@@ -8,7 +8,8 @@ use std::io;
 use carnet_base::{Time, WallTime};
 use nix::time::{ClockId, clock_getres, clock_gettime};
 
-/// Nanoseconds that a clock shows; 0 if the kernel refuses the clock, which no kernel since 2.6.39 does.
+/// Returns the time of a clock in nanoseconds; 0 if the kernel does not have this clock. Every kernel since
+/// 2.6.39 has it.
 fn nanos(clock: ClockId) -> u64 {
     clock_gettime(clock).map_or(0, |t| {
         let seconds = u64::try_from(t.tv_sec()).unwrap_or(0);
@@ -27,18 +28,18 @@ pub(crate) fn monotonic() -> Time {
 }
 
 /// Returns the ticks per second of the kernel's timer (`CONFIG_HZ`), from the resolution of a coarse clock.
-/// If the kernel hides it, returns the least value that kernels are built with.
+/// If the kernel does not report it, returns the lowest value with which kernels are built.
 pub(crate) fn ticks_of_a_second() -> u32 {
     const LEAST: u32 = 100;
     let tick = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).map_or(0, |tick| tick.tv_nsec());
     match u32::try_from(tick) {
-        // Rounds, because a kernel shows a third of ten milliseconds as 3,333,333 ns.
+        // Rounds the quotient, because the kernel truncates a tick of 1/300 s to 3,333,333 ns.
         Ok(tick @ 1..=10_000_000) => (1_000_000_000 + tick / 2) / tick,
         _ => LEAST,
     }
 }
 
-/// Returns the date.
+/// Returns the wall-clock time (`CLOCK_REALTIME`).
 pub fn wall() -> WallTime {
     WallTime::from_unix_nanos(nanos(ClockId::CLOCK_REALTIME))
 }
@@ -47,13 +48,14 @@ pub fn wall() -> WallTime {
 pub fn tai_offset() -> i64 {
     let utc = nanos(ClockId::CLOCK_REALTIME);
     let tai = nanos(ClockId::CLOCK_TAI);
-    // Rounds, because some time passes between the two readings.
+    // Rounds to whole seconds, because some time passes between the readings of the two clocks.
     (tai.saturating_sub(utc).saturating_add(500_000_000) / 1_000_000_000) as i64
 }
 
 /// Returns octets from the kernel's random number generator.
 ///
-/// Waits until the kernel has initialised the generator, which matters only in the first seconds after boot.
+/// The call waits until the kernel has initialised the generator, which can only happen in the first seconds
+/// after boot.
 pub fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut octets = [0; N];
     let mut filled = 0;
@@ -82,7 +84,7 @@ mod tests {
     fn clocks_go_forward_and_random_octets_differ() {
         let (first, second) = (now(), now());
         assert!(second >= first && first > Time::ZERO);
-        // 2020-01-01: a machine with an earlier date cannot build this crate.
+        // 2020-01-01. The date of a machine that builds this crate is later.
         assert!(wall() > WallTime::from_unix_nanos(1_577_836_800_000_000_000));
         assert!((0..100).contains(&tai_offset()));
         assert_ne!(random::<8>().expect("getrandom"), random::<8>().expect("getrandom"));

@@ -1,17 +1,17 @@
-//! Settings, and the place of the local rule, that another program on this machine changes against the
-//! station's needs.
+//! Limits how often the installer corrects a setting that another program on this machine changes again and
+//! again. The place of the local table's rule counts as a setting.
 //!
-//! The installer corrects each of them at once the first [`AT_ONCE`] times: for a hardening file that is
-//! applied once, or a manager that restarts. If a program changes one again and again, the pauses before a
-//! correction grow to [`LONGEST_PAUSE`] seconds. So the two do not keep the machine busy. The installer never
-//! gives up, because the vehicle's network depends on it. An operator who wants another value stops the
-//! station.
+//! The installer corrects the first [`AT_ONCE`] changes of a setting at once. That is enough for a hardening
+//! file that is applied once, or a network manager that restarts. If a program changes the setting more
+//! often, the pauses before a correction grow to [`LONGEST_PAUSE`] seconds. So the two programs do not keep
+//! the machine busy. The installer never gives up, because the vehicle's network depends on it. An operator
+//! who wants another value stops the station.
 
 /// Number of changes that the installer corrects at once.
 const AT_ONCE: u32 = 3;
 /// Longest time between a change and its correction, in seconds.
 const LONGEST_PAUSE: u32 = 64;
-/// Seconds without another change after which the earlier ones no longer count.
+/// Seconds without another change after which the earlier changes no longer count.
 const CALM: u32 = 120;
 
 /// State of the contest for one setting.
@@ -19,7 +19,8 @@ const CALM: u32 = 120;
 pub(crate) struct Contest {
     /// Changes by another program that followed each other within [`CALM`] seconds.
     changes: u32,
-    /// Seconds until the installer corrects the setting; 0 if it may do so now, or has done so.
+    /// Seconds until the installer corrects the setting; 0 if the installer may correct it now or has
+    /// corrected it.
     wait: u32,
     /// Seconds since the last correction.
     calm: u32,
@@ -27,10 +28,10 @@ pub(crate) struct Contest {
     found: String,
 }
 
-/// Outcome of one more second.
+/// What the installer has to do after one more second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Second {
-    /// No action is due.
+    /// The installer has nothing to do.
     Nothing,
     /// The pause is over: the installer has to correct the setting now.
     Due,
@@ -39,8 +40,8 @@ pub(crate) enum Second {
 }
 
 impl Contest {
-    /// Counts another change, `found` in words, and starts the pause before its correction. Returns a text
-    /// for the operator.
+    /// Counts another change of the setting to the value `found`, and starts the pause before the correction.
+    /// Returns a text for the operator.
     pub(crate) fn change(&mut self, found: &str) -> String {
         self.changes = self.changes.saturating_add(1);
         self.wait = match self.changes.checked_sub(AT_ONCE + 1) {
@@ -75,7 +76,7 @@ impl Contest {
         if self.calm >= CALM { Second::Over } else { Second::Nothing }
     }
 
-    /// Returns the station's present obstacle, in words.
+    /// Returns the text of the obstacle while the setting has the other program's value; `None` otherwise.
     pub(crate) fn obstacle(&self) -> Option<String> {
         match (self.wait, self.changes) {
             (0, 0..=AT_ONCE) => None,

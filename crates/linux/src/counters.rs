@@ -1,16 +1,17 @@
-//! Counters of the platform.
+//! Counters of system calls, netlink events and packets of a [`crate::Platform`].
 
-/// Counts since [`crate::Platform::open`].
+/// Counters since [`crate::Platform::open`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
     /// System calls that changed, or tried to change, kernel state: netlink requests and writes of settings.
     /// A refresh without changes counts nothing.
     pub writes: u64,
-    /// Netlink requests that only read.
+    /// Netlink requests that only read kernel state.
     pub reads: u64,
     /// Entries that the kernel or another program had removed and that carnet installed again.
     pub restored: u64,
-    /// Times that the kernel dropped netlink events (`ENOBUFS`), after which everything was read again.
+    /// Times that the kernel dropped netlink events (`ENOBUFS`), after which carnet read the whole state
+    /// again.
     pub overruns: u64,
     /// Netlink messages that could not be parsed and were skipped.
     pub unparsed: u64,

@@ -1,7 +1,8 @@
-//! Files for code that must know their content after a crash: the state of a station, and the list of changes
-//! to revert ([`crate::Platform`]).
+//! File access with guarantees about the content after a crash. Its users are a station's stored state and
+//! the list of kernel changes to revert ([`crate::Platform`]).
 //!
-//! The program uses the kernel's files ([`Files`]). Tests with faults use a disk that loses unsynced writes.
+//! The program uses the kernel's file systems ([`Files`]). Fault tests use a simulated disk that loses
+//! unsynced writes.
 
 use std::fmt::Debug;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -21,7 +22,7 @@ pub trait Disk: Debug + Send {
     /// # Errors
     /// Returns the kernel's error.
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
-    /// Returns whether an open file has this name.
+    /// Returns whether the path leads to this open file.
     ///
     /// # Errors
     /// Returns the kernel's error.
@@ -41,7 +42,7 @@ pub trait Disk: Debug + Send {
     /// # Errors
     /// Returns the kernel's error.
     fn remove(&self, path: &Path) -> io::Result<()>;
-    /// Waits until the names of the files in a directory survive a crash.
+    /// Writes the names of the files in a directory to the disk, so that they survive a crash.
     ///
     /// # Errors
     /// Returns the kernel's error.
@@ -60,12 +61,12 @@ pub trait DiskFile: Debug + Send {
     /// # Errors
     /// Returns the kernel's error.
     fn read_all(&self) -> io::Result<Vec<u8>>;
-    /// Fills the buffer with the file's octets from `at` on.
+    /// Fills the buffer with the file's octets from the position `at` on.
     ///
     /// # Errors
     /// Returns the kernel's error.
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()>;
-    /// Writes all octets at `at`; after an error a part may have been written.
+    /// Writes all octets from the position `at` on. After an error the file may contain a part of them.
     ///
     /// # Errors
     /// Returns the kernel's error.
@@ -75,7 +76,7 @@ pub trait DiskFile: Debug + Send {
     /// # Errors
     /// Returns the kernel's error.
     fn set_len(&self, length: u64) -> io::Result<()>;
-    /// Waits until the file's content and length survive a crash.
+    /// Writes the file's content and length to the disk, so that they survive a crash.
     ///
     /// # Errors
     /// Returns the kernel's error.
@@ -94,7 +95,7 @@ pub trait DiskFile: Debug + Send {
     fn unlock(&self);
 }
 
-/// Files of the kernel.
+/// The kernel's file systems.
 #[derive(Debug, Clone, Copy)]
 pub struct Files;
 
@@ -196,7 +197,7 @@ pub(crate) fn replace(disk: &dyn Disk, path: &Path, octets: &[u8]) -> io::Result
     file.write_at(octets, 0)?;
     file.sync_all()?;
     disk.rename(&temporary, path)?;
-    // Some file systems do not support this; the rename itself has succeeded.
+    // Some file systems cannot sync a directory. The rename itself has succeeded.
     let _ = disk.sync_directory(directory(path));
     Ok(())
 }

@@ -1,11 +1,11 @@
 //! Tests whether neighbours answer ICMPv6 Echo Requests (RFC 4443 4.1, 4.2), which every node answers.
 //!
-//! A reply must come from one of the neighbours, with the random data of this socket, in answer to one of its
-//! latest requests. So an attacker who does not see the requests cannot answer for a neighbour. The socket
-//! needs `CAP_NET_RAW`. The kernel computes and checks its checksums.
+//! A reply must come from one of the neighbours, with the random data of this socket and the sequence number
+//! of one of the [`LATEST`] requests. So an attacker who does not see the requests cannot answer for a
+//! neighbour. The socket needs `CAP_NET_RAW`. The kernel computes and checks the ICMPv6 checksums.
 //!
-//! Neighbor Discovery alone would not suffice: the kernel renews its state only when packets are sent, and
-//! requests serve for that.
+//! Neighbor Discovery alone would not suffice: the kernel checks a neighbour only while it sends packets to
+//! this neighbour. The requests are such packets.
 
 use std::io;
 use std::net::{Ipv6Addr, SocketAddrV6};
@@ -26,26 +26,26 @@ use crate::readable::watch;
 const DATA: usize = 16;
 /// Octets of type, code, checksum, identifier and sequence number.
 const HEADER: usize = 8;
-/// Number of latest requests whose replies count.
+/// Number of the latest requests whose replies count; later replies are ignored.
 const LATEST: u16 = 8;
 
-/// A neighbour that gets requests.
+/// A neighbour that gets Echo Requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Neighbour {
     /// Address of the neighbour.
     pub address: Ipv6Addr,
-    /// Interface, for a link-local address.
+    /// Name of the interface, if the address is link-local.
     pub interface: Option<String>,
 }
 
-/// Requests to all neighbours, and their replies.
+/// A socket that sends Echo Requests to all neighbours and receives their replies.
 #[derive(Debug)]
 pub struct Echoes {
     neighbours: Vec<Neighbour>,
     socket: AsyncFd<socket2::Socket>,
     identifier: [u8; 2],
     data: [u8; DATA],
-    /// Sequence number of the latest requests.
+    /// Sequence number of the latest request to each neighbour.
     sequence: u16,
 }
 
@@ -70,7 +70,8 @@ impl Echoes {
         })
     }
 
-    /// Sends a request to each neighbour. A request that the kernel refuses gets no answer.
+    /// Sends an Echo Request to each neighbour. If the kernel refuses to send it, that is like a missing
+    /// reply.
     pub fn ask(&mut self) {
         self.sequence = self.sequence.wrapping_add(1);
         let mut request = [0; HEADER + DATA];
@@ -91,7 +92,7 @@ impl Echoes {
         }
     }
 
-    /// Waits for a reply that counts. Safe to cancel.
+    /// Waits for a reply to one of the latest requests. Safe to cancel.
     ///
     /// # Errors
     /// Fails if the socket fails.
@@ -99,7 +100,8 @@ impl Echoes {
         let mut message = [0; HEADER + DATA + 1];
         loop {
             let read = self.socket.async_io(Interest::READABLE, |socket| {
-                // A longer message is truncated, and the buffer has one octet more than a reply.
+                // The buffer is one octet longer than a reply, so that a longer message is recognised by its
+                // length.
                 let (length, from) = recvfrom::<SockaddrIn6>(socket.as_raw_fd(), &mut message)?;
                 Ok((length, from.map(|from| from.ip())))
             });
@@ -110,7 +112,7 @@ impl Echoes {
                     }
                 }
                 Ok((_, None)) => {}
-                // The error is an ICMPv6 error about a request.
+                // The socket reports an ICMPv6 error about a request; the neighbour has not answered.
                 Err(error) if is_of_a_request(&error) => {}
                 Err(error) => return Err(error),
             }
@@ -143,7 +145,8 @@ fn is_of_a_request(error: &io::Error) -> bool {
     )
 }
 
-/// Returns a filter that accepts replies with this identifier, so that other packets do not wake the program.
+/// Returns a socket filter that accepts only Echo Replies with this identifier. Other packets do not wake the
+/// program.
 fn replies_to(identifier: [u8; 2]) -> [SockFilter; 6] {
     const LOAD_OCTET: u16 = (libc::BPF_LD | libc::BPF_B | libc::BPF_ABS) as u16;
     const LOAD_HALF: u16 = (libc::BPF_LD | libc::BPF_H | libc::BPF_ABS) as u16;

@@ -1,4 +1,4 @@
-//! Errors between carnet and the kernel.
+//! Errors of operations on the kernel.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,8 +8,8 @@ use carnet_station::forwarding::desired::TUNNEL_DEVICE;
 /// Result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Error of the platform. Its text has the operation, its object, and the kernel's answer. The answer is no
-/// `source`, because a chain of errors would print it twice.
+/// Error of an operation on the kernel. Its text has the operation, its object, and the kernel's error. The
+/// kernel's error is no `source`, because a chain of errors would print it twice.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A capability is missing.
@@ -21,7 +21,7 @@ pub enum Error {
         /// Names of the capabilities that the process lacks.
         missing: String,
     },
-    /// `/dev/net/tun` is missing, or has no driver.
+    /// The device node `/dev/net/tun` is missing, or the kernel has no driver for it.
     #[error(
         "{path} is missing: load the TUN driver (`modprobe tun`), or create the node \
          (`mkdir -p /dev/net && mknod /dev/net/tun c 10 200`) ({answer})"
@@ -29,7 +29,7 @@ pub enum Error {
     TunMissing {
         /// Path of the device node.
         path: PathBuf,
-        /// The kernel's answer.
+        /// The kernel's error.
         answer: io::Error,
     },
     /// The process has no permission to open `/dev/net/tun`.
@@ -37,7 +37,7 @@ pub enum Error {
     TunPermission {
         /// Path of the device node.
         path: PathBuf,
-        /// The kernel's answer.
+        /// The kernel's error.
         answer: io::Error,
     },
     /// The tunnel device exists already.
@@ -66,14 +66,14 @@ pub enum Error {
         /// Found value.
         got: String,
     },
-    /// The kernel refused.
+    /// The kernel refused an operation.
     #[error("cannot {operation}: {answer}{detail}")]
     Kernel {
-        /// Operation and its object.
+        /// The operation and its object, in words.
         operation: String,
-        /// The kernel's own explanation with a leading `: `, or nothing.
+        /// The kernel's own explanation with a leading `: `; empty if the kernel gave no explanation.
         detail: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         answer: io::Error,
     },
     /// Another program's route has the destination and metric of a route that carnet needs.
@@ -82,19 +82,19 @@ pub enum Error {
          expected none (`ip -6 route show table {table}`)"
     )]
     RouteTaken {
-        /// Operation and its object.
+        /// The operation and its object, in words.
         operation: String,
-        /// Origin of the other route (`proto` in `ip route`).
+        /// Origin of the other program's route (`proto` in `ip route`).
         protocol: u8,
         /// Table of the route.
         table: u32,
     },
-    /// The kernel's answer is invalid.
+    /// The kernel's answer to an operation is invalid.
     #[error("cannot {operation}: unexpected netlink answer: {detail}")]
     Protocol {
-        /// Operation and its object.
+        /// The operation and its object, in words.
         operation: String,
-        /// Received content.
+        /// The invalid part of the answer.
         detail: String,
     },
 }
@@ -105,7 +105,7 @@ impl Error {
         Error::Kernel { operation: operation.into(), detail: String::new(), answer: answer.into() }
     }
 
-    /// Returns the errno of this error, if it has one.
+    /// Returns the kernel's error number (errno), if this error comes from the kernel.
     pub fn raw_os_error(&self) -> Option<i32> {
         match self {
             Error::TunMissing { answer, .. }
@@ -119,7 +119,7 @@ impl Error {
         }
     }
 
-    /// Returns whether a retry is useless.
+    /// Returns whether another attempt fails for the same reason, so that the station has to end.
     pub fn is_fatal(&self) -> bool {
         matches!(self, Error::TunnelGone { .. })
     }

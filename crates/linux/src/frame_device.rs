@@ -1,8 +1,9 @@
-//! Reads and writes IPv6 in Ethernet frames with a virtio header, by a TAP device or by a packet socket on an
-//! interface.
+//! Reads and writes IPv6 in Ethernet frames with a virtio header, through a TAP device or through a packet
+//! socket on an interface.
 //!
-//! With the header the device reads bursts in one piece and cuts them here. It also completes checksums that
-//! the sender left to its network card: on a veth, for example, packets arrive without them.
+//! With the virtio header the kernel passes a burst (GSO) in one piece, and this module cuts it into packets.
+//! The module also completes checksums that the sender left to its network card. On a veth, for example,
+//! packets arrive with incomplete checksums.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -20,20 +21,20 @@ use crate::tunnel::device::{self, Abilities, Kind};
 use crate::tunnel::segmentation::Segments;
 use crate::tunnel::virtio;
 
-/// Octets of an Ethernet header.
+/// Length of an Ethernet header in octets.
 const ETHERNET: usize = 14;
 /// EtherType of IPv6.
 const IPV6: [u8; 2] = [0x86, 0xdd];
-/// Octets of the largest frame, with a virtio header before it.
+/// Length in octets of the largest frame and its virtio header.
 const BUFFER: usize = virtio::LENGTH + ETHERNET + 40 + 65_535;
 
 /// A 48-bit link-layer address.
 type MacAddress = [u8; 6];
 
-/// Most frames taken from one device before the next one has its turn.
+/// Maximum number of frames that the caller takes from one device before the next device has its turn.
 const BATCH: usize = 64;
 
-/// Counters of some devices.
+/// Counters of frames, over one or more devices.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FrameCounters {
     /// Frames received.
@@ -42,7 +43,7 @@ pub struct FrameCounters {
     pub sent: u64,
     /// Frames that the kernel refused to send.
     pub write_errors: u64,
-    /// Received data that was no valid frame.
+    /// Number of times that the received data were no valid frame.
     pub malformed: u64,
 }
 
@@ -53,7 +54,7 @@ impl FrameCounters {
         [("received", received), ("sent", sent), ("write_errors", write_errors), ("malformed", malformed)]
     }
 
-    /// Counts a sent or refused frame; `None` if there was no device for it.
+    /// Counts a sent or refused frame; `None` if no device existed for the frame.
     pub(crate) fn written(&mut self, result: Option<io::Result<()>>) {
         match result {
             Some(Ok(())) => self.sent += 1,
@@ -67,7 +68,7 @@ impl FrameCounters {
 pub(crate) struct FrameDevice {
     file: AsyncFd<OwnedFd>,
     has_header: bool,
-    /// Octets of the last read.
+    /// Content of the last read.
     buffer: Box<[u8]>,
     /// Length of the burst in [`Self::buffer`], and its remaining segments.
     burst: Option<(usize, Segments)>,
@@ -84,14 +85,14 @@ pub(crate) struct Frame<'a> {
 }
 
 impl FrameDevice {
-    /// Creates a TAP device that is down. Its reads return the frames that the host sends.
+    /// Creates a TAP device, which is still down. Reading it returns the frames that the host sends.
     pub(crate) fn tap(name: &str) -> Result<FrameDevice> {
         let (file, Abilities { has_header, .. }) = device::create(name, Kind::Tap)?;
         FrameDevice::new(file, has_header, name)
     }
 
-    /// Receives the IPv6 frames to groups that arrive at an interface. The interface accepts frames to any
-    /// group meanwhile.
+    /// Opens a socket that receives the IPv6 frames to multicast groups at an interface. The interface
+    /// accepts frames to any group while the socket exists.
     pub(crate) fn groups_on(index: u32, name: &str) -> Result<FrameDevice> {
         let failed = |e| Error::kernel(format!("listen to the multicast of {name}"), e);
         let socket = packet_socket::open(index, u16::from_be_bytes(IPV6), &filter()).map_err(failed)?;
@@ -130,7 +131,8 @@ impl FrameDevice {
                     take(frame);
                 }
                 Ok(None) => counters.malformed += 1,
-                // No frame is ready, or the interface is gone, which the kernel's events report.
+                // No frame is ready, or the interface is gone. The kernel's link events report a vanished
+                // interface.
                 Err(_) => break,
             }
             count += 1;
@@ -140,7 +142,7 @@ impl FrameDevice {
     /// Returns the next frame with its checksum finished; `None` for invalid data.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] if there is no frame.
+    /// Fails with [`io::ErrorKind::WouldBlock`] if no frame is ready.
     fn try_receive(&mut self) -> io::Result<Option<Frame<'_>>> {
         if self.burst.is_none() {
             let FrameDevice { file, buffer, .. } = self;
@@ -192,7 +194,7 @@ impl FrameDevice {
 }
 
 /// Returns a filter that accepts frames to IPv6 groups from outside (RFC 2464 7). Frames to other stations
-/// (`PACKET_OTHERHOST`, 3) arrive if a program has made the interface promiscuous, and are no group's.
+/// (`PACKET_OTHERHOST`, 3) arrive if a program has made the interface promiscuous; they go to no group.
 fn filter() -> [SockFilter; 6] {
     [
         SockFilter::new(LOAD_WORD, 0, 0, PACKET_TYPE),
@@ -229,7 +231,7 @@ fn frame(octets: &[u8]) -> Option<Frame<'_>> {
     Some(Frame { destination, source, ether_type, payload: octets.get(ETHERNET..)? })
 }
 
-/// Result of a read.
+/// Kind of the data that a read returned.
 #[derive(Debug)]
 enum Taken {
     Frame,
@@ -237,8 +239,9 @@ enum Taken {
     Nonsense,
 }
 
-/// Checks a frame with its virtio header, and finishes its checksum. The header's offsets count from the
-/// Ethernet header on; those for cutting and checksums from the packet on.
+/// Checks a frame with its virtio header, and finishes its checksum. The offsets in the virtio header count
+/// from the begin of the Ethernet header. The functions for cutting and checksums need offsets from the begin
+/// of the packet.
 fn take(frame: &mut [u8]) -> Taken {
     let Some((header, frame)) = frame.split_first_chunk_mut() else { return Taken::Nonsense };
     let Ok(mut header) = virtio::Header::parse(header) else { return Taken::Nonsense };

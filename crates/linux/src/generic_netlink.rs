@@ -1,4 +1,5 @@
-//! Generic netlink: messages, attributes and family numbers, for requests to a family and for its events.
+//! Generic netlink: encodes and decodes messages, sends requests to a family of the kernel, and receives its
+//! events.
 //!
 //! See `linux/netlink.h` and `linux/genetlink.h`. All values are in this machine's byte order.
 
@@ -11,18 +12,20 @@ use tokio::io::unix::AsyncFd;
 
 use crate::readable::watch;
 
-/// Octets of `struct nlmsghdr` and `struct genlmsghdr`.
+/// Lengths in octets of the header of a netlink message, of the generic netlink header after it, and of the
+/// header of an attribute.
 const HEADER: usize = 16;
 const GENERIC_HEADER: usize = 4;
 const ATTRIBUTE_HEADER: usize = 4;
-/// Flag of a request; the next constant is the flag for all objects.
+/// Flag of every request; the next constant is the flag that asks for all objects.
 const REQUEST: u16 = 0x1;
 const ACKNOWLEDGE: u16 = 0x4;
 const DUMP: u16 = 0x300;
-/// Types of messages.
+/// Types of control messages of netlink.
 const ERROR: u16 = 2;
 const DONE: u16 = 3;
-/// Control family: its number; its command and the attributes of its answer follow.
+/// Number of the control family, which tells the numbers of other families. Its command and the attributes of
+/// its answer follow.
 const CONTROL: u16 = 16;
 const GET_FAMILY: u8 = 3;
 const FAMILY_ID: u16 = 1;
@@ -30,12 +33,12 @@ const FAMILY_NAME: u16 = 2;
 const MULTICAST_GROUPS: u16 = 7;
 const GROUP_NAME: u16 = 1;
 const GROUP_ID: u16 = 2;
-/// Octets of the buffer: more than the kernel sends at a time.
+/// Size of the receive buffer in octets: more than the kernel sends at a time.
 const BUFFER: usize = 32 * 1024;
-/// Most parts of an answer.
+/// Maximum number of datagrams of an answer.
 const MAX_PARTS: usize = 64;
 
-/// A message of a family.
+/// A message from or to a generic netlink family.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Message {
     /// Number of the family, or the type of a control message.
@@ -67,14 +70,14 @@ pub(crate) fn attributes(octets: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let length = usize::from(u16_at(rest, 0)?);
         let value = rest.get(ATTRIBUTE_HEADER..length)?;
-        // The upper two bits are flags: nested, and byte order.
+        // Bits 14 and 15 of the type are flags: byte order, and nested.
         let kind = u16_at(rest, 2)? & 0x3fff;
         rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
         Some((kind, value))
     })
 }
 
-/// Returns the value of the first attribute of a kind.
+/// Returns the value of the first attribute of this kind.
 pub(crate) fn find(octets: &[u8], kind: u16) -> Option<&[u8]> {
     attributes(octets).find(|(k, _)| *k == kind).map(|(_, value)| value)
 }
@@ -87,7 +90,7 @@ pub(crate) fn u32_at(octets: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(octets.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// Splits received octets into messages. An error message other than success is returned as the error.
+/// Splits received octets into messages. An error message of the kernel becomes the error of this function.
 pub(crate) fn split(octets: &[u8]) -> io::Result<Vec<Message>> {
     let mut rest = octets;
     let mut messages = Vec::new();
@@ -116,9 +119,10 @@ fn request(family: u16, flags: u16, command: u8, attributes: &[u8]) -> Vec<u8> {
     octets.extend(length.to_ne_bytes());
     octets.extend(family.to_ne_bytes());
     octets.extend((REQUEST | flags).to_ne_bytes());
-    // Sequence number and port are 0: there is one request at a time, and the kernel fills in the port.
+    // Sequence number and port are 0. Only one request is under way at a time, and the kernel knows the
+    // socket's port.
     octets.extend([0; 8]);
-    // Command, version, and two reserved octets.
+    // `struct genlmsghdr`: command, version, and two reserved octets.
     octets.extend([command, 1, 0, 0]);
     octets.extend(attributes);
     octets
@@ -143,7 +147,7 @@ impl Questions {
         Ok(Questions { socket })
     }
 
-    /// Returns all objects that answer to a command.
+    /// Sends a command about all objects and returns the answers.
     pub(crate) fn dump(&mut self, family: u16, command: u8, attributes: &[u8]) -> io::Result<Vec<Message>> {
         self.ask(&request(family, DUMP, command, attributes))
     }
@@ -184,7 +188,7 @@ impl Questions {
 pub(crate) struct Events(Option<AsyncFd<Socket>>);
 
 impl Events {
-    /// Listens to a group. Receives nothing if that is impossible, for example outside of a tokio runtime.
+    /// Joins a multicast group. If that fails, for example outside of a tokio runtime, no event ever arrives.
     pub(crate) fn of(group: u32) -> Events {
         let listen = || -> io::Result<AsyncFd<Socket>> {
             let mut socket = Socket::new(NETLINK_GENERIC)?;
@@ -196,7 +200,8 @@ impl Events {
         Events(tokio::runtime::Handle::try_current().ok().and_then(|_| listen().ok()))
     }
 
-    /// Returns whether a message that matters has arrived since the last call, or may have been lost.
+    /// Returns whether a message for which `matters` holds has arrived since the last call, or may have been
+    /// lost.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, matters: impl Fn(&[Message]) -> bool) -> bool {
         let Some(events) = &self.0 else { return false };
         let mut happened = false;
@@ -205,7 +210,7 @@ impl Events {
             buffer.clear();
             match ready.try_io(|events| events.get_ref().recv(&mut buffer, 0)) {
                 Ok(Ok(_)) => happened |= matters(&split(&buffer).unwrap_or_default()),
-                // The kernel has dropped messages.
+                // The kernel has dropped events, of which one may have mattered.
                 Ok(Err(error)) if error.raw_os_error() == Some(libc::ENOBUFS) => happened = true,
                 Ok(Err(_)) => {
                     self.0 = None;

@@ -1,34 +1,36 @@
 //! Installs the desired entries in the kernel, and keeps them installed.
 //!
-//! For every entry the installer stores the desired value and the installed one. A change to the installed
-//! value costs no system call. An entry waits if its interface is missing or down, or if the kernel refused
-//! it. The installer tries it again whenever interfaces, addresses or routes have changed, and after a
-//! refusal also at intervals ([`crate::keeper`]). It notices entries that the kernel drops (the routes and
-//! addresses of an interface that goes down) or an operator deletes, and installs them again.
+//! For every entry the installer stores the desired value and the installed value. If a change only restores
+//! the installed value, the installer makes no system call. An entry waits if its interface is missing or
+//! down, or if the kernel has refused the entry. The installer tries it again whenever interfaces, addresses
+//! or routes have changed, and after a refusal also at intervals ([`crate::keeper`]). The installer notices
+//! entries that the kernel drops, for example routes when an interface goes down, and entries that an
+//! operator deletes. It installs these entries again.
 //!
-//! **Doubt.** A failed request may have been executed, because the answer may have been lost. So the
-//! installer removes an entry that it could not install like an installed one, and remembers an entry that it
-//! could not remove. It recognises its entries by carnet's mark, and leaves others alone.
+//! **Doubt.** If a request fails, the kernel may have executed it, because only the answer may be lost. So if
+//! an installation failed, the installer still removes the entry at the end. If a removal failed, the
+//! installer tries it again later. It recognises carnet's entries by their mark (origin), and never removes
+//! other entries.
 //!
-//! **The local rule.** The kernel looks up its `local` table first, by a rule of priority 0, and no rule can
-//! precede that. To capture packets to a care-of address, the installer moves the rule down to
-//! [`priority::LOCAL`]. It adds the new rule before it deletes the old one, and the other way round at the
-//! end. So the machine never loses its own addresses. Another program that moves the rule back to priority 0
-//! hides the captured packets from carnet.
+//! **The local rule.** The kernel looks up its `local` table first, by a rule of priority 0, and no other
+//! rule can precede a rule of priority 0. To capture packets to a care-of address, the installer moves the
+//! rule down to [`priority::LOCAL`]. It adds the new rule before it deletes the old rule. At the end it
+//! restores the old rule first. So the kernel always finds the machine's own addresses. Another program that
+//! moves the rule back to priority 0 hides the captured packets from carnet.
 //!
-//! **Other programs.** The kernel reports when a setting is changed or the local rule is back at priority 0.
-//! The installer repairs both, after pauses that grow with each repetition ([`crate::contest`]).
-//! [`Installer::obstacles`] names what differs from the station's needs.
+//! **Other programs.** The kernel reports when another program changes a setting, or adds the local rule
+//! again at priority 0. The installer corrects both, after pauses that grow with each repetition
+//! ([`crate::contest`]). [`Installer::obstacles`] names what differs from the station's needs.
 //!
 //! A captured packet is routed into the tunnel device and not delivered to the machine. So in a firewall it
 //! passes the FORWARD hook, from the uplink to the tunnel device, and never INPUT. A firewall that forbids
 //! forwarding must accept protocols 41, 135 and 44 from the home agent there.
 //!
 //! **Router Advertisements.** A machine that begins to forward forgets its advertised default routes and
-//! ignores further advertisements, unless `accept_ra` is 2. So interfaces with 1 get 2 before
-//! `all.forwarding` is turned on, and later interfaces get 2 when they appear. All get 1 again when
-//! forwarding ends. `default` stays unchanged. [`crate::advertised`] limits the effect of advertisements on a
-//! home agent's home link.
+//! ignores further advertisements, unless `accept_ra` is 2. So the installer changes `accept_ra` of each
+//! interface from 1 to 2 before it turns `all.forwarding` on. Interfaces that appear later get 2 at once. All
+//! these interfaces get 1 again when forwarding ends. `default` stays unchanged. [`crate::advertised`] limits
+//! the effect of advertisements on a home agent's home link.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
@@ -58,28 +60,29 @@ use crate::settings::{self, Set, Switches};
 use crate::tunnel::Known;
 use crate::undo::{AddedAddress, ChangedSetting, UndoFile};
 
-/// The kernel's table of local addresses.
+/// Number of the kernel's table of local addresses.
 const TABLE_LOCAL: u32 = 255;
 /// Origin of the kernel's own rules (`RTPROT_KERNEL`), which the restored local rule gets.
 const KERNEL_PROTOCOL: u8 = 2;
 
-/// Returns the rule that looks up the local table for every packet.
+/// Returns the rule that makes the kernel look up the local table for every packet.
 fn local_rule(priority: u32) -> Rule {
     Rule { priority, input_interface: None, from: None, to: None, protocol: None, table: TABLE_LOCAL }
 }
 
-/// State of a desired entry.
+/// Installation state of a desired entry.
 #[derive(Debug, Default)]
 struct Wanted {
-    /// Installed entry of this key; differs from the desired one while a change waits.
+    /// Installed entry with this key. It differs from the desired entry while a change waits.
     installed: Option<Arc<Entry>>,
     /// Index of the interface on which the entry was installed.
     index: u32,
-    /// Whether the state in the kernel is unknown: absent, as [`Self::installed`], or as desired.
+    /// Whether the entry's state in the kernel is unknown: the entry may be missing, or equal
+    /// [`Self::installed`] or the desired entry.
     doubtful: bool,
     /// Whether an address of another program serves as this entry.
     foreign: bool,
-    /// Whether the entry was installed and got lost.
+    /// Whether the kernel or another program has removed the installed entry.
     lost: bool,
 }
 
@@ -95,53 +98,53 @@ enum Put {
     Done(u32),
     /// Another program had installed the entry already.
     Foreign(u32),
-    /// A setting that carnet must not write.
+    /// The entry is a setting that carnet must not write now.
     LeftAlone(u32),
     /// The interface of the entry is missing or down.
     Later,
-    /// The request on this interface failed, or only its answer was lost.
+    /// The request on the interface of this index failed, or only the kernel's answer was lost.
     Perhaps(u32, Error),
 }
 
-/// Place of the local rule.
+/// Priority of the rule for the local table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LocalRule {
     /// The rule is at priority 0.
     InPlace,
-    /// The rule is at [`priority::LOCAL`], and perhaps at 0 as well.
+    /// The rule is at [`priority::LOCAL`], and perhaps still at 0 as well.
     Moving,
     /// The rule is only at [`priority::LOCAL`].
     Moved,
 }
 
-/// Attempts at the end to remove entries whose removal fails.
+/// Number of attempts to remove all entries when the station ends.
 const FAREWELLS: usize = 4;
-/// Most obstacles that are reported.
+/// Maximum number of obstacles that the station reports.
 const OBSTACLES: usize = 16;
 /// Message to the operator if another program has moved the local rule back.
 const EARLY_LOCAL_RULE: &str = "the rule for the `local` table is back at priority 0, so that packets for \
                                 carnet's tunnels do not reach it";
 
-/// Failed timed attempts before the operator gets a message about a refusal that mostly passes by itself:
-/// about five seconds.
+/// Number of failed attempts at intervals before the log has a message about a refusal that usually ends by
+/// itself. They take about five seconds.
 const PATIENCE: u32 = 3;
 
 /// Last message about an entry that cannot be installed.
 #[derive(Debug, Default)]
 struct Complaint {
     text: String,
-    /// Number of timed attempts that have failed with this message.
+    /// Number of attempts at intervals that have failed with this message.
     attempts: u32,
-    /// Whether the operator got the message.
+    /// Whether the message is in the log already.
     told: bool,
 }
 
-/// Entry that another program can change against the station's needs.
+/// A part of the kernel's state that another program can change against the station's needs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Contested {
-    /// Key of a setting.
+    /// A setting, by its key.
     Setting(Keyed),
-    /// The place of the local rule.
+    /// The priority of the rule for the local table.
     LocalRule,
 }
 
@@ -153,34 +156,37 @@ pub(crate) struct Installer {
     undo: UndoFile,
     wanted: HashMap<Keyed, Wanted>,
     waiting: BTreeSet<Keyed>,
-    /// Last message about each entry that cannot be installed, so that it is logged once. It is not in
-    /// [`Wanted`], because there are very many of those.
+    /// Last message about each entry that cannot be installed, so that it is logged once. The message is not
+    /// a field of [`Wanted`], to save memory, because there are very many entries.
     complaints: BTreeMap<Keyed, Complaint>,
-    /// Entries that are no longer desired and could not be removed, with the index of their interface.
+    /// Entries that are no longer desired but that the installer could not remove yet, with the index of
+    /// their interface.
     stale: BTreeMap<Keyed, u32>,
-    /// Whether a request was refused since the last attempt at all waiting entries.
+    /// Whether the kernel has refused a request since the installer last tried all waiting entries.
     troubled: bool,
-    /// Whether some interfaces may no longer accept Router Advertisements.
+    /// Whether an interface may have stopped accepting Router Advertisements, so that `accept_ra` has to be
+    /// checked.
     unheard: bool,
     local_rule: LocalRule,
     pub(crate) tunnel_index: u32,
     pub(crate) fast_path: FastPath,
     pub(crate) datagrams: Datagrams,
-    /// Senders that the steering program of the tunnel device knows, if the device has several queues.
+    /// Outer senders that the steering program of the TUN device knows; `None` if the device has only one
+    /// queue.
     pub(crate) known: Option<Known>,
     /// Whether routes, rules or addresses have changed since the last commit.
     routing: bool,
-    /// Changes that the fast path needs.
+    /// Changes of routes and rules since the last commit, for the fast path.
     heard: Heard,
-    /// Whether more than routes into the tunnel device changed.
+    /// Whether more has changed than carnet's routes into the TUN device.
     broad: bool,
-    /// Number of entries that were lost and installed again.
+    /// Number of lost entries that the installer has installed again.
     pub(crate) restored: u64,
-    /// Entries that another program has changed lately.
+    /// Settings that another program has changed lately, with the state of each contest.
     contests: BTreeMap<Contested, Contest>,
-    /// Messages to the operator about contested entries, not delivered yet.
+    /// Messages for the operator about contested settings, which the caller has not fetched yet.
     notices: Vec<String>,
-    /// Desired switches that are written only under a condition.
+    /// Desired sysctls of home links that carnet writes only under a condition ([`crate::advertised`]).
     conditional: Vec<Conditional>,
 }
 
@@ -242,8 +248,8 @@ impl Installer {
         self.undo.delete()
     }
 
-    /// Returns whether an address is carnet's. The mark decides, because another program may have replaced a
-    /// recorded address since. On a kernel without marks the record decides.
+    /// Returns whether carnet has added an address. The address's mark decides, because another program may
+    /// have replaced a recorded address since. On a kernel without marks carnet's own record decides.
     fn is_own(&self, recorded: &[AddedAddress], interface: &str, known: &AddressInfo) -> bool {
         let AddressInfo { index, address, .. } = known;
         let is_it = |it: &AddedAddress| {
@@ -271,7 +277,8 @@ impl Installer {
                     wanted = known;
                     if before.0 != entry.0 {
                         self.complaints.remove(&entry);
-                        // An address of another program stays unchanged, with any prefix length.
+                        // If another program has added the address, it serves as carnet's, with any prefix
+                        // length.
                         wanted.foreign &= matches!(*entry.0, Entry::Address(_));
                     }
                 }
@@ -292,11 +299,11 @@ impl Installer {
         }
     }
 
-    /// Reports to the kernel which neighbours the fast path uses, because the kernel does not see these
-    /// packets.
+    /// Reports to the kernel which neighbours the fast path uses, because the kernel does not see the fast
+    /// path's packets.
     pub(crate) fn keep_neighbours(&mut self) {
         for (index, address) in self.fast_path.neighbours(2 * KEEPING) {
-            // A neighbour that is gone is resolved again when the next packet needs it.
+            // If the neighbour entry is gone, the kernel resolves the neighbour again for the next packet.
             if let Err(error) = self.requests.use_neighbour(index, address) {
                 tracing::debug!("{error}");
             }
@@ -313,7 +320,7 @@ impl Installer {
         }
     }
 
-    /// Removes an entry that is no longer desired, now or later.
+    /// Removes an entry that is no longer desired; if that fails, tries again later.
     fn dispose(&mut self, entry: Arc<Entry>, index: u32) -> Result<()> {
         let result = self.take_out(&entry, index);
         if result.is_err() {
@@ -323,7 +330,7 @@ impl Installer {
         result
     }
 
-    /// Deletes the record of an entry that is no longer present.
+    /// Deletes an entry that the kernel no longer has from the undo file.
     fn forget(&mut self, entry: &Entry) -> Result<()> {
         match entry {
             Entry::Setting(setting) => self.take_out_setting(setting),
@@ -343,7 +350,7 @@ impl Installer {
         }
     }
 
-    /// Writes the record of changes already made. A failed write is tried again.
+    /// Writes the undo file, which lists the changes that carnet has made. A failed write is repeated later.
     fn save(&mut self) {
         if let Err(error) = self.undo.save() {
             self.troubled = true;
@@ -351,7 +358,7 @@ impl Installer {
         }
     }
 
-    /// Makes the installed entry of `key` equal to the desired one.
+    /// Installs the desired entry of `key`, unless it is installed already.
     fn install(&mut self, key: &Keyed) -> Result<()> {
         let stale = self.stale.remove_entry(key);
         let Some(wanted) = self.wanted.get_mut(key) else { return Ok(()) };
@@ -377,7 +384,8 @@ impl Installer {
                     (wanted.index, wanted.doubtful) = (*index, false);
                     wanted.foreign = true;
                 }
-                // The former entry is no longer desired, and its successor cannot replace it yet.
+                // The former entry is no longer desired. Its successor has to wait, so remove the former
+                // entry now.
                 Ok(Put::Later) => {
                     stale = wanted.installed.take();
                     wanted.doubtful = false;
@@ -418,7 +426,8 @@ impl Installer {
         result
     }
 
-    /// Returns the index of an interface; `None` if it is missing, or is down and must be up.
+    /// Returns the index of an interface; `None` if the interface is missing, or if it is down although
+    /// `must_be_up`.
     fn index_of(&mut self, interface: &str, must_be_up: bool) -> Result<Option<u32>> {
         if interface == TUNNEL_DEVICE {
             return Ok(Some(self.tunnel_index));
@@ -454,10 +463,10 @@ impl Installer {
             }
             Entry::Address(address) => self.put_address(address, previous),
             Entry::Route(route) => self.put_route(route, previous.is_some()),
-            // The TUN device carries every tunnel anyway.
+            // Needs no request, because the TUN device carries the packets of every tunnel.
             Entry::Tunnel(tunnel) => {
                 self.fast_path.set(tunnel);
-                // A tunnel that replaces another one has the same ends.
+                // A tunnel that replaces a former tunnel has the same ends, so its sender is already counted.
                 self.known.iter_mut().for_each(|known| known.add(tunnel, previous.is_none()));
                 Ok(Put::Done(0))
             }
@@ -483,7 +492,8 @@ impl Installer {
         }
     }
 
-    /// Notes a change for the fast path, which gets no events about carnet's own changes.
+    /// Notes carnet's own change for the fast path, because the kernel sends no events about carnet's own
+    /// changes.
     fn hear(&mut self, entry: &Entry) {
         self.broad |= match entry {
             Entry::Tunnel(_) | Entry::Distribution(_) | Entry::Socket(_) => false,
@@ -492,7 +502,7 @@ impl Installer {
         };
         match entry {
             Entry::Route(route) => self.heard.crowd(route.destination),
-            // The kernel adds a route to the address.
+            // The kernel also adds a route of 128 bits to the address.
             Entry::Address(InterfaceAddress { address, .. }) => self.heard.crowd((*address).into()),
             Entry::Rule(_) => self.heard.rules = true,
             _ => {}
@@ -502,7 +512,7 @@ impl Installer {
     fn put_address(&mut self, address: &InterfaceAddress, previous: Option<&Entry>) -> Result<Put> {
         let InterfaceAddress { interface, address, prefix_length, deprecated } = address;
         let Some(index) = self.index_of(interface, false)? else { return Ok(Put::Later) };
-        // The kernel cannot change the prefix length of an address.
+        // The kernel cannot change the prefix length of an address, so delete the address first.
         if let Some(Entry::Address(old)) = previous
             && old.prefix_length != *prefix_length
             && self.own_length(index, interface, *address)? == Some(old.prefix_length)
@@ -518,11 +528,12 @@ impl Installer {
             Err(e) if e.raw_os_error() == Some(libc::EEXIST) => {
                 match self.own_length(index, interface, *address)? {
                     None => {
-                        // The record is of an earlier address, which its owner has replaced.
+                        // The undo file lists an earlier address, in whose place another program has put its
+                        // own.
                         self.forget_address(interface, *address);
                         return Ok(Put::Foreign(index));
                     }
-                    // The address is from an attempt whose answer was lost.
+                    // An earlier attempt has added the address, and only the kernel's answer was lost.
                     Some(length) if length == *prefix_length => {}
                     Some(length) => {
                         self.requests.delete_address(index, interface, *address, length)?;
@@ -577,7 +588,7 @@ impl Installer {
             None => Some(0),
         };
         let Some(index) = index else { return Ok(Put::Later) };
-        // If the kernel merged packets into bursts, the socket would get them and not the fast path.
+        // The fast path leaves merged bursts to the socket, so the kernel must not merge packets.
         match self.datagrams.open(socket, !self.fast_path.takes_datagrams()) {
             Ok(()) => {
                 self.fast_path.set_socket(socket, index);
@@ -591,14 +602,14 @@ impl Installer {
         }
     }
 
-    /// Removes an entry that carnet has installed, and no entry of another program.
+    /// Removes an entry that carnet has installed, but no entry of another program.
     fn take_out(&mut self, entry: &Entry, index: u32) -> Result<()> {
         self.hear(entry);
         self.routing |= !matches!(entry, Entry::Tunnel(_) | Entry::Distribution(_) | Entry::Socket(_));
         match entry {
             Entry::Setting(setting) => self.take_out_setting(setting),
             Entry::Address(InterfaceAddress { interface, address, .. }) => {
-                // An operator may have taken over the address a moment ago.
+                // Check the mark again, because an operator may just have replaced the address.
                 if let Some(length) = self.own_length(index, interface, *address)? {
                     self.requests.delete_address(index, interface, *address, length)?;
                 }
@@ -629,7 +640,7 @@ impl Installer {
         }
     }
 
-    /// Restores the local rule when no rule has to precede it any more.
+    /// Restores the local rule when no other rule has to precede it any more.
     fn settle_local_rule(&mut self) -> Result<()> {
         let needed = |entry: &Keyed| matches!(&*entry.0, Entry::Rule(r) if r.priority < priority::LOCAL);
         if self.local_rule != LocalRule::InPlace
@@ -641,7 +652,7 @@ impl Installer {
         Ok(())
     }
 
-    /// Returns table and destination of each route.
+    /// Returns table and destination of each route into the TUN device.
     fn routes_into_tunnel_device(&self) -> BTreeSet<(u32, Ipv6Net)> {
         let routes = self.wanted.values().filter_map(|wanted| match wanted.installed.as_deref()? {
             Entry::Route(route) if route.is_into_tunnel_device() => Some((route.table, route.destination)),
@@ -650,12 +661,12 @@ impl Installer {
         routes.into_iter().collect()
     }
 
-    /// Makes room in the fast path for more bindings.
+    /// Makes room in the fast path for the number of bindings in this config.
     pub(crate) fn grow_fast_path(&mut self, config: &FastPathConfig) -> std::result::Result<(), String> {
         self.fast_path.grow(config, self.tunnel_index, &mut self.requests)
     }
 
-    /// Takes a loaded fast path into use, and gives it all entries.
+    /// Takes a fast path into use whose programs a thread has loaded, and passes all entries to it.
     pub(crate) fn poll_fast_path(&mut self, cx: &mut Context<'_>) -> Option<Loaded> {
         let Installer { fast_path, requests, tunnel_index, wanted, datagrams, .. } = self;
         let loaded = fast_path.poll_loading(cx, *tunnel_index, requests)?;
@@ -667,12 +678,12 @@ impl Installer {
             }
         }
         datagrams.merge(!fast_path.takes_datagrams());
-        // The next commit checks which packets the kernel's own devices must not get.
+        // The next commit computes the fast path's state from all routes.
         (self.routing, self.broad) = (true, true);
         Some(loaded)
     }
 
-    /// Applies the changes since the last commit to the fast path. After an error the fast path has ended.
+    /// Applies the changes since the last commit to the fast path. After an error the fast path is closed.
     pub(crate) fn commit(&mut self) -> std::result::Result<(), String> {
         if self.fast_path.has_early_rules()
             && let Err(error) = self.move_local_rule()
@@ -695,8 +706,8 @@ impl Installer {
         result
     }
 
-    /// Returns whether the condition of a switch holds, or has held on this interface. Notes that the switch
-    /// is desired.
+    /// Returns whether carnet may write a sysctl of a home link on this interface ([`crate::advertised`]).
+    /// Notes that the sysctl is desired.
     fn is_permitted(&mut self, setting: &Setting, index: u32) -> bool {
         match self.conditional.iter().find(|it| it.setting == *setting) {
             Some(known) => known.allowed == Some(index),
@@ -707,7 +718,8 @@ impl Installer {
         }
     }
 
-    /// Checks whether conditional switches may be written, and warns about those that may not.
+    /// Checks whether carnet may write the sysctls of home links, and warns about those that it may not
+    /// write.
     pub(crate) fn permit(&mut self, observer: &Observer) {
         for Conditional { setting, allowed } in &mut self.conditional {
             let Some(link) = observer.links.get(&setting.interface) else { continue };
@@ -737,7 +749,8 @@ impl Installer {
         self.conditional.retain(|it| it.setting != *setting);
         self.restore_setting(interface, name)?;
         if name == settings::ACCEPT_RA && settings::forwards(&self.undo.record) {
-            // The interface no longer has a setting of its own, but is treated like every other one.
+            // The interface no longer has a desired value of its own, so `accept_ra` is set as on every other
+            // interface.
             let links = self.requests.links()?;
             return self.keep_advertisements(links.iter().filter(|link| link.name == *interface));
         }
@@ -752,8 +765,8 @@ impl Installer {
         Ok(())
     }
 
-    /// Lets interfaces continue to accept Router Advertisements although the machine forwards. An interface
-    /// with a desired setting of its own may not have it yet.
+    /// Lets interfaces continue to accept Router Advertisements although the machine forwards. Skips an
+    /// interface with a desired `accept_ra` of its own, even if that is not written yet.
     fn keep_advertisements<'a>(&mut self, links: impl Iterator<Item = &'a LinkInfo>) -> Result<()> {
         for link in links.filter(|link| link.name != TUNNEL_DEVICE && link.name != "lo") {
             let setting = settings::accept_ra(&link.name);
@@ -765,7 +778,7 @@ impl Installer {
         Ok(())
     }
 
-    /// Returns the desired position of a switch, if any.
+    /// Returns the desired value of a setting, if any.
     fn position(&self, setting: &Setting) -> Option<&str> {
         match &*self.wanted.get_key_value(&Keyed(Arc::new(Entry::Setting(Box::new(setting.clone())))))?.0.0 {
             Entry::Setting(wanted) => Some(&wanted.value),
@@ -774,7 +787,7 @@ impl Installer {
     }
 
     /// Lets the kernel merge packets of one flow that arrive at these interfaces, and at no others (see
-    /// [`offloads`]). If the kernel refuses, only speed is lost.
+    /// [`offloads`]). If the kernel refuses, packets are only handled more slowly.
     pub(crate) fn gather<'a>(&mut self, links: impl Iterator<Item = &'a LinkInfo> + Clone) {
         let is = |changed: &ChangedSetting, link: &LinkInfo| {
             (changed.index, &changed.interface) == (link.index, &link.name)
@@ -813,7 +826,7 @@ impl Installer {
         }
         self.local_rule = LocalRule::Moving;
         self.requests.add_rule(&local_rule(priority::LOCAL), ROUTE_PROTOCOL)?;
-        // If another program has moved the rule already, no rule has this priority.
+        // A rule of this priority is missing if another program has already moved it.
         for info in self.requests.rules()? {
             if info.plain && info.rule == local_rule(0) {
                 self.requests.delete_rule(&info.rule, info.protocol)?;
@@ -824,7 +837,7 @@ impl Installer {
     }
 
     fn restore_local_rule(&mut self) -> Result<()> {
-        // Until the kernel confirms it, the rule may be at both priorities.
+        // Until the kernel confirms the move, the rule may be at both priorities.
         self.local_rule = LocalRule::Moving;
         restore_local_rule(&mut self.requests)?;
         self.local_rule = LocalRule::InPlace;
@@ -851,7 +864,8 @@ impl Installer {
                 match entry {
                     Entry::Setting(s) => settings::is_common(&s.interface) || same(&s.interface),
                     Entry::Socket(Socket { interface: Some(interface), .. }) => same(interface),
-                    // An entry of another program in place of carnet's does not count as carnet's.
+                    // If another program has put its own entry in place of carnet's, carnet's entry counts as
+                    // lost.
                     Entry::Address(a) => {
                         let known = addresses.get(&(index, a.address));
                         same(&a.interface)
@@ -907,7 +921,7 @@ impl Installer {
         }
     }
 
-    /// Notes that another program has changed an entry.
+    /// Notes that another program has changed a setting to `found`.
     fn contest(&mut self, what: Contested, found: &str) {
         let notice = self.contests.entry(what).or_default().change(found);
         self.notices.push(notice);
@@ -918,7 +932,7 @@ impl Installer {
         self.contests.get(what).is_some_and(Contest::waits)
     }
 
-    /// Handles one more second. Returns whether a correction is due now.
+    /// Advances all contests by one second. Returns whether a correction is due now.
     pub(crate) fn pass_second(&mut self) -> bool {
         let mut is_due = false;
         self.contests.retain(|_, contest| match contest.tick() {
@@ -932,18 +946,18 @@ impl Installer {
         is_due
     }
 
-    /// Returns whether another program has changed an entry lately.
+    /// Returns whether another program has changed any setting lately.
     #[cfg(any(test, feature = "simulated"))]
     pub(crate) fn is_contested(&self) -> bool {
         !self.contests.is_empty()
     }
 
-    /// Returns messages for the operator, once.
+    /// Returns the messages for the operator that were not returned before.
     pub(crate) fn notices(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notices)
     }
 
-    /// Returns what differs on this machine from the station's needs, in words.
+    /// Returns texts that say what on this machine differs from the station's needs.
     pub(crate) fn obstacles(&self) -> Vec<String> {
         let contests = self.contests.values().filter_map(Contest::obstacle);
         let is_obstacle = |key: &Keyed, it: &Complaint| it.told && self.waiting.contains(key);
@@ -964,9 +978,10 @@ impl Installer {
         }
     }
 
-    /// Checks for lost IPv4 routes and rules.
+    /// Checks whether IPv4 routes or rules were lost, and marks them as waiting.
     fn check_ipv4(&mut self, dirty: Dirty) -> Result<()> {
-        // With an interface's last address the kernel drops its routes, without an event.
+        // When an interface loses its last IPv4 address, the kernel drops the interface's routes without an
+        // event.
         let has_route = || self.wanted.keys().any(|key| matches!(*key.0, Entry::Ipv4Route(_)));
         if (dirty.own_routes || dirty.links || dirty.addresses) && has_route() {
             let routes = self.requests.ipv4_routes(None, Some(ROUTE_PROTOCOL))?;
@@ -1026,8 +1041,8 @@ impl Installer {
         Ok(())
     }
 
-    /// Tries waiting entries again whose interface exists, and entries that could not be removed. The cause
-    /// is an event or, with `by_clock`, the time.
+    /// Tries again to install waiting entries whose interface exists, and to remove entries whose removal
+    /// failed. `by_clock` says that time has passed; otherwise an event is the cause.
     pub(crate) fn retry(&mut self, links: &BTreeMap<String, LinkInfo>, by_clock: bool) {
         self.troubled = false;
         if let Err(error) = self.take_out_stale() {
@@ -1077,13 +1092,13 @@ impl Installer {
         }
     }
 
-    /// Returns all desired entries.
+    /// Returns all entries of the desired forwarding state.
     #[cfg(any(test, feature = "simulated"))]
     pub(crate) fn wanted(&self) -> impl Iterator<Item = &Entry> + Clone {
         self.wanted.keys().map(|entry| &*entry.0)
     }
 
-    /// Returns the number of stored entries of any kind.
+    /// Returns the number of entries that the installer stores, of all kinds.
     #[cfg(any(test, feature = "simulated"))]
     pub(crate) fn size(&self) -> usize {
         let record = &self.undo.record;
@@ -1111,7 +1126,7 @@ impl Installer {
         result
     }
 
-    /// Removes everything in reverse order, and continues after an error. Returns the first error.
+    /// Removes all entries in reverse order, and continues after an error. Returns the first error.
     pub(crate) fn close(&mut self) -> Result<()> {
         self.fast_path.close(&mut self.requests);
         self.gather(std::iter::empty());
@@ -1129,8 +1144,8 @@ impl Installer {
     }
 
     /// Removes all remaining entries, the last first, and continues after an error; returns the first error.
-    /// Settings wait for entries that were made after them, unless this is the last attempt. An interface
-    /// that begins to forward before it ignores advertisements would forget its routers.
+    /// A setting is restored only after all later entries are removed, unless this is the last attempt. If
+    /// `accept_ra` became 1 while the machine still forwards, the interface would forget its default routers.
     fn take_out_all(&mut self, is_last: bool) -> Result<()> {
         let mut result = Ok(());
         let mut keep_first = |new: Result<()>| {
@@ -1156,7 +1171,7 @@ impl Installer {
         if !is_last && self.wanted.keys().any(is_setting) {
             return result;
         }
-        // The record has settings of vanished interfaces, and settings whose restoration failed.
+        // The undo file still has settings of vanished interfaces, and settings whose restoration failed.
         for changed in self.undo.record.settings.clone().into_iter().rev() {
             keep_first(self.restore_setting(&changed.interface, &changed.name));
         }
@@ -1168,7 +1183,7 @@ impl Installer {
 }
 
 impl Complaint {
-    /// Notes a message. Returns whether the operator has to get it, which is once for each text.
+    /// Notes a message. Returns true the first time for each text: the caller then logs it.
     fn says(&mut self, text: &str, lasts: bool) -> bool {
         if self.text != text {
             (self.text, self.told) = (text.to_owned(), false);
@@ -1177,8 +1192,9 @@ impl Complaint {
     }
 }
 
-/// Whether an error mostly passes by itself. A manager may remove IPv6 from an interface while it configures
-/// it anew (EACCES). A gateway's address may not be there yet, or the kernel may be short of memory.
+/// Returns whether the cause of an error usually ends by itself. A network manager may turn IPv6 off on an
+/// interface while it configures the interface (EACCES). An interface may not have the gateway's subnet yet,
+/// or the kernel may be short of memory.
 fn is_passing(error: &Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -1194,7 +1210,7 @@ fn is_passing(error: &Error) -> bool {
     )
 }
 
-/// Whether an error means that the interface has just vanished or gone down.
+/// Returns whether an error means that the interface has just vanished or gone down.
 fn is_gone(error: &Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO | libc::ENETDOWN))
 }
@@ -1210,7 +1226,8 @@ fn agrees(route: &Route, index: u32, found: &RouteInfo) -> bool {
     }
 }
 
-/// Makes sure that a rule other than carnet's looks up the local table, and then deletes carnet's.
+/// Makes sure that a rule without carnet's mark looks up the local table, and then deletes carnet's rule for
+/// it.
 fn restore_local_rule(requests: &mut Requests) -> Result<()> {
     let is_local = |r: &crate::netlink::RuleInfo| {
         r.plain && r.protocol != ROUTE_PROTOCOL && r.rule == local_rule(r.rule.priority)
@@ -1231,7 +1248,8 @@ fn clean_rules(requests: &mut Requests) -> Result<()> {
     for rule in requests.own_ipv4_rules()? {
         requests.delete_ipv4_rule(&rule)?;
     }
-    // Do this even without a rule of carnet: a machine without a local rule has lost its addresses.
+    // Restore the local rule even if no rule of carnet was found: without any local rule the machine does not
+    // receive its own packets.
     restore_local_rule(requests)
 }
 

@@ -1,8 +1,9 @@
 //! Reads the octets that an interface has received and sent.
 //!
-//! The thread that reads them also forwards packets. It must not wait for the kernel's RTNL mutex, which
-//! `RTM_GETLINK` takes. A program that removes a network namespace holds the mutex for a second and more, and
-//! packets of the slow path would wait as long. `/proc/net/dev` and `SIOCGIFINDEX` take no such lock.
+//! The thread that reads these counters also forwards packets. It must not wait for the kernel's RTNL mutex,
+//! which `RTM_GETLINK` takes. A program that removes a network namespace holds the mutex for a second and
+//! more, and packets of the slow path would have to wait for that time. `/proc/net/dev` and `SIOCGIFINDEX`
+//! take no such lock.
 
 use std::io;
 
@@ -11,9 +12,9 @@ use nix::net::if_::if_nametoindex;
 
 use crate::error::{Error, Result};
 
-/// File with the counters of all interfaces in the network namespace of the calling thread.
+/// Path of the file with the counters of all interfaces in the network namespace of the calling thread.
 const COUNTERS: &str = "/proc/thread-self/net/dev";
-/// Attempts to read the counters of one interface while another program replaces it.
+/// Number of attempts to read the counters of an interface that another program replaces meanwhile.
 const ATTEMPTS: usize = 3;
 
 /// Returns index, octets received and octets sent of the interface of this name; `None` if no interface has
@@ -28,7 +29,8 @@ pub(crate) fn octets(name: &str) -> Result<Option<(u32, u64, u64)>> {
     for _ in 0..ATTEMPTS {
         let Some(before) = index()? else { return Ok(None) };
         let text = std::fs::read_to_string(COUNTERS).map_err(failed)?;
-        // An interface that was replaced meanwhile has another index and counts from 0.
+        // If the index has changed, another interface got the name during the reading, and its counters began
+        // at 0.
         if index()? == Some(before)
             && let Some((received, sent)) = counters_of(&text, name)
         {

@@ -1,8 +1,8 @@
 //! Keeps the kernel in the desired state: reads the state after events, and retries what has failed.
 //!
-//! Entries that wait for an interface are tried when interfaces change. After a refusal of the kernel,
-//! perhaps for lack of memory, no event may follow. So these entries are also tried at intervals: first after
-//! one second, then after twice as long each time.
+//! The keeper installs entries that wait for an interface when interfaces change. If the kernel refused an
+//! entry, for example for lack of memory, no event may follow. So the keeper also tries refused entries at
+//! intervals: first after one second, then after twice the time at each attempt.
 
 use std::collections::VecDeque;
 use std::net::Ipv6Addr;
@@ -16,16 +16,16 @@ use crate::platform::PlatformEvent;
 /// Longest interval between two attempts at refused entries, in seconds.
 const LONGEST_PAUSE: u32 = 32;
 
-/// Desired entries, installed entries, and events.
+/// The desired and installed entries, and the source of the kernel's events.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     pub(crate) installer: Installer,
     pub(crate) observer: Observer,
     pub(crate) news: News,
-    /// Whether a router whose route had expired has sent an advertisement: the kernel may handle it later
-    /// than this process.
+    /// Whether to read the routes at the next second: a router with an expired default route has sent an
+    /// advertisement. The kernel may handle it later than this process.
     heard: bool,
-    /// Seconds between the last two attempts at refused entries; the next field counts the seconds until the
+    /// Seconds between the last two attempts at refused entries; `left` is the number of seconds until the
     /// next attempt.
     pause: u32,
     left: u32,
@@ -43,8 +43,9 @@ impl Keeper {
         }
     }
 
-    /// Reads the changed state, restores lost entries, and collects changes. Calls `follow` with the links
-    /// before restoring. After an error the next call reads everything.
+    /// Reads the kernel's changed state, restores lost entries, and collects the changes for the station.
+    /// Calls `follow` with the links before it restores entries. After an error the next call reads the whole
+    /// state.
     pub(crate) fn refresh(
         &mut self,
         events: &mut VecDeque<PlatformEvent>,
@@ -83,14 +84,13 @@ impl Keeper {
         Ok(())
     }
 
-    /// Reads the settings again, and corrects those that another program has changed.
+    /// Reads all settings again, and corrects those that another program has changed.
     pub(crate) fn doubt_settings(&mut self) {
         self.news.dirty.settings = true;
     }
 
     /// Handles a Router Advertisement. If the router's default route had expired, the kernel renews it
-    /// without an event. The keeper then reads the routes at once and again with the next second, and no more
-    /// often.
+    /// without an event. The keeper then reads the routes at once, and once more at the next second.
     pub(crate) fn hear_router(&mut self, interface: &str, router: Ipv6Addr) {
         if !self.heard && self.observer.has_expired(interface, router) {
             self.heard = true;
@@ -98,8 +98,8 @@ impl Keeper {
         }
     }
 
-    /// Call this each second: tries refused entries again, and corrects entries that another program has
-    /// changed.
+    /// The caller calls this each second. It tries refused entries again, and corrects entries that another
+    /// program has changed.
     pub(crate) fn tick(&mut self) {
         if self.installer.pass_second() {
             self.installer.retry(&self.observer.links, false);
@@ -119,13 +119,13 @@ impl Keeper {
         }
     }
 
-    /// Applies changes to the fast path.
+    /// Applies the changes since the last commit to the fast path.
     pub(crate) fn commit(&mut self) {
         give_up(self.installer.commit());
     }
 }
 
-/// Logs that the fast path has ended.
+/// Logs that the fast path is closed, if `result` is an error.
 pub(crate) fn give_up(result: std::result::Result<(), String>) {
     if let Err(why) = result {
         tracing::error!("the fast path is given up, packets take the slow path: {why}");

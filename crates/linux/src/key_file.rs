@@ -1,21 +1,22 @@
-//! Reads and writes files with keys that only their owner may read.
+//! Reads and writes key files, which only their owner may read.
 //!
-//! A key that others can read is no secret. So the module writes a key with mode 0600 into a new file. It
-//! refuses to read a file with other permissions, another owner or of another kind. It checks the open file,
-//! so that the file cannot be replaced before it is read.
+//! A key that other users can read is no secret. So the module writes a key into a new file with mode 0600.
+//! It refuses to read a file that other users may read or write, that belongs to another user, or that is no
+//! regular file. The module checks the file after it has opened it, so that no other program can replace the
+//! file in between.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Most octets of a key file.
+/// Maximum size of a key file in octets.
 const MOST: u64 = 4096;
 
 /// Writes a key into a new file that only its owner may read.
 ///
 /// # Errors
-/// Returns [`io::ErrorKind::AlreadyExists`] if the file exists; else the system's error.
+/// Returns [`io::ErrorKind::AlreadyExists`] if the file exists; otherwise the kernel's error.
 pub fn write(path: &Path, octets: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(octets)?;
@@ -25,14 +26,14 @@ pub fn write(path: &Path, octets: &[u8]) -> io::Result<()> {
 /// Reads a key file.
 ///
 /// # Errors
-/// Returns [`io::ErrorKind::PermissionDenied`] for a file that others may read or write, or that belongs to
-/// another user than this one or root. Returns [`io::ErrorKind::InvalidData`] for an object that is no
-/// regular file or too long; else the system's error. A symbolic link is not followed.
+/// Returns [`io::ErrorKind::PermissionDenied`] for a file that other users may read or write, or whose owner
+/// is neither this user nor root. Returns [`io::ErrorKind::InvalidData`] if the path is no regular file or
+/// the file is too long; otherwise the kernel's error. A symbolic link is not followed.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     read_up_to(path, MOST)
 }
 
-/// Reads a file of secrets that has at most `most` octets.
+/// Reads a file of secrets with at most `most` octets.
 ///
 /// # Errors
 /// Returns the errors of [`read`].
@@ -60,7 +61,8 @@ pub fn read_up_to(path: &Path, most: u64) -> io::Result<Vec<u8>> {
         let message = format!("expected a file of user {user}, found one of user {owner}");
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
     }
-    // The buffer is large enough not to grow: growing would leave a part of the key in freed memory.
+    // The buffer has room for the whole file. If it had to grow, a part of the key would remain in freed
+    // memory.
     let mut octets = Vec::with_capacity(metadata.len().min(most) as usize + 1);
     if file.take(most + 1).read_to_end(&mut octets)? as u64 > most {
         let message = format!("expected at most {most} octets");

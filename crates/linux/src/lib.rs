@@ -1,14 +1,14 @@
-//! All system calls of carnet.
+//! This crate makes all system calls of carnet.
 //!
 //! The protocol crates decide, and this crate acts. [`Platform`] executes the [`Change`]s of the desired
 //! forwarding state (routes, rules, addresses, interface settings) and reports the kernel's interfaces. It
 //! receives and sends ICMPv6 on links, and owns the TUN device of the slow path. It runs the fast path, which
-//! carries most packets past that device. It can revert all its changes, after a crash too.
+//! forwards most packets without the TUN device. It can revert all its changes, even after a crash.
 //!
 //! The crate needs `CAP_NET_ADMIN` and `CAP_NET_RAW` in the user namespace that owns its network namespace,
 //! so it also runs without root in a user namespace. It needs a tokio runtime of one thread.
 //!
-//! No other crate of the workspace has `unsafe` code; each block says why it is sound.
+//! No other crate of the workspace has `unsafe` code; each `unsafe` block here says why it is sound.
 //!
 //! [`Change`]: carnet_station::forwarding::desired::Change
 #![deny(unsafe_op_in_unsafe_fn)]

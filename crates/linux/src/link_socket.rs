@@ -1,15 +1,16 @@
 //! Receives and sends ICMPv6 on links, below the kernel's own IPv6.
 //!
 //! A home agent answers Neighbor Solicitations for addresses that the kernel does not know. A mobile router
-//! needs errors about packets whose source is behind a tunnel. An ICMPv6 socket receives none of these. One
-//! packet socket per watched link receives them, with a filter in the kernel that accepts nothing else; one
-//! further socket sends on any link.
+//! needs errors about packets whose source is behind a tunnel. An ICMPv6 socket receives neither. So one
+//! packet socket per watched link receives these messages. A filter in the kernel drops all other packets.
+//! One further socket sends on any link.
 //!
-//! The place of the packet sockets in the kernel ([`Place`]) changes their cost, and not what they receive.
+//! The place of the packet sockets in the kernel ([`Place`]) determines the cost for each packet. The sockets
+//! receive the same messages at either place.
 //!
 //! Left out: ICMPv6 in fragments or behind extension headers, which Neighbor Discovery forbids (RFC 6980) and
-//! errors do not have. Exceptions are answers behind a type 2 routing header: to mobile prefix discovery (RFC
-//! 6275 6.8) and to echoes (RFC 6275 9.3.2).
+//! ICMPv6 errors do not have. The sockets do receive two kinds of messages after a type 2 routing header:
+//! answers to mobile prefix discovery (RFC 6275 6.8) and Echo Replies (RFC 6275 9.3.2).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -30,19 +31,19 @@ use crate::packet_socket::{AT_LEAST, EQUAL, LOAD_HALF, LOAD_WORD, PACKET_TYPE, R
 use crate::platform::{PlatformEvent, WatchedInterface};
 use crate::readable::watch;
 
-/// Octets for an IPv6 packet of any length without a jumbo payload.
+/// Size of the buffer in octets: the longest IPv6 packet without a jumbo payload.
 const BUFFER: usize = HEADER_LEN + 0xffff;
-/// Most messages read from one link before the next one has its turn.
+/// Maximum number of messages read from one link before the next link has its turn.
 const BATCH: usize = 64;
 
-/// Place in the kernel where the sockets see packets, of which they drop nearly all.
+/// Place in the kernel at which the sockets see all packets of a link; their filter drops nearly all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Before the kernel's own IPv6. No other code holds a packet there.
+    /// Before the kernel's own IPv6, where a packet has no second user.
     First,
-    /// Beside the kernel's own IPv6. Each of the two gets a copy of a packet, and the kernel copies its
-    /// headers once more before it changes them. That costs about 200 ns per forwarded packet. A packet that
-    /// a program at the ingress handles never comes here.
+    /// Beside the kernel's own IPv6. The socket and the kernel share a packet, so the kernel copies the
+    /// packet's headers before it changes them. That costs about 200 ns per forwarded packet. A packet that a
+    /// BPF program at the ingress forwards never reaches this place.
     BesideIpv6,
 }
 
@@ -70,15 +71,15 @@ pub(crate) struct LinkSockets {
 #[derive(Debug)]
 struct Listener {
     watched: WatchedInterface,
-    /// The socket, with the index of the interface that it is bound to.
+    /// The socket, and the index of the interface to which it is bound.
     socket: Option<(u32, AsyncFd<Socket>)>,
     complaint: Option<String>,
 }
 
 impl LinkSockets {
-    /// Prepares to watch links. Receives nothing before [`LinkSockets::follow`].
+    /// Prepares to watch these links. The sockets exist after [`LinkSockets::follow`].
     pub(crate) fn open(watched: Vec<WatchedInterface>) -> Result<LinkSockets> {
-        // Protocol 0: the kernel gives a socket that only sends no packets.
+        // With protocol 0 the kernel passes no received packets to this socket, which only sends.
         let sender = Socket::new(Domain::PACKET, Type::DGRAM, None)
             .and_then(|s| s.set_nonblocking(true).map(|()| s))
             .map_err(|e| Error::kernel("open a packet socket", e))?;
@@ -117,8 +118,7 @@ impl LinkSockets {
             .collect();
     }
 
-    /// Opens sockets on watched interfaces that have appeared, and closes those of interfaces that have
-    /// vanished.
+    /// Opens sockets on watched interfaces that have appeared, and closes the sockets of vanished interfaces.
     pub(crate) fn follow(&mut self, links: &BTreeMap<String, LinkInfo>) {
         for listener in &mut self.listeners {
             let index = links.get(&listener.watched.name).map(|link| link.index);
@@ -143,8 +143,8 @@ impl LinkSockets {
         }
     }
 
-    /// Reads arrived packets and registers a wake-up for more. After a full batch it wakes at once, because
-    /// the socket is not registered then.
+    /// Reads arrived packets and registers a wake-up for more. After a full batch it wakes the task at once,
+    /// because the socket has not registered a wake-up then.
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -235,8 +235,9 @@ fn compose(message: &LinkMessage) -> Option<Vec<u8>> {
     Some(packet)
 }
 
-/// Returns the message in an IPv6 packet. With a type 2 routing header the destination is the final one.
-/// `None` if the lengths are inconsistent. The link may have padded the packet.
+/// Returns the message in an IPv6 packet. If the packet has a type 2 routing header, the message's
+/// destination is the final destination. Returns `None` if the lengths are inconsistent. Padding of the link
+/// may follow the packet.
 fn parse(interface: &str, packet: &[u8], peer: Option<[u8; 6]>) -> Option<LinkMessage> {
     let (header, payload) = Header::parse_packet(packet).ok()?;
     let whole = packet.get(..HEADER_LEN + payload.len())?;
@@ -255,10 +256,10 @@ fn parse(interface: &str, packet: &[u8], peer: Option<[u8; 6]>) -> Option<LinkMe
     })
 }
 
-/// Returns a filter that accepts incoming ICMPv6 errors (1 to 4), Neighbor Discovery without Redirect (133
-/// to 136) and answers to home agent discovery (145). Behind a type 2 routing header it accepts answers to
-/// echoes (129) and to mobile prefix discovery (147). The kernel does not know that header, or drops it. In a
-/// `SOCK_DGRAM` packet socket the packet begins with the IPv6 header.
+/// Returns a filter that accepts incoming ICMPv6 errors (1 to 4), Neighbor Discovery without Redirect (133 to
+/// 136) and answers to home agent discovery (145). After a type 2 routing header the filter accepts Echo
+/// Replies (129) and answers to mobile prefix discovery (147), because the kernel's own IPv6 may not process
+/// that header. In a `SOCK_DGRAM` packet socket the packet begins with the IPv6 header.
 fn filter() -> [SockFilter; 26] {
     const LOAD_BYTE: u16 = (libc::BPF_LD | libc::BPF_B | libc::BPF_ABS) as u16;
     const ANY_OF: u16 = (libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K) as u16;
@@ -274,10 +275,11 @@ fn filter() -> [SockFilter; 26] {
         SockFilter::new(EQUAL, 1, 0, u32::from(ICMPV6)),
         SockFilter::new(EQUAL, 0, 20, u32::from(ROUTING)),
         SockFilter::new(LOAD_WORD, 0, 0, VLAN),
-        // The frame is of a VLAN on this link, which is another link.
+        // Drop a frame with a VLAN tag, because the VLAN is another link.
         SockFilter::new(ANY_OF, 18, 0, 0xfff),
         SockFilter::new(LOAD_WORD, 0, 0, PACKET_TYPE),
-        // PACKET_OTHERHOST (3) arrives at a promiscuous interface; PACKET_OUTGOING is 4.
+        // Drop frames to other stations (PACKET_OTHERHOST, 3) and frames that this machine sends
+        // (PACKET_OUTGOING, 4).
         SockFilter::new(AT_LEAST, 16, 0, 3),
         SockFilter::new(LOAD_BYTE, 0, 0, 6),
         SockFilter::new(EQUAL, 7, 0, u32::from(ICMPV6)),
@@ -369,8 +371,8 @@ fn link_address(index: u32, protocol: libc::c_int, peer: Option<[u8; 6]>) -> lib
 fn receive(socket: &Socket, buffer: &mut [u8]) -> io::Result<(usize, Option<[u8; 6]>)> {
     let mut address = link_address(0, libc::ETH_P_IPV6, None);
     let mut length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-    // SAFETY: `buffer` is writable for its length, `address` for `length` octets. All outlive the call, and
-    // any octets are a valid `sockaddr_ll`.
+    // SAFETY: `buffer` is writable for its length, and `address` for `length` octets. Both outlive the call,
+    // and any octets are a valid `sockaddr_ll`.
     let received = unsafe {
         libc::recvfrom(
             socket.as_raw_fd(),
@@ -424,7 +426,7 @@ mod tests {
             message: vec![136, 0, 9, 9, 1, 2, 3],
         };
         let mut packet = compose(&message).expect("packet");
-        // The sum over the whole message, checksum included, is all ones (RFC 1071).
+        // The checksum is right if the sum over the whole message is all ones (RFC 1071).
         let verified = icmpv6::verify(message.source, message.destination, &packet[HEADER_LEN..]);
         assert_eq!(verified, Ok(()));
         message.message[2..4].copy_from_slice(&packet[HEADER_LEN + 2..HEADER_LEN + 4]);

@@ -1,25 +1,26 @@
-//! Sockets at addresses that may be assigned later.
+//! Opens sockets at addresses that the machine may get later.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Most connections that wait to be accepted.
+/// Maximum number of connections that wait until carnet accepts them.
 const BACKLOG: i32 = 1024;
 
 /// Listens at an address, which an interface may get later (`IP_FREEBIND`, `IPV6_FREEBIND`): the port answers
 /// as soon as an interface has the address.
 ///
 /// # Errors
-/// Fails if another program has the port, or this process lacks the right to it.
+/// Fails if another program has the port, or this process has no permission to use it.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     match address {
         SocketAddr::V4(_) => socket.set_freebind_v4(true)?,
         SocketAddr::V6(_) => socket.set_freebind_v6(true)?,
     }
-    // As `TcpListener::bind` does: connections of an earlier run may linger.
+    // `TcpListener::bind` sets this option too. Without it, closed connections of an earlier run would block
+    // the port.
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
@@ -30,7 +31,7 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 /// Opens a UDP socket at an address, which an interface may get later.
 ///
 /// # Errors
-/// Fails if another program has the port, or this process lacks the right to it.
+/// Fails if another program has the port, or this process has no permission to use it.
 pub fn bind_datagrams(address: SocketAddr) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
     match address {

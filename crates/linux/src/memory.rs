@@ -1,4 +1,4 @@
-//! Returns memory of the process to the kernel.
+//! Returns unused memory of the process to the kernel.
 
 /// Returns free memory to the kernel, after work that needed much memory for a moment.
 pub fn give_back_memory() {
@@ -10,15 +10,17 @@ pub fn give_back_memory() {
 }
 
 /// Returns unmodified pages of mapped files to the kernel: code, constants, names. The start touches many
-/// pages that are not needed later, because it reads a config and loads programs once. Each touched page
-/// brings in its neighbours. A page that is needed again comes from the page cache, or from the file.
+/// pages that are not needed later, because it reads a config and loads programs once. The kernel maps
+/// neighbouring pages together with each touched page. A page that is needed again comes from the page cache,
+/// or from the file.
 pub fn give_back_code() {
-    // Not every kernel reports which pages have been written.
+    // A kernel without `smaps` does not report which pages the process has written.
     let maps = ["/proc/self/smaps", "/proc/self/maps"].map(std::fs::read_to_string);
     let maps = maps.into_iter().flatten().next().unwrap_or_default();
     for (begin, end) in unwritten(&maps) {
-        // SAFETY: these are private mappings of files that the process may not write to, and none of their
-        // pages was written. So the kernel fills the pages as before when they are touched again.
+        // SAFETY: each range is a private mapping of a file that the process may not write to, and the
+        // process has written none of its pages. So the kernel fills the pages as before when they are
+        // touched again.
         unsafe {
             libc::madvise(begin as *mut libc::c_void, end - begin, libc::MADV_DONTNEED);
         }
@@ -26,8 +28,8 @@ pub fn give_back_code() {
 }
 
 /// Returns start and end of each mapping of a file whose pages were never written. `maps` is
-/// `/proc/self/smaps`, or `/proc/self/maps`. The latter shows this for code only: the relocation of the
-/// program wrote to other pages.
+/// `/proc/self/smaps`, or `/proc/self/maps`. From `maps` only code counts as never written, because the
+/// relocation of the program has written to other pages.
 fn unwritten(maps: &str) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     let mut constants = None;
@@ -43,7 +45,8 @@ fn unwritten(maps: &str) -> Vec<(usize, usize)> {
     found
 }
 
-/// Returns the range and mode of a mapping from its first line; no mode if it is not of a file.
+/// Returns the range and mode of a mapping from its first line; the mode is `None` if the mapping is not of a
+/// file.
 fn mapping(line: &str) -> Option<((usize, usize), &str)> {
     let mut words = line.split_whitespace();
     let (begin, end) = words.next()?.split_once('-')?;

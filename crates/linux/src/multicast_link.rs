@@ -1,13 +1,16 @@
-//! Multicast of the mobile network, for the proxy that joins it to GeoNetworking.
+//! Receives and sends the multicast packets of the mobile network, for the proxy between the mobile network
+//! and GeoNetworking.
 //!
-//! On each interface of the mobile network a packet socket receives and sends frames to IPv6 groups. They are
-//! reports and queries of MLD, and other packets to groups. The proxy forwards by itself and not by the
-//! kernel's multicast routing. Every packet passes this program for GeoNetworking anyway, so the kernel would
-//! carry each packet a second time. The proxy works on kernels without `CONFIG_IPV6_MROUTE`. It also does not
-//! exclude a multicast routing daemon, of which the kernel allows only one per table.
+//! On each interface of the mobile network a packet socket receives and sends frames to IPv6 groups. The
+//! frames contain MLD reports and queries, and other packets to multicast groups. The proxy forwards the
+//! packets itself and does not use the kernel's multicast routing. Every packet passes through this program
+//! for GeoNetworking anyway, so kernel forwarding would save nothing. The proxy works on kernels without
+//! `CONFIG_IPV6_MROUTE`. A multicast routing daemon can run beside it, although the kernel allows only one
+//! per table.
 //!
-//! Upstream the kernel is the listener. [`MulticastLinks::subscribe`] joins groups on the virtual interface,
-//! with sources (RFC 3678). The kernel's own MLD reports them there and answers queries.
+//! On the upstream side the kernel is the MLD listener. [`MulticastLinks::subscribe`] joins groups on the
+//! virtual interface, with source filters (RFC 3678). The kernel's own MLD reports these groups there and
+//! answers queries.
 //!
 //! The kernel removes sockets, memberships and the ALLMULTI flag when the process ends.
 
@@ -28,13 +31,13 @@ use crate::netlink::{Events, IPV6_ADDRESSES, LINKS, Requests, Watcher, usable};
 /// A 48-bit link-layer address.
 pub type MacAddress = [u8; 6];
 
-/// `MCAST_EXCLUDE` and `MCAST_INCLUDE` (RFC 3678 5.1).
+/// Values of the filter mode: `MCAST_EXCLUDE` and `MCAST_INCLUDE` (RFC 3678 5.1).
 const EXCLUDE: u32 = 0;
 const INCLUDE: u32 = 1;
-/// Most sources of one group. The kernel has the same limit unless `net.ipv6.mld_max_msf` was changed.
+/// Maximum number of sources of one group: the kernel's default limit (`net.ipv6.mld_max_msf`).
 const SOURCES: usize = 64;
 
-/// A packet to a group that arrived from the mobile network.
+/// A packet to a multicast group that arrived from the mobile network.
 #[derive(Debug, Clone, Copy)]
 pub struct LanPacket<'a> {
     /// Interface at which the packet arrived.
@@ -50,8 +53,8 @@ pub struct LanPacket<'a> {
 pub enum MulticastEvent {
     /// Frames may be ready for [`MulticastLinks::try_receive`].
     Frames,
-    /// All usable IPv6 addresses of an interface of the mobile network, with their prefix lengths; none if
-    /// the interface is missing or down.
+    /// All usable IPv6 addresses of an interface of the mobile network, with their prefix lengths; an empty
+    /// list if the interface is missing or down.
     Addresses {
         /// Name of the interface.
         interface: String,
@@ -69,32 +72,33 @@ struct Lan {
     addresses: Option<Vec<(Ipv6Addr, u8)>>,
 }
 
-/// Sources of a group to which the proxy listens.
+/// Source filter of a group: all sources but these if `exclude`, otherwise only these sources.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Subscription {
     exclude: bool,
     sources: Vec<Ipv6Addr>,
 }
 
-/// The interfaces of the mobile network, and the groups that are joined upstream.
+/// The interfaces of the mobile network, and the groups that the proxy has joined on the upstream interface.
 #[derive(Debug)]
 pub struct MulticastLinks {
     lans: Vec<Lan>,
-    /// Name of the virtual interface; the next field is its index when groups were last joined there.
+    /// Name of the virtual interface; `upstream_index` is its index when the proxy last joined groups there.
     upstream: String,
     upstream_index: Option<u32>,
-    /// Socket of each joined group.
+    /// Source filter and socket of each joined group.
     joined: SmallMap<Ipv6Addr, (Subscription, Option<Socket>)>,
     requests: Requests,
     events: Events,
-    /// Whether interfaces or addresses have changed.
+    /// Whether interfaces or addresses have changed since they were last read.
     dirty: bool,
     counters: FrameCounters,
 }
 
 impl MulticastLinks {
-    /// Follows these interfaces of the mobile network. Groups are joined on `upstream`. Works in the network
-    /// namespace of the calling thread, which must be one of a tokio runtime.
+    /// Follows these interfaces of the mobile network. [`Self::subscribe`] joins groups on the interface
+    /// `upstream`. Works in the network namespace of the calling thread, which must be one of a tokio
+    /// runtime.
     ///
     /// # Errors
     /// Fails if the kernel's events are unavailable. A missing interface is no error.
@@ -112,8 +116,8 @@ impl MulticastLinks {
         })
     }
 
-    /// Waits until frames may be ready, or interfaces have changed. Safe to cancel; must be awaited all the
-    /// time, if only in a `select!`.
+    /// Waits until frames may be ready, or interfaces have changed. Safe to cancel; the caller has to await
+    /// it all the time, for example in a `select!`.
     ///
     /// # Errors
     /// Fails if the kernel's events are unreadable, or a socket on an interface fails.
@@ -132,15 +136,15 @@ impl MulticastLinks {
         }
     }
 
-    /// Sends an IPv6 packet in a frame. A frame that the kernel refuses is counted.
+    /// Sends an IPv6 packet in a frame. If the kernel refuses the frame, only a counter shows it.
     pub fn write(&mut self, interface: &str, destination: MacAddress, packet: &[u8]) {
         let port = self.lans.iter().find(|lan| lan.name == interface).and_then(|lan| lan.port.as_ref());
         self.counters.written(port.map(|(_, source, device)| device.write(destination, *source, packet)));
     }
 
-    /// Listens on the upstream interface to a group: with `exclude` to all sources but these, else to these
-    /// sources only. Including no source ends the subscription. A refusal of the kernel is logged, and the
-    /// proxy does not listen to the group there.
+    /// Listens to a group on the upstream interface: with `exclude` to all sources but these, otherwise to
+    /// these sources only. Including no source ends the subscription. If the kernel refuses, the function
+    /// logs that, and the proxy does not listen to the group.
     pub fn subscribe(&mut self, group: Ipv6Addr, exclude: bool, sources: Vec<Ipv6Addr>) {
         if !exclude && sources.is_empty() {
             self.joined.remove(&group);
@@ -169,7 +173,7 @@ impl Watcher for MulticastLinks {
     fn look(&mut self) -> Result<Option<MulticastEvent>> {
         let index = self.requests.link(&self.upstream)?.map(|link| link.index);
         if index != self.upstream_index {
-            // Memberships ended with the interface.
+            // When the interface vanished, the kernel ended its memberships, so join all groups again.
             self.upstream_index = index;
             for (group, (subscription, socket)) in self.joined.iter_mut() {
                 *socket = join(index, &self.upstream, *group, subscription, None);
@@ -226,7 +230,7 @@ fn join(
     joined().map_err(|error| tracing::warn!("cannot listen to {group} on {name}: {error}")).ok()
 }
 
-/// `struct group_filter` of RFC 3678 5.2.2 with room for all sources.
+/// Copy of `struct group_filter` of RFC 3678 5.2.2, with room for all sources.
 #[repr(C)]
 struct GroupFilter {
     interface: u32,
@@ -240,7 +244,7 @@ fn set_filter(socket: &Socket, index: u32, group: Ipv6Addr, subscription: &Subsc
     const MCAST_MSFILTER: libc::c_int = 48;
     // SAFETY: the type has integers and arrays of integers, for which all zeros are a valid value.
     let mut filter: GroupFilter = unsafe { MaybeUninit::zeroed().assume_init() };
-    // If there are too many sources, listen to the whole group and not to a part of them.
+    // With more than [`SOURCES`] sources, listen to all sources of the group.
     let fits = subscription.sources.len() <= SOURCES;
     let sources = if fits { subscription.sources.as_slice() } else { &[] };
     let exclude = subscription.exclude || !fits;
@@ -269,8 +273,8 @@ fn storage(address: Ipv6Addr) -> libc::sockaddr_storage {
     // SAFETY: the type has integers and arrays of integers, for which all zeros are a valid value.
     let mut storage: libc::sockaddr_storage = unsafe { MaybeUninit::zeroed().assume_init() };
     let socket = socket2::SockAddr::from(std::net::SocketAddrV6::new(address, 0, 0, 0));
-    // SAFETY: both are live. The first has the length of its `len`, and the second is longer than any
-    // address.
+    // SAFETY: both values are live. `address` has the length that its `len` returns, and `storage` is longer
+    // than any address.
     unsafe {
         std::ptr::copy_nonoverlapping(
             socket.as_ptr().cast::<u8>(),

@@ -1,12 +1,14 @@
 //! Observes the state of the interfaces for the station.
 //!
 //! The observer reads links, addresses and default routes when they have changed, and composes the whole
-//! state of each interface. It reports a state that differs from the last reported one.
+//! state of each interface from them. It reports each state that differs from the state that it reported
+//! last.
 //!
-//! **IPv4 without default route.** ConnMan gives one service the IPv4 default route. The interfaces of its
-//! other services have a host route to their gateway (`GATEWAY dev INTERFACE scope link`). If an interface
-//! has no IPv4 default route, such a host counts as its router. On a point-to-point link without gateway
-//! ConnMan adds the route to the interface's own address: the link itself is then the next hop.
+//! **IPv4 without default route.** The network manager ConnMan installs an IPv4 default route only for one of
+//! its services. On the interface of every other service it adds a host route to the gateway (`GATEWAY dev
+//! INTERFACE scope link`). If an interface has no IPv4 default route, the host of such a route counts as its
+//! router. On a point-to-point link without a gateway, ConnMan adds a route to the interface's own address,
+//! and the link itself is the next hop.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -27,9 +29,9 @@ use crate::netlink::{
 };
 use crate::platform::PlatformEvent;
 
-/// `RTPROT_RA`: origin of routes from Router Advertisements, of the kernel and of network managers.
+/// `RTPROT_RA`: origin of routes that the kernel or a network manager has made from Router Advertisements.
 const ADVERTISED: u8 = 9;
-/// Most hosts that are tried as routers on an interface without IPv4 default route.
+/// Maximum number of hosts that count as routers on an interface without an IPv4 default route.
 const MAX_HOSTS: usize = 4;
 
 /// Returns whether an interface of this name exists now.
@@ -37,7 +39,7 @@ pub fn interface_exists(name: &str) -> bool {
     nix::net::if_::if_nametoindex(name).is_ok()
 }
 
-/// The interfaces as last read, and as last reported.
+/// State of the interfaces, as last read and as last reported.
 #[derive(Debug, Default)]
 pub(crate) struct Observer {
     pub(crate) links: BTreeMap<String, LinkInfo>,
@@ -45,21 +47,22 @@ pub(crate) struct Observer {
     routes: Vec<DefaultRoute>,
     ipv4_addresses: Vec<Ipv4AddressInfo>,
     neighbours: BTreeMap<(u32, IpAddr), NeighbourState>,
-    /// Time at which the first default route expires, for which the kernel sends no event.
+    /// Time at which the first default route expires. The kernel sends no event at that time.
     routes_expire: Option<Instant>,
-    /// Interface and gateway of expired default routes. The next Router Advertisement of such a router makes
-    /// the route valid again, for which the kernel sends no event either.
+    /// Interface and gateway of expired default routes. The next Router Advertisement of the gateway makes
+    /// the route valid again, and the kernel sends no event then either.
     expired: BTreeSet<(u32, Ipv6Addr)>,
     told: SmallMap<String, (u32, Interface)>,
 }
 
 impl Observer {
-    /// Reads the changed state.
+    /// Reads the parts of the kernel's state that `dirty` names.
     pub(crate) fn refresh(&mut self, dirty: Dirty, requests: &mut Requests) -> Result<()> {
         if dirty.links {
             self.links = requests.links()?.into_iter().map(|link| (link.name.clone(), link)).collect();
         }
-        // Addresses and routes vanish with an interface, on some kernels without events of their own.
+        // Addresses and routes vanish together with an interface. Some kernels send only the event about the
+        // interface.
         if dirty.links || dirty.addresses {
             self.addresses = requests.addresses()?;
             self.ipv4_addresses = requests.ipv4_addresses()?;
@@ -78,7 +81,7 @@ impl Observer {
         Ok(())
     }
 
-    /// Reads the default routes of each table that the kernel looks up, in its order.
+    /// Reads the default routes of each table that the kernel looks up, in the kernel's order.
     fn look_up_default_routes(&mut self, requests: &mut Requests) -> Result<()> {
         self.routes.clear();
         let mut tables: BTreeMap<u32, Vec<RouteInfo>> = BTreeMap::new();
@@ -108,13 +111,13 @@ impl Observer {
         Ok(())
     }
 
-    /// Returns the routers whose state as neighbours matters.
+    /// Returns interface and address of all default routers; the observer needs their neighbour state.
     pub(crate) fn gateways(&self) -> BTreeSet<(u32, IpAddr)> {
         let named = self.routes.iter().filter(|route| !route.gateway.is_unspecified());
         named.map(|route| (route.index, route.gateway)).collect()
     }
 
-    /// Returns the origin of the default routes, and of the addresses of an interface.
+    /// Returns where the machine's default routes and the addresses of an interface come from.
     pub(crate) fn origins(&self, index: u32) -> Origins {
         let is_advertised = |route: &&DefaultRoute| route.index == index && route.is_advertised;
         let advertised = self.routes.iter().filter(is_advertised).count();
@@ -125,22 +128,23 @@ impl Observer {
             advertised_route: advertised > 0,
             other_route: known > advertised,
             leased_address: global.clone().any(|it| !it.permanent),
-            // The kernel adds an on-link route for the address's prefix.
+            // With an address whose prefix is shorter than 128, the kernel adds an on-link route for the
+            // prefix.
             lasting_address: global.clone().any(|it| it.permanent && it.prefix_length < 128),
         }
     }
 
-    /// Returns whether a default route has expired since the routes were read.
+    /// Returns whether a default route has expired since the observer last read the routes.
     pub(crate) fn has_expired_route(&self) -> bool {
         self.routes_expire.is_some_and(|at| at <= Instant::now())
     }
 
-    /// Returns whether the default route of a router was found to have expired.
+    /// Returns whether the default route to this router had expired when the observer last read the routes.
     pub(crate) fn has_expired(&self, interface: &str, router: Ipv6Addr) -> bool {
         self.links.get(interface).is_some_and(|link| self.expired.contains(&(link.index, router)))
     }
 
-    /// Returns the changes since the last report, and marks them as reported.
+    /// Returns the changes of interfaces since the last call.
     pub(crate) fn news(&mut self) -> Vec<PlatformEvent> {
         let mut news = Vec::new();
         let mut told = std::mem::take(&mut self.told);
@@ -213,16 +217,16 @@ impl Observer {
     }
 }
 
-/// A next hop of a default route, of either family.
+/// A next hop of an IPv6 or IPv4 default route.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct DefaultRoute {
     index: u32,
-    /// Interface of the rule, which may differ from the route's.
+    /// Interface in the rule that leads to the route's table; it may differ from the interface of the route.
     interface: Option<String>,
     gateway: IpAddr,
     source: Option<IpNet>,
     preferred_source: Option<IpAddr>,
-    /// Whether the route is from a Router Advertisement.
+    /// Whether the route was made from a Router Advertisement.
     is_advertised: bool,
 }
 
@@ -268,9 +272,10 @@ fn is_unexpired(route: &RouteInfo) -> bool {
     route.expires.is_none_or(|left| left > 0)
 }
 
-/// Returns the default routes among the routes of a table, for an address that all of them cover, in the
-/// kernel's order. The order is longest source prefix, then lowest metric, then highest preference (RFC 4191
-/// 3.2). The kernel lists expired routes until it collects them, but does not use them.
+/// Returns the default routes of a table, in the order in which the kernel prefers them for a source address
+/// that matches all of them. A longer source prefix comes first, then a lower metric, then a higher
+/// preference (RFC 4191 3.2). Leaves out expired routes, which the kernel still lists for a while but does
+/// not use.
 fn default_routes(lookup: &TableLookup, routes: &[RouteInfo]) -> Vec<DefaultRoute> {
     let usable = |route: &&RouteInfo| is_default(route) && is_unexpired(route);
     let mut routes: Vec<&RouteInfo> = routes.iter().filter(usable).collect();
@@ -304,7 +309,7 @@ fn ipv4_routes(lookup: &TableLookup, routes: &[Ipv4DefaultRoute]) -> Vec<Default
     routes.iter().map(route).collect()
 }
 
-/// Returns the hosts that may be routers on the links of interfaces without IPv4 default route.
+/// Returns the hosts that count as routers on interfaces without an IPv4 default route.
 fn instead_of_default_routes(hosts: Vec<DefaultRoute>, routes: &[DefaultRoute]) -> Vec<DefaultRoute> {
     let mut found: Vec<DefaultRoute> = Vec::new();
     for host in hosts {
@@ -381,8 +386,8 @@ mod tests {
         assert_eq!((gateways(&routes, 3), gateways(&routes, 4)), (vec!["fe80::4".into()], vec!["::".into()]));
     }
 
-    /// `default from PREFIX`: the longest prefix precedes shorter ones with any metric. The rule's prefix is
-    /// kept too.
+    /// Of the routes `default from PREFIX`, a route with a longer prefix precedes routes with shorter
+    /// prefixes and any metric. The observer reports the source prefix of a rule too.
     #[test]
     fn source_prefixes_of_routes_and_rules_are_kept() {
         let prefix = |text: &str| -> Ipv6Net { text.parse().expect("a prefix") };

@@ -1,45 +1,46 @@
 //! Sets whether the kernel merges received packets of one flow (generic receive offload).
 //!
 //! The kernel routes a merged burst once, and the TUN device delivers it in one piece
-//! ([`crate::TunnelReader`]). That saves most of the work if all packets of a tunnel pass that device. Almost
-//! every interface merges TCP (`rx-gro`), and merges forwarded UDP on request (`rx-udp-gro-forwarding`, Linux
-//! 5.12). `ethtool -k` shows these features; the module sets them by generic netlink
-//! (`linux/ethtool_netlink.h`, Linux 5.6).
+//! ([`crate::TunnelReader`]). That saves most of the work if all packets of a tunnel pass through the TUN
+//! device. Almost every interface merges TCP (`rx-gro`), and merges forwarded UDP on request
+//! (`rx-udp-gro-forwarding`, Linux 5.12). `ethtool -k` shows these features. The module reads and sets them
+//! by generic netlink (`linux/ethtool_netlink.h`, Linux 5.6).
 //!
-//! Left out: ports of a bridge, which receive packets before the bridge.
+//! Left out: the ports of a bridge. A merge on a bridge has no effect, because packets arrive at its ports.
 
 use std::io::{self, ErrorKind};
 
 use crate::generic_netlink::{Questions, attribute, attributes, find};
 
-/// Features for TCP, and for forwarded UDP. The second needs the first.
+/// Names of the features: merging TCP, and merging forwarded UDP, which needs the first feature.
 pub(crate) const FEATURES: [&str; 2] = ["rx-gro", "rx-udp-gro-forwarding"];
 
 const FAMILY: &str = "ethtool";
 const FEATURES_GET: u8 = 11;
 const FEATURES_SET: u8 = 12;
-/// Attributes of request and answer: the interface; sets of the changeable, desired and active features.
+/// Attributes of a request and its answer: the header, which names the interface, and the sets of changeable,
+/// desired and active features.
 const HEADER: u16 = 1;
 const CHANGEABLE: u16 = 2;
 const WANTED: u16 = 3;
 const ACTIVE: u16 = 4;
-/// Attribute inside the header.
+/// Attribute inside the header: the name of the interface.
 const NAME: u16 = 2;
-/// Attributes inside a set, inside its members, and inside one member.
+/// Attributes of a set of features: its list of members, one member in the list, and the name of a member.
 const MEMBERS: u16 = 3;
 const MEMBER: u16 = 1;
 const MEMBER_NAME: u16 = 2;
 const MEMBER_VALUE: u16 = 3;
-/// `NLA_F_NESTED`, which the kernel requires.
+/// Flag `NLA_F_NESTED` of an attribute that contains attributes; the kernel requires it.
 const NESTED: u16 = 0x8000;
 
-/// Returns whether a setting of this name is a feature.
+/// Returns whether a setting with this name is one of the features, and no sysctl.
 pub(crate) fn is_feature(name: &str) -> bool {
     FEATURES.contains(&name)
 }
 
-/// Returns whether a feature is on, as `1` or `0`; `None` if the interface is gone or the feature cannot be
-/// changed there.
+/// Returns whether a feature is on, as `1` or `0`; `None` if the interface is gone or does not allow a change
+/// of the feature.
 pub(crate) fn read(interface: &str, feature: &str) -> io::Result<Option<String>> {
     let answers = match ask(interface, FEATURES_GET, &[]) {
         Err(error) if is_missing(&error) => return Ok(None),
@@ -78,7 +79,7 @@ fn is_missing(error: &io::Error) -> bool {
         || matches!(error.raw_os_error(), Some(libc::ENODEV | libc::EOPNOTSUPP))
 }
 
-/// Returns the names in one of the sets of an answer.
+/// Returns the names of the features in one of the sets of an answer.
 fn members(answer: &[u8], set: u16) -> impl Iterator<Item = &[u8]> {
     let members = find(answer, set).and_then(|set| find(set, MEMBERS)).unwrap_or_default();
     attributes(members).filter_map(|(_, member)| find(member, MEMBER_NAME)?.strip_suffix(&[0]))
@@ -93,7 +94,7 @@ mod tests {
         let set = |kind: u16, names: &[&str]| {
             let members: Vec<Vec<u8>> =
                 names.iter().map(|name| attribute(MEMBER, &attribute(MEMBER_NAME, &text(name)))).collect();
-            // Encodes a list without a mask.
+            // Encodes a set as a list of names without a mask.
             attribute(kind, &[attribute(1, &[]), attribute(MEMBERS, &members.concat())].concat())
         };
         let answer = [set(CHANGEABLE, &FEATURES), set(WANTED, &[]), set(ACTIVE, &FEATURES[..1])].concat();

@@ -1,4 +1,4 @@
-//! Packet sockets for frames of one EtherType that arrive at one interface.
+//! Opens packet sockets for frames of one EtherType that arrive at one interface.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -12,13 +12,14 @@ pub(crate) const LOAD_HALF: u16 = (libc::BPF_LD | libc::BPF_H | libc::BPF_ABS) a
 pub(crate) const AT_LEAST: u16 = (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16;
 pub(crate) const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
 pub(crate) const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
-/// Offset at which the kernel gives the destination type of a frame (`PACKET_HOST` and so on).
+/// Offset of a filter's load that returns the type of a frame's destination (`PACKET_HOST` and so on).
 pub(crate) const PACKET_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
 
 /// Opens a socket for the frames of this EtherType on the interface with this index that pass the filter. The
-/// kernel shows own frames only to sockets of all EtherTypes.
+/// socket does not receive frames that this machine sends: the kernel passes these only to sockets of all
+/// EtherTypes.
 pub(crate) fn open(index: u32, ether_type: u16, filter: &[SockFilter]) -> io::Result<Socket> {
-    // Protocol 0: the socket receives nothing before it is bound, and the filter is attached before.
+    // With protocol 0 the socket receives nothing until it is bound, so the filter is attached in time.
     let socket = Socket::new(Domain::PACKET, Type::RAW, None)?;
     socket.set_nonblocking(true)?;
     socket.attach_filter(filter)?;

@@ -1,8 +1,8 @@
-//! The platform: all networking of the kernel that the program uses.
+//! The platform gives the station access to all networking of the kernel that it uses.
 //!
-//! One thread handles two directions. Changes go in through [`Platform::apply`] and are in place when it
-//! returns. Events come out of [`Platform::next_event`]. The latter also installs entries again that the
-//! kernel has dropped, so await it all the time, if only in a `select!`.
+//! The platform runs in the caller's thread. The caller passes changes to [`Platform::apply`], and they are
+//! in place when it returns. [`Platform::next_event`] returns events. It also installs entries again that the
+//! kernel has dropped. So the caller has to await it all the time, for example in a `select!`.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
@@ -36,69 +36,70 @@ use crate::tunnel::TunnelIo;
 use crate::undo::UndoFile;
 use crate::{interface_counters, privileges, settings};
 
-/// Returns the first octets of the kernel's random boot identifier; zero if it cannot be read. Restarted
-/// counters are then recognised only by lower values.
+/// Returns the first octets of the kernel's random boot identifier; zero if carnet cannot read it. Without
+/// the identifier, the station recognises a reboot only by counters with lower values.
 fn boot() -> u64 {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits: String = id.chars().filter(char::is_ascii_hexdigit).take(16).collect();
     u64::from_str_radix(&digits, 16).unwrap_or_default()
 }
 
-/// Most packets that wait in each queue of the tunnel device, about five milliseconds of traffic. That is a
-/// TCP window of the kernel's default limit (`tcp_rmem`, 6 MB), so that one connection's burst does not
-/// overrun the queue.
+/// Maximum number of packets that wait in each queue of the TUN device, about five milliseconds of traffic. A
+/// TCP window at the kernel's default limit (`tcp_rmem`, 6 MB) fits, so that a burst of one connection does
+/// not overrun the queue.
 pub(crate) const QUEUE: u32 = 4000;
 
-/// Interval at which carnet asks the fast path for its used neighbours, and reports these to the kernel. It
-/// is shorter than the kernel's own interval (`base_reachable_time`).
+/// Interval at which carnet asks the fast path for its used neighbours, and reports these neighbours to the
+/// kernel. It is shorter than the kernel's own interval (`base_reachable_time`).
 pub(crate) const KEEPING: Duration = Duration::from_secs(10);
 
-/// Interval at which carnet asks the fast path for the paths of packets, if a caller needs them.
+/// Interval at which carnet asks the fast path which tunnels and destinations had packets.
 const SEEKING: Duration = Duration::from_secs(1);
 
-/// Notice if programs with more room cannot be loaded.
+/// Notice for the operator if carnet cannot load programs with more room.
 const NO_ROOM: &str =
     "the fast path has no room for all bindings of the new config, some of which take the slow path";
 
 /// Config of [`Platform::open`].
 #[derive(Debug, Clone)]
 pub struct PlatformConfig {
-    /// MTU of the tunnel device in octets, at least 1280.
+    /// MTU of the TUN device in octets, at least 1280.
     pub device_mtu: u32,
-    /// Links on which ICMPv6 is received. They need not exist yet.
+    /// Links on which the platform receives ICMPv6. An interface may appear later.
     pub watched: Vec<WatchedInterface>,
-    /// Number of other tunnel ends whose control messages the tunnel device queues apart from those of
-    /// unauthenticated sources. A number above 0 gives room for at least 1024; with 0 the device has one
-    /// queue for all messages.
+    /// Number of remote tunnel ends whose control messages get a queue of the TUN device apart from messages
+    /// of unauthenticated sources. A number above 0 gives room for at least 1024 ends. With 0 the device has
+    /// one queue for all messages.
     pub senders: usize,
     /// Whether IPsec protects the station's messages.
     pub ipsec: bool,
-    /// File with the changes to revert after a crash. Its directory must exist.
+    /// Path of the undo file, which lists the changes to revert after a crash. Its directory must exist.
     pub undo_file: PathBuf,
 }
 
-/// A link on which ICMPv6 is received.
+/// A link on which the platform receives ICMPv6.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WatchedInterface {
     /// Name of the interface.
     pub name: String,
-    /// Whether to receive all multicast groups, as a home agent must for proxy Neighbor Discovery.
+    /// Whether to receive the packets to all multicast groups, as a home agent must for proxy Neighbor
+    /// Discovery.
     pub all_multicast: bool,
 }
 
 /// Event of the platform.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlatformEvent {
-    /// State of an interface, at the start and after each change. The tunnel device is left out.
+    /// State of an interface, at the start and after each change. The platform does not report the TUN
+    /// device.
     Interface(Interface),
     /// An interface has vanished.
     InterfaceGone {
         /// Name of the interface.
         name: String,
     },
-    /// The fast path has sent packets into this tunnel since the last event about it, or for the first time.
-    /// Tunnels are checked in turn: all within ten seconds if there are few, within minutes if there are
-    /// many.
+    /// The fast path has sent packets into this tunnel since the last event about the tunnel. carnet checks
+    /// the tunnels in turn. A round takes ten seconds if there are few, and minutes if there are many.
     TunnelUsed {
         /// Local end of the tunnel.
         local: Endpoint,
@@ -108,18 +109,18 @@ pub enum PlatformEvent {
     /// Destinations of packets that the fast path has sent into the tunnel to the home agent
     /// ([`crate::Ports::direct`]).
     Destinations(Vec<Ipv6Addr>),
-    /// The programs of a fast path are loaded and in use, or the listed paths are unavailable
+    /// A fast path is in use after its programs were loaded, or none is. The listed paths are unavailable
     /// ([`Platform::accelerate`]).
     DataPath(Vec<(Path, String)>),
     /// Another program on this machine has changed a setting that the station needs. The text is for the
     /// operator.
     Notice(String),
-    /// An ICMPv6 message received on a watched link. Types are errors (1 to 4), Neighbor Discovery (133
+    /// An ICMPv6 message received on a watched link. The types are errors (1 to 4), Neighbor Discovery (133
     /// to 136) and the answer to home agent discovery (145).
     Icmpv6(LinkMessage),
 }
 
-/// The kernel's networking, as far as carnet uses it.
+/// The platform; see the head of the module.
 #[derive(Debug)]
 pub struct Platform {
     tunnel: TunnelIo,
@@ -131,15 +132,15 @@ pub struct Platform {
     keeping: Interval,
     seeking: Interval,
     ports: Ports,
-    /// Number that differs for each boot of the machine.
+    /// Number that identifies this boot of the machine.
     boot: u64,
-    /// Number of consecutive failures of the kernel's side.
+    /// Number of consecutive failures to read the kernel's state.
     failures: u32,
     open: bool,
 }
 
 impl Platform {
-    /// Checks the requirements, removes entries that a crash has left, and creates the tunnel device.
+    /// Checks the requirements, removes entries that a crash has left, and creates the TUN device.
     ///
     /// Works in the network namespace of the calling thread, which must be one of a tokio runtime.
     pub fn open(config: PlatformConfig) -> Result<Platform> {
@@ -165,9 +166,10 @@ impl Platform {
             ));
         }
         privileges::check()?;
-        // Opens this before any change, so that a kernel that lacks it is left unchanged.
+        // Open the socket for IPsec before any change, so that a kernel without IPsec stays unchanged.
         let protected = if config.ipsec { Protected::open()? } else { Protected::default() };
-        // From here on no other station can start in this namespace, and none is running.
+        // The device exists once per network namespace. So no other station is running in this namespace, and
+        // none can start.
         let (tunnel, known) = TunnelIo::create(config.senders)?;
         let mut requests = Requests::open()?;
         let index = requests.link(TUNNEL_DEVICE)?.map(|link| link.index).ok_or_else(|| {
@@ -180,8 +182,8 @@ impl Platform {
         let monitor = Monitor::open(port)?;
         installer.requests.configure_tunnel(index, config.device_mtu, QUEUE)?;
         settings::enable_ipv6(TUNNEL_DEVICE, &mut installer.switches.writes)?;
-        // Done before the device is up: then it would get a discipline for each of its queues, which may be
-        // many.
+        // Do this while the device is down. When it comes up, the kernel would give each of its queues a
+        // queueing discipline.
         if let Err(error) = installer.requests.take_at_once(index) {
             tracing::debug!("{error}: costs nothing but time");
         }
@@ -205,13 +207,13 @@ impl Platform {
     }
 
     /// Opens the first fast path of the list that the kernel supports, and returns why earlier paths are
-    /// unavailable. Without any, or with [`Path::Tun`] first, every packet passes the TUN device.
+    /// unavailable. If the kernel supports no path of the list, or [`Path::Tun`] is the first one, every
+    /// packet passes the TUN device.
     ///
-    /// `None`: a thread loads the programs of a path, which may take half a minute on a slow processor. Until
-    /// [`PlatformEvent::DataPath`] reports that they are in use or unavailable, every packet passes the TUN
-    /// device.
+    /// Returns `None` while a thread loads the programs of a path, which may take half a minute on a slow
+    /// processor. Until [`PlatformEvent::DataPath`] reports the result, every packet passes the TUN device.
     ///
-    /// Call this before the first [`Self::apply`].
+    /// The caller must call this before the first [`Self::apply`].
     pub fn accelerate(&mut self, config: &FastPathConfig) -> Option<Vec<(Path, String)>> {
         let Installer { tunnel_index, requests, .. } = &mut self.keeper.installer;
         let (fast_path, obstacles) = FastPath::open(config, *tunnel_index, requests);
@@ -221,7 +223,8 @@ impl Platform {
         obstacles
     }
 
-    /// Waits for the programs that a thread loads, for a caller without other work.
+    /// Waits until the thread has loaded the programs, and returns the unavailable paths. Use it if the
+    /// caller has no other work meanwhile.
     pub async fn accelerated(&mut self) -> Vec<(Path, String)> {
         loop {
             if let Loaded::Decided(obstacles) = poll_fn(|cx| self.poll_fast_path(cx)).await {
@@ -251,7 +254,7 @@ impl Platform {
         self.protected.clone()
     }
 
-    /// Opens or closes the socket for messages under IPsec, after a reload.
+    /// Opens or closes the socket for messages under IPsec, after the station has read its config again.
     pub fn set_ipsec(&mut self, wanted: bool) -> Result<()> {
         if wanted != self.protected.is_open() {
             self.protected = if wanted { Protected::open()? } else { Protected::default() };
@@ -277,8 +280,8 @@ impl Platform {
         self.commit();
     }
 
-    /// Returns whether the kernel needs a packet that came out of the tunnel device. The caller then writes
-    /// the packet back unchanged.
+    /// Returns whether the kernel needs a packet that came out of the TUN device. The caller then writes the
+    /// packet back unchanged.
     pub fn concerns_kernel(&mut self, packet: &[u8]) -> bool {
         let concerns = self.keeper.installer.fast_path.concerns(packet);
         if concerns {
@@ -287,8 +290,8 @@ impl Platform {
         concerns
     }
 
-    /// Applies the tunnels' changes since the last call to the fast path, which keeps its former state until
-    /// then. The slow path is always up to date.
+    /// Applies the changes of tunnels since the last call to the fast path. Until then the fast path keeps
+    /// its former state. The slow path applies each change at once.
     pub fn commit(&mut self) {
         self.keeper.commit();
     }
@@ -298,7 +301,7 @@ impl Platform {
         self.keeper.installer.fast_path.tunnel_traffic()
     }
 
-    /// Makes room in the fast path if this config has more bindings than fit.
+    /// Makes room in the fast path if this config has more bindings than it has room for.
     pub fn make_room(&mut self, config: &FastPathConfig) {
         if let Err(why) = self.keeper.installer.grow_fast_path(config) {
             tracing::warn!("{NO_ROOM}: {why}");
@@ -317,23 +320,23 @@ impl Platform {
 
     /// Applies one change of the desired forwarding state.
     ///
-    /// An entry whose interface is missing or down is no error: the entry stays desired and is installed when
-    /// the interface appears. After an error the entry stays desired, too, and is tried again when interfaces
-    /// change, and at intervals.
+    /// If the interface of an entry is missing or down, that is no error: the platform installs the entry
+    /// when the interface appears or comes up. After an error the entry stays desired, too. The platform
+    /// tries it again when interfaces change, and at intervals.
     pub fn apply(&mut self, change: &Change) -> Result<()> {
         if let Change::Set(entry) = change
             && matches!(&**entry, Entry::Setting(setting) if is_conditional(setting))
         {
-            // The next reading decides.
+            // The next reading of the default routes then takes the change into account.
             self.keeper.news.dirty.routers = true;
         }
         self.keeper.installer.apply(change)
     }
 
-    /// Returns the next event: at first every interface once, then changes.
+    /// Returns the next event: first the state of every interface once, then changes.
     ///
-    /// Safe to cancel: no event is lost. After an error the next call reads the whole state again, which is
-    /// useless after a [fatal error](Error::is_fatal).
+    /// Safe to cancel: no event is lost. After an error the next call reads the whole state again. After a
+    /// [fatal error](Error::is_fatal) another call is useless.
     pub async fn next_event(&mut self) -> Result<PlatformEvent> {
         loop {
             if let Some(event) = self.events.pop_front() {
@@ -348,20 +351,20 @@ impl Platform {
         }
     }
 
-    /// Checks with the next [`Self::next_event`] whether another program has changed settings that the
-    /// station needs. The kernel sends events about most changes, but not about all.
+    /// Makes the next [`Self::next_event`] check whether another program has changed settings that the
+    /// station needs. The kernel sends events about most changes of settings, but not about all.
     pub fn doubt_settings(&mut self) {
         self.keeper.doubt_settings();
     }
 
-    /// Returns what differs on this machine from the station's needs, in words: a setting that another
-    /// program changes, an entry that the kernel refuses.
+    /// Returns texts that say what on this machine differs from the station's needs, for example a setting
+    /// that another program changes, or an entry that the kernel refuses.
     pub fn obstacles(&self) -> Vec<String> {
         self.keeper.installer.obstacles()
     }
 
-    /// Returns how often in a row [`Self::next_event`] has failed. It counts since the last complete reading,
-    /// because there may be no event for days.
+    /// Returns how often in a row [`Self::next_event`] has failed. The count restarts after each complete
+    /// reading of the state, because no event may come for days.
     pub fn failures(&self) -> u32 {
         self.failures
     }
@@ -422,11 +425,11 @@ impl Platform {
         if self.events.len() > known {
             self.commit();
         }
-        // A socket that `refresh` has just opened was not registered to wake this task; now it is.
+        // `refresh` may have opened a socket, which is registered to wake this task only after it is polled.
         if self.events.is_empty() { Poll::Pending } else { Poll::Ready(Ok(())) }
     }
 
-    /// Reads the changed state, installs lost entries again, and collects events.
+    /// Reads the kernel's changed state, installs lost entries again, and collects events for the caller.
     fn refresh(&mut self) -> Result<()> {
         let Platform { keeper, events, link_sockets, ports, .. } = self;
         keeper.refresh(events, |installer, observer| {
@@ -434,10 +437,10 @@ impl Platform {
         })
     }
 
-    /// Sends an ICMPv6 message on a link with exactly its source address. The checksum is filled in.
+    /// Sends an ICMPv6 message on a link, with the source address in the message, and fills in the checksum.
     ///
     /// A unicast message needs `peer` if the link has link-layer addresses. A multicast message goes to the
-    /// group's link-layer address.
+    /// link-layer address of its group.
     pub fn send_icmpv6(&mut self, message: &LinkMessage) -> Result<()> {
         let known = self.keeper.observer.links.get(&message.interface);
         let operation =
@@ -448,10 +451,11 @@ impl Platform {
         }
     }
 
-    /// Returns the counters of an interface, all octets since its creation; `None` if it does not exist.
+    /// Returns the octets that an interface has received and sent since its creation; `None` if the interface
+    /// does not exist.
     pub fn octets(&self, interface: &str) -> Result<Option<Octets>> {
         let counted = interface_counters::octets(interface)?;
-        // The kernel does not use an index twice.
+        // The index identifies the interface until the next boot, because the kernel uses no index twice.
         Ok(counted.map(|(index, received, sent)| Octets {
             epoch: self.boot ^ u64::from(index),
             total: received.saturating_add(sent),
@@ -459,23 +463,23 @@ impl Platform {
         }))
     }
 
-    /// Receives ICMPv6 on these links from now on, in place of those of [`PlatformConfig::watched`].
+    /// Receives ICMPv6 on these links from now on, in place of the links in [`PlatformConfig::watched`].
     pub fn watch(&mut self, watched: Vec<WatchedInterface>) {
         self.link_sockets.watch(watched);
         self.link_sockets.follow(&self.keeper.observer.links);
     }
 
-    /// Returns the reader and writer of the tunnel device's packets.
+    /// Returns the reader and writer of the TUN device's packets.
     pub fn tunnel(&self) -> TunnelIo {
         self.tunnel.clone()
     }
 
-    /// Returns the sockets for packets inside IPv4 and UDP.
+    /// Returns the sockets of the tunnels inside IPv4 and UDP.
     pub fn datagrams(&self) -> Datagrams {
         self.keeper.installer.datagrams.clone()
     }
 
-    /// Returns the counters.
+    /// Returns the counters since [`Platform::open`].
     pub fn counters(&self) -> Counters {
         let Platform { keeper: Keeper { installer, news, .. }, link_sockets, .. } = self;
         Counters {
@@ -491,9 +495,10 @@ impl Platform {
         }
     }
 
-    /// Removes all created objects, and restores all changed ones.
+    /// Removes all objects that carnet has created, and restores all settings that it has changed.
     ///
-    /// Continues after an error and returns the first one. Dropping the platform does the same, silently.
+    /// Continues after an error and returns the first one. Dropping the platform does the same without
+    /// returning an error.
     pub fn close(mut self) -> Result<()> {
         self.open = false;
         self.keeper.installer.close()
@@ -507,8 +512,8 @@ fn follow_links(
     link_sockets: &mut LinkSockets,
     ports: &Ports,
 ) {
-    // Use the place of a path whose programs are still being loaded: sockets that are opened again would lose
-    // the packets in the old ones.
+    // While a thread loads programs, use the place for their path already. To change the place, the sockets
+    // must be opened again, which loses the packets in them.
     let path = installer.fast_path.loading().unwrap_or(installer.fast_path.path());
     link_sockets.hear(match path {
         Path::Bpf | Path::Xdp => Place::BesideIpv6,
@@ -518,8 +523,8 @@ fn follow_links(
     for complaint in installer.fast_path.follow(&observer.links) {
         tracing::warn!("{complaint}");
     }
-    // Programs handle packets before they are merged, or as they are. The TUN device has a cost for each
-    // piece.
+    // BPF programs handle packets before the kernel merges them. For the TUN device merging saves work,
+    // because each packet costs a system call.
     let by_tun = path == Path::Tun;
     installer.gather(observer.links.values().filter(|link| by_tun && ports.send(link)));
 }

@@ -2,11 +2,12 @@
 //! server (RFC 8952).
 //!
 //! The server answers with status 204 without a body. A portal answers with a redirection, with status 511
-//! (RFC 6585 6) or with a page of its own. Other errors are inconclusive, because they may be the server's.
+//! (RFC 6585 6) or with a page of its own. Other errors are inconclusive, because the server itself may have
+//! caused them.
 //!
-//! The socket is bound to the uplink's interface and care-of address. The URL has an address: the system's
-//! resolver would resolve a name over any uplink, and could delay the station. The module reads only the
-//! first octets of the answer, and follows no redirection.
+//! The socket is bound to the uplink's interface and care-of address. The configured URL has an address and
+//! no name. The system's resolver would resolve a name over any uplink, and could delay the station. The
+//! module reads only the first octets of the answer, and follows no redirection.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -18,26 +19,26 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpSocket;
 use tokio::time::timeout;
 
-/// Longest time of the whole exchange.
+/// Maximum duration of the whole exchange.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Most octets of the answer that are read.
+/// Maximum number of octets of the answer that the module reads.
 const MOST: usize = 4096;
-/// Octets of the longest URL that is reported, as in RFC 8910's option.
+/// Maximum length in octets of a reported URL, as in the option of RFC 8910.
 const LONGEST: usize = 255;
 
-/// Request to send.
+/// Destination of the HTTP request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProbeTarget {
     /// Address of the server.
     pub address: SocketAddr,
-    /// Authority of the URL.
+    /// Authority of the URL, for the Host field.
     pub authority: String,
     /// Path of the URL, beginning with `/`.
     pub path: String,
 }
 
 impl ProbeTarget {
-    /// Sends the request over an interface, from the source address of the server's family.
+    /// Sends the request over an interface, from the first of `sources` that has the server's address family.
     pub async fn request(&self, interface: &str, sources: &[IpAddr]) -> PortalProbe {
         match timeout(PATIENCE, self.exchange(interface, sources)).await {
             Ok(Ok(answer)) => self.judge(&answer),
@@ -49,7 +50,7 @@ impl ProbeTarget {
         }
     }
 
-    /// Returns the first octets of the answer.
+    /// Sends the request and returns the first octets of the answer.
     async fn exchange(&self, interface: &str, sources: &[IpAddr]) -> io::Result<Vec<u8>> {
         let socket = Socket::new(Domain::for_address(self.address), Type::STREAM, Some(Protocol::TCP))?;
         socket.set_nonblocking(true)?;
@@ -74,7 +75,7 @@ impl ProbeTarget {
         Ok(answer)
     }
 
-    /// Classifies an answer.
+    /// Decides from an answer whether a captive portal has sent it.
     fn judge(&self, answer: &[u8]) -> PortalProbe {
         let mut lines = answer.split(|octet| *octet == b'\n').map(|line| line.trim_ascii_end());
         match lines.next().and_then(status) {
@@ -90,7 +91,7 @@ impl ProbeTarget {
         }
     }
 
-    /// Returns the URL of a Location field. A too long URL loses its query.
+    /// Returns the URL of a Location field. Removes the query of a URL that is longer than [`LONGEST`].
     fn resolve(&self, location: &[u8]) -> Option<String> {
         let text = std::str::from_utf8(location).ok()?;
         let absolute = match text.strip_prefix('/') {

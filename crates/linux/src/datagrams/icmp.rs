@@ -1,8 +1,9 @@
-//! ICMP errors about packets of protocol 41. Raw sockets do not get such errors in their error queue.
+//! ICMP errors about packets of protocol 41. The kernel does not put these errors into the error queue of a
+//! raw socket.
 //!
 //! A raw ICMP socket at the same address receives only Destination Unreachable messages (`ICMP_FILTER`). Only
-//! "fragmentation needed and DF set" about a packet of this socket counts (RFC 1191 4). The message has no
-//! proof of its sender.
+//! "fragmentation needed and DF set" about a packet of this tunnel socket counts (RFC 1191 4). Nothing proves
+//! who sent the message.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -17,7 +18,7 @@ use super::TooBig;
 use super::socket::option;
 use crate::readable::watch;
 
-/// `SOL_RAW` and `ICMP_FILTER` of linux/icmp.h.
+/// The socket option `ICMP_FILTER` of linux/icmp.h and its level `SOL_RAW`.
 const SOL_RAW: i32 = 255;
 const ICMP_FILTER: i32 = 1;
 const DESTINATION_UNREACHABLE: u8 = 3;
@@ -51,7 +52,8 @@ impl Icmp {
         &self.file
     }
 
-    /// Returns the waiting messages. Makes no system call if no message has come.
+    /// Returns the reports of all messages that wait in the socket. Makes no system call if no message has
+    /// come.
     pub(super) fn complaints(&self) -> Vec<TooBig> {
         let mut complaints = Vec::new();
         let mut message = [0; MESSAGE_MAX];
@@ -68,7 +70,7 @@ impl Icmp {
     }
 }
 
-/// Parses a message with its IPv4 header.
+/// Parses an ICMP message with its IPv4 header; `None` if it does not concern a packet from `local`.
 fn parse(local: Ipv4Addr, packet: &[u8]) -> Option<TooBig> {
     let (_, message) = header(packet)?;
     let [kind, code, _, _, _, _, high, low] = *message.get(..ICMP_HEADER)?.as_array()?;
@@ -76,7 +78,7 @@ fn parse(local: Ipv4Addr, packet: &[u8]) -> Option<TooBig> {
     let address = |at: usize| quoted.get(at..at + 4)?.as_array::<4>().copied().map(Ipv4Addr::from);
     let ours = address(12)? == local && quoted.get(9) == Some(&IPV6_IN_IPV4);
     let mtu = u32::from(u16::from_be_bytes([high, low]));
-    // A router older than RFC 1191 sends an MTU of zero.
+    // A router older than RFC 1191 sends an MTU of zero, which is no use here.
     let fits = (kind, code) == (DESTINATION_UNREACHABLE, FRAGMENTATION_NEEDED) && ours && mtu > 0;
     fits.then_some(TooBig { local: local.into(), remote: Endpoint::Ipv4(address(16)?), mtu })
 }

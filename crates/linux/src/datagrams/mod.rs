@@ -1,21 +1,23 @@
 //! Sockets that carry IPv6 inside IPv4 and UDP (RFC 5555).
 //!
-//! Each end of such a tunnel is a socket: UDP, or raw of protocol 41. At a mobile router it is bound to its
-//! uplink's address and device. So its packets leave by this uplink even if the main table prefers another
-//! one. The kernel then uses only routes by that device; the uplink's own table has the default route. At a
-//! home agent the socket is bound to an address only. The desired forwarding state contains the sockets.
+//! Each end of such a tunnel is a socket: UDP, or raw of protocol 41. At a mobile router the socket is bound
+//! to the address and device of an uplink. So the tunnel's packets leave by this uplink even if the main
+//! table prefers another uplink. The kernel then uses only routes through that device; the uplink's own table
+//! has the default route. At a home agent the socket is bound to an address only. The desired forwarding
+//! state contains the sockets.
 //!
 //! This module only moves octets; the station checks the inner packet and its sender. The module passes the
 //! octet with DSCP and ECN of the outer header in both directions (RFC 6040 4.1). It also passes the address
-//! of the other end. It sets DF, ignores the kernel's own path MTU (`IP_PMTUDISC_PROBE`), and reports the
+//! of the remote end. It sets DF, ignores the kernel's own path MTU (`IP_PMTUDISC_PROBE`), and reports the
 //! path MTU of ICMP errors to the station. Only a packet that may be fragmented leaves without DF.
 //!
 //! **Many packets per system call.** Packets of one size to one end leave as one UDP burst (`UDP_SEGMENT`).
-//! The kernel or the network card cuts it. They arrive as one burst (`UDP_GRO`), except when a fast path
-//! handles packets before the sockets: it needs single packets.
+//! The kernel or the network card cuts the burst into packets. Received packets arrive as one burst
+//! (`UDP_GRO`), unless a fast path handles packets before the sockets, because a fast path needs single
+//! packets.
 //!
-//! All of this works in a user namespace, with the rights that the TUN device needs anyhow. IPv6 inside UDP
-//! inside IPv6 would need no more than its addresses and works too, but no caller uses it.
+//! All of this works in a user namespace, with the capabilities that the TUN device needs anyhow. UDP sockets
+//! could carry IPv6 inside IPv6 in the same way, but no caller uses that.
 
 mod icmp;
 mod reader;
@@ -37,7 +39,7 @@ pub use reader::{DatagramReader, Received};
 use socket::Socket;
 pub use writer::DatagramWriter;
 
-/// Most messages about too large packets that wait for the station.
+/// Maximum number of reports of too large packets that wait for the station.
 const COMPLAINTS_MAX: usize = 64;
 
 /// The sockets of all tunnels inside IPv4. Cheap to clone.
@@ -48,7 +50,7 @@ pub struct Datagrams(Arc<Mutex<Sockets>>);
 struct Sockets {
     open: Vec<Arc<Socket>>,
     complaints: VecDeque<TooBig>,
-    /// Number of packets that could not be sent.
+    /// Number of packets that the sockets could not send.
     unsent: u64,
 }
 
@@ -65,12 +67,12 @@ pub struct TooBig {
 
 impl Datagrams {
     fn lock(&self) -> MutexGuard<'_, Sockets> {
-        // The list is consistent even after a panic.
+        // The list of sockets is consistent even if a thread panicked with the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens a socket, or replaces the one of the same end. With `merge` the kernel may merge several packets
-    /// into one burst.
+    /// Opens a socket, or replaces the socket of the same local end. With `merge` the kernel may merge
+    /// several packets into one burst.
     pub(crate) fn open(&self, wanted: &desired::Socket, merge: bool) -> io::Result<()> {
         self.close(wanted);
         let socket = Arc::new(Socket::open(wanted, merge)?);
@@ -107,17 +109,17 @@ impl Datagrams {
         self.lock().unsent += packets;
     }
 
-    /// Returns the number of packets that could not be sent so far.
+    /// Returns the number of packets that the sockets could not send so far.
     pub(crate) fn unsent(&self) -> u64 {
         self.lock().unsent
     }
 
-    /// Returns the next report of too large packets.
+    /// Returns the next report of a too large packet; `None` if no report waits.
     pub fn poll_too_big(&self) -> Option<TooBig> {
         self.lock().complaints.pop_front()
     }
 
-    /// Waits until a packet may be ready; for ever without sockets. Safe to cancel.
+    /// Waits until a socket may have a packet; waits for ever while there are no sockets. Safe to cancel.
     pub async fn readable(&self) -> io::Result<()> {
         poll_fn(|cx| {
             let mut ready = false;

@@ -15,10 +15,10 @@ use super::socket::{Socket, socket_address};
 use super::unfinished::{self, Found};
 use crate::tunnel::segmentation::Segments;
 
-/// Octets of the largest IPv4 packet.
+/// Size of the largest IPv4 packet in octets, and so of the largest burst.
 const BURST_MAX: usize = 65_535;
 const IPV4_HEADER: usize = 20;
-/// Most errors in a row of one socket before the reader continues with the next socket.
+/// Maximum number of successive errors of one socket before the reader continues with the next socket.
 const PATIENCE: usize = 4;
 
 /// A received packet.
@@ -34,13 +34,13 @@ pub struct Received {
     pub traffic_class: u8,
 }
 
-/// Reads packets from the sockets.
+/// Reads single packets from the sockets of all tunnels inside IPv4.
 #[derive(Debug)]
 pub struct DatagramReader {
     io: Datagrams,
     burst: Vec<u8>,
     control: Vec<u8>,
-    /// Unread part of the present burst.
+    /// Unread part of the burst that the reader took last from a socket.
     rest: Option<Rest>,
     /// Super packet of the burst that the reader is cutting.
     cut: Option<Cut>,
@@ -76,7 +76,7 @@ impl DatagramReader {
         }
     }
 
-    /// Returns whether packets of a burst wait that the reader has already taken from a socket.
+    /// Returns whether the reader holds further packets of a burst that it has already taken from a socket.
     pub fn is_inside_burst(&self) -> bool {
         self.rest.is_some() || self.cut.is_some()
     }
@@ -129,7 +129,7 @@ impl DatagramReader {
         length.map(|length| Received { length, ..of })
     }
 
-    /// Takes the next burst. The sockets take turns.
+    /// Receives the next burst, from each socket in turn.
     fn receive(&mut self) -> io::Result<()> {
         let sockets = self.io.all();
         for step in 0..sockets.len() {
@@ -144,7 +144,7 @@ impl DatagramReader {
                         self.turn = at + 1;
                         return Ok(());
                     }
-                    // The datagram contains no packet: try the next one.
+                    // The datagram contains no packet: try the next datagram.
                     Ok(()) => {}
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     // The error is an ICMP message about a sent packet. The socket reports it once.

@@ -14,13 +14,14 @@ use super::TooBig;
 use super::icmp::Icmp;
 use crate::readable::watch;
 
-/// Protocol number of IPv6 in IPv4: 41 (RFC 4213), `IPPROTO_IPV6`.
+/// Protocol number of IPv6 inside IPv4 (RFC 4213), `IPPROTO_IPV6`.
 const IPV6_IN_IPV4: i32 = 41;
-/// TTL of the outer header, as of all tunnels (RFC 2473 6.3).
+/// TTL of the outer header, the same as the hop limit of all tunnels (RFC 2473 6.3).
 const TTL: u32 = 64;
-/// Buffer of the socket in octets for each direction: room for a burst of TCP (see `QUEUE` of the platform).
+/// Size of the socket's buffer in octets, for each direction. A burst of TCP segments fits (see `QUEUE` of
+/// the platform).
 const BUFFER: usize = 4 << 20;
-/// Most errors that the socket reads at once.
+/// Maximum number of errors that one call reads from the error queue.
 const ERRORS_MAX: usize = 64;
 
 #[derive(Debug)]
@@ -48,7 +49,8 @@ impl Socket {
         if let Some(interface) = &wanted.interface {
             socket.bind_device(Some(interface.as_bytes()))?;
         }
-        // The address may be assigned later, or belong to a neighbour until this machine takes over.
+        // The machine may get the address later. With a standby, another home agent may own it until this
+        // machine takes over.
         socket.set_freebind_v4(true)?;
         socket.set_ttl_v4(TTL)?;
         socket.set_recv_tos_v4(true)?;
@@ -57,7 +59,7 @@ impl Socket {
         for (force, plain) in
             [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
         {
-            // In a user namespace the system's buffer limit applies.
+            // In a user namespace the kernel refuses the forced size, and its limit on buffer sizes applies.
             let _ = option(&socket, libc::SOL_SOCKET, force, BUFFER as libc::c_int)
                 .or_else(|_| option(&socket, libc::SOL_SOCKET, plain, BUFFER as libc::c_int));
         }
@@ -76,7 +78,7 @@ impl Socket {
     /// Sets whether the kernel may merge several packets into one burst.
     pub(super) fn merge(&self, merge: bool) {
         if !self.is_raw {
-            // A kernel before Linux 5.0 does not support this, and returns single packets.
+            // A kernel before Linux 5.0 does not support the option, and returns single packets.
             let _ = setsockopt(self.file.get_ref(), sockopt::UdpGroSegment, &merge);
         }
     }
@@ -87,7 +89,7 @@ impl Socket {
         option(self.file.get_ref(), libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, how)
     }
 
-    /// Returns the remote end for an address.
+    /// Returns the remote end of a tunnel at this address, of the socket's kind.
     pub(super) fn remote(&self, address: SocketAddrV4) -> Endpoint {
         if self.is_raw { Endpoint::Ipv4(*address.ip()) } else { Endpoint::Udp(address) }
     }
@@ -103,7 +105,7 @@ impl Socket {
             else {
                 break;
             };
-            // Destination of the packet.
+            // The address in the message is the destination of the packet that caused the error.
             let Some(remote) = message.address.as_ref().and_then(socket_address) else { continue };
             for control in message.cmsgs().into_iter().flatten() {
                 let ControlMessageOwned::Ipv4RecvErr(error, _) = control else { continue };

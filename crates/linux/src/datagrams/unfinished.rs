@@ -1,11 +1,12 @@
-//! Finishes packets that another machine's fast path left to the network card: inner checksums of TCP and
-//! UDP, and the cutting of super packets.
+//! Finishes inner packets whose checksum or segmentation another station's fast path has left to the network
+//! card.
 //!
 //! A card finishes packets before they reach the wire. Over a virtual link between two stations of the same
-//! machine no card does, and a socket does not report the missing work. But an open checksum is visible,
-//! because its field has the sum of the pseudo-header. If a finished checksum equals that sum by chance,
-//! finishing it again gives the same value. A TCP packet with an open checksum that is longer than any wire
-//! carries is a super packet. Its segment size is unknown, so it is cut to a size that every link carries.
+//! machine no card finishes them, and a socket does not report the missing work. But an unfinished checksum
+//! is recognisable, because its field has the sum of the pseudo-header. If a finished checksum equals that
+//! sum by chance, finishing it again gives the same value. A TCP packet with an unfinished checksum is a
+//! super packet (GSO) if it is longer than an Ethernet frame. Its segment size is unknown, so carnet cuts it
+//! into segments that every link carries.
 
 use carnet_wire::ipv6::{HEADER_LEN, MIN_MTU};
 
@@ -13,15 +14,15 @@ use crate::tunnel::coalescing::pseudo_header;
 use crate::tunnel::segmentation::Segments;
 use crate::tunnel::virtio::{Burst, Header, Transport, Unfinished};
 
-/// Payload in octets of an Ethernet frame.
+/// Maximum payload of an Ethernet frame in octets; a longer packet is a super packet.
 const LARGE: usize = 1500;
 
-/// Result for a packet.
+/// Kind of a received packet.
 #[derive(Debug)]
 pub(super) enum Found {
     /// The packet is complete now.
     Packet,
-    /// The packet is a super packet, to be cut.
+    /// The packet is a super packet, which the caller cuts into segments.
     Super(Segments),
 }
 
@@ -37,7 +38,8 @@ pub(super) fn look(packet: &mut [u8]) -> Found {
     Found::Packet
 }
 
-/// Returns the missing work, in the format of the tunnel device.
+/// Returns the missing work as the header that the TUN device uses (`virtio_net_hdr`); `None` if the packet
+/// is complete.
 fn unfinished(packet: &[u8]) -> Option<Header> {
     let [first, _, _, _, high, low, next_header, ..] = packet.first_chunk::<HEADER_LEN>()?;
     let transport = [Transport::Tcp, Transport::Udp].into_iter().find(|t| t.protocol() == *next_header)?;
@@ -107,7 +109,7 @@ mod tests {
                 assert!(!is_intact(&packet));
                 assert!(matches!(look(&mut packet), Found::Packet));
                 assert!(is_intact(&packet), "{next_header} {length}");
-                // Finishing a checksum a second time changes nothing. A wrong checksum stays wrong.
+                // A finished checksum stays unchanged, and a wrong checksum stays wrong.
                 let at = packet.len() - 1;
                 for change in [0, 1] {
                     packet[at] ^= change;

@@ -1,4 +1,4 @@
-//! Sends packets. Those of one size to one end leave as one burst.
+//! Sends packets. Successive packets of one size to one remote end leave as one burst.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddrV4;
@@ -10,11 +10,11 @@ use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
 use super::Datagrams;
 use super::socket::Socket;
 
-/// Most segments of a burst: `UDP_MAX_SEGMENTS` of the first kernels that had it.
+/// Maximum number of segments in a burst: `UDP_MAX_SEGMENTS` of the first kernels with bursts.
 const SEGMENTS_MAX: usize = 64;
-/// Octets of the largest burst, which must fit into one IPv4 packet.
+/// Maximum size of a burst in octets: with IPv4 and UDP headers it must fit into one IPv4 packet.
 const BURST_MAX: usize = 65_535 - 28;
-/// Attempts to send a packet when pending errors of the socket prevent it.
+/// Maximum number of attempts to send a packet. An attempt fails if the socket has a pending error.
 const PATIENCE: usize = 4;
 
 /// Ends and traffic class of a burst.
@@ -25,16 +25,17 @@ struct To {
     traffic_class: u8,
 }
 
-/// Sends packets by the sockets. A written packet may wait until [`DatagramWriter::flush`].
+/// Sends packets through the sockets of all tunnels inside IPv4. A written packet may wait until
+/// [`DatagramWriter::flush`].
 #[derive(Debug)]
 pub struct DatagramWriter {
     io: Datagrams,
     burst: Vec<u8>,
     to: Option<To>,
-    /// Octets of each packet in the burst except the last.
+    /// Size in octets of each packet in the burst; only the last packet may be shorter.
     segment: usize,
     packets: usize,
-    /// Whether the kernel accepts bursts, as far as known.
+    /// Whether the kernel accepts bursts; true until a burst fails.
     takes_bursts: bool,
 }
 
@@ -51,16 +52,16 @@ impl DatagramWriter {
         }
     }
 
-    /// Returns how many packets could not be sent, by any writer to these sockets.
+    /// Returns the number of packets that the sockets could not send, from all writers.
     pub fn errors(&self) -> u64 {
         self.io.unsent()
     }
 
-    /// Sends an IPv6 packet from one end to the other, or holds it until [`Self::flush`]. The outer header
-    /// has the packet's own traffic class. Packets keep their order.
+    /// Sends an IPv6 packet from one end to the other, or holds the packet until [`Self::flush`]. The outer
+    /// header has the packet's own traffic class. Packets keep their order.
     pub fn write(&mut self, local: Endpoint, remote: Endpoint, may_fragment: bool, packet: &[u8]) {
         let [first, second, ..] = packet else { return };
-        // Version, Traffic Class, Flow Label (RFC 8200 3).
+        // The first four octets contain Version, Traffic Class and Flow Label (RFC 8200 3).
         let to = To { local, remote, traffic_class: first << 4 | second >> 4 };
         let fits = self.to == Some(to)
             && packet.len() <= self.segment
@@ -79,7 +80,7 @@ impl DatagramWriter {
         self.burst.extend_from_slice(packet);
         self.packets += 1;
         if packet.len() < self.segment {
-            // A shorter packet must be the last of a burst.
+            // A packet that is shorter than the others must be the last of a burst.
             self.flush();
         }
     }
@@ -97,8 +98,8 @@ impl DatagramWriter {
                 match (result, segment) {
                     (Ok(()), _) => {}
                     (Err(error), Some(_)) if !is_passing(&error) => {
-                        // A device that cannot complete checksums accepts no bursts. A too large burst can
-                        // leave by no device.
+                        // The kernel refuses bursts for a device that cannot complete checksums. EMSGSIZE
+                        // concerns only this burst, not all bursts of the device.
                         if error.raw_os_error() != Some(libc::EMSGSIZE) {
                             self.takes_bursts = false;
                             tracing::info!("no bursts of UDP here ({error}): packets go one by one");
@@ -156,9 +157,9 @@ impl DatagramWriter {
             if matches!(result, Ok(_) | Err(nix::errno::Errno::EAGAIN)) {
                 break;
             }
-            // The error may be about an earlier packet, and the socket reports it once. It may also be a
-            // forgery, of which there may be many. Reading the reports takes long and makes the next one an
-            // error again, so read them afterwards.
+            // The error may be about an earlier packet, and the socket reports it once. A forged ICMP message
+            // may also have caused it. Reading the ICMP reports takes long, and the next report makes the
+            // next attempt fail. So read the reports after the attempts.
             told = true;
             result = send();
         }
@@ -173,7 +174,7 @@ impl DatagramWriter {
     }
 }
 
-/// Returns whether an error says nothing about support for bursts.
+/// Returns whether an error of a burst may also happen on a device that supports bursts.
 fn is_passing(error: &io::Error) -> bool {
     let code = error.raw_os_error();
     error.kind() == io::ErrorKind::WouldBlock

@@ -1,8 +1,8 @@
-//! A tc program on an interface.
+//! Attaches a tc program to an interface.
 //!
 //! If the kernel supports BPF links for tc (since 6.6), the program vanishes with this process, however it
 //! ends. On an older kernel the program is in a `clsact` qdisc, with the priority [`PRIORITY`]. The station
-//! removes it at its end, or after a crash at the next start.
+//! removes the program at its end, or after a crash at the next start.
 
 use aya::programs::SchedClassifier;
 use aya::programs::links::LinkOrder;
@@ -12,8 +12,8 @@ use aya::util::KernelVersion;
 use super::programs::told;
 use crate::netlink::Requests;
 
-/// Priority of tc filters on kernels without BPF links for them. It marks carnet's filters, like the origin
-/// of its routes.
+/// Priority of tc filters on kernels without BPF links for them. The priority marks carnet's filters, as the
+/// origin marks carnet's routes.
 pub(crate) const PRIORITY: u16 = crate::ROUTE_PROTOCOL as u16;
 
 /// A tc program on an interface; see the head of the module.
@@ -36,7 +36,7 @@ impl Hook {
         let options = if has_tcx() {
             TcAttachOptions::TcxOrder(LinkOrder::default())
         } else {
-            // A clsact qdisc of another program serves as well.
+            // If the interface has a clsact qdisc of another program, carnet uses that one.
             if tc::qdisc_add_clsact(name).is_ok() {
                 qdisc = Some(index);
             }
@@ -46,7 +46,7 @@ impl Hook {
         Ok(Hook { id, qdisc })
     }
 
-    /// Detaches the program. The interface may be gone.
+    /// Detaches the program; works also after the interface has vanished.
     pub(super) fn detach(self, program: &mut SchedClassifier) {
         let _ = program.detach(self.id);
         if let Some(index) = self.qdisc {

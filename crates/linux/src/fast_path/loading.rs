@@ -1,8 +1,8 @@
-//! Loads programs in a thread while the station runs on another path.
+//! Loads BPF programs in a thread while the station uses another path.
 //!
-//! The thread has the rights of its creator ([`crate::sandbox`]). So it starts while the station may still
-//! load programs, and ends when they are loaded. Interfaces, maps and sockets stay with the station's own
-//! thread.
+//! The thread has the rights of its creator ([`crate::sandbox`]). So it starts before the sandbox takes the
+//! right to load programs from the station, and ends when they are loaded. The station's own thread attaches
+//! the programs and uses maps and sockets.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -19,13 +19,13 @@ use crate::netlink::Requests;
 /// A loading thread; see the head of the module.
 #[derive(Debug)]
 pub(super) struct Loading {
-    /// Path that these programs serve.
+    /// The path that these programs implement.
     pub(super) path: Path,
-    /// Present config of the station, which may need more room than that at the begin.
+    /// The station's present config. It may need more room than the config with which the loading began.
     pub(super) config: FastPathConfig,
     /// Paths to try if these programs cannot be loaded.
     pub(super) others: Vec<Path>,
-    /// Reasons why earlier paths of the list are unavailable.
+    /// Paths earlier in the list that are unavailable, each with its reason.
     pub(super) obstacles: Vec<(Path, String)>,
     pub(super) part: parts::Bpf,
     programs: oneshot::Receiver<Result<Box<Programs>, String>>,
@@ -35,7 +35,7 @@ impl Loading {
     /// Starts the loading thread.
     ///
     /// # Errors
-    /// If the kernel does not list its interfaces, or the machine cannot start a thread.
+    /// Fails if the kernel does not list its interfaces, or the machine cannot start a thread.
     pub(super) fn begin(
         kind: Kind,
         config: &FastPathConfig,
@@ -47,7 +47,7 @@ impl Loading {
         let wanted = config.clone();
         let links = requests.links().map_err(|error| error.to_string())?;
         let load = move || {
-            // The send fails if the station has ended meanwhile.
+            // The channel is closed if the station has ended meanwhile.
             let _ = sender.send(Programs::open(kind, &wanted, tunnel_device, &links).map(Box::new));
         };
         thread::Builder::new()
@@ -64,7 +64,8 @@ impl Loading {
         })
     }
 
-    /// Returns the programs, or why they cannot be loaded; registers the caller's wake-up.
+    /// Returns the programs, or why the kernel cannot load them. While the thread still loads, registers the
+    /// caller's wake-up.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Box<Programs>, String>> {
         Pin::new(&mut self.programs)
             .poll(cx)

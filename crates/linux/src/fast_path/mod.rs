@@ -1,17 +1,17 @@
-//! Fast paths, which bypass the slow path.
+//! Fast paths: programs and devices of the kernel that forward packets without carnet's process.
 //!
-//! A fast path does the work of the slow path (the TUN device and `carnet_station::forwarding`) earlier, with
-//! the same result:
+//! A fast path forwards packets before they reach the slow path (the TUN device and
+//! `carnet_station::forwarding`), with the same result. There are three:
 //!
-//! * `programs`: BPF programs at the ingress of the interfaces, on socket buffers (tc, [`Path::Bpf`]) or
-//!   before there are any (XDP, [`Path::Xdp`]). They handle the common packets and leave the others to the
-//!   slow path.
+//! * `programs`: BPF programs at the ingress of the interfaces, which run on socket buffers (tc,
+//!   [`Path::Bpf`]) or before the kernel allocates a socket buffer (XDP, [`Path::Xdp`]). The programs handle
+//!   common packets and leave other packets to the slow path.
 //! * `kernel`: tunnel devices of the kernel's own ip6_tunnel module ([`Path::Kernel`]).
-//! * `geonet`: BPF programs for IPv6 over GeoNetworking, independent of the paths above.
+//! * `geonet`: BPF programs for IPv6 over GeoNetworking, independent of the other two.
 //!
 //! BPF programs know tunnels in IPv6, in IPv4 and in UDP in IPv4, and distribute a binding's packets among
 //! several tunnels (`rules`). The kernel's devices know one tunnel in IPv6 for all packets of a binding.
-//! `selection` withholds tunnels from them that they do not support, which stay with the slow path.
+//! `selection` leaves tunnels that the devices do not support to the slow path.
 //!
 //! The tunnels of the desired forwarding state have all data that a fast path needs; `table` converts them to
 //! the content of the programs' maps. [`FastPath::set`] and [`FastPath::remove`] announce a change. It takes
@@ -50,7 +50,7 @@ use policy::Routing;
 use programs::{Kind, Programs};
 use selection::{Selection, is_for_programs};
 
-/// Reason in a build without BPF programs.
+/// Why BPF paths are unavailable in a build without BPF programs.
 const WITHOUT_BPF: &str = "this program was built without BPF programs";
 
 /// A data path of packets.
@@ -83,17 +83,17 @@ impl Path {
 pub struct Ports {
     /// Links of the mobile network. Packets from there go into the tunnel.
     pub lan: Vec<String>,
-    /// Uplinks of the mobile router. Packets arrive there from the tunnel.
+    /// Uplinks of the mobile router. Packets from the tunnel arrive there.
     pub uplinks: Vec<String>,
     /// Whether the station is a home agent, which treats all interfaces alike.
     pub home_agent: bool,
-    /// Whether a mobile router may have direct routes to other mobile routers. Packets select a direct route
-    /// by destination, like a home agent's tunnels.
+    /// Whether a mobile router may have direct routes to other mobile routers. A direct route is selected by
+    /// the packet's destination, like a tunnel of a home agent.
     pub direct: bool,
 }
 
 impl Ports {
-    /// Returns whether packets that arrive by this interface may go into tunnels.
+    /// Returns whether packets that arrive at this interface may go into tunnels.
     pub(crate) fn send(&self, link: &LinkInfo) -> bool {
         // A loopback interface and the tunnel device have no link-layer address.
         link.link_address.is_some() && (self.home_agent || self.lan.contains(&link.name))
@@ -108,7 +108,7 @@ pub struct FastPathConfig {
     pub paths: Vec<Path>,
     /// Key of outer flow labels (`Station::flow_label_key`).
     pub flow_label_key: u64,
-    /// Number of bindings and prefixes to make room for.
+    /// Number of bindings and prefixes for which the maps need room.
     pub bindings: usize,
     /// Roles of the interfaces.
     pub ports: Ports,
@@ -138,7 +138,7 @@ impl TunnelTraffic {
         [encapsulated_packets, encapsulated_octets, decapsulated_packets, decapsulated_octets]
     }
 
-    /// Adds the difference between two readings.
+    /// Adds the traffic between two readings of the counters.
     fn add(&mut self, mut now: TunnelTraffic, mut since: TunnelTraffic) {
         for ((sum, now), since) in self.numbers().into_iter().zip(now.numbers()).zip(since.numbers()) {
             *sum += now.saturating_sub(*since);
@@ -158,7 +158,7 @@ pub struct FastPathCounters {
     pub left: Vec<(&'static str, u64)>,
 }
 
-/// A tunnel of IPv6 in IPv6: the part of [`desired::Tunnel`] that the kernel's devices use.
+/// A tunnel of IPv6 in IPv6: those fields of [`desired::Tunnel`] that the kernel's devices use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tunnel {
     pub(crate) end: TunnelEnd,
@@ -190,10 +190,10 @@ impl Tunnel {
     }
 }
 
-/// Kind of the tunnel end, and home address of the binding.
+/// Key of a binding: kind of the tunnel end, and home address.
 type Binding = (TunnelEnd, Ipv6Addr);
 
-/// Removes objects that a crash of any fast path has left, except routes and rules.
+/// Removes objects that a fast path has left after a crash, except routes and rules.
 pub(crate) fn clean(requests: &mut Requests) -> crate::error::Result<()> {
     for link in requests.links()? {
         if is_ours(&link) {
@@ -205,17 +205,18 @@ pub(crate) fn clean(requests: &mut Requests) -> crate::error::Result<()> {
     Ok(())
 }
 
-/// The fast path in use, and its input.
+/// The fast path in use, and the tunnels, sockets and ports from which it is computed.
 #[derive(Debug, Default)]
 pub(crate) struct FastPath {
     kind: InUse,
     selection: Selection,
-    /// Sockets of tunnels inside IPv4, each with the index of its interface; 0 if it is bound to none.
+    /// Sockets of tunnels inside IPv4, each with the index of its interface; 0 if the socket is bound to no
+    /// interface.
     sockets: BTreeMap<desired::Socket, u32>,
     /// Key of outer flow labels and of the distribution of packets.
     key: u64,
     routing: Routing,
-    /// Programs that a thread loads, in addition to or in place of those in use.
+    /// Programs that a thread is loading, as the first ones or to replace those in use.
     loading: Option<Loading>,
 }
 
@@ -224,15 +225,15 @@ pub(crate) struct FastPath {
 pub(crate) enum Loaded {
     /// The path is selected; the paths in the list are unavailable, each with its reason.
     Decided(Vec<(Path, String)>),
-    /// The path is unchanged and has room for more bindings.
+    /// The path stays the same and now has room for more bindings.
     Grown,
-    /// The path has no room for more bindings; the text has the reason.
+    /// The path got no room for more bindings; the text has the reason.
     NotGrown(String),
 }
 
 #[derive(Debug, Default)]
 enum InUse {
-    /// No fast path: all packets pass the TUN device.
+    /// No fast path is in use: all packets pass the TUN device.
     #[default]
     None,
     /// BPF programs.
@@ -295,8 +296,8 @@ impl FastPath {
         Some(obstacles)
     }
 
-    /// Returns the result of the loading thread, once; registers a wake-up while it loads. New programs need
-    /// all tunnels and the interfaces from the caller.
+    /// Returns the result of the loading thread, once; registers a wake-up while it loads. After new programs
+    /// are in use, the caller has to pass all tunnels and interfaces again.
     pub(crate) fn poll_loading(
         &mut self,
         cx: &mut Context<'_>,
@@ -308,7 +309,7 @@ impl FastPath {
         let grows = !matches!(self.kind, InUse::None);
         let taken = result.and_then(|programs| match programs.has_room_for(&config) {
             true => self.take(programs, &config, part, requests).map(|()| true),
-            // The config was read again meanwhile.
+            // The station has read its config again while the thread was loading, and now needs more room.
             false => Ok(false),
         });
         match taken {
@@ -328,7 +329,8 @@ impl FastPath {
         }
     }
 
-    /// Attaches new programs in place of the present ones: an interface can have only one.
+    /// Attaches new programs in place of the present programs, because an interface can have only one
+    /// program.
     fn take(
         &mut self,
         mut programs: Box<Programs>,
@@ -372,7 +374,7 @@ impl FastPath {
         }
     }
 
-    /// Returns the path of the packets of one tunnel.
+    /// Returns the path that forwards the packets of one tunnel.
     pub(crate) fn path_of(&self, local: Endpoint, remote: Endpoint) -> Path {
         let carries = match &self.kind {
             InUse::None => false,
@@ -382,7 +384,7 @@ impl FastPath {
         if carries { self.path() } else { Path::Tun }
     }
 
-    /// Returns whether the path handles single packets inside IPv4, or will do so after loading.
+    /// Returns whether the path handles single packets inside IPv4, or will handle them after loading.
     pub(crate) fn takes_datagrams(&self) -> bool {
         self.loading.is_some() || matches!(self.kind, InUse::Programs(..))
     }
@@ -435,7 +437,7 @@ impl FastPath {
         let InUse::Programs(programs, _) = &mut self.kind else { return };
         let mut indices =
             self.sockets.iter().filter(|(known, _)| known.local == local).map(|(_, index)| *index);
-        // With several sockets the right one is unknown, so take none.
+        // If several sockets have this local end, the interface is ambiguous, so take none.
         let index = indices.next().filter(|_| indices.next().is_none());
         programs.table.set_socket(local, index);
     }
@@ -448,8 +450,8 @@ impl FastPath {
         self.hold(binding, others);
     }
 
-    /// Sets how a binding sends. `others`: it also sends into tunnels that the fast path does not support,
-    /// and so uses the slow path.
+    /// Sets how a binding sends. `others` says that it also sends into tunnels that the fast path does not
+    /// support; then all its packets use the slow path.
     fn hold(&mut self, binding: Binding, others: bool) {
         let distributor = self.selection.distributor(binding);
         match &mut self.kind {
@@ -462,9 +464,9 @@ impl FastPath {
         }
     }
 
-    /// Makes the changes since the last commit take effect. If a fast path fails, carnet gives it up and the
-    /// slow path does the work; the error has the reason. `slow` has table and destination of each route into
-    /// the TUN device; `None`: unchanged.
+    /// Makes the changes since the last commit take effect. If a fast path fails, carnet closes it and the
+    /// slow path forwards all packets; the error has the reason. `slow` has table and destination of each
+    /// route into the TUN device; `None` if they are unchanged.
     pub(crate) fn commit(
         &mut self,
         requests: &mut Requests,
@@ -481,9 +483,10 @@ impl FastPath {
         result
     }
 
-    /// Invalidates cached next hops because routes, rules or addresses have changed. With `narrow` only
-    /// neighbours changed, or carnet's own routes into the tunnel device. A new such route leads more packets
-    /// there, and a removed one had a binding that is gone. As [`Self::commit`], it may end the fast path.
+    /// Invalidates cached next hops because routes, rules or addresses have changed. `narrow` says that only
+    /// neighbours changed, or carnet's own routes into the TUN device. Such a change invalidates less: a new
+    /// route of carnet only leads more packets there, and a removed route belonged to a binding that is gone.
+    /// Like [`Self::commit`], the call may close the fast path.
     pub(crate) fn forget(
         &mut self,
         requests: &mut Requests,
@@ -505,7 +508,7 @@ impl FastPath {
         result
     }
 
-    /// Reads all rules and routes again if an obstacle may have vanished.
+    /// Reads all rules and routes again if an obstacle to the fast path may have vanished.
     pub(crate) fn look_again(&mut self, requests: &mut Requests) -> Result<(), String> {
         if self.routing.is_doubtful() { self.learn_routing(requests) } else { Ok(()) }
     }
@@ -549,7 +552,8 @@ impl FastPath {
         (self.kind, self.loading) = (InUse::None, None);
     }
 
-    /// Updates the present interfaces. Returns the errors with interfaces, each reason once.
+    /// Attaches programs to new interfaces and forgets vanished ones. Returns the errors of interfaces, each
+    /// reason once.
     pub(crate) fn follow(&mut self, links: &BTreeMap<String, LinkInfo>) -> Vec<String> {
         match &mut self.kind {
             InUse::None | InUse::Kernel(_) => Vec::new(),
@@ -557,8 +561,8 @@ impl FastPath {
         }
     }
 
-    /// Follows the capabilities of interfaces, in the task that waits for them. Returns errors as
-    /// [`Self::follow`] does.
+    /// Continues [`Self::follow`] when an interface's capabilities have changed, and registers the caller's
+    /// wake-up. Returns the errors of interfaces.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Vec<String> {
         match &mut self.kind {
             InUse::Programs(programs, _) => match programs.receivers.poll(cx) {
@@ -592,8 +596,8 @@ impl FastPath {
         }
     }
 
-    /// Returns the destinations of new flows into a mobile router's tunnel since the last call, if the path
-    /// records them.
+    /// Returns the destinations of flows that have begun into a mobile router's tunnel since the last call.
+    /// Only some paths record them.
     pub(crate) fn sought(&mut self) -> Vec<Ipv6Addr> {
         match &mut self.kind {
             InUse::Programs(programs, _) => programs.sought(),
@@ -601,7 +605,8 @@ impl FastPath {
         }
     }
 
-    /// Returns the neighbours to which the path sent packets within this time, by interface.
+    /// Returns the neighbours to which the path has sent packets within this time, each with its interface's
+    /// index.
     pub(crate) fn neighbours(&self, within: std::time::Duration) -> Vec<(u32, std::net::IpAddr)> {
         match &self.kind {
             InUse::None | InUse::Kernel(_) => Vec::new(),
@@ -609,7 +614,8 @@ impl FastPath {
         }
     }
 
-    /// Returns whether a packet that came to carnet is for the kernel. carnet writes it back unchanged.
+    /// Returns whether a packet that came to carnet is for the kernel. carnet writes such a packet back into
+    /// the TUN device unchanged.
     pub(crate) fn concerns(&mut self, packet: &[u8]) -> bool {
         match &mut self.kind {
             InUse::Kernel(kernel) => kernel.concerns(packet),
@@ -624,14 +630,15 @@ impl FastPath {
         }
     }
 
-    /// Forgets expired entries; takes effect with the next [`Self::commit`].
+    /// Ends the time of narrow paths and other temporary entries; takes effect with the next
+    /// [`Self::commit`].
     pub(crate) fn expire(&mut self) {
         if let InUse::Kernel(kernel) = &mut self.kind {
             kernel.expire();
         }
     }
 
-    /// Returns the traffic of the path by tunnel.
+    /// Returns the traffic of each tunnel on this path.
     pub(crate) fn tunnel_traffic(&self) -> HashMap<TunnelEnds, TunnelTraffic> {
         match &self.kind {
             InUse::None => HashMap::new(),
@@ -649,7 +656,7 @@ impl FastPath {
         requests: &mut Requests,
     ) -> Result<(), String> {
         if let Some(loading) = &mut self.loading {
-            // The thread starts again if its room is too small.
+            // If the programs turn out to have too little room, the thread loads them again.
             loading.config = FastPathConfig { paths: loading.config.paths.clone(), ..config.clone() };
             return Ok(());
         }

@@ -1,7 +1,9 @@
-//! Assumptions about the kernel's routing, which spare the programs a lookup for each packet (`bpf/ways.h`).
+//! Finds out whether the kernel routes by interface and destination only. While that is so, the programs
+//! cache next hops instead of asking the kernel for each flow (`bpf/ways.h`).
 //!
-//! The programs learn of an obstacle before their caches are invalidated, and of its end after that. So
-//! entries that they cache meanwhile are invalid, too.
+//! An obstacle is a route or rule that uses other fields of a packet. carnet writes a new obstacle into the
+//! map `POLICY` before it invalidates the programs' caches. It removes a past obstacle from the map after
+//! that. So entries that the programs cache in between are invalid, too.
 
 use crate::netlink::{Heard, Requests, rules_are_plain};
 
@@ -14,18 +16,19 @@ pub(super) struct Policy {
     pub(super) arriving: bool,
     /// The kernel routes packets from the tunnel device by interface and destination only.
     pub(super) leaving: bool,
-    /// All destinations of routes with more than 64 bits are known.
+    /// carnet knows the destinations of all routes with prefixes longer than 64 bits.
     pub(super) networks: bool,
 }
 
 /// State of the kernel's routes and rules.
 #[derive(Debug, Default)]
 pub(super) struct Routing {
-    /// Routes reported since the last reading of all routes.
+    /// Properties of the routes that the kernel has reported, at the last reading of all routes and since.
     heard: Heard,
-    /// Whether rules are plain, for arriving packets and for packets that leave the tunnel device.
+    /// Whether the kernel's rules use interface and destination only: for arriving packets, and for packets
+    /// that leave the tunnel device.
     plain: (bool, bool),
-    /// Whether all routes have been read.
+    /// Whether carnet has read all routes, and no later event was lost.
     known: bool,
 }
 
@@ -44,12 +47,12 @@ impl Routing {
         !self.known || (self.heard.forked && self.heard.unforked)
     }
 
-    /// Marks the routes to be read again.
+    /// Notes that carnet has to read all routes again.
     pub(super) fn doubt(&mut self) {
         self.known = false;
     }
 
-    /// Writes the assumptions to newly loaded programs.
+    /// Writes what is known of routes and rules to newly loaded programs.
     pub(super) fn tell(&self, programs: &mut Programs) -> Result<(), String> {
         for half in &self.heard.crowded {
             programs.crowd(*half)?;
@@ -57,12 +60,13 @@ impl Routing {
         programs.set_policy(self.policy())
     }
 
-    /// Reads all rules and routes. If that fails, the programs ask the kernel for each flow, as they do
-    /// without assumptions.
+    /// Reads all rules and routes. If that fails, the programs ask the kernel for each flow and cache no next
+    /// hops.
     pub(super) fn learn(&mut self, programs: &mut Programs, requests: &mut Requests) -> Result<(), String> {
         match sure(requests, Requests::hear_all_routes) {
             Some(heard) => {
-                // An obstacle that has vanished may return during this reading.
+                // Forget the earlier obstacles before the reading, because an obstacle may appear again
+                // during the reading.
                 let crowded = std::mem::take(&mut self.heard.crowded);
                 let full = self.heard.full;
                 self.heard = heard;
@@ -83,7 +87,7 @@ impl Routing {
         self.plain = sure(requests, Requests::rules).map_or((false, false), |rules| rules_are_plain(&rules));
     }
 
-    /// Handles a change of routes or rules: cached lookups of the programs are invalidated.
+    /// Handles a change of routes or rules, and invalidates the programs' cached lookups.
     pub(super) fn follow(
         &mut self,
         programs: &mut Programs,
@@ -95,7 +99,8 @@ impl Routing {
             programs.crowd(*half)?;
         }
         self.heard.take_crowded(crowded, full);
-        // The order in which they came and went does not matter.
+        // Routes with several next hops may have appeared and vanished in any order; reading all routes again
+        // clears the doubt.
         self.heard.unforked = unforked || (self.heard.unforked && !forked);
         self.heard.forked |= forked;
         if rules || missed {
@@ -104,7 +109,7 @@ impl Routing {
         self.known &= !missed;
         programs.set_policy(self.policy())?;
         programs.forget()?;
-        // Only a home agent uses this.
+        // Only a home agent caches next hops, so only a home agent needs the rules.
         if (rules || missed) && programs.ports.home_agent {
             self.ask_rules(requests);
             programs.set_policy(self.policy())?;
@@ -113,7 +118,7 @@ impl Routing {
     }
 }
 
-/// Returns an answer only if all of it could be parsed.
+/// Returns the kernel's answer only if carnet could parse all its messages.
 fn sure<T>(requests: &mut Requests, ask: impl FnOnce(&mut Requests) -> crate::error::Result<T>) -> Option<T> {
     let unparsed = requests.unparsed;
     match ask(requests) {

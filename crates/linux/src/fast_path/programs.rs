@@ -1,11 +1,12 @@
 //! Loads the BPF programs of the fast path, attaches them to interfaces, and writes their maps.
 //!
 //! Programs and maps belong to file descriptors of this process. If the kernel supports BPF links (XDP since
-//! 5.9), programs are detached when the process ends, for any reason. For tc programs see [`Hook`].
+//! 5.9), the kernel detaches the programs when the process ends, for any reason. [`Hook`] describes how tc
+//! programs are detached.
 //!
-//! An interface gets a program when it exists, up or down. The program depends on the interface's role, and
-//! on whether its packets have an Ethernet header. A home agent treats all interfaces but the loopback and
-//! the tunnel device alike.
+//! An interface gets a program as soon as it exists, even if it is down. The program depends on the
+//! interface's role, and on whether its packets have an Ethernet header. A home agent treats all interfaces
+//! but the loopback and the tunnel device alike.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::ErrorKind;
@@ -41,7 +42,7 @@ unsafe impl Pod for LengthsValue {}
 // SAFETY: the type is `repr(C)` of integers and octets, without padding, and any octets are a valid value.
 unsafe impl Pod for RulesValue {}
 
-/// `struct neighbour`.
+/// Copy of `struct neighbour` in C.
 #[repr(C, align(8))]
 #[derive(Debug, Clone, Copy)]
 struct NeighbourKey {
@@ -53,43 +54,44 @@ struct NeighbourKey {
 // SAFETY: the type is `repr(C)` of integers and octets, without padding, and any octets are a valid value.
 unsafe impl Pod for NeighbourKey {}
 
-/// Least number of bindings to make room for.
+/// Minimum number of bindings for which the maps have room.
 const SLOTS_MIN: u32 = 64;
-/// Average number of prefixes of a binding, the home address included.
+/// Average number of prefixes of a binding, by which the map of prefixes is sized. The home address counts as
+/// a prefix.
 const PREFIXES: u32 = 4;
 
-/// Sections with one number each, which invalidates the programs' caches.
+/// Sections of the programs' data that contain one number each. A new number invalidates cached entries.
 const GENERATION: &str = ".data.generation";
 const ROUTES: &str = ".data.routes";
 
-/// Most version numbers; see VERSIONS in `bpf/state.h`: 64 kB. With 100,000 bindings, a change of one
-/// invalidates the cached lookups of about six.
+/// Maximum number of version numbers, which take 64 kB (VERSIONS in `bpf/state.h`). With 100,000 bindings
+/// about six share a number, so a change of one binding invalidates the cached lookups of six.
 const VERSIONS_MAX: u32 = if cfg!(test) { 2 } else { 16_384 };
 
-/// Places for cached next hops per binding, on each processor. With half of the places free, an entry is
-/// mostly at its first place.
+/// Number of places for cached next hops per binding, on each processor. Half of the places stay free, so
+/// that the programs mostly find an entry at the first place that they search.
 const WAYS: u32 = 2;
-/// Most octets of all cached next hops on all processors.
+/// Maximum size in octets of all cached next hops on all processors.
 const WAYS_MEMORY: u32 = 256 << 20;
 
-/// Attempts to load a program. The next constant is the wait after the first attempt; it doubles after each
-/// further one.
+/// Number of attempts to load a program. The pause after the first attempt is the next constant. The pause
+/// doubles after each further attempt.
 const ATTEMPTS: u32 = 10;
 const FIRST_WAIT: Duration = Duration::from_millis(1);
-/// Most slots with a counter for each path. With more slots, the paths of a slot share one counter, because
-/// each processor has its own counters.
+/// Maximum number of slots for which each path has its own counter. With more slots, the paths of a slot
+/// share one counter, to save memory: each processor has a copy of every counter.
 const SLOTS_BY_PATH: u32 = 4096;
 /// Attachment point of the programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// tc ingress, on socket buffers.
+    /// The ingress of tc, where programs get socket buffers.
     Tc,
-    /// XDP.
+    /// XDP, where programs get frames before the kernel allocates socket buffers.
     Xdp,
 }
 
 impl Kind {
-    /// Returns the data path of packets through these programs.
+    /// Returns the name of the fast path that these programs implement.
     pub(super) fn path(self) -> Path {
         match self {
             Kind::Tc => Path::Bpf,
@@ -110,49 +112,51 @@ struct Attached {
     name: String,
     program: &'static str,
     link_address: Option<[u8; 6]>,
-    /// Attachment; `None` if it failed. carnet tries again when the interface changes.
+    /// Attachment of the program; `None` if the kernel refused it. carnet tries again when the interface
+    /// changes.
     link: Option<LinkId>,
 }
 
-/// The loaded programs.
+/// The loaded programs, their maps, and the interfaces to which they are attached.
 #[derive(Debug)]
 pub(crate) struct Programs {
     kind: Kind,
     ebpf: Ebpf,
-    /// Traffic counts by tunnel.
+    /// Memory in which the programs count the traffic of tunnels.
     traffic: traffic::TrafficMemory,
     tunnel_device: u32,
     pub(super) table: Table,
-    /// Number of times that all cached lookups were invalidated; the next field counts those not caused by
-    /// neighbours only.
+    /// Number of times that all cached lookups were invalidated; `routes` counts the invalidations whose
+    /// cause was more than a neighbour.
     generation: u32,
-    /// Last version number that a binding's slot got.
+    /// Version number that carnet assigned last to the slot of a binding.
     version: u32,
     routes: u32,
-    /// Assumptions of the programs about the kernel's routing.
+    /// Packet fields by which the kernel routes, as the programs assume.
     policy: Policy,
-    /// Upper halves of addresses in the map `CROWDED`.
+    /// Content of the map `CROWDED`: upper halves of addresses, which contain routes longer than 64 bits.
     crowded: BTreeSet<u64>,
-    /// Number of bindings with room in the maps.
+    /// Number of bindings for which the maps have room.
     slots: u32,
     /// Number of places for cached next hops, on each processor.
     ways: u32,
-    /// Counters of a slot: one for each path, or one in total.
+    /// Number of counters of a slot: one for each path, or one in total.
     counters: u32,
-    /// Tunnel whose traffic each counter counts, and its count at the start.
+    /// For each counter in use, its tunnel, and its value when it was assigned to this tunnel.
     counting: HashMap<u32, (TunnelEnds, TunnelTraffic)>,
-    /// Counts of counters that were reused for another tunnel.
+    /// Traffic of each tunnel in counters that now count another tunnel.
     counted: HashMap<TunnelEnds, TunnelTraffic>,
-    /// Whether the programs record the destinations of new flows.
+    /// Whether the programs record the destinations of new flows, for which a mobile router may open direct
+    /// routes.
     seeks: bool,
     pub(super) ports: Ports,
     attached: SmallMap<u32, Attached>,
-    /// For [`Self::used`]: the next slot to check; the next field has the last value of each counter.
+    /// The next slot that [`Self::used`] checks. `seen` has the value of each counter at its last check.
     next_look: u32,
     seen: HashMap<u32, u64>,
-    /// XDP mode of the drivers, once known.
+    /// XDP mode in which programs are attached: in the drivers, or generic once a driver has refused.
     mode: XdpMode,
-    /// Interfaces in the map `PORTS`, by which packets may leave.
+    /// Content of the map `PORTS`: interfaces by which redirected packets may leave.
     exits: BTreeSet<u32>,
     /// Interfaces that accept no redirected frames.
     unable: BTreeSet<u32>,
@@ -160,7 +164,7 @@ pub(crate) struct Programs {
     complaints: BTreeSet<String>,
 }
 
-/// Formats an error with all its causes, for people.
+/// Formats an error and all its causes as one line of text.
 pub(super) fn told(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -175,7 +179,7 @@ pub(super) fn told(error: &dyn std::error::Error) -> String {
 }
 
 impl Programs {
-    /// Loads the programs that the present and the configured interfaces need.
+    /// Loads the programs that the present interfaces and the configured interfaces need.
     ///
     /// # Errors
     /// Returns why the kernel refuses the programs, in one line.
@@ -219,7 +223,7 @@ impl Programs {
             loader.load(&object.unpack()).map_err(|error| told(&error))
         })?;
         // Load the programs that interfaces will need, so that no packet waits for the kernel's verifier
-        // later. Load at least one, to notice a kernel that refuses them.
+        // later. Load at least one program, to notice whether the kernel refuses BPF programs.
         for name in expected(kind, &config.ports, tunnel_device, links) {
             load(&mut ebpf, kind, name)?;
         }
@@ -251,7 +255,7 @@ impl Programs {
             receivers: Receivers::default(),
             complaints: BTreeSet::new(),
         };
-        // Leave generation 0, so that a zeroed entry is never valid.
+        // Increment the generation from 0 to 1, so that an entry of zeros is never valid.
         programs.forget()?;
         // The loader has read all of the kernel's types, about 20 MB, which carnet no longer needs.
         give_back_memory();
@@ -268,7 +272,7 @@ impl Programs {
             && (self.seeks || !config.ports.direct)
     }
 
-    /// Removes a tunnel.
+    /// Removes a tunnel from the table; [`Self::commit`] writes the change.
     pub(super) fn remove(&mut self, tunnel: &Tunnel) {
         self.table.remove(tunnel);
         let ends = (tunnel.local, tunnel.remote);
@@ -281,7 +285,7 @@ impl Programs {
         self.kind.path()
     }
 
-    /// Starts to follow which interfaces accept redirected frames, in a task of the runtime.
+    /// Starts to watch which interfaces accept redirected frames. The caller must run in a tokio runtime.
     pub(super) fn begin(&mut self) {
         if self.kind == Kind::Xdp {
             self.receivers = Receivers::open();
@@ -291,7 +295,8 @@ impl Programs {
     /// Writes changed entries into the maps.
     ///
     /// # Errors
-    /// The maps may be incomplete then, and the programs must be detached.
+    /// Fails if the kernel refuses a write. The maps may then be incomplete, and the caller must detach the
+    /// programs.
     pub(super) fn commit(&mut self) -> Result<(), String> {
         if !self.table.is_dirty() {
             return Ok(());
@@ -330,8 +335,7 @@ impl Programs {
         self.bump(GENERATION)
     }
 
-    /// Returns whether each of these upper halves of addresses is known to contain a route longer than 64
-    /// bits.
+    /// Returns whether the map `CROWDED` contains all these upper halves of addresses.
     pub(super) fn are_crowded(&self, halves: &BTreeSet<u64>) -> bool {
         halves.is_subset(&self.crowded)
     }
@@ -343,25 +347,26 @@ impl Programs {
         self.map_mut::<Array<_, u32>>(name)?.set(0, number, 0).map_err(|error| told(&error))
     }
 
-    /// Invalidates cached lookups of this binding and of all bindings that share its version.
+    /// Invalidates cached lookups of the binding in a slot, and of all bindings that share its version
+    /// number.
     fn renew(&mut self, slot: u32) -> Result<(), String> {
         self.version = self.version.wrapping_add(1).max(1);
         let (index, version) = (slot % versions(self.slots), self.version);
         self.map_mut::<Array<_, u32>>("VERSIONS")?.set(index, version, 0).map_err(|error| told(&error))
     }
 
-    /// Sets which packet fields routes and rules use. Call [`Self::forget`] after it if they use more than
-    /// before.
+    /// Sets which packet fields routes and rules use. The caller must call [`Self::forget`] afterwards if
+    /// they use more fields than before.
     pub(super) fn set_policy(&mut self, policy: Policy) -> Result<(), String> {
         self.policy = policy;
-        // A map that was full stays incomplete.
+        // Entries are never removed from `CROWDED`, so a full map stays incomplete.
         let networks = policy.networks && self.crowded.len() < CROWDED_MAX;
         let bits = u32::from(policy.arriving) | u32::from(policy.leaving) << 1 | u32::from(networks) << 2;
         self.map_mut::<Array<_, u32>>("POLICY")?.set(0, bits, 0).map_err(|error| told(&error))
     }
 
-    /// Marks an upper half of addresses that contains a route longer than 64 bits, for the lifetime of the
-    /// programs. Call [`Self::forget`] afterwards.
+    /// Adds an upper half of addresses, which contains a route longer than 64 bits, to the map `CROWDED` for
+    /// the lifetime of the programs. The caller must call [`Self::forget`] afterwards.
     pub(super) fn crowd(&mut self, half: u64) -> Result<(), String> {
         if self.crowded.contains(&half) || self.crowded.len() >= CROWDED_MAX {
             return Ok(());
@@ -386,7 +391,7 @@ impl Programs {
                 open!(Array<&mut MapData, LengthsValue>, "LENGTHS").set(end, value, 0)
             }
             Operation::SetBinding(value) => {
-                // The second write invalidates the cached lookups of the binding, all at once.
+                // `renew` then invalidates all cached lookups of the binding at once.
                 open!(BpfHashMap<&mut MapData, u32, BindingValue>, "BINDINGS")
                     .insert(value.slot, value, 0)
                     .map_err(|error| told(&error))?;
@@ -410,7 +415,7 @@ impl Programs {
                 Some(rules) => {
                     open!(BpfHashMap<&mut MapData, u32, RulesValue>, "RULES").insert(number, rules, 0)
                 }
-                // The rules have been removed again already.
+                // A later change has already removed these rules from the table.
                 None => Ok(()),
             },
             Operation::RemoveRules(number) => {
@@ -420,8 +425,8 @@ impl Programs {
                 }
             }
             Operation::RemoveBinding(slot) => {
-                // This order is needed too: otherwise a program could cache the binding under the new
-                // version.
+                // Remove the binding before its version changes. Otherwise a program could cache the old
+                // binding under the new version.
                 open!(BpfHashMap<&mut MapData, u32, BindingValue>, "BINDINGS")
                     .remove(&slot)
                     .map_err(|error| told(&error))?;
@@ -457,7 +462,8 @@ impl Programs {
         let (mode, before) = (self.mode, self.attached.len());
         let mut complaints = self.attach_all(&wanted);
         if self.mode != mode {
-            // The change of mode has detached the earlier programs, so attach all again.
+            // A program could only be attached in another XDP mode, which detached all other programs: attach
+            // them again.
             complaints.extend(self.attach_all(&wanted));
         }
         if self.attached.len() != before {
@@ -469,13 +475,14 @@ impl Programs {
         complaints
     }
 
-    /// XDP: lets packets leave by interfaces that have a program and accept redirected frames.
+    /// For XDP, updates the interfaces by which packets may leave: those that have a program and accept
+    /// redirected frames.
     pub(super) fn follow_receivers(&mut self) -> Vec<String> {
         let mut complaints = Vec::new();
         if self.kind == Kind::Tc {
             return complaints;
         }
-        // In the generic mode, all interfaces accept redirected frames.
+        // In the generic XDP mode, all interfaces accept redirected frames.
         let able = if self.mode == XdpMode::Driver { self.receivers.look() } else { None };
         let with_program = self.attached.iter().filter(|(_, attached)| attached.link.is_some());
         let all: Vec<(u32, String)> = with_program.map(|(index, at)| (*index, at.name.clone())).collect();
@@ -541,7 +548,7 @@ impl Programs {
         }
     }
 
-    /// Lets packets leave by an interface, or forbids it.
+    /// Lets packets leave by an interface, or forbids it, as `is` says.
     fn set_exit(&mut self, index: u32, is: bool) -> Result<(), String> {
         let map = self.ebpf.map_mut("PORTS").and_then(|map| DevMapHash::try_from(map).ok());
         let mut ports = map.ok_or("there is no map PORTS")?;
@@ -549,11 +556,11 @@ impl Programs {
             ports.insert(index, index, None, 0).map_err(|error| told(&error))?;
             self.exits.insert(index);
         } else {
-            // The kernel removes the entry with its interface.
+            // The removal fails if the interface is gone, because the kernel then removes its entry itself.
             let _ = ports.remove(index);
             self.exits.remove(&index);
         }
-        // Cached lookups contain the interfaces that packets may leave by.
+        // Cached lookups contain interfaces by which packets leave, so they are invalid now.
         self.forget()
     }
 
@@ -562,8 +569,8 @@ impl Programs {
         map.ok_or_else(|| format!("there is no map {name}"))
     }
 
-    /// Attaches the program in the drivers if all of them support it, else in the generic mode. A driver's
-    /// frames cannot be redirected to an interface whose driver has no XDP.
+    /// Attaches the program in the drivers if all of them support it, otherwise in the generic mode for all
+    /// interfaces. A driver's frames cannot be redirected to an interface whose driver has no XDP.
     fn attach_xdp(&mut self, index: u32, program: &'static str) -> Result<XdpLinkId, String> {
         let mode = self.mode;
         let result = find::<Xdp>(&mut self.ebpf, program)?.attach_to_if_index(index, mode);
@@ -584,7 +591,7 @@ impl Programs {
         let Some(attached) = self.attached.remove(&index) else { return };
         // Cached lookups of the interface depend on its former role.
         let _ = self.forget();
-        // The interface may be gone, and the attached program with it.
+        // If the interface is gone, the kernel has already detached the program, and errors do not matter.
         match attached.link {
             Some(LinkId::Tc(hook)) => {
                 if let Ok(program) = find::<SchedClassifier>(&mut self.ebpf, attached.program) {
@@ -593,7 +600,7 @@ impl Programs {
             }
             Some(LinkId::Xdp(id)) => {
                 if let Ok(mut far) = self.map_mut::<BpfHashMap<_, u32, u64>>("FAR_ADDRESSES") {
-                    // An entry that never had room need not be removed.
+                    // The entry is missing if the map was full when the interface appeared.
                     let _ = far.remove(&index);
                 }
                 let _ = self.set_exit(index, false);
@@ -621,7 +628,7 @@ impl Programs {
     }
 
     /// Returns next hops whose link-layer addresses the programs took from the kernel within this time. tc
-    /// programs let the kernel resolve them for each packet.
+    /// programs cache no such addresses, because the kernel resolves the neighbour of each packet.
     pub(super) fn neighbours(&self, within: Duration) -> Vec<(u32, IpAddr)> {
         if self.kind == Kind::Tc {
             return Vec::new();
@@ -648,18 +655,19 @@ impl Drop for Programs {
     }
 }
 
-/// Returns the number of bindings with room.
+/// Returns the number of bindings for which the maps get room.
 fn slots(config: &FastPathConfig) -> u32 {
     u32::try_from(config.bindings).unwrap_or(u32::MAX / 8).max(SLOTS_MIN).next_power_of_two()
 }
 
-/// Returns how many slots have a version of their own: a power of two, as `slots` is.
+/// Returns the number of version numbers that the slots share, a power of two like `slots`.
 fn versions(slots: u32) -> u32 {
     slots.min(VERSIONS_MAX)
 }
 
 /// Returns the number of cached next hops of a home agent on each processor, a power of two; see
-/// `bpf/ways.h`. If there are so few that networks share one, only time is lost.
+/// `bpf/ways.h`. If networks share a place because there are too few, the programs only ask the kernel more
+/// often.
 fn ways(config: &FastPathConfig, slots: u32, processors: u32) -> u32 {
     let most = (WAYS_MEMORY / 64 / processors).max(1);
     let wanted = if config.ports.home_agent { slots.saturating_mul(WAYS) } else { 1 };
@@ -667,9 +675,9 @@ fn ways(config: &FastPathConfig, slots: u32, processors: u32) -> u32 {
     1 << wanted.clamp(1, most).ilog2()
 }
 
-/// Returns the program for an interface; `None` if the interface has no task.
+/// Returns the program for an interface; `None` if the fast path does not use the interface.
 fn program_for(kind: Kind, ports: &Ports, tunnel_device: u32, link: &LinkInfo) -> Option<&'static str> {
-    // The devices of GeoNetworking's fast path have no task here.
+    // The devices of GeoNetworking's fast path get no program of this path.
     let internal = link.name == TUNNEL_DEVICE || link.group == super::geonet::GROUP;
     if link.index == tunnel_device || internal || link.is_loopback {
         return None;
@@ -677,13 +685,14 @@ fn program_for(kind: Kind, ports: &Ports, tunnel_device: u32, link: &LinkInfo) -
     program_of(kind, ports, &link.name, link.link_address.is_none())
 }
 
-/// Returns the program for an interface of this name. `bare`: it has no link-layer address.
+/// Returns the program for an interface of this name. `bare` says that the interface has no link-layer
+/// address.
 fn program_of(kind: Kind, ports: &Ports, name: &str, bare: bool) -> Option<&'static str> {
     let is_among = |names: &[String]| names.iter().any(|known| known == name);
     let (lan, uplink) = (is_among(&ports.lan), is_among(&ports.uplinks));
     let by_destination = ports.home_agent || (ports.direct && (lan || uplink));
     Some(match (kind, by_destination, lan, uplink, bare) {
-        // XDP programs need an Ethernet header for the neighbour's address.
+        // XDP programs write the neighbour's address into an Ethernet header, which such interfaces lack.
         (Kind::Xdp, _, _, _, true) => return None,
         (_, false, false, false, _) => return None,
         (_, false, true, _, false) => "lan",
@@ -699,9 +708,9 @@ fn program_of(kind: Kind, ports: &Ports, name: &str, bare: bool) -> Option<&'sta
     })
 }
 
-/// Returns the programs of all present interfaces, and of interfaces that may appear: the configured ones,
-/// and at a home agent any. Whether these have a link-layer address is unknown before (a modem's has none),
-/// so both programs are included. The set is never empty.
+/// Returns the programs of all present interfaces and of interfaces that may appear. At a mobile router these
+/// are the configured interfaces, at a home agent any. The set contains both programs for a future interface,
+/// because it may lack a link-layer address, as a modem's does. The set is never empty.
 fn expected(kind: Kind, ports: &Ports, tunnel_device: u32, links: &[LinkInfo]) -> BTreeSet<&'static str> {
     let present = links.iter().filter_map(|link| program_for(kind, ports, tunnel_device, link));
     let configured = ports.lan.iter().chain(&ports.uplinks);
@@ -712,8 +721,8 @@ fn expected(kind: Kind, ports: &Ports, tunnel_device: u32, links: &[LinkInfo]) -
     present.chain(possible.flatten()).chain(any.into_iter().flatten()).chain([never_empty]).collect()
 }
 
-/// Does work in a thread of its own, so that its free small allocations end with the thread. Otherwise the
-/// allocator keeps them for later use, and they hold their pages.
+/// Does work in a thread of its own, so that the allocator returns the work's freed memory at the end of the
+/// thread. In the main thread the allocator would keep freed small allocations and their pages.
 pub(super) fn aside<T: Send>(work: impl FnOnce() -> Result<T, String> + Send) -> Result<T, String> {
     std::thread::scope(|scope| scope.spawn(work).join())
         .unwrap_or_else(|_| Err("the loader has failed".into()))
@@ -743,7 +752,7 @@ fn load(ebpf: &mut Ebpf, kind: Kind, name: &str) -> Result<(), String> {
     };
     for attempt in 1..ATTEMPTS {
         match once()? {
-            // A signal interrupted the verification, or the kernel needs this thread for other work.
+            // EAGAIN: a signal has interrupted the kernel's verification of the program.
             Err(ProgramError::LoadError { io_error, .. }) if io_error.kind() == ErrorKind::WouldBlock => {
                 std::thread::sleep(FIRST_WAIT * 2u32.pow(attempt - 1));
             }

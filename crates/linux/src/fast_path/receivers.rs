@@ -1,8 +1,8 @@
-//! Follows which interfaces accept frames that XDP redirects to them.
+//! Watches which interfaces accept frames that XDP redirects to them.
 //!
-//! Some drivers accept none. A virtual Ethernet interface accepts them only while its peer polls, with GRO or
-//! an XDP program. The kernel drops frames redirected to any other interface. Since Linux 6.3 it reports the
-//! interfaces and their changes by the generic netlink family `netdev`
+//! Some drivers accept no redirected frames. A virtual Ethernet interface accepts them only while its peer
+//! polls, with GRO or an XDP program. The kernel drops frames redirected to any other interface. Since Linux
+//! 6.3 the kernel reports which interfaces accept such frames, by the generic netlink family `netdev`
 //! (Documentation/netlink/specs/netdev.yaml).
 
 use std::collections::BTreeSet;
@@ -10,13 +10,13 @@ use std::task::Context;
 
 use crate::generic_netlink::{Events, Family, Message, Questions, find, u32_at};
 
-/// `NETDEV_CMD_*`.
+/// Commands of the family `netdev`, `NETDEV_CMD_*`.
 const GET_DEVICE: u8 = 1;
 const DEVICE_CHANGED: u8 = 4;
-/// `NETDEV_A_DEV_*`.
+/// Attributes of a device, `NETDEV_A_DEV_*`.
 const IFINDEX: u16 = 1;
 const XDP_FEATURES: u16 = 3;
-/// `NETDEV_XDP_ACT_NDO_XMIT`.
+/// Flag in the attribute XDP_FEATURES: the device accepts redirected frames (`NETDEV_XDP_ACT_NDO_XMIT`).
 const TAKES_FRAMES: u64 = 4;
 
 /// The interfaces that accept redirected frames; see the head of the module.
@@ -40,7 +40,8 @@ impl Receivers {
         Receivers { kernel, events }
     }
 
-    /// Returns the indices of these interfaces; `None` if the kernel does not report them.
+    /// Returns the indices of the interfaces that accept redirected frames; `None` if the kernel does not
+    /// report them.
     pub(super) fn look(&mut self) -> Option<BTreeSet<u32>> {
         let (questions, family) = self.kernel.as_mut()?;
         let devices = questions.dump(family.id, GET_DEVICE, &[]).ok()?;
@@ -54,7 +55,7 @@ impl Receivers {
     }
 }
 
-/// Returns the index of a device that accepts frames.
+/// Returns the index of the device in a report, if the device accepts redirected frames.
 fn receiver(attributes: &[u8]) -> Option<u32> {
     // The value has 64 bits in the machine's byte order.
     let features = u64::from_ne_bytes(find(attributes, XDP_FEATURES)?.try_into().ok()?);

@@ -1,8 +1,8 @@
-//! Rules that select one of a binding's paths for each packet, in the programs' format (`struct rules` in
-//! `bpf/state.h`).
+//! Converts the rules that select a path of the binding for each packet into the programs' format (`struct
+//! rules` in `bpf/state.h`).
 //!
 //! Rules, identifiers of their members and weights come from the slow path ([`Distributor`]), so that both
-//! select the same tunnel. A rule whose tunnels have all gone does not apply.
+//! select the same tunnel. A rule does not apply if none of its tunnels exists.
 
 use carnet_station::forwarding::desired::{FlowAction, Ipv6Selector, Range, TrafficSelector};
 use carnet_station::forwarding::distribution::Distributor;
@@ -10,10 +10,10 @@ use carnet_station::forwarding::distribution::Distributor;
 use super::TunnelEnds;
 use super::values::PATHS;
 
-/// Most rules of one binding (`RULES_MAX`).
+/// Maximum number of rules of one binding (`RULES_MAX` in C).
 pub(crate) const RULES_MAX: usize = 8;
 
-/// `struct rule`: ranges from and to, both included, in the machine's byte order.
+/// Copy of `struct rule` in C: the first and the last value of each range, in the machine's byte order.
 #[repr(C, align(8))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct RuleValue {
@@ -34,7 +34,7 @@ pub(crate) struct RuleValue {
     zero: u32,
 }
 
-/// `struct rules`.
+/// Copy of `struct rules` in C.
 #[repr(C, align(8))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct RulesValue {
@@ -43,12 +43,13 @@ pub(crate) struct RulesValue {
     zero: u32,
 }
 
-/// A rule with a tunnel for each member.
+/// A rule of the slow path, with a tunnel for each of its members.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rule {
     selector: Option<TrafficSelector>,
     action: FlowAction,
-    /// Members: tunnel ends, identifier of the member, weight in use.
+    /// Members among which the rule distributes flows: tunnel ends, identifier of the member, and its present
+    /// weight.
     members: Vec<(TunnelEnds, u64, u32)>,
 }
 
@@ -62,8 +63,9 @@ pub(crate) fn rules(distributor: &Distributor) -> Vec<Rule> {
     rules.collect()
 }
 
-/// Returns the rules in the format of the programs. `paths` are the binding's sending paths in order.
-/// `exists` returns whether another tunnel exists. `None` if the programs cannot execute the rules.
+/// Returns the rules in the format of the programs. `paths` are the binding's sending paths in the order of
+/// its value. `exists` returns whether a tunnel outside `paths` exists. Returns `None` if the programs cannot
+/// execute the rules.
 pub(crate) fn value(
     rules: &[Rule],
     paths: &[TunnelEnds],
@@ -75,7 +77,7 @@ pub(crate) fn value(
         match &rule.selector {
             None => {}
             Some(TrafficSelector::Ipv6(selector)) => of.select(selector),
-            // Packets into the tunnels are IPv6.
+            // Skip selectors for IPv4, because only IPv6 packets go into the tunnels.
             Some(TrafficSelector::Ipv4(_)) => continue,
         }
         for (ends, known_by, weight) in &rule.members {
@@ -100,7 +102,7 @@ pub(crate) fn value(
     Some(value)
 }
 
-/// `enum action`.
+/// Returns the value of `enum action` in C.
 fn action(action: FlowAction) -> u8 {
     match action {
         FlowAction::Failover => 0,
@@ -128,7 +130,7 @@ impl RuleValue {
             traffic_class,
             next_header,
         } = *selector;
-        // The fields are in the order of their bits.
+        // The fields are in the order of the bits that tell which fields the rule checks.
         let fields = [
             source.map(|range| self.source = halves(range)),
             destination.map(|range| self.destination = halves(range)),
@@ -136,7 +138,7 @@ impl RuleValue {
             flow_label.map(|range| self.label = pair(range)),
             source_port.map(|range| self.source_port = pair(range)),
             destination_port.map(|range| self.destination_port = pair(range)),
-            // RFC 6088 3.2: the last two bits are ignored.
+            // RFC 6088 3.2: the rule ignores the last two bits, which are ECN.
             traffic_class.map(|range| self.class = pair(range).map(|class| class >> 2)),
             next_header.map(|range| self.next_header = pair(range)),
         ];

@@ -1,10 +1,11 @@
-//! Withholds tunnels from a fast path that does not support them, and stores data of bindings that the fast
-//! path needs.
+//! Selects the tunnels that a fast path supports, and notes for each binding whether its packets need the
+//! slow path.
 //!
-//! BPF programs know tunnels in IPv6, in IPv4 and in UDP in IPv4, and distribute packets among those of a
-//! binding. Tunnel devices of the kernel know one tunnel in IPv6 for all packets of a binding. Other ways to
-//! send stay with the slow path. A fast path that inspects each packet may still receive from such tunnels.
-//! One of several copies has an extension header, and the programs leave such packets alone.
+//! BPF programs know tunnels in IPv6, in IPv4 and in UDP in IPv4, and distribute packets among the tunnels of
+//! a binding. Tunnel devices of the kernel know one tunnel in IPv6 for all packets of a binding. Bindings
+//! that send in any other way stay with the slow path. BPF programs may still receive packets from their
+//! tunnels: a received copy of a packet has an extension header, and the programs leave packets with such
+//! headers to the slow path.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +15,7 @@ use carnet_station::forwarding::distribution::Distributor;
 
 use super::{Binding, TunnelEnds};
 
-/// Data of a binding for the fast path.
+/// How a binding sends its packets.
 #[derive(Debug, Default)]
 struct Known {
     /// Tunnels that the fast path does not support, into which the station sends packets.
@@ -22,7 +23,7 @@ struct Known {
     distributor: Option<Distributor>,
 }
 
-/// Data by binding.
+/// How each binding sends its packets.
 #[derive(Debug, Default)]
 pub(super) struct Selection(BTreeMap<Binding, Known>);
 
@@ -33,7 +34,8 @@ pub(super) fn is_for_programs(tunnel: &desired::Tunnel) -> bool {
 }
 
 impl Selection {
-    /// Adds an unsupported tunnel. Returns whether it prevents the fast path from sending for the binding.
+    /// Adds an unsupported tunnel. Returns whether the tunnel prevents the fast path from sending for the
+    /// binding.
     pub(super) fn set_other(&mut self, tunnel: &desired::Tunnel) -> bool {
         self.change((tunnel.end, tunnel.home_address), |known| {
             let ends = (tunnel.local, tunnel.remote);
@@ -41,15 +43,15 @@ impl Selection {
         })
     }
 
-    /// Removes an unsupported tunnel. Returns whether another one still prevents the fast path from sending
-    /// for the binding.
+    /// Removes an unsupported tunnel. Returns whether another tunnel still prevents the fast path from
+    /// sending for the binding.
     pub(super) fn remove_other(&mut self, tunnel: &desired::Tunnel) -> bool {
         self.change((tunnel.end, tunnel.home_address), |known| {
             known.others.remove(&(tunnel.local, tunnel.remote));
         })
     }
 
-    /// Sets whether a binding's packets are distributed, with this key.
+    /// Sets whether a binding's packets are distributed among its tunnels; `key` is the key of the hash.
     pub(super) fn distribute(&mut self, distribution: &desired::Distribution, key: u64, is: bool) {
         self.change((distribution.end, distribution.home_address), |known| {
             let before = known.distributor.take();
@@ -62,8 +64,8 @@ impl Selection {
         self.0.get(&binding)?.distributor.as_ref()
     }
 
-    /// Returns all bindings with data, and whether an unsupported tunnel prevents the fast path from sending
-    /// for each.
+    /// Returns all bindings with an entry. The flag says whether an unsupported tunnel prevents the fast path
+    /// from sending for the binding.
     pub(super) fn bindings(&self) -> impl Iterator<Item = (Binding, bool)> {
         self.0.iter().map(|(binding, known)| (*binding, !known.others.is_empty()))
     }

@@ -1,16 +1,17 @@
-//! Desired content of the fast path's maps, computed from the tunnels.
+//! Computes the content of the fast path's maps from the tunnels.
 //!
 //! The programs (`bpf/tunnel.h`) know *bindings*: all tunnels of one home address at one end. A binding has a
 //! slot, prefixes lead to the slot, and the slot's value has the paths for sending and receiving. A handover
 //! is one new value in one slot. Rules that distribute packets among several tunnels are stored under a
 //! number, which the value contains. This module computes the [`Operation`]s that change the maps from one
-//! commit to the next. Their order never forwards a packet wrongly in between; at worst the slow path gets
+//! commit to the next. Between two operations no packet is forwarded wrongly; at worst the slow path handles
 //! it. The module itself writes no map.
 //!
-//! The maps are bounded, and so is the share of one binding. A router that registers very many prefixes, or
-//! prefixes of many different lengths, takes no room from the others. A binding without room stays with the
-//! slow path entirely. So do bindings with a prefix that contains one of its prefixes. With only the shorter
-//! prefix known, a packet would go to the wrong binding.
+//! The size of the maps is bounded, and so is the share of one binding. A router that registers very many
+//! prefixes, or prefixes of many different lengths, takes no room from other routers. If the maps have no
+//! room for a binding, the slow path handles all its packets. The slow path also handles every binding with a
+//! prefix that contains a prefix of such a binding. If the maps contained only the shorter prefix, the
+//! programs would send packets to the wrong binding.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::Ipv6Addr;
@@ -24,38 +25,41 @@ use super::TunnelEnds;
 use super::rules::{self, Rule, RulesValue};
 use super::values::{BindingValue, LENGTHS_MAX, LengthsValue, PATHS, PathValue, PrefixKey};
 
-/// Most prefixes of one binding, and most of their different lengths, the home address included.
+/// Maximum number of prefixes of one binding, including the home address; the next constant limits their
+/// different lengths.
 pub(crate) const BINDING_PREFIXES_MAX: usize = 64;
 pub(crate) const BINDING_LENGTHS_MAX: usize = 8;
 
 /// One write to a map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation {
-    /// Writes `LENGTHS` of an end.
+    /// Writes the prefix lengths of one end into the map `LENGTHS`.
     SetLengths(u32, LengthsValue),
-    /// Writes `BINDINGS` at the value's slot.
+    /// Writes a binding into the map `BINDINGS`, at its slot.
     SetBinding(BindingValue),
-    /// Writes `PREFIXES`: the slot of a prefix.
+    /// Writes the slot of a prefix into the map `PREFIXES`.
     SetPrefix(PrefixKey, u32),
     /// Removes a prefix that no binding owns any more.
     RemovePrefix(PrefixKey),
-    /// Empties a slot.
+    /// Empties a slot of the map `BINDINGS`.
     RemoveBinding(u32),
-    /// Writes `RULES`: the rules of this number ([`Table::rules`]).
+    /// Writes the rules with this number ([`Table::rules`]) into the map `RULES`.
     SetRules(u32),
     /// Removes rules that no binding uses any more.
     RemoveRules(u32),
     /// Invalidates cached lookups of prefixes.
     Forget,
-    /// Invalidates cached flows. Cached next hops stay valid: those of removed bindings end with them.
+    /// Invalidates cached flows. Cached next hops stay valid; those of a removed binding become invalid with
+    /// its version number.
     ForgetFlows,
 }
 
-/// Returns the number of an end in the programs.
+/// Returns the number by which the programs know a tunnel end.
 fn number(end: TunnelEnd) -> u32 {
     match end {
         TunnelEnd::MobileRouter => 0,
-        // A direct tunnel is at a mobile router, which has no home agent's end, and uses the same lookups.
+        // A direct tunnel of a mobile router uses the same lookups as the home agent's end, and no station
+        // has both.
         TunnelEnd::HomeAgent | TunnelEnd::Direct => 1,
     }
 }
@@ -66,7 +70,7 @@ fn key(end: u32, prefix: Ipv6Net) -> PrefixKey {
     PrefixKey { high: (bits >> 64) as u64, low: bits as u64, length, end }
 }
 
-/// Name of a binding: end and home address.
+/// Name of a binding: the number of the tunnel end, and the home address.
 type Name = (u32, Ipv6Addr);
 
 /// A binding and its entries in the maps.
@@ -75,7 +79,7 @@ struct Binding {
     tunnels: SmallMap<TunnelEnds, Arc<Tunnel>>,
     /// Whether the slow path sends the binding's packets.
     held: bool,
-    /// Rules that distribute its packets among the tunnels, if any.
+    /// Rules that distribute the binding's packets among its tunnels, if any.
     rules: Option<Vec<Rule>>,
     /// Ends of the tunnel that was last set to transmit.
     latest: Option<TunnelEnds>,
@@ -85,7 +89,8 @@ struct Binding {
     prefixes: Box<[PrefixKey]>,
 }
 
-/// Data of a [`BindingValue`] in the maps, without its unused paths: most bindings have one path.
+/// Content of a binding's [`BindingValue`] in the maps. It omits unused paths to save memory, because most
+/// bindings have one path.
 #[derive(Debug, Default)]
 struct Installed {
     paths: Box<[(PathValue, u32)]>,
@@ -99,7 +104,7 @@ impl Installed {
         Installed { paths: paths.collect(), transmit: value.transmit, rules: value.rules }
     }
 
-    /// Returns whether a binding with this value handles packets in the same way, rules aside.
+    /// Returns whether the value equals the installed one, apart from the number of its rules.
     fn is(&self, value: &BindingValue) -> bool {
         self.transmit == value.transmit && self.paths == Installed::of(value).paths
     }
@@ -110,7 +115,8 @@ impl Installed {
 }
 
 impl Binding {
-    /// Returns the value of the slot and its rules. `sockets` are those of tunnels inside IPv4.
+    /// Returns the value of the slot and its rules. `sockets` has the interface index of each socket of a
+    /// tunnel inside IPv4.
     fn value(&self, slot: u32, sockets: &HashMap<Endpoint, u32>) -> (BindingValue, Option<RulesValue>) {
         let interface = |(local, _): &TunnelEnds| match local {
             Endpoint::Ipv6(_) => Some(0),
@@ -136,7 +142,7 @@ impl Binding {
         value.transmit = u32::try_from(sending.len()).unwrap_or(0);
         let others = self.tunnels.keys().copied().filter(|ends| !sending.contains(ends));
         let usable = sending.iter().copied().chain(others).filter_map(|ends| Some((ends, interface(&ends)?)));
-        // Paths without room in the value are accepted by the slow path.
+        // The value has room for [`PATHS`] paths. The slow path accepts packets from further paths.
         for ((path, mtu), (ends, interface)) in value.paths.iter_mut().zip(&mut value.mtu).zip(usable) {
             *path = PathValue::new(ends, interface);
             let sends = value.accepted < value.transmit;
@@ -147,35 +153,35 @@ impl Binding {
     }
 }
 
-/// Changes of the maps.
+/// Changes of the maps that one round has computed.
 #[derive(Debug, Default)]
 struct Changes {
-    /// Values of bindings that had no slot.
+    /// Values of bindings that get a slot.
     fresh: Vec<BindingValue>,
     values: Vec<BindingValue>,
     gained: BTreeMap<PrefixKey, u32>,
     lost: BTreeSet<PrefixKey>,
     /// Slots that have become empty.
     emptied: Vec<u32>,
-    /// Numbers of new and removed rules.
+    /// Numbers of new rules; `former_rules` has the numbers of removed rules.
     rules: Vec<u32>,
     former_rules: Vec<u32>,
-    /// For each end: whether prefixes pass from one living binding to another.
+    /// For each end: whether a prefix passes from one existing binding to another.
     disturbed: [bool; 2],
-    /// For each end: whether bindings leave the maps for the slow path.
+    /// For each end: whether a binding leaves the maps and so gets the slow path.
     evicted: [bool; 2],
 }
 
-/// Reason why there is no room for a binding.
+/// Reason why the maps have no room for a binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Obstacle {
-    /// The binding has too many prefixes or lengths itself.
+    /// The binding has more prefixes, or more different lengths, than one binding may have.
     Greedy,
     /// All slots or prefixes are in use.
     Full,
-    /// All lengths are in use.
+    /// The end has the maximum number of different prefix lengths.
     Lengths,
-    /// A prefix of this binding contains a prefix of another one without room.
+    /// A prefix of this binding contains a prefix of another binding that has no room.
     Around,
 }
 
@@ -195,21 +201,21 @@ pub(crate) struct Table {
     tunnels: HashMap<TunnelEnds, usize>,
     dirty: BTreeSet<Name>,
     owners: HashMap<PrefixKey, u32>,
-    /// Free slots that were in use, the longest free first. A packet under way in a program must not meet
-    /// another binding in its slot.
+    /// Free slots that were in use before, in the order in which they became free. A slot is reused as late
+    /// as possible, because a running program may still look up its former binding.
     free: VecDeque<u32>,
     next_slot: u32,
-    /// Owner of each slot.
+    /// Name of the binding in each slot.
     names: Vec<Option<Name>>,
     last_rules: u32,
     slots: u32,
     prefixes_max: usize,
-    /// For each end: number of prefixes of each length.
+    /// For each end: number of prefixes in the maps of each length.
     lengths: [BTreeMap<u32, usize>; 2],
     published: [LengthsValue; 2],
     /// Bindings without room, with the reason.
     homeless: BTreeMap<Name, Obstacle>,
-    /// Prefixes of bindings without room, each with the number of such bindings.
+    /// Prefixes of bindings without room, each with the number of bindings without room that have it.
     outside: BTreeMap<PrefixKey, usize>,
 }
 
@@ -301,8 +307,8 @@ impl Table {
         }
     }
 
-    /// Sets the interface index to which the socket of tunnels inside IPv4 is bound, 0 for none. Without an
-    /// index the slow path handles packets from and to there.
+    /// Sets the interface index to which the socket of tunnels inside IPv4 is bound, 0 if it is bound to no
+    /// interface. With `None` the slow path handles all packets of this local end.
     pub(crate) fn set_socket(&mut self, local: Endpoint, index: Option<u32>) {
         let before = match index {
             Some(index) => self.sockets.insert(local, index),
@@ -315,7 +321,7 @@ impl Table {
         }
     }
 
-    /// Returns the rules of this number in the maps.
+    /// Returns the rules with this number, as they have to be in the maps.
     pub(crate) fn rules(&self, number: u32) -> Option<&RulesValue> {
         self.rules.get(&number)
     }
@@ -361,7 +367,7 @@ impl Table {
         })
     }
 
-    /// Returns the writes that bring the maps to the present tunnels.
+    /// Returns the writes that update the maps to the present tunnels.
     pub(crate) fn commit(&mut self) -> Vec<Operation> {
         let mut names = std::mem::take(&mut self.dirty);
         let mut operations = Vec::new();
@@ -371,8 +377,8 @@ impl Table {
         loop {
             let (round, evicted, disturbed) = self.round(std::mem::take(&mut names));
             moved |= disturbed;
-            // Removed entries make room, and a new prefix may contain pending prefixes of another binding:
-            // repeat until nothing changes.
+            // Removed entries make room for waiting bindings, and a new prefix may contain prefixes of a
+            // waiting binding. So repeat until a round changes nothing.
             let idle = round.is_empty() && !std::mem::take(&mut first);
             operations.extend(round);
             let around = self.around();
@@ -390,13 +396,14 @@ impl Table {
                 names.iter().for_each(|name| self.take_in(*name));
             }
         }
-        // While a binding around it has no room, its packets could go to the wrong slot: keep the end closed.
+        // While bindings wait for room, a shorter prefix of another binding could match their packets. So
+        // keep the end closed until the last round.
         for end in (0..2).filter(|end| closed[*end as usize]) {
             operations.retain(|operation| !matches!(operation, Operation::SetLengths(of, _) if *of == end));
             operations.insert(0, Operation::SetLengths(end, LengthsValue::default()));
             operations.push(Operation::SetLengths(end, self.published[end as usize]));
         }
-        // A live binding has lost addresses to another one.
+        // An existing binding has lost addresses to another binding, so cached lookups are wrong.
         moved |= closed != [false; 2] || operations.iter().any(|operation| self.is_inside_another(operation));
         let of_bindings = |operation: &Operation| {
             use Operation::{RemoveRules, SetBinding, SetRules};
@@ -415,8 +422,8 @@ impl Table {
         shorter.any(|length| self.owners.get(&prefix.cut(*length)).is_some_and(|owner| owner != slot))
     }
 
-    /// Returns whether the maps have room for all bindings together, so that none is excluded because of
-    /// another.
+    /// Returns whether the maps have room for all bindings together, so that no binding is left to the slow
+    /// path because of another.
     fn all_fit(&self) -> bool {
         let prefixes: usize = self.outside.values().sum();
         let lengths = |end: u32| {
@@ -444,7 +451,8 @@ impl Table {
     /// Returns whether one of these prefixes contains a prefix of another binding without room.
     fn is_around(&self, wanted: &BTreeSet<PrefixKey>) -> bool {
         wanted.iter().any(|prefix| {
-            // Prefixes inside this one follow it directly in the order: the same bits, and more of them.
+            // In the order of keys, the prefixes inside a prefix follow directly after it, because they begin
+            // with the same bits.
             let after = self.outside.range(PrefixKey { length: 0, end: 0, ..*prefix }..);
             let mut inside = after.take_while(|(other, _)| other.cut(prefix.length).bits() == prefix.bits());
             inside.any(|(other, _)| other.end == prefix.end && other.length >= prefix.length)
@@ -454,14 +462,15 @@ impl Table {
     /// Computes the operations for these bindings.
     ///
     /// Between any two writes an address leads where it led before, where it leads afterwards, or nowhere.
-    /// For bindings that come and go the order ensures that. New bindings are written before the prefixes
-    /// that lead to them. A prefix is added before the shorter prefix that contains it, and removed after
-    /// that one; other changes come in between. If prefixes pass from one binding to another, no order is
-    /// right, and the end is closed meanwhile. (Cached lookups stay valid all the time, so only new flows see
-    /// the closed end.)
+    /// For added and removed bindings the order of the writes ensures that. New bindings are written before
+    /// the prefixes that lead to them. A prefix is added before the shorter prefix that contains it, and
+    /// removed after it. All other changes come between the additions and the removals. If a prefix passes
+    /// from one binding to another, no order of the writes is right. So the programs find no bindings of the
+    /// end until the writes are done. (Cached lookups stay valid all the time, so only new flows use the slow
+    /// path meanwhile.)
     ///
-    /// Also returns, for each end, whether bindings have been left to the slow path. The last value is
-    /// whether prefixes have passed from one living binding to another.
+    /// Also returns, for each end, whether bindings have been left to the slow path. The last value says
+    /// whether a prefix has passed from one existing binding to another.
     fn round(&mut self, names: BTreeSet<Name>) -> (Vec<Operation>, [bool; 2], bool) {
         let mut changes = Changes::default();
         for name in names {
@@ -471,7 +480,8 @@ impl Table {
         for end in 0..2 {
             let (before, after) = (self.published[end], self.lengths_value(end));
             self.published[end] = after;
-            // A length without a prefix finds nothing, but a missing length hides a prefix.
+            // If the list contains a length without a prefix, a lookup only finds nothing. If it lacks a
+            // length, a lookup misses a prefix.
             let closed = before.count == 0 || after.count == 0 || changes.disturbed[end];
             let meanwhile = if closed { LengthsValue::default() } else { before.union(&after) };
             if meanwhile != before {
@@ -488,7 +498,7 @@ impl Table {
         operations.extend(gained.into_iter().map(|(prefix, slot)| Operation::SetPrefix(prefix, slot)));
         operations.extend(changes.values.into_iter().map(Operation::SetBinding));
         let mut lost: Vec<PrefixKey> = changes.lost.into_iter().collect();
-        // Another binding may have taken over the prefix.
+        // Keep a prefix in the map if another binding has taken it over.
         lost.retain(|prefix| !self.owners.contains_key(prefix));
         lost.sort_by_key(|prefix| prefix.length);
         operations.extend(lost.into_iter().map(Operation::RemovePrefix));
@@ -515,7 +525,7 @@ impl Table {
             return;
         }
         let slot = binding.slot;
-        // The binding must not count as an obstacle to itself.
+        // A waiting binding would otherwise count as an obstacle to itself.
         self.take_in(name);
         let slot = match self.room(&wanted, slot, changes) {
             Ok(slot) => slot,
@@ -544,7 +554,7 @@ impl Table {
         let (mut value, mut rules) = binding.value(slot, &self.sockets);
         let installed = binding.installed.take().unwrap_or_default();
         if rules.is_some() && installed.rules == 0 && self.rules.len() >= self.slots as usize {
-            // There is no room for the rules.
+            // The map has no room for the rules, so the slow path sends the binding's packets.
             (value.transmit, rules) = (0, None);
         }
         if is_new || !installed.is(&value) || rules.as_ref() != self.rules.get(&installed.rules) {
@@ -578,7 +588,7 @@ impl Table {
         }
     }
 
-    /// Returns a slot for a binding with these prefixes: its present one if it has one.
+    /// Returns a slot for a binding with these prefixes: its present slot if it has one.
     fn room(
         &mut self,
         wanted: &BTreeSet<PrefixKey>,
@@ -598,9 +608,9 @@ impl Table {
         }) {
             return Err(Obstacle::Lengths);
         }
-        // A lost prefix makes room only after its removal.
+        // A removed prefix occupies its entry until its removal is written.
         let occupied = self.owners.len() + changes.lost.len();
-        // A prefix that another binding has now is in the map already.
+        // A prefix that another binding owns now is already in the map and needs no new entry.
         let added = wanted.iter().filter(|prefix| !self.owners.contains_key(prefix)).count();
         if occupied + added > self.prefixes_max {
             return Err(Obstacle::Full);
@@ -614,7 +624,8 @@ impl Table {
             .ok_or(Obstacle::Full)
     }
 
-    /// Removes a binding from those without room, before it is checked again.
+    /// Removes a binding from the list of bindings without room, before the table checks again whether it has
+    /// room.
     fn take_in(&mut self, name: Name) {
         if self.homeless.remove(&name).is_none() {
             return;
@@ -647,7 +658,7 @@ impl Table {
         changes.emptied.push(slot);
     }
 
-    /// Removes a prefix from a binding. Another one may have taken it over.
+    /// Removes a prefix from a binding, unless another binding has taken it over.
     fn lose(&mut self, prefix: PrefixKey, slot: u32, changes: &mut Changes) {
         if self.owners.get(&prefix) != Some(&slot) {
             return;

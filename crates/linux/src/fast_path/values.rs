@@ -1,4 +1,4 @@
-//! Values of the programs' maps, laid out as in `bpf/state.h`.
+//! Values of the programs' maps, with the layout of the structures in `bpf/state.h`.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr, SocketAddrV4};
@@ -7,11 +7,11 @@ use carnet_base::Endpoint;
 
 use super::TunnelEnds;
 
-/// Most paths of a binding (`PATHS`).
+/// Maximum number of paths of a binding (`PATHS` in C).
 pub(crate) const PATHS: usize = 4;
-/// Most different lengths of prefixes at one end (`LENGTHS_MAX`).
+/// Maximum number of different prefix lengths at one end (`LENGTHS_MAX` in C).
 pub(crate) const LENGTHS_MAX: usize = 16;
-/// `struct path`: addresses and ports in network byte order, IPv4 addresses mapped.
+/// Copy of `struct path` in C: addresses and ports in network byte order, IPv4 addresses mapped.
 #[repr(C, align(8))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct PathValue {
@@ -31,7 +31,7 @@ impl PathValue {
         PathValue { local: address(local), remote: address(remote), ports, interface }
     }
 
-    /// Returns the ends of the tunnel.
+    /// Returns the ends of the path's tunnel.
     pub(crate) fn ends(&self) -> TunnelEnds {
         let end = |address: [u8; 16], port: [u8; 2]| {
             let address = Ipv6Addr::from(address);
@@ -45,7 +45,7 @@ impl PathValue {
     }
 }
 
-/// `struct binding`.
+/// Copy of `struct binding` in C.
 #[repr(C, align(8))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct BindingValue {
@@ -54,18 +54,18 @@ pub(crate) struct BindingValue {
     pub(crate) accepted: u32,
     pub(crate) transmit: u32,
     pub(crate) slot: u32,
-    /// Number of the rules; see `Operation::SetRules` in `table`.
+    /// Number of the binding's rules; see `Operation::SetRules` in `table`.
     pub(crate) rules: u32,
 }
 
 impl BindingValue {
-    /// Returns the tunnels in their order: sending paths come first.
+    /// Returns the tunnel ends of the paths in order: paths for sending come first.
     pub(crate) fn ends(&self) -> impl Iterator<Item = TunnelEnds> {
         self.paths.iter().take(self.accepted as usize).map(PathValue::ends)
     }
 }
 
-/// `struct prefix`.
+/// Copy of `struct prefix` in C.
 #[repr(C, align(8))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct PrefixKey {
@@ -80,14 +80,14 @@ impl PrefixKey {
         u128::from(self.high) << 64 | u128::from(self.low)
     }
 
-    /// Returns the prefix of this length that contains this one.
+    /// Returns the prefix with the given length that contains this prefix.
     pub(crate) fn cut(&self, length: u32) -> PrefixKey {
         let bits = self.bits() & u128::MAX.checked_shl(128 - length).unwrap_or(0);
         PrefixKey { high: (bits >> 64) as u64, low: bits as u64, length, end: self.end }
     }
 }
 
-/// `struct lengths`.
+/// Copy of `struct lengths` in C.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct LengthsValue {
@@ -100,7 +100,7 @@ impl LengthsValue {
         self.length.iter().copied().take(self.count as usize)
     }
 
-    /// Creates the value for these lengths; empty if there are too many.
+    /// Creates the value for these prefix lengths; an empty value if there are more than [`LENGTHS_MAX`].
     pub(crate) fn new(lengths: &BTreeSet<u32>) -> LengthsValue {
         let mut value = LengthsValue::default();
         if lengths.len() <= LENGTHS_MAX {

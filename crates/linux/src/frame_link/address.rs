@@ -1,10 +1,10 @@
 //! Sets the link-layer address of the interface to the station's.
 //!
-//! The MID of a GN address is the link-layer address (EN 302 636-4-1 6.3), and an interface receives only
-//! frames to its own address. So a station gives its interface its own address if the two differ, as V2X
-//! stations do with a new pseudonym. First it writes the interface's former address into the undo file. The
-//! station restores that address at the end, or at the next start after a crash, unless another program has
-//! changed it since.
+//! The MID field of a GN address is the station's link-layer address (EN 302 636-4-1 6.3). An interface
+//! receives only frames to its own link-layer address. So a station sets the address of its interface to the
+//! MID if the two differ, as V2X stations do with a new pseudonym. First it writes the interface's former
+//! address into the undo file. The station restores that address at the end, or at the next start after a
+//! crash, unless another program has changed it since.
 
 use std::path::Path;
 
@@ -13,18 +13,18 @@ use crate::error::Result;
 use crate::undo::{ChangedLinkAddress, UndoFile};
 
 impl FrameLink {
-    /// Restores the address after a run that crashed, and allows [`FrameLink::set_address`]. The directory of
-    /// the file must exist.
+    /// Restores the address of the interface if the previous run crashed, and allows
+    /// [`FrameLink::set_address`]. `path` is the undo file; its directory must exist.
     ///
     /// # Errors
-    /// Fails if the kernel refuses.
+    /// Fails if the kernel refuses the file or the address.
     pub fn keep_undo(&mut self, path: &Path) -> Result<()> {
         self.undo = Some(UndoFile::open(path));
         self.restore_address()
     }
 
     /// Gives the interface this link-layer address. Waiting frames are sent first. Does nothing without an
-    /// interface or without [`FrameLink::keep_undo`]. On UDP the address is the station's own anyway.
+    /// interface or without [`FrameLink::keep_undo`]. With UDP only the address in the datagrams changes.
     ///
     /// # Errors
     /// Fails if the kernel or the driver refuses.
@@ -58,7 +58,7 @@ impl FrameLink {
     /// Gives the interface its former link-layer address.
     ///
     /// # Errors
-    /// Fails if the kernel refuses.
+    /// Fails if the kernel refuses the address.
     pub fn restore_address(&mut self) -> Result<()> {
         let (Some(follow), Some(undo)) = (&mut self.follow, &mut self.undo) else { return Ok(()) };
         let changed = std::mem::take(&mut undo.record.link_addresses);

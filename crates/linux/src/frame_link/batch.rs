@@ -8,14 +8,14 @@ use socket2::{SockAddr, SockAddrStorage, Socket};
 
 use super::BATCH;
 
-/// More octets than the headers of any medium.
+/// Octets that a buffer has in addition to the MTU: more than the header of any medium.
 const HEADERS: usize = 18;
 
 /// Buffers for a batch of received messages.
 #[derive(Debug)]
 pub(super) struct ReceiveBatch {
     octets: Vec<u8>,
-    /// Octets per message.
+    /// Size in octets of the buffer for one message.
     slot: usize,
 }
 
@@ -40,9 +40,9 @@ impl ReceiveBatch {
         &mut self.octets[..self.slot]
     }
 
-    /// Receives the available messages without waiting. Passes on each with the sender's address, if `named`,
-    /// and whether it was truncated. Returns their number; fewer than [`BATCH`] means that no more are
-    /// available.
+    /// Receives the available messages without waiting. Passes each message to the caller's function, with
+    /// the sender's address if `named`, and whether the message was truncated. Returns the number of
+    /// messages; fewer than [`BATCH`] means that no more are available.
     pub(super) fn receive(
         &mut self,
         socket: &Socket,
@@ -66,14 +66,14 @@ impl ReceiveBatch {
             header.msg_hdr.msg_name = (&raw mut *name).cast();
             header.msg_hdr.msg_namelen = name.size_of();
         }
-        // SAFETY: every header points to one vector and at most one name of its own. Every vector points to a
-        // slot of its own with its length. All are live and writable for the whole call.
+        // SAFETY: every header points to its own vector and at most one name, and every vector to its own
+        // slot of the right length. All are live and writable during the call.
         let received = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
                 headers.as_mut_ptr(),
                 BATCH as libc::c_uint,
-                // The flags' type has another sign in glibc than in musl.
+                // The type of the flags differs between glibc and musl.
                 libc::MSG_DONTWAIT as _,
                 std::ptr::null_mut(),
             )
@@ -93,8 +93,8 @@ impl ReceiveBatch {
     }
 }
 
-/// Sends up to [`BATCH`] messages without waiting. Returns how many the kernel accepted, at least one. A
-/// message without an address goes where the socket is bound to.
+/// Sends up to [`BATCH`] messages without waiting. Returns the number of messages that the kernel accepted,
+/// at least one. A message without an address goes to the destination to which the socket is bound.
 pub(super) fn send(socket: &Socket, messages: &[(&[u8], Option<&SockAddr>)]) -> io::Result<usize> {
     let count = messages.len().min(BATCH);
     let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BATCH];
@@ -109,9 +109,9 @@ pub(super) fn send(socket: &Socket, messages: &[(&[u8], Option<&SockAddr>)]) -> 
             header.msg_hdr.msg_namelen = to.len();
         }
     }
-    // SAFETY: each of the first `count` headers points to one vector of its own, and the vector to a live
-    // message with its length. Each header points to at most one live address with its length. The kernel
-    // writes only `msg_len`.
+    // SAFETY: each of the first `count` headers points to its own vector, and the vector to a live message of
+    // the right length. Each header points to at most one live address of the right length. The kernel writes
+    // only `msg_len`.
     let sent = unsafe {
         libc::sendmmsg(
             socket.as_raw_fd(),

@@ -1,4 +1,4 @@
-//! The medium of frames, as configured.
+//! Config of the medium that carries frames.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::str::FromStr;
@@ -8,12 +8,13 @@ use crate::error::{Error, Result};
 
 /// A medium for frames.
 ///
-/// As text: the name of an interface, or `udp:ADDRESS[,PEER...]`. With a multicast group as `ADDRESS`
-/// (`udp:[ff02::4:8947%wlan0]:8947`, `udp:239.255.89.47%eth0:8947`), frames go to the group. Else `ADDRESS`
-/// is this machine's own (`udp:[::]:8947,[2001:db8::2]:8947`) and frames go to each of the peers.
+/// The config text is the name of an interface, or `udp:ADDRESS[,PEER...]`. With a multicast group as
+/// `ADDRESS` (`udp:[ff02::4:8947%wlan0]:8947`, `udp:239.255.89.47%eth0:8947`), frames go to the group.
+/// Otherwise `ADDRESS` is an address of this machine (`udp:[::]:8947,[2001:db8::2]:8947`), and frames go to
+/// each of the peers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FrameLinkConfig {
-    /// An interface with Ethernet frames, by name. It need not exist yet.
+    /// An interface with Ethernet frames, by name. The interface may appear later.
     Interface(String),
     /// UDP datagrams.
     Udp(UdpConfig),
@@ -24,20 +25,20 @@ pub enum FrameLinkConfig {
 pub struct UdpConfig {
     /// Address at which datagrams arrive: an own address, or a multicast group.
     pub local: SocketAddr,
-    /// The interface on which a multicast group is joined, by name; it need not exist yet. Without one the
-    /// kernel chooses, by its routes.
+    /// The interface on which a multicast group is joined, by name; the interface may appear later. With
+    /// `None` the kernel chooses the interface by its routes.
     pub interface: Option<String>,
     /// Peers that get every frame, and whose datagrams are accepted from any port. Empty for a multicast
     /// group.
     pub peers: Vec<SocketAddr>,
     /// The station's own MAC address; `None` for a random, locally administered one.
     pub address: Option<MacAddress>,
-    /// Most octets after the two MAC addresses. IP fragments datagrams that do not fit a link.
+    /// Maximum number of octets after the two MAC addresses. IP fragments datagrams that do not fit a link.
     pub mtu: u32,
 }
 
 impl UdpConfig {
-    /// The MTU of Ethernet, which radios for GeoNetworking share.
+    /// The MTU of Ethernet in octets; radios for GeoNetworking have the same MTU.
     pub const MTU: u32 = 1500;
 }
 
@@ -51,7 +52,7 @@ impl FromStr for FrameLinkConfig {
             got: format!("`{got}`"),
         };
         let Some(addresses) = text.strip_prefix("udp:") else {
-            // The kernel's rule for names (IFNAMSIZ, `dev_valid_name`).
+            // The kernel's rule for interface names (IFNAMSIZ, `dev_valid_name`).
             let bad = |c: char| c == '/' || c == ':' || c.is_whitespace();
             return if text.is_empty() || text.len() > 15 || text.contains(bad) || [".", ".."].contains(&text)
             {

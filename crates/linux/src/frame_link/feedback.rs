@@ -1,9 +1,10 @@
-//! Frames that the driver returns with a report whether they were acknowledged.
+//! Reads the frames that an 802.11 driver returns with a report whether the receiver acknowledged them.
 //!
 //! A socket with `SO_WIFI_STATUS` gets each unicast frame back on its error queue when mac80211 is done with
-//! it. A control message `SCM_WIFI_STATUS` is 1 if it was acknowledged. Other drivers and other kinds of
-//! interface never put anything there. A driver that does not know reports every frame as not acknowledged,
-//! so such reports count only after the first acknowledgement.
+//! it. The control message `SCM_WIFI_STATUS` is 1 if the receiver acknowledged the frame. Other drivers and
+//! other kinds of interface never return frames. A driver that does not learn of acknowledgements reports
+//! every frame as not acknowledged. So reports of missing acknowledgements count only after the first
+//! acknowledgement.
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::AsRawFd;
@@ -23,7 +24,7 @@ pub(super) struct Status<'a> {
     pub acknowledged: bool,
 }
 
-/// Requests reports. A kernel that does not support them sends none.
+/// Requests reports of acknowledgements. A kernel that does not support them sends no reports.
 pub(super) fn ask(socket: &Socket) {
     // A report wakes the task that waits for frames (EPOLLPRI).
     for option in [libc::SO_WIFI_STATUS, libc::SO_SELECT_ERR_QUEUE] {
@@ -41,11 +42,11 @@ pub(super) fn ask(socket: &Socket) {
     }
 }
 
-/// Returns the next report, if any. Its frame is in `room`.
+/// Returns the next report, if any. The returned frame borrows from `room`.
 pub(super) fn next<'a>(socket: &Socket, room: &'a mut ReceiveBatch) -> Result<Option<Status<'a>>> {
     let slot = room.first_slot();
-    // Control messages: the report itself, and the extended error with an address, which each entry of that
-    // queue has.
+    // Control messages: the report itself, and the extended error with an address, which each entry of the
+    // error queue has.
     let mut control = nix::cmsg_space!([u8; 64], libc::c_int);
     loop {
         let mut vector = [IoSliceMut::new(slot)];

@@ -1,14 +1,14 @@
-//! Follows an interface by its name.
+//! Follows an interface by its name, while it appears, changes and vanishes.
 //!
 //! The kernel's events only say that some interface changed. The link then reads the present state of its own
-//! interface by name, as the platform's observer does.
+//! interface by name, like the platform's observer.
 
 use std::task::Context;
 
 use crate::error::Result;
 use crate::netlink::{Events, LINKS, LinkInfo, Requests};
 
-/// Name of the interface, and the source of events.
+/// Name of the followed interface, and the socket for the kernel's events.
 #[derive(Debug)]
 pub(super) struct Follow {
     pub(super) name: String,
@@ -16,7 +16,7 @@ pub(super) struct Follow {
     pub(super) index: Option<u32>,
     pub(super) requests: Requests,
     events: Events,
-    /// Whether the state has to be read, because of an event or because the last reading failed.
+    /// Whether the interface's state has to be read, because of an event or because the last reading failed.
     due: bool,
 }
 
@@ -26,13 +26,14 @@ impl Follow {
         Ok(Follow { name, index: None, requests: Requests::open()?, events, due: false })
     }
 
-    /// Reads all events and registers a wake-up for more. Returns whether the state has to be read.
+    /// Reads all events and registers a wake-up for more. Returns whether the interface's state has to be
+    /// read.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Result<bool> {
         self.due |= self.events.poll(cx)?;
         Ok(self.due)
     }
 
-    /// Returns the present interface; `None` if it does not exist.
+    /// Reads the state of the interface; `None` if no interface has the name.
     pub(super) fn look(&mut self) -> Result<Option<LinkInfo>> {
         self.due = true;
         let link = self.requests.link(&self.name)?;

@@ -3,27 +3,28 @@
 //! A [`FrameLink`] carries frames of EtherType 0x8947 (EN 302 636-4-1 annex F) over one of two media:
 //!
 //! * **an interface** with Ethernet frames: 802.11p outside the context of a BSS, ad hoc Wi-Fi, a wire, a TAP
-//!   device. A packet socket is bound to the EtherType, so the kernel delivers no other frames and no own
-//!   frames. A filter drops frames to other stations that a promiscuous interface receives. The link follows
-//!   the interface by its name: it may appear late, vanish and return.
+//!   device. A packet socket is bound to the EtherType, so the kernel delivers neither frames of other
+//!   EtherTypes nor frames that this station has sent. A filter drops frames to other stations that a
+//!   promiscuous interface receives. The link follows the interface by its name: the interface may appear
+//!   late, vanish and return.
 //! * **UDP**, for radios behind an IP modem and for tests. A datagram has the destination's MAC address, the
-//!   source's MAC address (six octets each) and then the octets that follow the EtherType on Ethernet. It
-//!   goes to a multicast group or to every peer of a list, because every station receives a radio's frames. A
-//!   receiver drops a frame for another station.
+//!   source's MAC address (six octets each) and then the octets that follow the EtherType on Ethernet. The
+//!   datagram goes to a multicast group or to every peer of a list, because a radio's frames reach every
+//!   station. A receiver drops a frame for another station.
 //!
 //! Both media receive and send in batches of up to [`BATCH`] frames per system call. Frames to send wait
 //! until [`FrameLink::flush`]. Frames that the kernel does not accept then wait for the next flush, up to a
 //! limit.
 //!
 //! **Link-layer feedback.** An 802.11 driver that knows whether a unicast frame was acknowledged returns the
-//! frame to the socket with the report, see `feedback`. [`FrameLink::take_unacknowledged`] passes on those
-//! that were not acknowledged. A wire and UDP report nothing, not even for a radio behind an IP modem. So
-//! before a driver's first report the link looks for one only when the socket woke without a frame, and after
-//! some batches.
+//! frame to the socket with the report, see `feedback`. [`FrameLink::take_unacknowledged`] passes on the
+//! frames that were not acknowledged. Wired interfaces and UDP send no reports, not even for a radio behind
+//! an IP modem. So until the first report the link reads the error queue rarely: when the socket woke without
+//! a frame, and after [`UNHEARD`] batches.
 //!
-//! A frame with a DCC profile uses the access category of EN 302 663 ([`FrameLink::send_as`]).
+//! A frame with a DCC profile uses the profile's access category by EN 302 663 ([`FrameLink::send_as`]).
 //!
-//! Left out: frames in a VLAN other than the interface's own are not received.
+//! Left out: the link receives no frames of a VLAN other than the interface's own.
 
 mod address;
 mod batch;
@@ -59,25 +60,25 @@ use queue::SendQueue;
 /// The EtherType of GeoNetworking (EN 302 636-4-1 annex F).
 pub const ETHER_TYPE: u16 = 0x8947;
 
-/// Frames per system call.
+/// Maximum number of frames that one system call receives or sends.
 pub const BATCH: usize = 64;
 
-/// Longest payload of a frame in octets, for any interface: jumbo Ethernet.
+/// Longest payload of a frame in octets on any interface, as with jumbo frames of Ethernet.
 pub const MAXIMUM_MTU: u32 = 9000;
 
 /// A 48-bit link-layer address.
 pub type MacAddress = [u8; 6];
 
-/// Batches of frames after which the link looks for a driver's first report.
+/// Number of received batches after which the link looks for a driver's first report.
 const UNHEARD: u32 = 64;
 /// Error of a receive when no frame is left.
 const DRAINED: io::ErrorKind = io::ErrorKind::WouldBlock;
 
-/// Wait after the kernel has accepted no more frames.
+/// Pause before the next attempt when the kernel accepts no more frames.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// Octets of the socket's receive buffer, if the kernel allows this size; the next constant is the send
-/// buffer's.
+/// Size of the socket's receive buffer in octets, if the kernel allows it. The next constant is the size of
+/// the send buffer.
 const RECEIVE_BUFFER: usize = 8 << 20;
 const SEND_BUFFER: usize = 1 << 20;
 
@@ -106,7 +107,7 @@ pub enum LinkEvent {
 #[derive(Debug)]
 pub struct FrameLink {
     medium: Medium,
-    /// Followed interface; `None` for datagrams without a configured interface.
+    /// The interface that the link follows; `None` for UDP without a configured interface.
     follow: Option<Follow>,
     socket: Option<AsyncFd<Socket>>,
     state: LinkState,
@@ -115,18 +116,18 @@ pub struct FrameLink {
     batch: ReceiveBatch,
     queue: SendQueue,
     counters: FrameCounters,
-    /// Last reported reason why the interface cannot be used.
+    /// The reason in the last log message that the interface cannot be used.
     complaint: Option<String>,
-    /// Link-layer address to restore.
+    /// Undo file with the interface's former link-layer address.
     undo: Option<UndoFile>,
-    /// Whether the driver reports acknowledgements, as far as known.
+    /// Whether the driver has reported acknowledgements so far.
     reports: Reports,
 }
 
-/// Knowledge about the driver's reports.
+/// What the link knows of the driver's reports of acknowledgements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reports {
-    /// No report has arrived yet: the link looks for them after this number of batches of frames.
+    /// No report has arrived yet: the link looks for one after this number of further batches.
     Unheard(u32),
     /// The socket woke without a frame, so a report may be waiting.
     Suspected,
@@ -183,9 +184,10 @@ impl FrameLink {
 
     /// Waits until frames may be ready, or the link has changed. Safe to cancel.
     ///
-    /// While frames wait because the kernel accepts none, this also tries to send them. So await it all the
-    /// time, if only in a `select!`. After [`LinkEvent::Frames`] call [`FrameLink::take_unacknowledged`],
-    /// then [`FrameLink::try_receive`], or it returns the same event at once.
+    /// While frames wait because the kernel accepts none, this function also tries to send them. So the
+    /// caller has to await it all the time, for example in a `select!`. After [`LinkEvent::Frames`] call
+    /// [`FrameLink::take_unacknowledged`], then [`FrameLink::try_receive`], otherwise it returns the same
+    /// event at once.
     pub async fn readable(&mut self) -> Result<LinkEvent> {
         loop {
             if self.queue.is_empty() {
@@ -219,8 +221,8 @@ impl FrameLink {
         }
     }
 
-    /// Passes each unicast frame of this station that was reported as not acknowledged to `take`: its
-    /// destination, and the octets after the EtherType. Returns their number.
+    /// Passes each unicast frame of this station that was not acknowledged to `take`: its destination, and
+    /// the octets after the EtherType. Returns the number of frames.
     pub fn take_unacknowledged(&mut self, mut take: impl FnMut(MacAddress, &[u8])) -> Result<usize> {
         let FrameLink { medium: Medium::Packet, socket: Some(socket), counters, reports, .. } = self else {
             return Ok(0);
@@ -234,7 +236,8 @@ impl FrameLink {
             Reports::Heard => {}
         }
         let before = counters.unacknowledged;
-        // Reads all reports: there are no more than frames sent since the last call.
+        // The loop ends, because there is at most one report for each frame that was sent since the last
+        // call.
         while let Some(status) = feedback::next(socket.get_ref(), &mut self.batch)? {
             *reports = Reports::Heard;
             let Ok((_, destination, payload)) = packet::parse(status.frame) else { continue };
@@ -244,7 +247,8 @@ impl FrameLink {
             if status.acknowledged {
                 counters.acknowledged += 1;
             } else if counters.acknowledged > 0 {
-                // A driver that has never reported an acknowledgement does not know of any.
+                // A driver that has never reported an acknowledgement probably learns of none, so ignore its
+                // report.
                 counters.unacknowledged += 1;
                 take(destination, payload);
             }
@@ -253,8 +257,8 @@ impl FrameLink {
     }
 
     /// Receives up to [`BATCH`] frames without waiting. Passes each to `take`: source, destination (this
-    /// station's address or a group's), and the octets after the EtherType. Ethernet pads short frames, so
-    /// octets may follow the packet. Returns the number of frames.
+    /// station's address or a group address), and the octets after the EtherType. Ethernet pads short frames,
+    /// so octets may follow the packet. Returns the number of frames.
     pub fn try_receive(&mut self, mut take: impl FnMut(MacAddress, MacAddress, &[u8])) -> Result<usize> {
         let FrameLink { medium, socket, batch, counters, address, reports, .. } = self;
         let Some(socket) = socket else { return Ok(0) };
@@ -276,7 +280,7 @@ impl FrameLink {
                     Err(reason) => counters.count(reason, 1),
                 }
             });
-            // Fewer frames than a batch mean that none is left, so skip one more system call.
+            // An incomplete batch was the last one, so make no further system call.
             is_vain = result.is_err();
             result.and_then(|count| if count < BATCH { Err(DRAINED.into()) } else { Ok(()) })
         });
@@ -297,14 +301,15 @@ impl FrameLink {
         Ok((self.counters.received - before) as usize)
     }
 
-    /// Queues a frame; [`FrameLink::flush`] sends it. A full batch is flushed at once.
+    /// Queues a frame; [`FrameLink::flush`] sends it. If the batch is full, the link sends it at once.
     ///
-    /// A refused frame is also counted, so a caller may ignore the error.
+    /// Fails with the reason if the link drops the frame. The link also counts the reason, so the caller may
+    /// ignore the error.
     pub fn send(&mut self, destination: MacAddress, payload: &[u8]) -> std::result::Result<(), FrameDrop> {
         self.send_as(destination, None, payload)
     }
 
-    /// Sends a frame of a DCC profile, 0 to 3, by which the radio sorts frames (EDCA).
+    /// Sends a frame of a DCC profile, 0 to 3, which determines the radio's access category (EDCA).
     pub fn send_as(
         &mut self,
         destination: MacAddress,
@@ -334,7 +339,7 @@ impl FrameLink {
         Ok(())
     }
 
-    /// Gives the queued frames to the kernel. Frames that it does not accept stay queued.
+    /// Gives the queued frames to the kernel. Frames that the kernel does not accept stay queued.
     pub fn flush(&mut self) {
         let peers = match &self.medium {
             Medium::Packet => &[][..],
@@ -352,13 +357,13 @@ impl FrameLink {
         self.state
     }
 
-    /// Returns name and index of the interface, while it exists; `None` for datagrams.
+    /// Returns name and index of the interface, while it exists; `None` for UDP.
     pub fn interface(&self) -> Option<(&str, u32)> {
         let follow = self.follow.as_ref().filter(|_| matches!(self.medium, Medium::Packet))?;
         follow.index.filter(|_| self.state != LinkState::Missing).map(|index| (follow.name.as_str(), index))
     }
 
-    /// Returns whether the interface reports acknowledgements, as far as known.
+    /// Returns whether the interface has reported acknowledgements so far.
     pub fn has_feedback(&self) -> bool {
         self.counters.acknowledged > 0
     }
@@ -374,8 +379,8 @@ impl FrameLink {
         self.mtu
     }
 
-    /// Returns the octets of frames that wait to be sent, as far as known: in this link, in the kernel and in
-    /// the interface. For datagrams only those in this link count.
+    /// Returns the octets of the frames that wait to be sent: in this link and, if the kernel reports it, in
+    /// the kernel and the interface. For UDP only the frames in this link count.
     pub fn backlog(&self) -> u32 {
         let kernel = match (&self.medium, &self.socket) {
             (Medium::Packet, Some(socket)) => packet::unsent(socket.get_ref()),
@@ -390,7 +395,7 @@ impl FrameLink {
         self.counters
     }
 
-    /// Adds the frames that the kernel has dropped since the last call.
+    /// Counts the frames that the kernel has dropped since the last call because the buffer was full.
     fn count_overruns(&mut self) {
         if let (Medium::Packet, Some(socket)) = (&self.medium, &self.socket) {
             self.counters.count(FrameDrop::Overrun, packet::take_overruns(socket.get_ref()));
@@ -432,7 +437,7 @@ impl FrameLink {
         Ok(before != (self.state, self.address, self.mtu, index))
     }
 
-    /// Opens a socket for the medium. `link` is the interface, if configured.
+    /// Opens a socket for the medium. `link` is the configured interface, if any.
     fn open_socket(&self, link: Option<&LinkInfo>) -> Result<AsyncFd<Socket>> {
         let name = link.map_or("UDP", |link| &link.name);
         let socket = match (&self.medium, link) {
@@ -464,7 +469,7 @@ impl FrameLink {
         }
     }
 
-    /// Logs why an interface cannot be used, once.
+    /// Logs why the interface cannot be used, once for each reason.
     fn complain(&mut self, error: &Error) {
         let text = error.to_string();
         if self.complaint.as_ref() != Some(&text) {

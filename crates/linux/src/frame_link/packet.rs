@@ -1,4 +1,4 @@
-//! GeoNetworking frames on an interface, by a packet socket.
+//! Sends and receives GeoNetworking frames on an interface through a packet socket.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -8,7 +8,7 @@ use socket2::{SockFilter, Socket};
 use super::{ETHER_TYPE, FrameDrop, MacAddress};
 use crate::packet_socket::{self, AT_LEAST, LOAD_WORD, PACKET_TYPE, RETURN};
 
-/// Octets of an Ethernet header.
+/// Length of an Ethernet header in octets.
 pub(super) const HEADER: usize = 14;
 
 /// Opens a socket that receives GeoNetworking frames on the interface with this index.
@@ -17,8 +17,9 @@ pub(super) fn open(index: u32) -> io::Result<Socket> {
 }
 
 /// Returns a filter that accepts frames to this machine, to groups and broadcasts. Frames to other stations
-/// (`PACKET_OTHERHOST`, 3) arrive if a program has made the interface promiscuous. The kernel shows own
-/// frames (4) only to sockets of all EtherTypes, so the second check costs nothing.
+/// (`PACKET_OTHERHOST`, 3) arrive if a program has made the interface promiscuous. The kernel passes frames
+/// that this station sends (`PACKET_OUTGOING`, 4) only to sockets of all EtherTypes. The same comparison
+/// excludes them anyway.
 fn filter() -> [SockFilter; 4] {
     [
         SockFilter::new(LOAD_WORD, 0, 0, PACKET_TYPE),
@@ -28,8 +29,9 @@ fn filter() -> [SockFilter; 4] {
     ]
 }
 
-/// Returns SO_PRIORITY of a DCC profile. EN 302 663: DP0 uses AC_VO, DP1 AC_VI, DP2 AC_BE, DP3 AC_BK. From
-/// 256 on mac80211 reads a user priority of IEEE 802.1D; 7, 5, 3 and 1 map to these categories.
+/// Returns the SO_PRIORITY of a DCC profile. By EN 302 663, DP0 uses the access category AC_VO, DP1 AC_VI,
+/// DP2 AC_BE and DP3 AC_BK. mac80211 takes a value from 256 on as 256 plus a user priority of IEEE 802.1D.
+/// The user priorities 7, 5, 3 and 1 map to these four categories.
 pub(super) const fn priority(profile: u8) -> u16 {
     match profile {
         0 => 256 + 7,
@@ -39,11 +41,11 @@ pub(super) const fn priority(profile: u8) -> u16 {
     }
 }
 
-/// Returns source, destination and the octets after the EtherType.
+/// Returns source, destination and the octets after the EtherType of an Ethernet frame.
 pub(super) fn parse(frame: &[u8]) -> Result<(MacAddress, MacAddress, &[u8]), FrameDrop> {
     let (header, payload) = frame.split_first_chunk::<HEADER>().ok_or(FrameDrop::Malformed)?;
     let &[d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, _, _] = header;
-    // IEEE 802-2014 8.2.2: a source address is no group address.
+    // IEEE 802-2014 8.2.2: a source address cannot be a group address.
     if s0 & 1 != 0 {
         return Err(FrameDrop::Malformed);
     }
@@ -51,8 +53,8 @@ pub(super) fn parse(frame: &[u8]) -> Result<(MacAddress, MacAddress, &[u8]), Fra
 }
 
 /// Returns the octets of frames that the kernel has accepted and the interface has not sent yet (`SIOCOUTQ`).
-/// They include the kernel's overhead for each frame. The result is 0 if the kernel does not report it, or if
-/// the driver releases frames before they are sent.
+/// The number includes the kernel's overhead for each frame. The result is 0 if the kernel does not report
+/// it, or if the driver releases frames before they are sent.
 pub(super) fn unsent(socket: &Socket) -> u32 {
     let mut octets: libc::c_int = 0;
     // SAFETY: the kernel writes one integer to the pointer's target.
@@ -60,7 +62,8 @@ pub(super) fn unsent(socket: &Socket) -> u32 {
     if result == 0 { u32::try_from(octets).unwrap_or(0) } else { 0 }
 }
 
-/// Returns the number of frames that the kernel has dropped for lack of room since the last call.
+/// Returns the number of frames that the kernel has dropped since the last call because the socket's buffer
+/// was full.
 pub(super) fn take_overruns(socket: &Socket) -> u64 {
     let mut statistics = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
     let mut length = size_of::<libc::tpacket_stats>() as libc::socklen_t;

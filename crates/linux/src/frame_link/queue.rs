@@ -1,8 +1,8 @@
 //! Queue of frames to send.
 //!
-//! A frame may have a priority of its own (`SO_PRIORITY`), by which an interface with several queues sorts
-//! frames. The option belongs to the socket, so it is set when the next frame has another priority. A system
-//! call sends frames of one priority.
+//! Each frame has a priority (`SO_PRIORITY`), by which an interface with several queues selects one. The
+//! priority is an option of the socket. So the queue sets it whenever the next frame has another priority,
+//! and sends only frames of one priority in one system call.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,23 +13,23 @@ use socket2::{SockAddr, Socket};
 use super::batch;
 use super::{BATCH, FrameCounters, FrameDrop};
 
-/// Most frames that wait. With more, a radio would send outdated positions.
+/// Maximum number of frames that wait. A longer queue would make a radio send outdated positions.
 const LIMIT: usize = 8 * BATCH;
 
 /// Frames in sending order, concatenated.
 #[derive(Debug, Default)]
 pub(super) struct SendQueue {
     octets: Vec<u8>,
-    /// End of each frame in `octets`.
+    /// Position in `octets` at which each frame ends.
     ends: Vec<usize>,
     /// Priority of each frame.
     priorities: Vec<u16>,
-    /// Present priority of the socket, if known.
+    /// Present priority of the socket; `None` if unknown.
     set: Option<u16>,
-    /// Number of frames that are finished.
+    /// Number of frames at the front that are already sent or dropped.
     done: usize,
-    /// Number of peers to which the first unfinished frame has been sent; the next field is whether one
-    /// accepted it.
+    /// Number of peers to which the first unfinished frame has been sent. `any` says whether the kernel
+    /// accepted it for at least one of them.
     peers_done: usize,
     any: bool,
     /// Whether the kernel accepted no more frames at the last attempt.
@@ -67,13 +67,13 @@ impl SendQueue {
         self.octets.clear();
         self.ends.clear();
         self.priorities.clear();
-        // The next frames may go to another socket, whose priority is unknown.
+        // The next frames may go to a new socket, whose priority is unknown.
         self.set = None;
         (self.done, self.peers_done, self.any, self.blocked) = (0, 0, false, false);
     }
 
-    /// Sends until the kernel accepts no more or no frame is left. Each frame goes to each peer; without
-    /// peers it goes to the address that the socket is bound to.
+    /// Sends frames until the kernel accepts no more or no frame is left. Each frame goes to each peer.
+    /// Without peers it goes to the destination to which the socket is bound.
     pub(super) fn flush(&mut self, socket: &Socket, peers: &[SocketAddr], counters: &mut FrameCounters) {
         let peers: Vec<SockAddr> = peers.iter().map(|peer| SockAddr::from(*peer)).collect();
         let copies = peers.len().max(1);
@@ -84,7 +84,7 @@ impl SendQueue {
             let first = self.done * copies + self.peers_done;
             let priority = self.priorities[self.done];
             if self.set != Some(priority) {
-                // Without the right to set a priority, frames leave with the present one.
+                // Without the right to set a priority, frames leave with the socket's present priority.
                 let _ = setsockopt(socket, sockopt::Priority, &i32::from(priority));
                 self.set = Some(priority);
             }
@@ -126,7 +126,8 @@ impl SendQueue {
         &self.octets[self.start(frame)..self.ends[frame]]
     }
 
-    /// Finishes one message. The last message of a frame decides how the frame counts.
+    /// Notes that the kernel accepted or refused one message. After the last message of a frame, counts the
+    /// frame as sent or refused.
     fn advance(&mut self, copies: usize, taken: bool, counters: &mut FrameCounters) {
         self.any |= taken;
         self.peers_done += 1;
@@ -158,12 +159,12 @@ mod tests {
         .collect()
     }
 
-    /// The other end of the socket holds only a few messages until they are read.
+    /// The socket's other end has room for only a few messages until the test reads them.
     #[test]
     fn what_the_kernel_does_not_take_waits_and_goes_later_once_and_in_order() {
         let (here, there) = Socket::pair(Domain::UNIX, Type::DGRAM, None).expect("socket pair");
         here.set_nonblocking(true).expect("nonblocking");
-        // The kernel sets the smallest buffer that it allows.
+        // For a size of 1 the kernel sets the smallest buffer that it allows.
         here.set_send_buffer_size(1).expect("send buffer");
         there.set_nonblocking(true).expect("nonblocking");
         let (mut queue, mut counters) = (SendQueue::default(), FrameCounters::default());
@@ -191,7 +192,7 @@ mod tests {
         assert!(queue.octets.is_empty() && queue.ends.is_empty());
     }
 
-    /// Each frame is sent with its own priority, and the order is kept.
+    /// The queue sends each frame with its own priority and keeps their order.
     #[test]
     fn a_frame_has_its_own_priority() {
         let (here, there) = Socket::pair(Domain::UNIX, Type::DGRAM, None).expect("socket pair");
@@ -211,7 +212,8 @@ mod tests {
         while !queue.is_empty() {
             queue.flush(&here, &[], &mut counters);
             arrived.extend(received(&there));
-            // The next frame is the one that the kernel did not accept, or the last frame.
+            // The socket now has the priority of the frame that the kernel did not accept, or of the last
+            // frame.
             let next = arrived.len().min(priorities.len() - 1);
             assert_eq!(priority(&here), i32::from(priorities[next]), "{next}");
             seen.push(priorities[next]);
@@ -220,7 +222,8 @@ mod tests {
         seen.sort_unstable();
         seen.dedup();
         assert!(seen.len() > 1, "{seen:?}");
-        // After [`SendQueue::abandon`] the priority is set again, because there may be another socket.
+        // After [`SendQueue::abandon`] the queue sets the priority again, because the socket may be a new
+        // one.
         queue.push(6, &[b"lost"]);
         queue.abandon(&mut counters);
         nix::sys::socket::setsockopt(&here, sockopt::Priority, &3).expect("SO_PRIORITY");
@@ -236,14 +239,14 @@ mod tests {
             (0..2).map(|_| UdpSocket::bind("127.0.0.1:0").expect("socket")).collect();
         let mut peers: Vec<SocketAddr> =
             receivers.iter().map(|receiver| receiver.local_addr().expect("address")).collect();
-        // Port 0 gives EINVAL.
+        // The kernel refuses port 0 with EINVAL.
         peers.insert(1, "127.0.0.1:0".parse().expect("address"));
         let socket = Socket::from(UdpSocket::bind("127.0.0.1:0").expect("socket"));
         let (mut queue, mut counters) = (SendQueue::default(), FrameCounters::default());
         for number in 0..100u8 {
             queue.push(0, &[&[number]]);
         }
-        // This frame is longer than any datagram.
+        // This frame does not fit into any datagram.
         queue.push(0, &[&[7; 70_000]]);
         queue.push(0, &[&[100]]);
         queue.flush(&socket, &peers, &mut counters);

@@ -1,8 +1,8 @@
-//! GeoNetworking frames in UDP datagrams.
+//! Sends and receives GeoNetworking frames in UDP datagrams.
 //!
-//! Octets 0 to 5 are the destination's MAC address, 6 to 11 the source's. From 12 on come the octets that
-//! follow the EtherType on Ethernet. There is no version and no checksum: use another port to separate this
-//! from other protocols.
+//! Octets 0 to 5 are the destination's MAC address, octets 6 to 11 the source's. From octet 12 on follow the
+//! octets that follow the EtherType on Ethernet. The format has no version and no checksum of its own, so no
+//! other protocol may use the port.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -13,10 +13,10 @@ use super::{FrameDrop, MacAddress, UdpConfig};
 use crate::clock::random;
 use crate::error::{Error, Result};
 
-/// Octets before the packet in a datagram.
+/// Number of octets before the GeoNetworking packet in a datagram.
 pub(super) const HEADER: usize = 12;
 
-/// Opens a socket for the configured datagrams. `index` is that of the configured interface.
+/// Opens a socket with the configured addresses. `index` is the index of the configured interface, if any.
 pub(super) fn open(config: &UdpConfig, index: Option<u32>) -> io::Result<Socket> {
     let mut local = config.local;
     let socket = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
@@ -54,7 +54,7 @@ pub(super) fn open(config: &UdpConfig, index: Option<u32>) -> io::Result<Socket>
             }
         }
     }
-    // The address may be assigned later, with its interface.
+    // The machine may get the address later, with its interface.
     match local {
         SocketAddr::V4(_) => socket.set_freebind_v4(true)?,
         SocketAddr::V6(_) => socket.set_freebind_v6(true)?,

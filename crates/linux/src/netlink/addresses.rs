@@ -1,4 +1,4 @@
-//! IPv6 addresses on interfaces.
+//! Reads, adds and removes IPv6 addresses of interfaces.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
@@ -15,15 +15,15 @@ use super::Requests;
 use crate::ROUTE_PROTOCOL;
 use crate::error::Result;
 
-/// Number of checks whether a new address is usable; the next constant is the time between two checks. On an
-/// interface that is down an address never becomes usable.
+/// Number of checks whether a new address is usable; the next constant is the time between two checks. While
+/// an interface is down, its addresses do not become usable.
 const SETTLING_LOOKS: u32 = 50;
 const SETTLING_PAUSE: Duration = Duration::from_micros(200);
 
-/// `IFAPROT_KERNEL_RA`: the kernel made the address from a Router Advertisement.
+/// Origin `IFAPROT_KERNEL_RA`: the kernel made the address from a Router Advertisement.
 const KERNEL_ADVERTISED: u8 = 2;
 
-/// `RT_TABLE_LOCAL`
+/// Number of the table of local addresses, `RT_TABLE_LOCAL`.
 const LOCAL_TABLE: u32 = 255;
 
 /// An IPv6 address on an interface.
@@ -31,7 +31,7 @@ const LOCAL_TABLE: u32 = 255;
 pub(crate) struct AddressInfo {
     pub(crate) index: u32,
     pub(crate) address: Address,
-    /// Origin of the address (`IFA_PROTO`); 0 if unknown.
+    /// Origin of the address (`IFA_PROTO`); 0 if the kernel does not report it.
     pub(crate) protocol: u8,
 }
 
@@ -61,7 +61,8 @@ impl AddressInfo {
             index: message.header.index,
             protocol,
             address: Address {
-                // With a peer, IFA_ADDRESS is the peer's address and IFA_LOCAL the own one.
+                // On a point-to-point interface, IFA_ADDRESS is the peer's address and IFA_LOCAL the
+                // interface's own address.
                 address: local.or(address)?,
                 prefix_length: message.header.prefix_len,
                 tentative: flags.contains(AddressFlags::Tentative)
@@ -69,9 +70,10 @@ impl AddressInfo {
                     && !duplicate,
                 duplicate,
                 deprecated: flags.contains(AddressFlags::Deprecated),
-                // IFA_F_TEMPORARY has the value of IPv4's IFA_F_SECONDARY.
+                // For IPv6 this bit is IFA_F_TEMPORARY; for IPv4 the same bit is IFA_F_SECONDARY.
                 temporary: flags.contains(AddressFlags::Secondary),
-                // An address from an advertisement has a lifetime, and this origin since Linux 5.18.
+                // An address from a Router Advertisement can end at any time. Since Linux 5.18 the kernel
+                // marks it with this origin.
                 permanent: flags.contains(AddressFlags::Permanent) && protocol != KERNEL_ADVERTISED,
             },
         })
@@ -102,10 +104,10 @@ impl Requests {
         Ok(addresses.collect())
     }
 
-    /// Adds an address without duplicate address detection and waits until it is usable. The kernel adds it
-    /// to its local addresses a moment after it has accepted the request, and would route packets to it away
-    /// until then. Neighbours too can resolve the address at once. `EEXIST` if the interface has the address
-    /// already.
+    /// Adds an address without duplicate address detection and waits until it is usable. The kernel adds the
+    /// address to its local table a moment after it has accepted the request. Until then it would forward
+    /// packets for the address. Neighbours can resolve the address at once when this function returns. Fails
+    /// with `EEXIST` if the interface has the address already.
     pub(crate) fn add_address(
         &mut self,
         index: u32,
@@ -116,8 +118,8 @@ impl Requests {
         self.put_address(index, interface, message(index, address, prefix_length))
     }
 
-    /// Adds an address of 128 bits as [`Self::add_address`] does. The kernel does not select it as a source,
-    /// because it is deprecated (RFC 6724 5, rule 3).
+    /// Adds an address with a prefix length of 128, as [`Self::add_address`] does. The kernel does not select
+    /// it as a source, because it is deprecated (RFC 6724 5, rule 3).
     pub(crate) fn add_deprecated_address(
         &mut self,
         index: u32,
@@ -145,7 +147,7 @@ impl Requests {
         })?;
         self.channel.join(index, address);
         for _ in 0..SETTLING_LOOKS {
-            // If the check fails, the address counts as usable: the kernel has accepted it.
+            // If the check fails, the address counts as usable, because the kernel has accepted it.
             if self.is_in_use(index, address).unwrap_or(true) {
                 break;
             }
@@ -154,9 +156,9 @@ impl Requests {
         Ok(())
     }
 
-    /// Returns whether packets to an address arrive. The address itself shows no difference (without
-    /// duplicate address detection it is never tentative). A work queue of the kernel adds it to the table of
-    /// local addresses.
+    /// Returns whether the kernel delivers packets to an address. The flags of the address do not tell that:
+    /// without duplicate address detection it is never tentative. A work queue of the kernel adds the address
+    /// to the table of local addresses later.
     fn is_in_use(&mut self, index: u32, address: Ipv6Addr) -> Result<bool> {
         let own = Ipv6Net::from(address);
         let local = self.routes(Some(LOCAL_TABLE), None)?;

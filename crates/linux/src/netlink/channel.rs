@@ -1,4 +1,4 @@
-//! Channel of [`Requests`](super::Requests) to the kernel: octets of rtnetlink in both directions.
+//! Channel of [`Requests`](super::Requests) to the kernel: carries rtnetlink messages in both directions.
 //!
 //! In the program the channel is a socket. Tests with faults use a simulated kernel (`crate::simulated`).
 
@@ -10,19 +10,20 @@ use nix::sys::utsname::uname;
 
 use super::solicited::SolicitedGroups;
 
-/// The kernel, or a simulated one, that answers requests.
+/// A kernel that answers requests: the real one or a simulated one.
 pub(crate) trait Channel {
-    /// Returns the port of the channel. Events about its changes carry this port.
+    /// Returns the port of the channel. The kernel's events about changes that came through this channel
+    /// carry its port.
     fn port(&self) -> u32;
-    /// Returns whether addresses keep the mark of the program that added them.
+    /// Returns whether the kernel stores the mark of the program that added an address.
     fn keeps_marks(&self) -> bool;
-    /// Sends one request.
+    /// Sends one request to the kernel.
     fn send(&mut self, request: &[u8]) -> io::Result<()>;
-    /// Waits for answers, and appends whole messages to the buffer.
+    /// Waits for answers of the kernel, and appends whole messages to the buffer.
     fn receive(&mut self, buffer: &mut Vec<u8>) -> io::Result<()>;
-    /// Joins the solicited-node group of an address: see [`SolicitedGroups`].
+    /// Joins the solicited-node multicast group of an address; [`SolicitedGroups`] says why.
     fn join(&mut self, index: u32, address: Ipv6Addr);
-    /// Leaves the solicited-node group of an address.
+    /// Leaves the solicited-node multicast group of an address.
     fn leave(&mut self, index: u32, address: Ipv6Addr);
 }
 
@@ -40,7 +41,8 @@ impl KernelSocket {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         let port = socket.bind_auto()?.port_number();
         socket.connect(&SocketAddr::new(0, 0))?;
-        // Old kernels lack these three options, which only save work or explain errors.
+        // Old kernels lack these three options. They only save work or give explanations of errors, so ignore
+        // a failure.
         let _ = socket.set_netlink_get_strict_chk(true);
         let _ = socket.set_cap_ack(true);
         let _ = socket.set_ext_ack(true);

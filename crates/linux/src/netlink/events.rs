@@ -1,4 +1,5 @@
-//! A socket that receives events of changes, without their content: the receiver reads the present state.
+//! A socket that receives the kernel's events about changes. It ignores their content, and the caller reads
+//! the present state.
 
 use std::io;
 use std::net::Ipv6Addr;
@@ -17,18 +18,18 @@ pub(crate) const LINKS: u32 = 1;
 /// `RTNLGRP_IPV6_IFADDR`: multicast group of events about IPv6 addresses.
 pub(crate) const IPV6_ADDRESSES: u32 = 9;
 
-/// Reads frames, and reads the kernel's state again after events.
+/// An object that reads frames from devices, and reads the kernel's state again after events.
 pub(crate) trait Watcher {
-    /// Type of the watcher's events.
+    /// Type of the events that the watcher returns.
     type Event;
-    /// Event that frames may be ready.
+    /// The event that says that frames may be ready.
     const FRAMES: Self::Event;
 
-    /// Returns the socket for the kernel's events, and whether the state has to be read.
+    /// Returns the socket for the kernel's events, and the flag that says whether the state has to be read.
     fn news(&mut self) -> (&mut Events, &mut bool);
-    /// Reads the state. Returns a change that was not reported yet.
+    /// Reads the kernel's state. Returns a change that the watcher has not reported yet, if any.
     fn look(&mut self) -> Result<Option<Self::Event>>;
-    /// Returns the devices whose frames are read.
+    /// Returns the devices whose frames the watcher reads.
     fn devices(&self) -> impl Iterator<Item = &FrameDevice>;
 
     /// Returns the next event, or registers a wake-up.
@@ -49,7 +50,8 @@ pub(crate) trait Watcher {
     }
 }
 
-/// Returns the addresses that are confirmed as an interface's own, in order, with their prefix lengths.
+/// Returns the usable addresses of an interface in ascending order, with their prefix lengths. An address is
+/// usable after duplicate address detection.
 pub(crate) fn usable(known: &[AddressInfo], index: Option<u32>) -> Vec<(Ipv6Addr, u8)> {
     let own = known.iter().filter(|known| Some(known.index) == index).map(|known| &known.address);
     let usable = own.filter(|address| !address.tentative && !address.duplicate);
@@ -66,7 +68,7 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Subscribes to these groups, in the network namespace of the calling thread.
+    /// Joins these multicast groups of the kernel, in the network namespace of the calling thread.
     pub(crate) fn open(groups: &[u32]) -> Result<Events> {
         let failed = |e: io::Error| Error::kernel("listen to netlink events", e);
         let mut socket = Socket::new(NETLINK_ROUTE).map_err(failed)?;
@@ -78,7 +80,7 @@ impl Events {
         Ok(Events { socket: watch(socket).map_err(failed)?, buffer: Vec::with_capacity(4096) })
     }
 
-    /// Reads all events and registers a wake-up for more. Returns whether there were any.
+    /// Reads all events and registers a wake-up for more. Returns whether any events had arrived.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Result<bool> {
         let failed = |e: io::Error| Error::kernel("receive netlink events", e);
         let mut heard = false;

@@ -1,7 +1,7 @@
-//! tc filters at the ingress of an interface, and the `clsact` qdisc that holds them.
+//! Removes tc filters at the ingress of an interface, and the `clsact` qdisc that holds them.
 //!
-//! carnet's filters have one priority. It identifies leftovers of a crash on kernels without BPF links for tc
-//! (before Linux 6.6).
+//! All filters of carnet have the same priority. On kernels without BPF links for tc (before Linux 6.6),
+//! carnet finds the filters that a crash has left by this priority.
 
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::{TcHandle, TcMessage};
@@ -9,9 +9,10 @@ use netlink_packet_route::tc::{TcHandle, TcMessage};
 use super::Requests;
 use crate::error::Result;
 
-/// `TC_H_CLSACT` of linux/pkt_sched.h.
+/// Handle of a `clsact` qdisc, `TC_H_CLSACT` of linux/pkt_sched.h.
 const CLSACT: u32 = 0xffff_fff1;
-/// `TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS)`; the next constant is the value for egress.
+/// Parent of filters at the ingress, `TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS)`; the next constant is the
+/// parent at the egress.
 const INGRESS: u32 = 0xffff_fff2;
 const EGRESS: u32 = 0xffff_fff3;
 
@@ -23,17 +24,18 @@ fn message(index: u32, parent: u32) -> TcMessage {
 }
 
 impl Requests {
-    /// Removes the filters of a priority at an interface's ingress. Returns false if it found no filter.
+    /// Removes the filters with this priority at an interface's ingress. Returns false if there was no such
+    /// filter.
     pub(crate) fn delete_ingress_filters(&mut self, index: u32, priority: u16) -> Result<bool> {
         let mut message = message(index, INGRESS);
-        // The upper half is the priority. Protocol 0 matches any protocol.
+        // The upper half of `info` is the priority. The lower half is the protocol; 0 matches any protocol.
         message.header.info = u32::from(priority) << 16;
         let result = self.change(RouteNetlinkMessage::DelTrafficFilter(message), 0, || {
             format!("remove tc filters of priority {priority} from interface {index}")
         });
         match result {
             Ok(()) => Ok(true),
-            // The filters, the qdisc, the interface, or the kernel's feature is missing.
+            // There is no such filter, no qdisc, no interface, or the kernel does not support tc filters.
             Err(error)
                 if matches!(
                     error.raw_os_error(),

@@ -1,8 +1,9 @@
-//! IPv4 addresses, default routes, and routes to hosts on the link, as other programs set them. carnet
-//! changes none of these.
+//! Reads the IPv4 addresses, default routes, and routes to hosts on the link that other programs have set.
+//! carnet changes none of them.
 //!
-//! Left out: link-local addresses (169.254/16, RFC 3927) and those of scope `host`, which are not reachable
-//! from other machines. Next hops of IPv6 (RFC 8950) count as a route without gateway.
+//! Left out: link-local addresses (169.254/16, RFC 3927) and addresses of scope `host`, because other
+//! machines cannot reach them. A route whose next hop has an IPv6 address (RFC 8950) counts as a route
+//! without a gateway.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -32,20 +33,20 @@ pub(crate) struct Ipv4AddressInfo {
 pub(crate) struct Ipv4NextHops {
     /// Next hops of the default routes, in the kernel's order of preference.
     pub(crate) default_routes: Vec<Ipv4DefaultRoute>,
-    /// Hosts with a route to the link (`ip route add HOST dev INTERFACE`), each as the next hop of a default
-    /// route. A network manager adds such a route for the gateway of each uplink and may add no default route
-    /// for it (ConnMan).
+    /// Hosts with a route to the link (`ip route add HOST dev INTERFACE`), each in the form of a next hop of
+    /// a default route. A network manager adds such a route for the gateway of each uplink and may add no
+    /// default route for it (ConnMan).
     pub(crate) hosts: Vec<Ipv4DefaultRoute>,
 }
 
-/// A next hop of an IPv4 default route.
+/// A next hop of an IPv4 default route, with its interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ipv4DefaultRoute {
     pub(crate) index: u32,
     pub(crate) metric: u32,
     /// Source address that the route prefers (`src`).
     pub(crate) preferred_source: Option<Ipv4Addr>,
-    /// Address of the gateway; unspecified if the route has none.
+    /// Address of the gateway; the unspecified address if the route has no gateway.
     pub(crate) gateway: Ipv4Addr,
 }
 
@@ -66,7 +67,8 @@ fn address(message: &AddressMessage) -> Option<(bool, Ipv4AddressInfo)> {
             _ => {}
         }
     }
-    // With a peer, IFA_ADDRESS is the peer's address and IFA_LOCAL the own one.
+    // On a point-to-point interface, IFA_ADDRESS is the peer's address and IFA_LOCAL the interface's own
+    // address.
     let address = local.or(other).filter(|address| !address.is_link_local() && !address.is_loopback())?;
     let address = Ipv4Net::new(address, header.prefix_len).ok()?;
     Some((flags.contains(AddressFlags::Secondary), Ipv4AddressInfo { index: header.index, address }))

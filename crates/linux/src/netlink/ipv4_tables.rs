@@ -1,7 +1,8 @@
-//! carnet's own IPv4 routes and rules, for the tables of uplinks.
+//! Installs and removes carnet's own IPv4 routes and rules, for the routing tables of uplinks.
 //!
-//! Table and destination identify a route. Routes are `onlink`: a modem may give an address of 32 bits and a
-//! gateway outside of it. A network manager may remove the route to the gateway for a moment.
+//! Table and destination identify a route. Routes are `onlink`, so that the kernel accepts a gateway without
+//! a route to it. A modem may assign an address with a prefix length of 32 and a gateway outside this prefix.
+//! A network manager may remove the route to the gateway for a moment.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -104,7 +105,8 @@ fn rule_message(rule: &Ipv4Rule) -> RuleMessage {
         RuleAttribute::Table(rule.table),
         RuleAttribute::Protocol(RouteProtocol::from(ROUTE_PROTOCOL)),
     ];
-    // A rule of another version of carnet, which a start removes, may have none of these fields.
+    // A rule that an earlier version of carnet has left may lack any of these fields. carnet still has to
+    // recognise and remove it.
     if !rule.from.is_unspecified() {
         message.header.src_len = 32;
         message.attributes.push(RuleAttribute::Source(rule.from.into()));
@@ -131,7 +133,8 @@ fn describe_rule(rule: &Ipv4Rule) -> String {
 }
 
 impl Requests {
-    /// Returns the IPv4 routes of `table` (`None`: of every table) with origin `protocol` (`None`: any).
+    /// Returns the IPv4 routes of `table` with origin `protocol`. `None` stands for every table, or for any
+    /// origin.
     pub(crate) fn ipv4_routes(
         &mut self,
         table: Option<u32>,
@@ -157,8 +160,9 @@ impl Requests {
         Ok(routes.filter(wanted).collect())
     }
 
-    /// Installs a route by the interface of this index. `replace`: carnet has a route with this key.
-    /// Otherwise it replaces a route of an earlier run, and returns an error if another program has one.
+    /// Installs a route through the interface of this index. `replace` says that carnet has installed a route
+    /// with this key before. Otherwise the function replaces only a route of an earlier run, and fails if
+    /// another program has such a route.
     pub(crate) fn set_ipv4_route(&mut self, route: &Ipv4Route, index: u32, replace: bool) -> Result<()> {
         if replace {
             return self.put_ipv4_route(route, index, NLM_F_REPLACE);
@@ -197,7 +201,7 @@ impl Requests {
         })
     }
 
-    /// Removes carnet's IPv4 route of this key. A missing route is no error.
+    /// Removes carnet's IPv4 route with this key. A missing route is no error.
     pub(crate) fn delete_ipv4_route(&mut self, table: u32, destination: Ipv4Net) -> Result<()> {
         let mut message = route_message(table, destination);
         message.header.scope = RouteScope::NoWhere;
@@ -236,7 +240,7 @@ impl Requests {
         }
     }
 
-    /// Removes carnet's rule. A missing rule is no error.
+    /// Removes an IPv4 rule of carnet. A missing rule is no error.
     pub(crate) fn delete_ipv4_rule(&mut self, rule: &Ipv4Rule) -> Result<()> {
         let message = RouteNetlinkMessage::DelRule(rule_message(rule));
         match self.change(message, 0, || format!("remove {}", describe_rule(rule))) {

@@ -1,4 +1,4 @@
-//! Network interfaces.
+//! Reads, creates, configures and deletes network interfaces.
 
 use std::net::Ipv6Addr;
 
@@ -12,7 +12,7 @@ use netlink_packet_route::{AddressFamily, IpProtocol, RouteNetlinkMessage};
 use super::Requests;
 use crate::error::Result;
 
-/// Least MTU in octets with which the kernel runs IPv6 on a device (RFC 8200 5).
+/// Lowest MTU in octets with which the kernel runs IPv6 on a device (RFC 8200 5).
 pub(crate) const IPV6_MINIMUM_MTU: u32 = 1280;
 
 /// A network interface.
@@ -25,18 +25,18 @@ pub(crate) struct LinkInfo {
     /// Whether the interface is up and has a carrier.
     pub(crate) running: bool,
     pub(crate) mtu: u32,
-    /// 48-bit link-layer address; `None` for the loopback interface, whose zeros are no address.
+    /// 48-bit link-layer address; `None` for the loopback interface, where the kernel reports only zeros.
     pub(crate) link_address: Option<[u8; 6]>,
     pub(crate) is_loopback: bool,
     /// Whether the link has a single neighbour (`IFF_POINTOPOINT`).
     pub(crate) is_point_to_point: bool,
-    /// Device group, a number that the creator of the device chose.
+    /// Device group, a number that the creator of the device has chosen.
     pub(crate) group: u32,
     /// Whether the interface is a device of the ip6_tunnel module.
     pub(crate) is_ip6_tunnel: bool,
 }
 
-/// Settings of an ip6_tunnel device: IPv6 in IPv6 between two addresses.
+/// Properties of a new ip6_tunnel device, which carries IPv6 in IPv6 between two addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ip6Tunnel<'a> {
     pub(crate) name: &'a str,
@@ -83,7 +83,8 @@ impl LinkInfo {
     }
 }
 
-/// Returns the base of every request. It excludes statistics, which cost the kernel more than all the rest.
+/// Returns the message with which every request begins. It asks the kernel to leave out statistics, which
+/// cost more than all other attributes.
 fn question() -> LinkMessage {
     let mut message = LinkMessage::default();
     message.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]));
@@ -102,7 +103,7 @@ impl Requests {
         Ok(links.collect())
     }
 
-    /// Returns the interface of this name; `None` if it does not exist.
+    /// Returns the interface of this name; `None` if the interface does not exist.
     pub(crate) fn link(&mut self, name: &str) -> Result<Option<LinkInfo>> {
         let mut message = question();
         message.attributes.push(LinkAttribute::IfName(name.to_owned()));
@@ -116,12 +117,14 @@ impl Requests {
         }
     }
 
-    /// Configures the tunnel device, which is down, so that the kernel itself sends no packets into it.
-    /// Without a link-local address there are no Router Solicitations, without multicast no listener reports.
+    /// Configures the TUN device, which is still down, so that the kernel itself sends no packets into it.
+    /// Without a link-local address the kernel sends no Router Solicitations, and without multicast no MLD
+    /// reports.
     ///
-    /// On a machine that forwards, a new device joins the groups of all routers when it is created. It would
-    /// report that, or that it leaves them. An MTU below IPv6's minimum makes the kernel remove IPv6 from the
-    /// device. IPv6 starts again, without multicast, when the MTU is large enough.
+    /// On a machine that forwards, a new device joins the multicast groups of all routers when it is created.
+    /// The kernel would report that it joins or leaves these groups. So the function first sets an MTU below
+    /// IPv6's minimum, which removes IPv6 from the device. With a sufficient MTU, IPv6 starts again on the
+    /// device, now without multicast.
     pub(crate) fn configure_tunnel(&mut self, index: u32, mtu: u32, queue: u32) -> Result<()> {
         let too_small = vec![LinkAttribute::Mtu(IPV6_MINIMUM_MTU - 1)];
         let size = vec![LinkAttribute::Mtu(mtu), LinkAttribute::TxQueueLen(queue)];
@@ -139,8 +142,8 @@ impl Requests {
         Ok(())
     }
 
-    /// Creates a tunnel device that is down. `EOPNOTSUPP` if the kernel lacks such devices; `EEXIST` if the
-    /// name or a tunnel between the two addresses exists.
+    /// Creates a tunnel device, which is still down. Fails with `EOPNOTSUPP` if the kernel lacks such
+    /// devices, and with `EEXIST` if the name or a tunnel between the two addresses exists.
     ///
     /// The outer header has no Tunnel Encapsulation Limit option, the inner traffic class, and a flow label
     /// that the kernel computes from the inner flow.
@@ -167,7 +170,8 @@ impl Requests {
         })
     }
 
-    /// Creates a pair of virtual Ethernet devices that are down. They pass super packets as single packets.
+    /// Creates a pair of virtual Ethernet devices, which are still down. The kernel cuts super packets (GSO)
+    /// before it passes them to these devices.
     pub(crate) fn add_pair(&mut self, names: [&str; 2], group: u32, mtu: u32) -> Result<()> {
         let end = |name: &str| {
             let mut end = LinkMessage::default();
@@ -210,7 +214,7 @@ impl Requests {
         Ok(())
     }
 
-    /// Brings the tunnel device up.
+    /// Brings the TUN device up.
     pub(crate) fn bring_up_tunnel(&mut self, index: u32) -> Result<()> {
         let mut message = LinkMessage::default();
         message.header.index = index;
@@ -219,8 +223,8 @@ impl Requests {
         self.change(RouteNetlinkMessage::SetLink(message), 0, || "bring the tunnel device up".to_owned())
     }
 
-    /// Sets the MTU, the queue and the link-layer address of a virtual Ethernet device, which is down. It
-    /// also stops the kernel from making a link-local address.
+    /// Sets the MTU, the queue and the link-layer address of a virtual Ethernet device, which is still down.
+    /// Also stops the kernel from making a link-local address on it.
     pub(crate) fn configure_virtual(
         &mut self,
         link: &LinkInfo,
@@ -250,8 +254,8 @@ impl Requests {
         self.change(RouteNetlinkMessage::SetLink(message), 0, || format!("give {} the MTU {mtu}", link.name))
     }
 
-    /// Sets the link-layer address of an interface. An interface that refuses a change while it is up is
-    /// taken down for a moment.
+    /// Sets the link-layer address of an interface. If the interface refuses a change while it is up, the
+    /// function takes it down for a moment.
     pub(crate) fn set_link_address(&mut self, link: &LinkInfo, address: [u8; 6]) -> Result<()> {
         let request = || {
             let mut message = LinkMessage::default();

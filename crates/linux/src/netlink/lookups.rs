@@ -1,10 +1,9 @@
-//! Routing tables that the kernel looks up for a packet of this machine itself, each with its source
-//! addresses.
+//! Finds the routing tables that the kernel looks up for packets that this machine itself sends, each with
+//! the source addresses to which the lookup applies.
 //!
-//! The module returns the tables of rules in the order of the rules, for a packet without mark, to any
-//! destination, of any protocol. Left out: carnet's own rules, which lead to its own tables. Left out too:
-//! rules about properties that such a packet lacks (a mark, ports, users, a destination), rules that suppress
-//! default routes, and `goto`.
+//! The tables are in the order of the rules that lead to them. The packet has no mark, and any destination
+//! and protocol. Left out: carnet's own rules, which lead to its own tables. Left out too: rules that match a
+//! mark, ports, users or a destination, rules that suppress default routes, and `goto`.
 
 use ipnet::IpNet;
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleFlags, RuleMessage};
@@ -14,7 +13,7 @@ use super::Requests;
 use crate::ROUTE_PROTOCOL;
 use crate::error::Result;
 
-/// A lookup of a table.
+/// A lookup of a routing table by a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TableLookup {
     pub(crate) table: u32,
@@ -30,7 +29,7 @@ impl TableLookup {
     }
 }
 
-/// Returns the lookup of a rule, with its priority.
+/// Returns the priority of a rule, and the lookup to which it leads; `None` for a rule that is left out.
 fn lookup(message: &RuleMessage) -> Option<(u32, TableLookup)> {
     let header = &message.header;
     if header.action != RuleAction::ToTable || header.tos != 0 {
@@ -56,14 +55,14 @@ fn lookup(message: &RuleMessage) -> Option<(u32, TableLookup)> {
             _ => return None,
         }
     }
-    // "not fwmark" matches a packet without mark.
+    // A rule with "not fwmark" matches a packet without a mark.
     let inverted = header.flags.contains(RuleFlags::Invert);
     let plain = found.source.is_none() && found.interface.is_none();
     let holds = if inverted { marked && plain } else { !marked };
     (holds && found.table != u32::from(libc::RT_TABLE_LOCAL)).then_some((priority, found))
 }
 
-/// Returns the lookups of rules, in their order; without rules, the main table.
+/// Returns the lookups of these rules in their order. Without rules the kernel looks up the main table.
 fn lookups<'a>(rules: impl Iterator<Item = &'a RuleMessage>) -> Vec<TableLookup> {
     let mut found: Vec<(u32, TableLookup)> = rules.filter_map(lookup).collect();
     found.sort_by_key(|(priority, _)| *priority);
@@ -75,7 +74,7 @@ fn lookups<'a>(rules: impl Iterator<Item = &'a RuleMessage>) -> Vec<TableLookup>
 }
 
 impl Requests {
-    /// Returns the tables that the kernel looks up for packets of this machine itself, in its order.
+    /// Returns the tables that the kernel looks up for packets of this machine itself, in the kernel's order.
     pub(crate) fn table_lookups(&mut self, ipv4: bool) -> Result<Vec<TableLookup>> {
         let mut question = RuleMessage::default();
         question.header.family = if ipv4 { AddressFamily::Inet } else { AddressFamily::Inet6 };

@@ -1,9 +1,9 @@
-//! Messages of rtnetlink as octets: those that carnet sends, and those parts that it reads.
+//! Encodes the rtnetlink messages that carnet sends, and decodes the parts of messages that carnet reads.
 //!
-//! The packet crates can read and write all messages of the kernel's modules about an interface, a queue or a
-//! filter. That would be a twelfth of the program. This module skips messages that carnet does not need. Of
-//! an interface it reads the attributes of [`LinkInfo`](super::LinkInfo), of a neighbour its address and
-//! state, of a filter only its presence.
+//! The packet crates can decode all messages about interfaces, queues and filters of any kernel module. That
+//! code would be a twelfth of the program. So this module itself decodes the few messages that carnet needs,
+//! and skips all others. Of an interface it reads the attributes of [`LinkInfo`](super::LinkInfo), of a
+//! neighbour its address and state, of a filter only its presence.
 
 use netlink_packet_core::{
     DecodeError, Emitable, NetlinkDeserializable, NetlinkHeader, NetlinkSerializable, NlasIterator, Parseable,
@@ -27,7 +27,7 @@ use super::next_hops::{self, NextHopObject};
 pub(super) enum Message {
     /// A message that the packet crates decode.
     Route(RouteNetlinkMessage),
-    /// A next-hop object.
+    /// A message about a next-hop object.
     NextHop(NextHopObject),
     /// The request for all next-hop objects.
     GetNextHops,
@@ -35,9 +35,9 @@ pub(super) enum Message {
     Other,
 }
 
-/// Octets of `struct ifinfomsg`.
+/// Length of `struct ifinfomsg` in octets.
 const LINK_HEADER: usize = 16;
-/// Octets of `struct ndmsg`.
+/// Length of `struct ndmsg` in octets.
 const NEIGHBOUR_HEADER: usize = 12;
 const NDA_DST: u16 = 1;
 
@@ -61,7 +61,7 @@ impl NetlinkSerializable for Message {
     fn serialize(&self, buffer: &mut [u8]) {
         match self {
             Message::Route(message) => body(message).into_iter().for_each(|body| body.emit(buffer)),
-            // Requests objects of every family and kind.
+            // A body of zeros requests objects of every family and kind.
             Message::GetNextHops => buffer.fill(0),
             Message::NextHop(_) | Message::Other => {}
         }
@@ -106,7 +106,7 @@ impl NetlinkDeserializable for Message {
     }
 }
 
-/// Returns the first octets at a place.
+/// Returns the N octets from this position on; `None` if there are fewer.
 pub(super) fn at<const N: usize>(octets: &[u8], place: usize) -> Option<[u8; N]> {
     octets.get(place..)?.first_chunk().copied()
 }
@@ -186,7 +186,7 @@ mod tests {
         })
     }
 
-    /// This module reads the packet crate's output as the crate does, for all parts that it reads.
+    /// The packet crate encodes a message. This module must decode the same values from it as the crate.
     #[test]
     fn an_interface_is_read_as_it_was_written() {
         let mut message = LinkMessage::default();

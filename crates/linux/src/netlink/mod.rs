@@ -55,23 +55,23 @@ use crate::error::{Error, Result};
 use channel::KernelSocket;
 use message::Message;
 
-/// Attempts to read a dump that changes while it is read.
+/// Number of attempts to read a list of objects that changes while the kernel sends it.
 const DUMP_ATTEMPTS: usize = 8;
 
-/// Octets of the receive buffer: the least that `netlink(7)` recommends, because a dump fills no more at a
-/// time.
+/// Size of the receive buffer in octets: the minimum that `netlink(7)` recommends. A dump's datagram is never
+/// longer.
 const RECEIVE_BUFFER: usize = 32 * 1024;
 
-/// A socket for requests.
+/// A socket for requests to the kernel.
 pub(crate) struct Requests {
     channel: Box<dyn Channel>,
     sequence: u32,
     buffer: Vec<u8>,
     /// Number of requests that only read.
     pub(crate) reads: u64,
-    /// Number of requests that changed the state, or tried to.
+    /// Number of requests that changed the state, or tried to change it.
     pub(crate) writes: u64,
-    /// Number of answers that could not be parsed.
+    /// Number of answers that carnet could not parse.
     pub(crate) unparsed: u64,
 }
 
@@ -88,7 +88,7 @@ impl Requests {
         Ok(Requests::over(Box::new(socket)))
     }
 
-    /// Creates requests over another channel.
+    /// Creates an object that sends requests over another channel, for example to a simulated kernel.
     pub(crate) fn over(channel: Box<dyn Channel>) -> Requests {
         let buffer = Vec::with_capacity(RECEIVE_BUFFER);
         Requests { channel, sequence: 0, buffer, reads: 0, writes: 0, unparsed: 0 }
@@ -99,12 +99,12 @@ impl Requests {
         self.channel.port()
     }
 
-    /// Returns whether the kernel keeps the mark that [`AddressInfo::is_ours`] reads.
+    /// Returns whether the kernel stores the mark of an address that [`AddressInfo::is_ours`] reads.
     pub(crate) fn keeps_marks(&self) -> bool {
         self.channel.keeps_marks()
     }
 
-    /// Sends a request that changes something and waits for its acknowledgement.
+    /// Sends a request that changes the kernel's state, and waits for its acknowledgement.
     fn change(
         &mut self,
         message: RouteNetlinkMessage,
@@ -127,7 +127,7 @@ impl Requests {
         self.transact(&mut request, &operation).map(|(answers, _)| routes_of(answers))
     }
 
-    /// Requests all objects of a kind. Repeats the request if they changed meanwhile.
+    /// Requests all objects of a kind. Repeats the request if the objects changed meanwhile.
     fn dump(
         &mut self,
         message: RouteNetlinkMessage,
@@ -137,7 +137,7 @@ impl Requests {
         self.dump_octets(request, operation).map(routes_of)
     }
 
-    /// Sends a request for all objects of a kind. Repeats the request if they changed meanwhile.
+    /// Sends a request for all objects of a kind. Repeats the request if the objects changed meanwhile.
     fn dump_octets(&mut self, mut request: Vec<u8>, operation: impl Fn() -> String) -> Result<Vec<Message>> {
         for _ in 1..DUMP_ATTEMPTS {
             self.reads += 1;
@@ -147,7 +147,8 @@ impl Requests {
             }
         }
         self.reads += 1;
-        // If the objects still change, an event will follow and cause the next dump.
+        // The objects still change after the last attempt. An event will follow and make carnet request them
+        // again.
         self.transact(&mut request, &operation).map(|(answers, _)| answers)
     }
 
@@ -175,7 +176,7 @@ impl Requests {
                 rest = next;
                 let buffer = NetlinkBuffer::new(this);
                 if buffer.sequence_number() != self.sequence {
-                    continue; // The rest of an abandoned answer.
+                    continue; // A message of an earlier request whose answer was abandoned.
                 }
                 interrupted |= buffer.flags() & NLM_F_DUMP_INTR != 0;
                 match NetlinkMessage::<Message>::deserialize(this).map(|m| m.payload) {
@@ -235,7 +236,7 @@ fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     }
 }
 
-/// Splits off the first netlink message; `None` if the length in its header is impossible.
+/// Returns the first netlink message and the rest; `None` if the length in its header is impossible.
 fn split(octets: &[u8]) -> Option<(&[u8], &[u8])> {
     let length = u32::from_ne_bytes(octets.get(..4)?.try_into().ok()?) as usize;
     if length < 16 {
@@ -247,8 +248,8 @@ fn split(octets: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// Returns the kernel's explanation of an error (`NLMSGERR_ATTR_MSG`) with a leading colon, or an empty text.
 ///
-/// After the error code follow the request's header, without its payload (`NETLINK_CAP_ACK`), and then the
-/// attributes.
+/// In an error message, the error code is followed by the request's header without its payload
+/// (`NETLINK_CAP_ACK`), and then by the attributes.
 fn explanation(octets: &[u8]) -> String {
     const NLMSGERR_ATTR_MSG: u16 = 1;
     const HEADER: usize = 16;

@@ -1,10 +1,10 @@
-//! Receives netlink events.
+//! Receives the kernel's netlink events, and notes which state they concern.
 //!
-//! Events only say *that* the state changed; the observer then reads the present state. A state that is built
-//! from single events would show past moments, and would stay wrong after a lost event. To keep requests
-//! rare, the monitor drops events without use, and those about carnet's own routes and rules that carnet
-//! itself caused. The kernel drops the latter by a filter on the sender; otherwise ten thousand bindings
-//! would overrun the socket.
+//! An event only says *that* the state has changed; the observer then reads the present state. A state that
+//! is built from single events would be outdated, and would stay wrong after a lost event. To keep requests
+//! rare, the monitor ignores events that concern nothing carnet reads. A filter in the kernel drops events
+//! about routes and rules that carnet itself has caused; otherwise ten thousand bindings would overrun the
+//! socket.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -33,31 +33,31 @@ const NEXT_HOP_GROUP: u32 = 32;
 /// IPv6 rules, IPv4 and IPv6 settings of interfaces (`enum rtnetlink_groups`).
 const GROUPS: [u32; 10] = [1, 3, 5, 7, 8, 9, 11, 19, 24, 25];
 
-/// `RTM_NEWNETCONF` and `RTM_DELNETCONF`: a setting of an interface, or of all, has changed (`forwarding` and
-/// `rp_filter` among them), or has vanished with its interface.
+/// `RTM_NEWNETCONF` and `RTM_DELNETCONF`: a setting of one or of all interfaces has changed, for example
+/// `forwarding` or `rp_filter`, or has vanished with its interface.
 const NETCONF: [u16; 2] = [80, 81];
 
-/// State that must be read again.
+/// Parts of the kernel's state that must be read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Dirty {
-    /// Interfaces.
+    /// Interfaces have changed.
     pub(crate) links: bool,
-    /// Addresses.
+    /// Addresses have changed.
     pub(crate) addresses: bool,
-    /// Default routes, and the rules that lead to them.
+    /// Default routes, or the rules that lead to them, have changed.
     pub(crate) routers: bool,
-    /// Routers as neighbours.
+    /// The neighbour state of a default router has changed.
     pub(crate) neighbours: bool,
-    /// carnet's own routes.
+    /// carnet's own routes have changed.
     pub(crate) own_routes: bool,
-    /// carnet's own rules.
+    /// carnet's own rules have changed.
     pub(crate) own_rules: bool,
-    /// Settings of interfaces.
+    /// Settings of interfaces have changed.
     pub(crate) settings: bool,
 }
 
 impl Dirty {
-    /// Everything.
+    /// The whole state must be read again.
     pub(crate) const ALL: Dirty = Dirty {
         links: true,
         addresses: true,
@@ -74,22 +74,22 @@ impl Dirty {
     }
 }
 
-/// Received events that were not processed yet.
+/// Summary of the received events that the observer has not processed yet.
 #[derive(Debug)]
 pub(crate) struct News {
-    /// State that has changed since the last call.
+    /// Parts of the state that must be read again.
     pub(crate) dirty: Dirty,
     /// Whether any routing state has changed, of carnet or of another program.
     pub(crate) routing: bool,
     /// Whether routing state other than neighbours has changed.
     pub(crate) routes: bool,
-    /// Content of the changes of routes and rules.
+    /// Packet fields that the changed routes and rules use.
     pub(crate) heard: Heard,
-    /// Default routers by interface, whose state as neighbours matters.
+    /// Interface and address of each default router, whose neighbour state carnet follows.
     pub(crate) gateways: BTreeSet<(u32, IpAddr)>,
     /// Number of times that the kernel dropped events.
     pub(crate) overruns: u64,
-    /// Events that could not be parsed.
+    /// Number of events that carnet could not parse.
     pub(crate) unparsed: u64,
 }
 
@@ -109,18 +109,18 @@ impl Default for News {
 }
 
 impl News {
-    /// Records the events in a datagram.
+    /// Notes the events in a datagram of the kernel.
     pub(crate) fn hear(&mut self, octets: &[u8]) {
         self.routing = true;
         let (mut rest, mut missed) = (octets, false);
         while let Some((this, next)) = split(rest) {
             rest = next;
-            // The present value is read from its file, so the message is skipped.
+            // carnet reads the setting's present value from its file, so the message need not be decoded.
             if kind(this).is_some_and(|kind| NETCONF.contains(&kind)) {
                 (self.dirty.settings, self.routes) = (true, true);
                 continue;
             }
-            // The kernel sends no events about routes that refer to the object.
+            // When a next-hop object changes, the kernel sends no events about the routes that refer to it.
             if kind(this).is_some_and(|kind| matches!(kind, next_hops::NEW | next_hops::DELETED)) {
                 (self.dirty.routers, self.routes) = (true, true);
                 continue;
@@ -145,7 +145,7 @@ impl News {
         }
     }
 
-    /// Records that the kernel had no room for events: any state may have changed.
+    /// Notes that the kernel has dropped events because the socket was full: any state may have changed.
     pub(crate) fn overrun(&mut self) {
         self.overruns += 1;
         self.miss();
@@ -157,7 +157,7 @@ impl News {
     }
 }
 
-/// A socket that receives events.
+/// A socket that receives the kernel's events.
 #[derive(Debug)]
 pub(crate) struct Monitor {
     socket: AsyncFd<Socket>,
@@ -165,14 +165,14 @@ pub(crate) struct Monitor {
 }
 
 impl Monitor {
-    /// Subscribes to the events. `own` is the port of the requests' socket.
+    /// Subscribes to the kernel's events. `own` is the port of carnet's socket for requests.
     pub(crate) fn open(own: u32) -> Result<Monitor> {
         let failed = |e: io::Error| Error::kernel("listen to netlink events", e);
         let mut socket = Socket::new(NETLINK_ROUTE).map_err(failed)?;
         socket.bind_auto().map_err(failed)?;
         socket.set_non_blocking(true).map_err(failed)?;
         SockRef::from(&socket).attach_filter(&not_from(own)).map_err(failed)?;
-        // The kernel limits the buffer to net.core.rmem_max.
+        // The kernel may give less, because it limits the buffer to net.core.rmem_max.
         let _ = socket.set_rx_buf_sz(1u32 << 20);
         for group in GROUPS {
             socket.add_membership(group).map_err(failed)?;
@@ -217,29 +217,29 @@ fn is_neighbour(event: &RouteNetlinkMessage) -> bool {
 
 /// Returns a filter that drops events about routes and rules that the socket with port `own` caused.
 ///
-/// Events about addresses and links pass, because the station needs to know when carnet's own address has
-/// been added.
+/// Events about addresses and links pass, because the station needs to know when the kernel has added
+/// carnet's own address.
 fn not_from(own: u32) -> [SockFilter; 9] {
     const LOAD_HALF: u16 = (libc::BPF_LD | libc::BPF_H | libc::BPF_ABS) as u16;
     const LOAD_WORD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const JUMP_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
     const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
-    // The filter loads values in network byte order, and netlink writes them in the machine's.
+    // The filter loads values in network byte order, but netlink writes them in the machine's byte order.
     let kind = |number: u16| u32::from(u16::from_be_bytes(number.to_ne_bytes()));
     [
-        SockFilter::new(LOAD_HALF, 0, 0, 4), // nlmsg_type
+        SockFilter::new(LOAD_HALF, 0, 0, 4), // Load nlmsg_type.
         SockFilter::new(JUMP_EQUAL, 3, 0, kind(libc::RTM_NEWROUTE)),
         SockFilter::new(JUMP_EQUAL, 2, 0, kind(libc::RTM_DELROUTE)),
         SockFilter::new(JUMP_EQUAL, 1, 0, kind(libc::RTM_NEWRULE)),
         SockFilter::new(JUMP_EQUAL, 0, 3, kind(libc::RTM_DELRULE)),
-        SockFilter::new(LOAD_WORD, 0, 0, 12), // nlmsg_pid
+        SockFilter::new(LOAD_WORD, 0, 0, 12), // Load nlmsg_pid.
         SockFilter::new(JUMP_EQUAL, 0, 1, u32::from_be_bytes(own.to_ne_bytes())),
         SockFilter::new(RETURN, 0, 0, 0),
         SockFilter::new(RETURN, 0, 0, u32::MAX),
     ]
 }
 
-/// Marks the state that `event` concerns as changed.
+/// Notes in `dirty` which part of the state `event` concerns.
 fn note(dirty: &mut Dirty, gateways: &BTreeSet<(u32, IpAddr)>, event: &RouteNetlinkMessage) {
     match event {
         RouteNetlinkMessage::NewLink(_) | RouteNetlinkMessage::DelLink(_) => dirty.links = true,

@@ -1,5 +1,5 @@
-//! Neighbours. The kernel resolves link-layer addresses. carnet reports which neighbours it uses, and asks
-//! whether a router answers.
+//! Reports to the kernel which neighbours carnet uses, and asks for a neighbour's state. The kernel itself
+//! resolves link-layer addresses.
 
 use std::net::IpAddr;
 
@@ -36,17 +36,18 @@ pub(super) fn subject(message: &NeighbourMessage) -> Option<(u32, IpAddr)> {
 }
 
 impl Requests {
-    /// Reports to the kernel that a packet was sent to a neighbour without it. The kernel then verifies that
-    /// the neighbour is reachable (RFC 4861 7.3.3), as after a packet of its own.
+    /// Reports to the kernel that a fast path has sent a packet to a neighbour. The kernel then verifies that
+    /// the neighbour is reachable (RFC 4861 7.3.3), as after a packet that the kernel sends.
     pub(crate) fn use_neighbour(&mut self, index: u32, address: IpAddr) -> Result<()> {
         let mut message = question(index, address);
         message.header.flags = NeighbourFlags::Use;
-        // The flag changes no stored value.
+        // The flag `NTF_USE` changes no stored value, so the request counts as a reading one.
         self.get(RouteNetlinkMessage::NewNeighbour(message), || format!("use neighbour {address}"))
             .map(|_| ())
     }
 
-    /// Returns the kernel's state of a neighbour; unknown before Linux 5.0, which can only list them all.
+    /// Returns the kernel's state of a neighbour; unknown before Linux 5.0, which can only list all
+    /// neighbours.
     pub(crate) fn neighbour(&mut self, index: u32, address: IpAddr) -> Result<io::NeighbourState> {
         let message = RouteNetlinkMessage::GetNeighbour(question(index, address));
         let answers = match self.get(message, || format!("look up neighbour {address}")) {

@@ -1,8 +1,9 @@
-//! Next-hop objects (`ip nexthop`), to which routes refer by number.
+//! Reads next-hop objects (`ip nexthop`), to which routes refer by number.
 //!
-//! With the sysctl `net.ipv4.nexthop_compat_mode` the kernel includes interface and gateway in the route,
-//! too. Without it a route has only the number, and a change of the object causes an event about the object
-//! only. Left out: encapsulation, and objects of a bridge's forwarding database, which have no interface.
+//! With the sysctl `net.ipv4.nexthop_compat_mode` a route from the kernel has the interface and gateway of
+//! its object, too. Without the sysctl a route has only the number, and a change of the object causes an
+//! event about the object only. Left out: encapsulation, and objects of a bridge's forwarding database, which
+//! have no interface.
 
 use std::net::IpAddr;
 
@@ -14,11 +15,12 @@ use super::message::{Message, at};
 use super::{Requests, octets};
 use crate::error::Result;
 
-/// `RTM_NEWNEXTHOP`, `RTM_DELNEXTHOP` and `RTM_GETNEXTHOP`.
+/// Message types `RTM_NEWNEXTHOP`, `RTM_DELNEXTHOP` and `RTM_GETNEXTHOP`.
 pub(super) const NEW: u16 = 104;
 pub(super) const DELETED: u16 = 105;
 pub(super) const GET: u16 = 106;
-/// `struct nhmsg`: family, scope, protocol, an octet of padding, flags.
+/// Length in octets of `struct nhmsg`: family, scope, protocol, an octet of padding, and flags of four
+/// octets.
 pub(super) const HEADER: usize = 8;
 const FLAGS: usize = 4;
 const RTNH_F_DEAD: u32 = 1;
@@ -26,7 +28,7 @@ const NHA_ID: u16 = 1;
 const NHA_GROUP: u16 = 2;
 const NHA_OIF: u16 = 5;
 const NHA_GATEWAY: u16 = 6;
-/// Octets of `struct nexthop_grp`, which begins with the number of a member.
+/// Length in octets of `struct nexthop_grp`, which begins with the number of a group's member.
 const GROUP_ENTRY: usize = 8;
 
 /// A next-hop object.
@@ -35,7 +37,7 @@ pub(super) struct NextHopObject {
     id: u32,
     interface: Option<u32>,
     gateway: Option<IpAddr>,
-    /// Numbers of the members of a group.
+    /// Numbers of the members, if the object is a group.
     members: Vec<u32>,
     dead: bool,
 }
@@ -79,17 +81,17 @@ impl NextHopObjects {
         self.0.iter().find(|object| object.id == id)
     }
 
-    /// Returns the interfaces and gateways of a route that has only an object's number.
+    /// Returns interface and gateway of each next hop of a route that refers to an object by number.
     pub(super) fn hops(&self, route: &RouteMessage) -> Vec<(u32, Option<IpAddr>)> {
         let Some(object) = object_of(route).and_then(|id| self.find(id)) else { return Vec::new() };
-        // A group cannot contain groups.
+        // The members are no groups themselves, because a group cannot contain groups.
         let members = object.members.iter().filter_map(|id| self.find(*id));
         let usable = std::iter::once(object).chain(members).filter(|object| !object.dead);
         usable.filter_map(|object| Some((object.interface?, object.gateway))).collect()
     }
 }
 
-/// Returns the number of a route's object; `None` if the route itself has its next hops.
+/// Returns the number of the object to which a route refers; `None` if the route itself has its next hops.
 fn object_of(route: &RouteMessage) -> Option<u32> {
     let mut id = None;
     for attribute in &route.attributes {

@@ -1,8 +1,10 @@
-//! Packet fields that the kernel's IPv6 routing uses, other than the incoming interface and the destination.
+//! Finds out which packet fields the kernel's IPv6 routing uses besides the incoming interface and the
+//! destination.
 //!
-//! A fast path may cache the next hop of a whole network only if no rule or route distinguishes its packets.
-//! This module takes that from the events, so that a table of very many routes is not read each time. It
-//! reads the table at the start, and when an obstacle has vanished.
+//! A fast path may cache the next hop of a whole network only if no rule or route treats packets to this
+//! network differently. This module learns that from the kernel's events, because reading a very long routing
+//! table at each change would take too long. carnet reads the whole table only at the start, and when an
+//! obstacle may have vanished.
 
 use std::collections::BTreeSet;
 
@@ -15,28 +17,29 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use super::{Requests, RuleInfo};
 use crate::error::Result;
 
-/// Most upper halves of addresses that are stored (`CROWDED` in `bpf/ways.h`).
+/// Maximum number of upper halves of addresses that the map `CROWDED` in `bpf/ways.h` stores.
 pub(crate) const CROWDED_MAX: usize = 65536;
 
-/// Packet fields that routes and rules use, by the events so far.
+/// Packet fields that routes and rules use, as the events so far say.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Heard {
-    /// Upper halves of addresses that contain a route longer than 64 bits.
+    /// Upper halves (64 bits) of the destinations of routes with prefixes longer than 64 bits.
     pub(crate) crowded: BTreeSet<u64>,
-    /// Whether there are more than [`CROWDED_MAX`] of these halves.
+    /// Whether there are more than [`CROWDED_MAX`] such halves.
     pub(crate) full: bool,
     /// Whether a route depends on the source, or has several next hops.
     pub(crate) forked: bool,
-    /// Whether such a route has been removed, perhaps the last one.
+    /// Whether the kernel has removed a route that depends on the source or had several next hops. It may
+    /// have been the last such route.
     pub(crate) unforked: bool,
-    /// Whether rules have changed.
+    /// Whether any rules have changed.
     pub(crate) rules: bool,
-    /// Whether events may have been lost.
+    /// Whether carnet may have missed events.
     pub(crate) missed: bool,
 }
 
 impl Heard {
-    /// Records an event or an answer.
+    /// Notes the packet fields of a route or rule, from an event or an answer of the kernel.
     pub(super) fn hear(&mut self, message: &RouteNetlinkMessage) {
         match message {
             RouteNetlinkMessage::NewRoute(route) => self.hear_route(route, false),
@@ -71,17 +74,18 @@ impl Heard {
                 .any(|attribute| matches!(attribute, RouteAttribute::MultiPath(_) | RouteAttribute::NhId(_)));
         self.forked |= forked && !gone;
         self.unforked |= gone && forked;
-        // The last but one of several next hops may have been removed.
+        // Of a route with two next hops, one may have been removed, so that it no longer has several.
         self.unforked |= gone && !forked;
     }
 
-    /// Adds halves that were recorded elsewhere.
+    /// Adds the upper halves of addresses that another [`Heard`] has collected.
     pub(crate) fn take_crowded(&mut self, crowded: BTreeSet<u64>, full: bool) {
         self.full |= full;
         crowded.into_iter().for_each(|half| self.note(half));
     }
 
-    /// Records that a route to this network exists, or existed.
+    /// Notes the upper half of a network's address, if a route to the network exists or existed and is longer
+    /// than 64 bits.
     pub(crate) fn crowd(&mut self, network: Ipv6Net) {
         if network.prefix_len() > 64 {
             self.note((u128::from(network.network()) >> 64) as u64);
@@ -98,7 +102,7 @@ impl Heard {
 }
 
 /// Returns whether the rules use interface and destination only: for arriving packets, and for packets that
-/// leave the tunnel device.
+/// come out of the TUN device.
 pub(crate) fn rules_are_plain(rules: &[RuleInfo]) -> (bool, bool) {
     let (mut arriving, mut leaving) = (true, true);
     for RuleInfo { rule, bare, .. } in rules {
@@ -111,7 +115,7 @@ pub(crate) fn rules_are_plain(rules: &[RuleInfo]) -> (bool, bool) {
         }
         match rule.input_interface.as_deref() {
             Some(TUNNEL_DEVICE) => leaving = false,
-            // The rule concerns packets of this machine itself.
+            // The rule concerns only packets that this machine itself sends.
             Some("lo") => {}
             Some(_) => arriving = false,
             None => (arriving, leaving) = (false, false),
@@ -156,7 +160,7 @@ mod tests {
             heard.hear(&RouteNetlinkMessage::NewRoute(route(destination, &[])));
         }
         assert_eq!(heard, Heard { crowded: [0x2001_0db8_0001_0002].into(), ..Heard::default() });
-        // The kernel's cached copies of routes are no obstacle.
+        // The kernel's cached copies of routes do not count as routes.
         let mut cloned = route("2001:db8:9::1/128", &[]);
         cloned.header.flags = RouteFlags::Cloned;
         heard.hear(&RouteNetlinkMessage::NewRoute(cloned));

@@ -1,4 +1,4 @@
-//! Queueing disciplines of interfaces.
+//! Configures the queueing discipline of an interface.
 
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_REPLACE};
 use netlink_packet_route::RouteNetlinkMessage;
@@ -7,12 +7,13 @@ use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 use super::Requests;
 use crate::error::Result;
 
-/// `TC_H_ROOT` of linux/pkt_sched.h.
+/// Parent of the root queueing discipline, `TC_H_ROOT` of linux/pkt_sched.h.
 const ROOT: u32 = 0xffff_ffff;
 
 impl Requests {
-    /// Lets an interface send packets without a queueing discipline. Use it for an interface with a queue of
-    /// its own. A discipline before it would never hold a packet, but cost each packet a lock.
+    /// Lets an interface send packets without a queueing discipline. The interface must have a queue of its
+    /// own. A queueing discipline before this queue would never hold a packet, but would take a lock for each
+    /// packet.
     pub(crate) fn take_at_once(&mut self, index: u32) -> Result<()> {
         let mut message = TcMessage::default();
         message.header.index = i32::try_from(index).unwrap_or_default();

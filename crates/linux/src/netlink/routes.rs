@@ -1,8 +1,8 @@
-//! IPv6 routes.
+//! Reads, installs and removes IPv6 routes.
 //!
-//! Table, destination and metric identify a route. `NLM_F_CREATE | NLM_F_REPLACE` exchanges the route of that
-//! key under the kernel's lock, so that there is no moment without a route. Without `NLM_F_REPLACE` a second
-//! next hop would be added to the first.
+//! Table, destination and metric identify a route. `NLM_F_CREATE | NLM_F_REPLACE` exchanges the route with
+//! these three values under the kernel's lock, so that a route exists at every moment. Without
+//! `NLM_F_REPLACE` the kernel would add a second next hop to the existing route.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -20,17 +20,17 @@ use super::next_hops::NextHopObjects;
 use crate::ROUTE_PROTOCOL;
 use crate::error::{Error, Result};
 
-/// Metric of an IPv6 route that was added without one (`IP6_RT_PRIO_USER`).
+/// Metric of an IPv6 route that was added without a metric (`IP6_RT_PRIO_USER`).
 const DEFAULT_METRIC: u32 = 1024;
 
-/// A next hop of a route.
+/// A next hop of a route: interface and gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Hop {
     pub(crate) index: u32,
     pub(crate) gateway: Option<Ipv6Addr>,
 }
 
-/// A route in the kernel.
+/// An IPv6 route in the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RouteInfo {
     pub(crate) table: u32,
@@ -38,9 +38,10 @@ pub(crate) struct RouteInfo {
     pub(crate) metric: u32,
     /// Origin of the route (`proto` in `ip route`).
     pub(crate) protocol: u8,
-    /// Whether the kernel answers its packets with Destination Unreachable.
+    /// Whether the route makes the kernel answer packets with Destination Unreachable.
     pub(crate) unreachable: bool,
-    /// Whether the route forwards: it is not `unreachable` or of another kind that ends a packet here.
+    /// Whether the kernel forwards packets by this route. It does not by an `unreachable`, `local` or similar
+    /// route.
     pub(crate) unicast: bool,
     /// Prefix of the source addresses to which the route applies; `None` for all.
     pub(crate) source: Option<Ipv6Net>,
@@ -49,12 +50,12 @@ pub(crate) struct RouteInfo {
     /// Hundredths of a second until the route expires; negative if it has expired. `None` for a route without
     /// lifetime.
     pub(crate) expires: Option<i32>,
-    /// RFC 4191 preference: 1 high, 0 medium, -1 low.
+    /// Preference of the router (RFC 4191): 1 high, 0 medium, -1 low.
     pub(crate) preference: i8,
     pub(crate) hops: Vec<Hop>,
 }
 
-/// Returns the metric that the kernel will show.
+/// Returns the metric that the kernel stores for a route with this metric: [`DEFAULT_METRIC`] for 0.
 pub(crate) fn effective_metric(metric: u32) -> u32 {
     if metric == 0 { DEFAULT_METRIC } else { metric }
 }
@@ -76,8 +77,8 @@ impl RouteInfo {
                 RouteAttribute::Destination(RouteAddress::Inet6(address)) => destination = *address,
                 RouteAttribute::Source(RouteAddress::Inet6(address)) => source = *address,
                 RouteAttribute::PrefSource(RouteAddress::Inet6(address)) => preferred_source = Some(*address),
-                // The value is signed, in the kernel's clock ticks for programs (USER_HZ); 0 for a route
-                // without lifetime.
+                // The value is signed and counts ticks of USER_HZ, hundredths of a second. It is 0 for a
+                // route without a lifetime.
                 RouteAttribute::CacheInfo(cached) if cached.expires != 0 => {
                     expires = Some(cached.expires.cast_signed());
                 }
@@ -156,7 +157,8 @@ fn describe(route: &Route) -> String {
 }
 
 impl Requests {
-    /// Returns the routes of `table` (`None`: of every table) with origin `protocol` (`None`: any).
+    /// Returns the routes of `table` with origin `protocol`. `None` stands for every table, or for any
+    /// origin.
     pub(crate) fn routes(&mut self, table: Option<u32>, protocol: Option<u8>) -> Result<Vec<RouteInfo>> {
         let mut question = RouteMessage::default();
         question.header.address_family = AddressFamily::Inet6;
@@ -181,11 +183,12 @@ impl Requests {
         Ok(routes.filter(wanted).collect())
     }
 
-    /// Installs a route. `replace`: carnet has a route of this key. Otherwise it replaces a route that an
-    /// earlier run of carnet has left, and returns an error if another program has one.
+    /// Installs a route. `replace` says that carnet has installed a route with this key before. Otherwise the
+    /// function replaces only a route that an earlier run of carnet has left, and fails if another program
+    /// has such a route.
     ///
-    /// `index` is that of the interface. For an unreachable route the kernel itself uses the loopback
-    /// interface.
+    /// `index` is the index of the route's interface; `None` for an unreachable route, for which the kernel
+    /// uses the loopback interface.
     pub(crate) fn set_route(&mut self, route: &Route, index: Option<u32>, replace: bool) -> Result<()> {
         if replace {
             return self.put_route(route, index, NLM_F_REPLACE);
@@ -230,7 +233,7 @@ impl Requests {
         })
     }
 
-    /// Removes carnet's route of this key. A missing route is no error.
+    /// Removes carnet's route with this key. A missing route is no error.
     pub(crate) fn delete_route(&mut self, table: u32, destination: Ipv6Net, metric: u32) -> Result<()> {
         let message = message(table, destination, metric);
         let result = self.change(RouteNetlinkMessage::DelRoute(message), 0, || {

@@ -1,4 +1,4 @@
-//! IPv6 policy routing rules.
+//! Reads, adds and removes IPv6 policy routing rules.
 
 use std::net::IpAddr;
 
@@ -12,14 +12,14 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use super::Requests;
 use crate::error::Result;
 
-/// Action of a rule on a packet that it matches.
+/// Action of a rule on a packet that matches it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) enum Action {
-    /// Looks up its table.
+    /// Looks up the rule's table.
     #[default]
     Lookup,
-    /// Continues with the first rule of this priority, which must be later; without such a rule, with the
-    /// next rule.
+    /// Continues with the first rule of this priority, which must be a later rule. If no such rule exists,
+    /// continues with the next rule.
     Goto(u32),
     /// Does nothing; the rule is the target of a `goto`.
     Nothing,
@@ -29,19 +29,19 @@ pub(crate) enum Action {
     Other,
 }
 
-/// A rule in the kernel.
+/// An IPv6 rule in the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RuleInfo {
-    /// The fields that [`Rule`] has.
+    /// The part of the rule that carnet's own rules can have.
     pub(crate) rule: Rule,
-    /// Action.
+    /// Action of the rule on a packet that matches it.
     pub(crate) action: Action,
     /// Origin of the rule (`proto` in `ip rule`).
     pub(crate) protocol: u8,
-    /// Whether the rule looks up a table, and [`RuleInfo::rule`] has all of its fields.
+    /// Whether the rule looks up a table, and [`RuleInfo::rule`] expresses all of its fields.
     pub(crate) plain: bool,
-    /// Whether the rule is certainly plain: the kernel's answer had no unknown part, and the rule is not
-    /// inverted.
+    /// Whether [`RuleInfo::rule`] certainly expresses the whole rule: the kernel's answer had no unknown
+    /// attribute, and the rule is not inverted.
     pub(crate) bare: bool,
 }
 
@@ -77,7 +77,8 @@ impl RuleInfo {
                 RuleAttribute::IpProtocol(number) => rule.protocol = Some(u8::from(*number)),
                 RuleAttribute::Protocol(number) => protocol = u8::from(*number),
                 RuleAttribute::Goto(priority) => action = Action::Goto(*priority),
-                // The kernel always sends these attributes. All ones, and `false`, mean that they are absent.
+                // The kernel always sends these attributes. The values all ones and `false` mean that the
+                // rule does not have them.
                 RuleAttribute::SuppressPrefixLen(u32::MAX)
                 | RuleAttribute::SuppressIfGroup(u32::MAX)
                 | RuleAttribute::L3MDev(false) => {}
@@ -93,7 +94,7 @@ fn message(rule: &Rule, action: Action, protocol: u8) -> RuleMessage {
     let mut message = RuleMessage::default();
     message.header.family = AddressFamily::Inet6;
     message.header.action = match action {
-        // For a removal, the kernel takes "unspecified" as any action.
+        // In a request to remove a rule, the kernel takes "unspecified" as any action.
         Action::Other => RuleAction::Unspec,
         Action::Lookup => RuleAction::ToTable,
         Action::Goto(_) => RuleAction::Goto,

@@ -1,23 +1,25 @@
-//! Membership of the solicited-node multicast groups (RFC 4861 7.2.1) of addresses that this program adds.
+//! Joins the solicited-node multicast groups (RFC 4861 7.2.1) of addresses that carnet adds.
 //!
 //! The kernel joins the group of a new address in a worker, some milliseconds after it has acknowledged the
-//! address. A Neighbor Solicitation in between is lost, and the next one comes after `RetransTimer`, a whole
-//! second. A mobile router that returns home would lose all packets from the home agent meanwhile. So a
-//! socket joins first, and the kernel's own membership follows.
+//! address. A Neighbor Solicitation that arrives in between is lost, and the neighbour repeats it only after
+//! `RetransTimer`, a whole second. A mobile router that returns home would lose all packets from the home
+//! agent during this time. So a socket of carnet joins the group first, and the kernel's own membership
+//! follows.
 
 use std::net::Ipv6Addr;
 
 use carnet_wire::nd;
 use socket2::{Domain, Socket, Type};
 
-/// Memberships of this program, which end with it.
+/// A socket with carnet's memberships, which end when the process ends.
 #[derive(Debug, Default)]
 pub(super) struct SolicitedGroups {
     socket: Option<Socket>,
 }
 
 impl SolicitedGroups {
-    /// Joins the group of `address`. If that fails, the kernel's worker joins it later.
+    /// Joins the group of `address`. If that fails, only the kernel's worker joins the group, some
+    /// milliseconds later.
     pub fn join(&mut self, index: u32, address: Ipv6Addr) {
         if self.socket.is_none() {
             self.socket = Socket::new(Domain::IPV6, Type::DGRAM, None).ok();
@@ -29,7 +31,7 @@ impl SolicitedGroups {
         }
     }
 
-    /// Leaves the group of `address`. A group that was not joined is no error.
+    /// Leaves the group of `address`. It is no error if carnet has not joined the group.
     pub fn leave(&mut self, index: u32, address: Ipv6Addr) {
         if let Some(socket) = &self.socket {
             let _ = socket.leave_multicast_v6(&nd::solicited_node(address), index);

@@ -1,4 +1,4 @@
-//! The source of positions, as configured.
+//! Config of the source of positions.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -8,19 +8,20 @@ use crate::error::{Error, Result};
 /// Default port of gpsd.
 const PORT: u16 = 2947;
 
-/// A source of positions: `gpsd://HOST[:PORT][/DEVICE]`, `fixed:LATITUDE,LONGITUDE` or `trace:FILE`.
+/// A source of positions, in the config `gpsd://HOST[:PORT][/DEVICE]`, `fixed:LATITUDE,LONGITUDE` or
+/// `trace:FILE`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PositionConfig {
     /// A receiver behind gpsd.
     Gpsd {
         /// Host name or address, without brackets.
         host: String,
-        /// Port; 2947 by default.
+        /// TCP port of gpsd; 2947 by default.
         port: u16,
         /// Path of the only receiver to listen to; `None` for all receivers of gpsd.
         device: Option<String>,
     },
-    /// A fixed place.
+    /// A fixed place, for a station that does not move.
     Fixed {
         /// Latitude in degrees.
         latitude: f64,

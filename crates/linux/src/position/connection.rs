@@ -1,9 +1,9 @@
-//! The connection to gpsd, which is opened again whenever it breaks.
+//! A TCP connection to gpsd, which carnet opens again whenever it breaks.
 //!
-//! After a failure it waits a quarter of a second, then twice as long each time, up to ten seconds. A gpsd
-//! may be silent for [`SILENCE`], which is normal without a receiver. The connection then asks for its
-//! version. If no answer comes within the same time, the machine has vanished without closing the connection,
-//! and carnet closes it.
+//! After a failure carnet waits a quarter of a second before the next attempt. The pause doubles after each
+//! failure, up to ten seconds. Without a receiver, gpsd sends no data. After [`SILENCE`] without data, carnet
+//! asks gpsd for its version. If gpsd does not answer within the same time, its machine has vanished without
+//! closing the connection, and carnet closes it.
 
 use std::fmt;
 use std::future::Future;
@@ -22,12 +22,12 @@ use crate::clock;
 
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
-/// Longest time to open a connection.
+/// Maximum duration of an attempt to open a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time without data after which carnet asks gpsd for its version.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// A receiver behind gpsd.
+/// A connection to gpsd, as a source of positions.
 pub struct Connection {
     host: String,
     port: u16,
@@ -45,7 +45,8 @@ enum State {
     Connected {
         stream: TcpStream,
         local: bool,
-        /// Time at which gpsd counts as silent, and whether carnet has asked for its version.
+        /// Time at which gpsd counts as silent. `asked` says whether carnet has asked for the version since
+        /// the last data.
         silent_at: Time,
         asked: bool,
     },
@@ -80,7 +81,7 @@ impl Connection {
         }
     }
 
-    /// Returns the leap seconds since 2004, as far as known.
+    /// Returns the leap seconds since 2004, as gpsd or the kernel reports them.
     pub fn leap_seconds(&self) -> i64 {
         self.tracker.leap_seconds()
     }
@@ -90,7 +91,7 @@ impl Connection {
         self.reader.counters()
     }
 
-    /// Returns the next event. Safe to cancel.
+    /// Waits for the next event of the position source and returns it. Safe to cancel.
     pub async fn next_event(&mut self) -> PositionEvent {
         loop {
             if let Some(event) = self.tracker.poll_event() {
@@ -158,7 +159,7 @@ impl Connection {
         let before = self.reader.counters().lines;
         let (tracker, local) = (&mut self.tracker, *local);
         self.reader.push(&buffer[..length], |report| tracker.handle_report(now, wall, &report, local));
-        // The peer speaks gpsd's protocol, so the next failure is a new one.
+        // The peer speaks gpsd's protocol, so after the next failure begin with the shortest pause again.
         if self.reader.counters().lines > before {
             self.wait = FIRST_WAIT;
         }
@@ -174,7 +175,7 @@ impl Connection {
         if *asked {
             self.give_up(&io::Error::new(io::ErrorKind::TimedOut, "it does not answer"));
         } else {
-            // A failed write shows as a missing answer.
+            // If the write fails, no answer comes, and carnet closes the connection.
             let _ = stream.try_write(PROBE.as_bytes());
             (*silent_at, *asked) = (now + SILENCE, true);
         }

@@ -1,9 +1,10 @@
-//! Dates in gpsd's format (ISO 8601 in UTC).
+//! Parses dates in gpsd's format (ISO 8601 in UTC).
 
 use carnet_base::WallTime;
 
-/// Returns the time of a text like `2026-11-21T12:00:00.250Z`. A leap second (`23:59:60`) is the second after
-/// it, as in the system clock. `None` for any other text, and before 1970.
+/// Returns the time of a text like `2026-11-21T12:00:00.250Z`. A leap second (`23:59:60`) gives the same time
+/// as the second after it, as in the system clock. Returns `None` for any other text, and for a date before
+/// 1970.
 pub(super) fn parse(text: &str) -> Option<WallTime> {
     let octets = text.as_bytes();
     let number = |from: usize, length: usize| -> Option<u64> {
@@ -26,7 +27,7 @@ pub(super) fn parse(text: &str) -> Option<WallTime> {
         }
         _ => return None,
     };
-    // Nanoseconds of later years exceed 64 bits.
+    // The year is at most 2500, because nanoseconds of much later years exceed 64 bits.
     if !(1970..=2500).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
@@ -37,8 +38,8 @@ pub(super) fn parse(text: &str) -> Option<WallTime> {
     Some(WallTime::from_unix_nanos(seconds * 1_000_000_000 + nanos))
 }
 
-/// Returns the days from 1970-01-01 to a day of the Gregorian calendar. It counts years from March, so that
-/// the leap day is the last day.
+/// Returns the days from 1970-01-01 to a day of the Gregorian calendar. The function counts years from March
+/// on, so that the leap day is the last day of a year.
 fn days(year: u64, month: u64, day: u64) -> u64 {
     let (year, month) = if month < 3 { (year - 1, month + 9) } else { (year, month - 3) };
     let of_years = year * 365 + year / 4 - year / 100 + year / 400;
@@ -55,7 +56,7 @@ mod tests {
         parse(text).map(|time| time.as_unix_nanos() / 1_000_000_000)
     }
 
-    /// Expected values from `date -u +%s`.
+    /// The expected values are those of `date -u +%s`.
     #[test]
     fn known_dates() {
         for (text, expected) in [

@@ -1,7 +1,7 @@
 //! A station that does not move: a roadside unit, or a test.
 //!
-//! The operator has measured the position, so its confidence is a metre. The speed is 0, and the time is the
-//! system clock's.
+//! The operator has measured the position, so its confidence is one metre. The speed is 0, and the time comes
+//! from the system clock.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::{Fix, FixMode, PositionEvent, PositionOptions};
 /// Confidence of a measured place in metres.
 const CONFIDENCE: f64 = 1.0;
 
-/// A fixed place that is reported repeatedly.
+/// A position source that reports a fixed place repeatedly.
 #[derive(Debug, Clone)]
 pub struct Fixed {
     latitude: f64,
@@ -40,7 +40,7 @@ impl Fixed {
         self.leap_seconds
     }
 
-    /// Reports the place.
+    /// Returns a report of the place with the present time.
     pub fn tell(&mut self, now: Time, wall: WallTime) -> PositionEvent {
         if !std::mem::replace(&mut self.announced, true) {
             return PositionEvent::Mode(FixMode::TwoD);

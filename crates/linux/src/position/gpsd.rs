@@ -1,12 +1,13 @@
-//! gpsd's JSON protocol (`gpsd_json(5)`), for the parts that carnet needs, without I/O.
+//! Parses the parts of gpsd's JSON protocol (`gpsd_json(5)`) that carnet needs, without I/O.
 //!
-//! gpsd sends objects in lines, each with a `class`. [`Reader`] cuts a stream of any pieces into lines, and
-//! parses them. It ignores unknown classes and fields, because every release adds some. It counts and skips a
-//! line that is no such object, and one that does not end: memory stays bounded for any peer.
+//! gpsd sends one JSON object per line, each with a `class`. [`Reader`] cuts the received octets into lines
+//! and parses them. It ignores unknown classes and fields, because every release of gpsd adds some. It counts
+//! and skips a line that is no such object, and a line longer than [`LONGEST_LINE`], so that its memory stays
+//! bounded.
 //!
 //! gpsd gives its error estimates (`eph`, `epx`, `epy`) without a definition. If gpsd computes them itself,
-//! it aims at 95 %, and carnet interprets them in this way. Without `eph`, the diagonal of `epx` and `epy` is
-//! the radius, which errs on the safe side.
+//! it aims at 95 % probability, so carnet takes all of them as 95 % values. Without `eph`, carnet takes the
+//! diagonal of `epx` and `epy` as the radius, which is rather too large than too small.
 
 use carnet_base::{Time, WallTime};
 use serde::Deserialize;
@@ -14,7 +15,7 @@ use serde::Deserialize;
 use super::date;
 use super::{Fix, FixMode};
 
-/// Returns the command that makes gpsd send reports, of every receiver or of one.
+/// Returns the command that makes gpsd send reports, of all receivers, or of the given one.
 pub fn watch_command(device: Option<&str>) -> String {
     let mut watch = serde_json::json!({ "enable": true, "json": true, "pps": true });
     if let Some(device) = device {
@@ -23,13 +24,13 @@ pub fn watch_command(device: Option<&str>) -> String {
     format!("?WATCH={watch};\n")
 }
 
-/// A command that gpsd always answers, to check whether it is still there.
+/// A command that gpsd always answers. carnet sends it to check whether gpsd still runs.
 pub const PROBE: &str = "?VERSION;\n";
 
-/// 2004-01-01 in nanoseconds since 1970: messages have no earlier time (TimestampIts).
+/// 2004-01-01 in nanoseconds since 1970, the earliest time that a message can express (TimestampIts).
 const EARLIEST: u64 = 1_072_915_200 * 1_000_000_000;
 
-/// Octets of the longest line that is accepted; gpsd's own limit is 10,240.
+/// Maximum length of an accepted line in octets; gpsd's own limit is 10,240.
 pub const LONGEST_LINE: usize = 16 * 1024;
 
 /// A report of gpsd, one per line.
@@ -43,16 +44,17 @@ pub enum Report {
         #[serde(default)]
         release: String,
     },
-    /// Time, position and velocity.
+    /// A report of time, position and velocity (TPV).
     #[serde(rename = "TPV")]
     Tpv(Box<Tpv>),
-    /// A pulse per second, and the time of both clocks at it.
+    /// A report of a pulse per second, with the time of both clocks at the pulse.
     #[serde(rename = "PPS")]
     Pulse(Offset),
-    /// The arrival of the first octet after a second's end, and the time of both clocks at it.
+    /// A report of the first octet from the receiver after a second's end, with the time of both clocks at
+    /// its arrival.
     #[serde(rename = "TOFF")]
     TimeOffset(Offset),
-    /// List of the receivers of gpsd.
+    /// The list of gpsd's receivers.
     #[serde(rename = "DEVICES")]
     Devices {
         /// One object per receiver.
@@ -74,7 +76,7 @@ pub enum Report {
     Other,
 }
 
-/// A receiver.
+/// A receiver of gpsd.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Device {
     /// Path of the receiver.
@@ -92,7 +94,7 @@ impl Device {
     }
 }
 
-/// The time of two clocks at the same moment.
+/// Time of the receiver's clock and of gpsd's machine at the same moment.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Offset {
     /// Path of the receiver.
@@ -105,7 +107,7 @@ pub struct Offset {
 }
 
 impl Offset {
-    /// Returns the clock of gpsd's machine minus the receiver's, in milliseconds.
+    /// Returns the time of gpsd's machine minus the time of the receiver, in milliseconds.
     pub fn milliseconds(&self) -> i64 {
         let seconds = self.clock_sec.saturating_sub(self.real_sec);
         let nanos = self.clock_nsec.saturating_sub(self.real_nsec);
@@ -119,11 +121,11 @@ impl Offset {
 pub struct Tpv {
     /// Path of the receiver.
     pub device: String,
-    /// Kind of fix. 0 and 1: none, 2: two dimensions, 3: three.
+    /// Kind of fix: 2 in two dimensions, 3 in three; 0 and 1 without a fix.
     pub mode: u8,
     /// Time of the fix, ISO 8601 in UTC.
     pub time: Option<String>,
-    /// GPS time minus UTC in seconds.
+    /// GPS time minus UTC in seconds, as the receiver knows it.
     pub leapseconds: Option<i64>,
     /// Latitude in degrees.
     pub lat: Option<f64>,
@@ -138,11 +140,11 @@ pub struct Tpv {
     pub track: Option<f64>,
     /// Vertical speed in metres per second.
     pub climb: Option<f64>,
-    /// Horizontal error in metres.
+    /// Estimated horizontal error in metres.
     pub eph: Option<f64>,
-    /// Error in metres, to the east and west.
+    /// Estimated error of the longitude in metres.
     pub epx: Option<f64>,
-    /// Error in metres, to the north and south.
+    /// Estimated error of the latitude in metres.
     pub epy: Option<f64>,
 }
 
@@ -156,8 +158,8 @@ impl Tpv {
         }
     }
 
-    /// Returns the fix that arrived at `received`; `None` without a fix, or if it is incomplete or not on the
-    /// globe.
+    /// Returns the fix that arrived at `received`; `None` without a fix, or if the fix is incomplete or not
+    /// on the globe.
     pub fn fix(&self, received: Time) -> Option<Fix> {
         self.read_fix(received).ok()
     }
@@ -165,7 +167,7 @@ impl Tpv {
     /// Returns the fix that arrived at `received`.
     ///
     /// # Errors
-    /// Returns the reason for a missing fix, in words for the operator.
+    /// Returns why the report has no usable fix, as a text for the operator.
     pub fn read_fix(&self, received: Time) -> Result<Fix, String> {
         let mode = self.fix_mode();
         if mode == FixMode::None {
@@ -173,7 +175,7 @@ impl Tpv {
         }
         let time = self.wall_time().filter(|time| time.as_unix_nanos() >= EARLIEST);
         let time = time.ok_or_else(|| match &self.time {
-            // gpsd's text goes into a log: escape it, and limit its length.
+            // The text of gpsd goes into the log, so escape it and limit its length.
             Some(text) => {
                 format!("time {:?}, expected a date from 2004 on", text.chars().take(40).collect::<String>())
             }
@@ -211,12 +213,12 @@ impl Tpv {
     }
 }
 
-/// Counters of a reader.
+/// Counters of the lines that a reader has received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReaderCounters {
     /// Valid lines, unknown classes included.
     pub lines: u64,
-    /// Lines that are no object of gpsd.
+    /// Lines that are no JSON object with a `class`.
     pub garbage: u64,
     /// Lines of more than [`LONGEST_LINE`] octets.
     pub overlong: u64,
@@ -232,7 +234,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Adds received octets, and passes on every report that they complete.
+    /// Adds received octets, and passes every report that they complete to `take`.
     pub fn push(&mut self, octets: &[u8], mut take: impl FnMut(Report)) {
         let mut rest = octets;
         while let Some(end) = rest.iter().position(|octet| *octet == b'\n') {
@@ -255,7 +257,7 @@ impl Reader {
         self.append(rest);
     }
 
-    /// Appends to the present line, up to its limit.
+    /// Appends octets to the incomplete line, up to [`LONGEST_LINE`].
     fn append(&mut self, octets: &[u8]) {
         if self.skipping {
             return;

@@ -1,17 +1,17 @@
-//! Leap seconds, the difference between UTC and the time of position vectors.
+//! Finds the number of leap seconds, by which UTC differs from the time of position vectors.
 //!
 //! A position vector counts milliseconds of TAI since 2004-01-01T00:00:00 UTC (EN 302 636-4-1 9.5.2), but
-//! receivers and system clocks give UTC. The difference is the number of leap seconds since 2004, five by
-//! now. carnet takes the number from these sources, in this order:
+//! receivers and system clocks give UTC. The difference is the number of leap seconds since 2004, five in
+//! 2026. carnet takes the number from these sources, in this order:
 //!
-//! 1. gpsd, whose reports carry GPS time minus UTC (`leapseconds`, 13 on 2004-01-01), if it is not below the
-//!    configured number. A receiver after a cold start reports the value of its firmware until it has
-//!    received the almanac (up to 12.5 minutes).
-//! 2. the kernel, whose TAI offset (32 on 2004-01-01) an NTP or PTP daemon may have set, under the same
-//!    condition. Without such a daemon the kernel reports 0.
+//! 1. gpsd, whose reports carry GPS time minus UTC (`leapseconds`, 13 on 2004-01-01), if the result is not
+//!    below the configured number. After a cold start a receiver reports the value in its firmware until it
+//!    has received the almanac, up to 12.5 minutes.
+//! 2. the kernel, whose TAI offset (32 on 2004-01-01) an NTP or PTP daemon may have set, if the result is not
+//!    below the configured number. Without such a daemon the kernel reports 0.
 //! 3. the configured number, by default [`Timestamp::LEAP_SECONDS`].
 //!
-//! If UTC ever loses a second, the operator must lower the configured number.
+//! If UTC ever gets a negative leap second, the operator must lower the configured number.
 //!
 //! [`Timestamp::LEAP_SECONDS`]: carnet_wire::geonet::Timestamp::LEAP_SECONDS
 
@@ -19,16 +19,18 @@
 const GPS_IN_2004: i64 = 13;
 /// TAI minus UTC on 2004-01-01 in seconds.
 const TAI_IN_2004: i64 = 32;
-/// Most leap seconds beyond the configured number that are credible: since 1980 there was at most one per
-/// year.
+/// Maximum number of leap seconds above the configured number that carnet believes. Since 1980 at most one
+/// per year was added.
 const MOST_NEW: i64 = 20;
 
-/// Returns the leap seconds since 2004 from gpsd's `leapseconds`, if they are credible by `known`.
+/// Returns the leap seconds since 2004 from gpsd's `leapseconds`, if they are credible: not below the
+/// configured number `known`, and at most [`MOST_NEW`] above it.
 pub fn from_gps_offset(gps_minus_utc: i64, known: i64) -> Option<i64> {
     credible(gps_minus_utc.saturating_sub(GPS_IN_2004), known)
 }
 
-/// Returns the leap seconds since 2004 from a clock's TAI offset, if they are credible by `known`.
+/// Returns the leap seconds since 2004 from a clock's TAI offset, if they are credible: not below the
+/// configured number `known`, and at most [`MOST_NEW`] above it.
 pub fn from_tai_offset(tai_minus_utc: i64, known: i64) -> Option<i64> {
     credible(tai_minus_utc.saturating_sub(TAI_IN_2004), known)
 }
@@ -37,8 +39,8 @@ fn credible(leap_seconds: i64, known: i64) -> Option<i64> {
     (known..=known.saturating_add(MOST_NEW)).contains(&leap_seconds).then_some(leap_seconds)
 }
 
-/// Returns the leap seconds since 2004 from a credible TAI offset of the kernel, else the configured number
-/// `known`.
+/// Returns the leap seconds since 2004 from a credible TAI offset of the kernel, otherwise the configured
+/// number `known`.
 pub fn since_2004(known: i64, tai_minus_utc: i64) -> i64 {
     from_tai_offset(tai_minus_utc, known).unwrap_or(known)
 }
@@ -65,11 +67,11 @@ mod tests {
         assert_eq!(since_2004(6, 37), 6);
         assert_eq!(since_2004(6, 38), 6);
         assert_eq!(since_2004(6, 39), 7);
-        // UTC has lost a second, and a source reports it.
+        // UTC had a negative leap second, and the kernel reports 36 s, one second less than 37 s.
         assert_eq!(since_2004(4, 36), 4);
     }
 
-    /// 2026-11-21T12:00:00Z, computed by hand in the project's notes on the standard.
+    /// 2026-11-21T12:00:00Z; the expected value was computed by hand from the standard.
     #[test]
     fn a_known_date() {
         assert_eq!(Timestamp::from_unix_milliseconds(1_795_262_400_000, since_2004(5, 37)).0, 0x2F3F_A188);

@@ -1,15 +1,15 @@
-//! Position and time of the station.
+//! Sources of the station's position and time.
 //!
 //! A [`PositionSource`] reports a station's position as a stream of [`PositionEvent`]s, from one of three
 //! origins:
 //!
-//! * `gpsd://HOST:PORT[/DEVICE]`: a receiver behind gpsd ([`gpsd`], [`tracker`]). The connection is opened
-//!   again when it breaks. A receiver without fix, or a silent one, is reported.
+//! * `gpsd://HOST:PORT[/DEVICE]`: a receiver behind gpsd ([`gpsd`], [`tracker`]). carnet opens the connection
+//!   again when it breaks. It reports when a receiver has no fix or is silent.
 //! * `fixed:LATITUDE,LONGITUDE`: a fixed place, for roadside units ([`fixed`]).
 //! * `trace:FILE`: a journey from a file, for tests and the lab ([`trace`]).
 //!
 //! [`reckoning`] extrapolates a fix to the present and decides whether it is accurate enough for PAI.
-//! [`leap`] has the leap seconds between UTC and the time of position vectors.
+//! [`leap`] finds the leap seconds between UTC and the time of position vectors.
 //!
 //! All angles are degrees: latitude and longitude on WGS 84, courses clockwise from true North. Speeds are
 //! metres per second. Confidences are the radius in metres of the circle that holds the true position with 95
@@ -53,7 +53,8 @@ pub enum FixMode {
 pub struct Fix {
     /// Time of arrival, on this machine's monotonic clock.
     pub received: Time,
-    /// Time of the position in UTC, by the receiver's clock or, for sources without one, this machine's.
+    /// Time of the position in UTC, by the receiver's clock; for sources without a receiver, by this
+    /// machine's clock.
     pub time: WallTime,
     /// Latitude in degrees, north positive.
     pub latitude: f64,
@@ -74,7 +75,7 @@ pub struct Fix {
 }
 
 impl Fix {
-    /// Returns the time of the fix in the format of position vectors. `leap_seconds` are those since 2004
+    /// Returns the time of the fix in the format of position vectors. `leap_seconds` is the number since 2004
     /// (see [`leap`]).
     pub fn timestamp(&self, leap_seconds: i64) -> Timestamp {
         let milliseconds = i64::try_from(self.time.as_unix_nanos() / 1_000_000).unwrap_or(i64::MAX);
@@ -82,8 +83,8 @@ impl Fix {
     }
 
     /// Returns the fix as the position vector of the station with this address. Values that the receiver left
-    /// out are 0; a position with unknown confidence is not accurate. `pai_interval` is `itsGnPaiInterval` in
-    /// metres.
+    /// out become 0. A position with unknown confidence counts as not accurate. `pai_interval` is
+    /// `itsGnPaiInterval` in metres.
     pub fn position_vector(
         &self,
         address: GnAddress,
@@ -106,15 +107,15 @@ impl Fix {
 /// Reason for a missing position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LostReason {
-    /// No connection to gpsd. The text has the reason.
+    /// carnet has no connection to gpsd. The text has the reason.
     Disconnected(String),
     /// gpsd has no receiver.
     NoDevice,
-    /// The receiver has no fix, or a trace has not begun or says `lost`.
+    /// The receiver has no fix, or the trace has not begun, or the trace says `lost`.
     NoFix,
     /// The receiver has become silent.
     Stale,
-    /// The receiver repeats the same time. The text is its path.
+    /// The receiver repeats the same time in its reports. The text is the receiver's path.
     Frozen(String),
     /// The receiver claims a fix, but its time or place is invalid. The text has the error.
     Unusable(String),
@@ -122,27 +123,28 @@ pub enum LostReason {
     EndOfTrace,
 }
 
-/// Error of this machine's clock.
+/// Difference between this machine's clock and the receiver's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockDifference {
-    /// System clock minus the receiver's in milliseconds: positive if the system clock is fast.
+    /// Time of the system clock minus the receiver's time, in milliseconds: positive if the system clock is
+    /// fast.
     pub milliseconds: i64,
     /// Whether a pulse per second was the reference. Otherwise the difference contains the delay of the
     /// receiver's report, up to a second and more.
     pub precise: bool,
-    /// Whether the difference exceeds the tolerance.
+    /// Whether the difference exceeds the configured tolerance.
     pub wrong: bool,
 }
 
 /// Event of a position source.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PositionEvent {
-    /// A position.
+    /// A new position.
     Fix(Fix),
-    /// The kind of fix changed; precedes the [`PositionEvent::Fix`] or [`PositionEvent::Lost`] with that
-    /// kind.
+    /// The kind of fix has changed. This event precedes the [`PositionEvent::Fix`] or [`PositionEvent::Lost`]
+    /// with that kind.
     Mode(FixMode),
-    /// The position is lost or not known yet. Reported once per reason, until the next fix.
+    /// The position is lost or not known yet. The source reports each reason once until the next fix.
     Lost {
         /// Reason for the missing position.
         reason: LostReason,
@@ -158,25 +160,25 @@ pub enum PositionEvent {
     LeapSeconds(i64),
 }
 
-/// Settings of any source.
+/// Options of every kind of position source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PositionOptions {
-    /// Interval between the reports of a source with a schedule of its own (a trace, a fixed place).
+    /// Interval between the reports of a trace or a fixed place.
     pub interval: Duration,
-    /// Time without a fix after which a receiver's position is lost.
+    /// Time without a fix after which the position of a receiver counts as lost.
     pub stale_after: Duration,
-    /// Tolerance of the system clock against the receiver's, without a pulse per second.
+    /// Tolerated difference between the system clock and the receiver's time, without a pulse per second.
     pub clock_tolerance: Duration,
-    /// Tolerance of the system clock against the pulse per second.
+    /// Tolerated difference between the system clock and the pulse per second.
     pub pulse_tolerance: Duration,
-    /// Known leap seconds since 2004. A receiver may report more.
+    /// Configured number of leap seconds since 2004. A receiver may report more.
     pub leap_seconds: i64,
 }
 
 impl Default for PositionOptions {
     fn default() -> PositionOptions {
         PositionOptions {
-            // `itsGnMinUpdateFrequencyLPV`
+            // MIB parameter `itsGnMinUpdateFrequencyLPV` of EN 302 636-4-1.
             interval: Duration::from_millis(1000),
             stale_after: Duration::from_secs(3),
             clock_tolerance: Duration::from_secs(2),
@@ -215,7 +217,7 @@ impl PositionSource {
         })
     }
 
-    /// Returns the next event of the source. Safe to cancel.
+    /// Waits for the next event of the source and returns it. Safe to cancel.
     pub async fn next_event(&mut self) -> PositionEvent {
         match self {
             PositionSource::Fixed(fixed) => {
@@ -232,7 +234,7 @@ impl PositionSource {
         }
     }
 
-    /// Returns the leap seconds since 2004 as far as this source knows.
+    /// Returns the number of leap seconds since 2004 that this source knows.
     pub fn leap_seconds(&self) -> i64 {
         match self {
             PositionSource::Gpsd(connection) => connection.leap_seconds(),

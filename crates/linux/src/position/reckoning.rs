@@ -1,13 +1,15 @@
-//! Dead reckoning from a fix to the present, its uncertainty, and the position accuracy indicator.
+//! Computes the present position from the last fix (dead reckoning), its confidence, and the position
+//! accuracy indicator (PAI).
 //!
-//! Between two fixes a station is assumed to move straight at constant speed. The possible error grows with
-//! time. Road vehicles brake and turn with up to [`ACCELERATION`] along or across. So after `t` seconds the
-//! true position is within half of that times `t` squared of the computed one. The confidence circle grows by
-//! this distance. So a fix of 5 m is no longer accurate, in the sense of PAI, after about 4 seconds. In this
-//! way a station without GNSS reception stops claiming an accurate position.
+//! The computation assumes that a station moves straight at constant speed between two fixes. The possible
+//! error grows with time. A road vehicle that brakes or turns has an acceleration `a` of up to
+//! [`ACCELERATION`]. So after `t` seconds the true position is at most `a`·`t`²/2 away from the computed
+//! position. The radius of the confidence circle grows by this distance. A fix with a confidence of 5 m is
+//! therefore no longer accurate, in the sense of PAI, after about 4 seconds. In this way a station without
+//! GNSS reception stops claiming an accurate position.
 //!
 //! A [`Reckoner`] stores the last fix and computes the position at any moment. EN 302 636-4-1 10.2.2 calls
-//! this the update of the local position vector. So the position in a packet is that at the time of sending.
+//! this the update of the local position vector. So a packet contains the position at the time of sending.
 
 use std::time::Duration;
 
@@ -22,24 +24,24 @@ pub const PAI_INTERVAL: f64 = 80.0;
 /// squared.
 pub const ACCELERATION: f64 = 4.0;
 
-/// Time without a fix after which the computed position stops moving.
+/// Time without a fix after which carnet computes no further movement.
 pub const LONGEST: Duration = Duration::from_secs(10);
 
-/// Largest step back of a receiver's time that counts as a late report. A larger step means that the receiver
-/// has another time.
+/// Largest step back of a receiver's time that counts as a late report. After a larger step the receiver's
+/// clock has been set to another time.
 const LATENESS: Duration = Duration::from_secs(2);
 
 /// Equatorial radius of WGS 84 in metres; the next constant is its first eccentricity squared.
 const SEMI_MAJOR: f64 = 6_378_137.0;
 const ECCENTRICITY_SQUARED: f64 = 6.694_379_990_141_316e-3;
 
-/// Returns whether a position is accurate (PAI = 1): the radius of 95 % confidence is less than half of
-/// `pai_interval` (EN 302 636-4-1 9.5.2). An unknown confidence is not accurate.
+/// Returns whether a position is accurate (PAI = 1): the radius with 95 % confidence is less than half of
+/// `pai_interval` (EN 302 636-4-1 9.5.2). With unknown confidence the position is not accurate.
 pub fn is_accurate(confidence: Option<f64>, pai_interval: f64) -> bool {
     confidence.is_some_and(|radius| (0.0..pai_interval / 2.0).contains(&radius))
 }
 
-/// Returns the confidence in metres after a time of dead reckoning.
+/// Returns the radius of confidence in metres after dead reckoning for `elapsed`.
 pub fn confidence_after(confidence: f64, elapsed: Duration) -> f64 {
     confidence + 0.5 * ACCELERATION * elapsed.as_secs_f64().powi(2)
 }
@@ -47,12 +49,13 @@ pub fn confidence_after(confidence: f64, elapsed: Duration) -> f64 {
 /// Returns the position after `elapsed` from `latitude`, `longitude` (degrees), with `speed` (metres per
 /// second, backwards negative) towards `track` (degrees clockwise from North).
 ///
-/// The path is on the ellipsoid, along a line of constant course. At 60 degrees of latitude it is 1 mm from
-/// the geodesic after 80 m, and 15 cm after a kilometre. It crosses the antimeridian, but stops at a pole.
+/// The path lies on the ellipsoid, along a line of constant course. At 60 degrees of latitude the path
+/// deviates from the geodesic by 1 mm after 80 m, and by 15 cm after a kilometre. The path crosses the
+/// antimeridian, but stops at a pole.
 pub fn reckon(latitude: f64, longitude: f64, speed: f64, track: f64, elapsed: Duration) -> (f64, f64) {
     let distance = speed * elapsed.as_secs_f64();
     let (sin_track, cos_track) = track.to_radians().sin_cos();
-    // Radii of curvature at the middle of the path, which cancels the second order.
+    // Use the radii of curvature at the middle of the path, so that errors of second order cancel.
     let radii = |latitude: f64| {
         let (sin, cos) = latitude.to_radians().sin_cos();
         let w2 = 1.0 - ECCENTRICITY_SQUARED * sin * sin;
@@ -65,7 +68,7 @@ pub fn reckon(latitude: f64, longitude: f64, speed: f64, track: f64, elapsed: Du
     (there, wrap_longitude(longitude + east))
 }
 
-/// Returns the fix as extrapolated to a time after its reception.
+/// Returns the fix extrapolated to the time `elapsed` after its reception.
 pub fn reckon_fix(fix: &Fix, elapsed: Duration) -> Fix {
     let mut later = fix.clone();
     if let (Some(speed), Some(track)) = (fix.speed, fix.track) {
@@ -88,12 +91,12 @@ pub struct Reckoner {
     lost: bool,
     /// Whether the station does not move, so that its confidence does not grow with time.
     stays: bool,
-    /// Time of the last returned position.
+    /// Time in the position that was returned last.
     told: Option<WallTime>,
 }
 
 impl Reckoner {
-    /// Creates a reckoner without a fix. `stays`: the station does not move.
+    /// Creates a reckoner without a fix. `stays` says that the station does not move.
     pub fn new(stays: bool) -> Reckoner {
         Reckoner { stays, ..Reckoner::default() }
     }
@@ -109,17 +112,18 @@ impl Reckoner {
         self.lost = true;
     }
 
-    /// Returns the speed of the station in metres per second, as far as known.
+    /// Returns the speed of the station in metres per second, 0 if unknown.
     pub fn speed(&self) -> f64 {
         self.fix.as_ref().and_then(|fix| fix.speed).map_or(0.0, f64::abs)
     }
 
-    /// Returns the position now. Its time is always later than that of the previous one. Its confidence is
-    /// unknown while the position is lost. `None` before the first fix.
+    /// Returns the position now. The time in the position is always later than in the position returned
+    /// before. The confidence is unknown while the source has lost the position. Returns `None` before the
+    /// first fix.
     pub fn position(&mut self, now: Time) -> Option<Fix> {
         let fix = self.fix.as_ref()?;
         let mut elapsed = now.saturating_since(fix.received);
-        // A fix that took longer to arrive than the previous one would step the time back.
+        // If a fix took longer to arrive than the fix before, its time would step back.
         if let Some(told) = self.told
             && fix.time + elapsed <= told
         {
@@ -144,7 +148,7 @@ impl Reckoner {
     }
 }
 
-/// Returns degrees of longitude, -180 to 180.
+/// Returns the same longitude in the range from -180 to 180 degrees.
 pub(super) fn wrap_longitude(degrees: f64) -> f64 {
     if (-180.0..=180.0).contains(&degrees) { degrees } else { (degrees + 180.0).rem_euclid(360.0) - 180.0 }
 }

@@ -1,9 +1,9 @@
-//! Plays a journey from a file.
+//! Plays a journey from a trace file.
 //!
-//! One line per moment: `seconds latitude longitude [speed heading]`, separated by blanks. The values are
-//! seconds (with fraction) in ascending order, degrees, metres per second, degrees clockwise from North. In
-//! place of the position `lost` says that there is no fix from then until the next line. Text after a `#` is
-//! a comment.
+//! The file has one line per moment: `seconds latitude longitude [speed heading]`, separated by blanks.
+//! Seconds are in ascending order and may have a fraction. Latitude and longitude are in degrees, the speed
+//! in metres per second, the heading in degrees clockwise from North. The word `lost` in place of the
+//! position says that the station has no fix from then until the next line. Text after a `#` is a comment.
 //!
 //! ```text
 //! # seconds latitude longitude speed heading
@@ -13,11 +13,11 @@
 //! 20   48.8375 2.1050
 //! ```
 //!
-//! Seconds count from the opening of the source. If the first value is 1,000,000,000 or more, they are the
-//! system clock's (UNIX time), so that several stations move in step. Between two lines the position is
-//! interpolated, the short way round the globe; so is a speed or heading that both lines have. A missing
-//! speed or heading is that of the line between the two positions. Before the first line there is no fix, and
-//! after the last line the trace has ended.
+//! Seconds count from the opening of the source. If the first value is 1,000,000,000 or more, the seconds are
+//! UNIX time of the system clock, so that several stations move in step. Between two lines the player
+//! interpolates the position, the short way round the globe, and a speed and heading that both lines have. If
+//! a line has no speed and heading, the player computes them from the two positions. Before the first line
+//! the station has no fix, and after the last line the trace has ended.
 
 use std::path::Path;
 use std::time::Duration;
@@ -28,11 +28,11 @@ use super::reckoning::wrap_longitude;
 use super::{Fix, FixMode, LostReason, PositionEvent, PositionOptions};
 use crate::error::{Error, Result};
 
-/// Least value of seconds that count as UNIX time.
+/// Lowest value of the first line's seconds that makes all seconds UNIX time.
 const UNIX_TIME: f64 = 1e9;
-/// Metres per degree of latitude; precise enough for the speed between two lines.
+/// Metres per degree of latitude, precise enough to compute the speed between two lines.
 const METRES_PER_DEGREE: f64 = 111_194.9;
-/// Confidence of a traced position in metres.
+/// Confidence in metres of a position from a trace.
 const CONFIDENCE: f64 = 1.0;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -55,7 +55,7 @@ pub struct Trace {
     points: Vec<Point>,
 }
 
-/// State of a trace at a moment.
+/// State of the station at a moment of the trace.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Moment {
     /// The trace has not begun, or says `lost`.
@@ -134,19 +134,20 @@ impl Trace {
         self.points.first().is_some_and(|point| point.seconds >= UNIX_TIME)
     }
 
-    /// Returns the state of the station at this second.
+    /// Returns the state of the station at this time of the trace.
     pub fn at(&self, seconds: f64) -> Moment {
         let next = self.points.partition_point(|point| point.seconds <= seconds);
         let Some(before) = next.checked_sub(1).map(|index| &self.points[index]) else { return Moment::Lost };
         match (self.points.get(next), &before.place) {
-            // The last line is valid only at its second.
+            // The last line is valid only at its own time; after that the trace has ended.
             (None, _) if before.seconds < seconds => Moment::Ended,
             (_, None) => Moment::Lost,
             (Some(Point { seconds: end, place: Some(to) }), Some(from)) => {
                 let share = (seconds - before.seconds) / (end - before.seconds);
                 between(from, to, share, end - before.seconds)
             }
-            // A single line, or one before a loss: the station continues with the known motion.
+            // No position follows this line, or `lost` follows: the station continues with the last known
+            // motion.
             (_, Some(from)) => match self.points[..next].iter().rev().nth(1).map(|p| (p.seconds, &p.place)) {
                 Some((start, Some(previous))) if before.seconds == seconds => {
                     between(previous, from, 1.0, before.seconds - start)
@@ -166,7 +167,7 @@ fn stay(place: &Place) -> Moment {
     Moment::There { latitude: place.latitude, longitude: place.longitude, speed, heading: heading % 360.0 }
 }
 
-/// Returns the state between two places, after `share` of a move that takes `duration` seconds.
+/// Returns the state between two places, after the fraction `share` of a move that takes `duration` seconds.
 fn between(from: &Place, to: &Place, share: f64, duration: f64) -> Moment {
     let north = to.latitude - from.latitude;
     let east = wrap_longitude(to.longitude - from.longitude);
@@ -268,7 +269,7 @@ impl Player {
         event
     }
 
-    /// Returns the next time to read the trace, on the schedule that began with the first report.
+    /// Returns the time of the next report, on the schedule that began with the first report.
     fn next(&self, now: Time) -> Time {
         if self.lost == Some(LostReason::EndOfTrace) {
             return Time::MAX;

@@ -1,4 +1,4 @@
-//! Values of the maps of `bpf/geonet.bpf.c`, and the memory that it shares with carnet.
+//! Values of the maps of `bpf/geonet.bpf.c`, and the memory that its programs share with carnet.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use aya::Pod;
 use aya::maps::Map;
 use carnet_station::geonet::fast_path::{Onward, SequenceNumbers};
 
-/// Places in shared memory: the sequence number, and a packet count for each destination of own packets and
-/// of forwarded packets.
+/// Number of counters in shared memory: the sequence number, and a packet count for each destination of own
+/// packets and of forwarded packets.
 const PLACES: usize = 1 + 2 * super::MOST;
 
 /// Returns a link-layer address as a number, in the programs' format.
@@ -18,13 +18,13 @@ pub(super) fn key_of(mac: [u8; 6]) -> u64 {
     u64::from_be_bytes([0, 0, a, b, c, d, e, f])
 }
 
-/// Returns the modified EUI-64 (RFC 4291 appendix A).
+/// Returns the interface identifier of a link-layer address, its modified EUI-64 (RFC 4291 appendix A).
 pub(super) fn identifier(mac: [u8; 6]) -> [u8; 8] {
     let [a, b, c, d, e, f] = mac;
     [a ^ 2, b, c, 0xff, 0xfe, d, e, f]
 }
 
-/// `struct state`.
+/// Copy of `struct state` in C.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StateValue {
@@ -46,7 +46,7 @@ impl StateValue {
     pub(super) const SENDS: u32 = 2;
 }
 
-/// `struct way`.
+/// Copy of `struct way` in C.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WayValue {
@@ -57,7 +57,7 @@ pub(super) struct WayValue {
     pub(super) headers: [u8; 60],
 }
 
-/// `struct onward`.
+/// Copy of `struct onward` in C.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OnwardValue {
@@ -82,7 +82,7 @@ impl OnwardValue {
             first.copy_from_slice(&latitude.to_be_bytes());
             second.copy_from_slice(&longitude.to_be_bytes());
         }
-        // TST, latitude and longitude follow the address in the SPV.
+        // In a source position vector (SPV), TST, latitude and longitude follow the address.
         if let Some(octets) = onward.known.get(8..20) {
             flags |= Self::KNOWN;
             known.copy_from_slice(octets);
@@ -91,7 +91,7 @@ impl OnwardValue {
     }
 }
 
-/// `struct source`.
+/// Copy of `struct source` in C.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SourceValue {
@@ -110,7 +110,7 @@ pub(super) struct SourceValue {
 // SAFETY: the type is `repr(C)` of integers and octets, without padding, and any octets are a valid value.
 unsafe impl Pod for StateValue {}
 // SAFETY: the type is `repr(C)` of integers and octets, and any octets are valid. No code reads the 4 octets
-// at its end, which exist in C too.
+// of padding at its end, which exist in C too.
 unsafe impl Pod for WayValue {}
 // SAFETY: the type is `repr(C)` of integers and octets, without padding, and any octets are a valid value.
 unsafe impl Pod for OnwardValue {}
@@ -121,11 +121,11 @@ const _: () = assert!(size_of::<StateValue>() == 72 && size_of::<WayValue>() == 
 const _: () = assert!(size_of::<OnwardValue>() == 40 && size_of::<SourceValue>() == 88);
 
 impl SourceValue {
-    /// Number of sequence numbers in an entry.
+    /// Number of sequence numbers that the entry of a source holds.
     pub(super) const LIST: usize = 16;
 
-    /// Creates the value of a source that has sent these sequence numbers, oldest first, all to the slow
-    /// path.
+    /// Creates the value of a source whose packets had these sequence numbers, oldest first. The slow path
+    /// has handled all of these packets.
     pub(super) fn new(since: u64, sequences: &[u16]) -> SourceValue {
         let mut numbers = [0; SourceValue::LIST];
         let kept = sequences.get(sequences.len().saturating_sub(Self::LIST)..).unwrap_or_default();
@@ -144,7 +144,7 @@ impl SourceValue {
         }
     }
 
-    /// Returns the sequence numbers of packets that the programs handled, oldest first.
+    /// Returns the sequence numbers of the source's packets that the programs handled, oldest first.
     pub(super) fn taken_sequences(&self) -> Vec<u16> {
         let used = usize::from(self.used).min(Self::LIST);
         let next = (self.next as usize).min(used);
@@ -153,7 +153,7 @@ impl SourceValue {
     }
 }
 
-/// The map `SHARED`, mapped into memory.
+/// The BPF map `SHARED`, mapped into carnet's memory.
 #[derive(Debug, Clone)]
 pub(super) struct Shared(Arc<Mapping>);
 
@@ -169,7 +169,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Shared {
-    /// Maps the map into memory.
+    /// Maps the BPF map into carnet's memory.
     pub(super) fn map(map: &Map) -> Result<Shared, String> {
         let Map::Array(data) = map else { return Err("SHARED is no array".into()) };
         // SAFETY: the call only reads a number.
@@ -204,7 +204,7 @@ impl Shared {
         self.place(0).load(Ordering::Relaxed) as u16
     }
 
-    /// Returns the packet count of a slot.
+    /// Returns the number of packets to the destination in a slot.
     pub(super) fn used(&self, slot: u32) -> u64 {
         self.place(1 + slot as usize).load(Ordering::Relaxed)
     }
@@ -217,7 +217,7 @@ impl Drop for Mapping {
     }
 }
 
-/// Sequence numbers that carnet and the programs draw from one counter.
+/// Sequence numbers that the router and the programs draw from one counter.
 #[derive(Debug)]
 pub(super) struct SharedSequence(Shared);
 
@@ -236,6 +236,6 @@ impl SequenceNumbers for SharedSequence {
         self.0.place(0).store(0, Ordering::Relaxed);
     }
 
-    /// The counter is already right, because the recorded number came from it.
+    /// The shared counter has already advanced, because the recorded number came from it.
     fn replay(&mut self, _next: u16) {}
 }

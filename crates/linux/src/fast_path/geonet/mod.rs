@@ -1,12 +1,13 @@
 //! The fast path of IPv6 over GeoNetworking: `bpf/geonet.bpf.c`.
 //!
 //! The programs are attached to the radio and to the virtual interface by index; both interfaces may come and
-//! go. The router sets the tasks of the programs ([`GeonetPath::apply`]), and they report their work
-//! ([`GeonetPath::report`]). They stop if the router has been silent for [`SILENCE`], so data like the
-//! position is never older than that.
+//! go. The router tells the programs which packets to handle ([`GeonetPath::apply`]), and reads which packets
+//! they have handled ([`GeonetPath::report`]). The programs stop if the router has sent no update for
+//! [`SILENCE`]. So their data, for example the position, is never older than [`SILENCE`].
 //!
-//! Behind the virtual interface stands a pair of virtual Ethernet devices, see `pair`. They have the device
-//! group `GROUP`, by which the next start finds devices that a crash has left ([`remove_leftovers`]).
+//! Behind the virtual interface stands a pair of virtual Ethernet devices, see `pair`. Both devices have the
+//! device group `GROUP`. After a crash, the next start finds them by this group and removes them
+//! ([`remove_leftovers`]).
 
 mod maps;
 mod pair;
@@ -33,24 +34,24 @@ use crate::error::Result;
 use crate::memory::give_back_memory;
 use crate::netlink::Requests;
 
-/// Device group of the pair.
+/// Device group of the pair of virtual Ethernet devices.
 pub(crate) const GROUP: u32 = 13_501;
 /// Time after the router's last update at which the programs stop.
 pub const SILENCE: Duration = Duration::from_millis(250);
-/// Longest time that frames of a station may take to the slow path when the programs first learn of the
-/// station.
+/// Time after the programs first learn of a station during which its earlier frames may still be on their way
+/// to the slow path.
 const SETTLING: Duration = Duration::from_millis(50);
-/// Most destinations of own packets, and most destinations of forwarded packets; `MOST` in C.
+/// Maximum number of destinations of own packets, and of destinations of forwarded packets; `MOST` in C.
 const MOST: usize = 1024;
-/// Octets of the longest Ethernet payload.
+/// MTU of the pair in octets: the longest Ethernet payload.
 const PAIR_MTU: u32 = 9216;
-/// `BPF_F_LOCK`: reads a value atomically.
+/// Flag `BPF_F_LOCK`: the kernel reads a value atomically.
 const LOCKED: u64 = 4;
 
 /// Names of `enum count`, except its last value, which counts lost packets.
 const COUNTS: [&str; 5] = ["sent", "delivered", "forwarded", "duplicates", "failed"];
 
-/// An interface for programs.
+/// An interface to which programs are attached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     /// Name of the interface.
@@ -70,9 +71,9 @@ pub struct Places {
     pub address: [u8; 6],
 }
 
-/// Removes the pairs of devices that a crash has left in this network namespace: pairs without their virtual
-/// interface, which vanished with its process. On a kernel before 6.6 a filter without effect stays at the
-/// radio until a fast path is placed there.
+/// Removes the pairs of devices that a crash has left in this network namespace: pairs whose virtual
+/// interface vanished with its process. On a kernel before 6.6 a filter without effect stays at the radio's
+/// interface until the next fast path is attached to it.
 ///
 /// # Errors
 /// Fails if the kernel does not list its devices, or does not delete one.
@@ -89,7 +90,7 @@ pub fn remove_leftovers() -> Result<()> {
 /// Counters of the programs, by name.
 pub type GeonetPathCounters = [(&'static str, u64); 5];
 
-/// The loaded programs.
+/// The loaded programs of the fast path, attached or not.
 #[derive(Debug)]
 pub struct GeonetPath {
     ebpf: Ebpf,
@@ -98,18 +99,20 @@ pub struct GeonetPath {
     places: Option<Places>,
     hooks: Vec<(&'static str, Hook)>,
     pair: Option<Pair>,
-    /// Whether the programs may deliver packets to the host that no other receiver gets.
+    /// Whether the programs may deliver packets to the host: true if no other program or protocol receives
+    /// them too.
     delivers: bool,
     ways: Slots,
     onwards: Slots,
-    /// Last read counters of each source: packets, octets, packets received from the source itself.
+    /// Counters of each source as last read: packets, octets, and packets that the source itself sent to this
+    /// station.
     sources: BTreeMap<[u8; 6], [u32; 3]>,
     addresses: BTreeSet<Ipv6Addr>,
     /// Values of [`COUNTS`] at the last report.
     reported: [u64; COUNTS.len()],
 }
 
-/// The place in shared memory that counts the packets of each destination.
+/// For each destination, its slot in the shared memory, which counts the packets to it.
 #[derive(Debug, Default)]
 struct Slots {
     /// Slot of each destination, and its count at the last report.
@@ -137,7 +140,7 @@ impl Slots {
         }
     }
 
-    /// Returns the destinations of packets since the last call.
+    /// Returns the destinations to which the programs have sent packets since the last call.
     fn used(&mut self, shared: &Shared) -> Vec<[u8; 6]> {
         let mut used = Vec::new();
         for (destination, (slot, before)) in &mut self.by_destination {
@@ -150,8 +153,8 @@ impl Slots {
     }
 }
 
-/// Programs that a thread loads while the station runs without them. The thread has the rights of its creator
-/// ([`crate::sandbox`]).
+/// Programs that a thread loads while the station still runs on the slow path. The thread has the rights of
+/// its creator ([`crate::sandbox`]).
 #[derive(Debug)]
 pub struct GeonetPathLoading {
     programs: oneshot::Receiver<std::result::Result<Box<Ebpf>, String>>,
@@ -168,7 +171,7 @@ impl GeonetPathLoading {
         }
         let (sender, programs) = oneshot::channel();
         let load = move || {
-            // The send fails if the station has ended meanwhile.
+            // The channel is closed if the station has ended meanwhile.
             let _ = sender.send(load().map(Box::new));
         };
         std::thread::Builder::new()
@@ -178,8 +181,8 @@ impl GeonetPathLoading {
         Ok(GeonetPathLoading { programs })
     }
 
-    /// Waits for the programs. Safe to cancel; must not be called again after it has returned. Works in the
-    /// network namespace of the calling thread.
+    /// Waits for the programs. Safe to cancel; the caller must not call it again after it has returned. Works
+    /// in the network namespace of the calling thread.
     ///
     /// # Errors
     /// Returns why the kernel refuses the programs, in one line.
@@ -190,7 +193,7 @@ impl GeonetPathLoading {
     }
 }
 
-/// Loads the programs into the kernel, which takes seconds on a slow processor.
+/// Loads the programs into the kernel. On a slow processor the kernel takes seconds to verify them.
 fn load() -> std::result::Result<Ebpf, String> {
     let mut ebpf = EbpfLoader::new().load(&carnet_bpf::GEONET.unpack()).map_err(|error| told(&error))?;
     for name in ["in", "out", "wrap"] {
@@ -230,13 +233,13 @@ impl GeonetPath {
         })
     }
 
-    /// Returns the sequence numbers that the router has to use while these programs run. They stay usable
-    /// without the programs.
+    /// Returns the sequence numbers that the router has to use while these programs run. The router can use
+    /// them even after the programs are gone.
     pub fn sequence_numbers(&self) -> Box<dyn SequenceNumbers> {
         Box::new(SharedSequence::new(&self.shared))
     }
 
-    /// Attaches the programs to these interfaces; detaches them with `None`. Returns whether the programs are
+    /// Attaches the programs to these interfaces; `None` detaches them. Returns whether the programs are
     /// attached.
     ///
     /// # Errors
@@ -288,7 +291,7 @@ impl GeonetPath {
     }
 
     fn put_on(&mut self, places: &Places) -> Result<()> {
-        // A filter survives a crash only if it is in a qdisc.
+        // A filter that a crash has left is in a qdisc; a BPF link has vanished with its process.
         self.requests.delete_ingress_filters(places.radio.index, PRIORITY)?;
         if let Some(interface) = &places.virtual_interface {
             let pair = Pair::create(&mut self.requests, &interface.name, GROUP, PAIR_MTU)?;
@@ -344,14 +347,15 @@ impl GeonetPath {
         }
     }
 
-    /// Sets whether the programs may deliver packets to the host that no other receiver gets.
+    /// Sets whether the programs may deliver packets to the host: true if no other program or protocol
+    /// receives them too.
     pub fn set_delivers(&mut self, delivers: bool) {
         if std::mem::replace(&mut self.delivers, delivers) != delivers {
             self.silence();
         }
     }
 
-    /// Applies an update of the router. `now` is the router's time.
+    /// Applies an update of the router. `now` is the time of the update.
     pub fn apply(&mut self, now: Time, told: &Accelerate) {
         let monotonic = |until: Time| (clock::monotonic() + until.saturating_since(now)).as_nanos();
         let done = match told {
@@ -377,8 +381,8 @@ impl GeonetPath {
             }
         };
         if done.is_none() {
-            // The programs leave unknown packets to the slow path. Entries to remove vanish with the whole
-            // state.
+            // A map could not be written, so stop the programs. The slow path handles all packets, and no
+            // outdated entry stays.
             self.silence();
         }
     }
@@ -433,7 +437,7 @@ impl GeonetPath {
     }
 
     fn remove<V: Pod>(&mut self, map: &str, station: [u8; 6]) -> Option<()> {
-        // A full map may have never held the entry.
+        // The map may not contain the entry, because it was full when the entry was added.
         let _ = self.map_mut::<u64, V>(map)?.remove(&key_of(station));
         Some(())
     }
@@ -442,7 +446,7 @@ impl GeonetPath {
         self.ebpf.map_mut(name).and_then(|map| BpfHashMap::try_from(map).ok())
     }
 
-    /// Returns the programs' work since the last report.
+    /// Returns which packets the programs have handled since the last report.
     pub fn report(&mut self) -> Report {
         let counts = self.counts();
         let before = std::mem::replace(&mut self.reported, counts);
@@ -497,7 +501,7 @@ impl GeonetPath {
         std::array::from_fn(|at| (COUNTS[at], counts[at]))
     }
 
-    /// Returns whether the programs have any entries.
+    /// Returns whether the programs have any destination or source.
     pub fn is_busy(&self) -> bool {
         let slots = [&self.ways, &self.onwards];
         !self.sources.is_empty() || slots.iter().any(|slots| !slots.by_destination.is_empty())

@@ -1,9 +1,9 @@
 //! A pair of virtual Ethernet devices that completes packets.
 //!
 //! The kernel gives super packets (GSO) and packets without a checksum to an interface that can finish them.
-//! Packets over GeoNetworking must be finished before the station adds headers. So the near device has no
-//! such features: the kernel cuts its packets and completes their checksums, and the far device delivers
-//! complete packets.
+//! Packets over GeoNetworking must be finished before the station adds headers. So carnet disables these
+//! features at the near device. The kernel cuts super packets and completes checksums before it gives packets
+//! to the near device, and the far device delivers complete packets.
 
 use std::os::fd::AsRawFd;
 
@@ -14,15 +14,15 @@ use crate::error::{Error, Result};
 use crate::netlink::{LinkInfo, Requests};
 use crate::settings;
 
-/// Octets of an interface name.
+/// Maximum length of an interface name in octets.
 const NAME_LENGTH: usize = 15;
-/// Suffixes of the names of the two devices.
+/// Suffixes of the names of the two devices: near and far.
 const NEAR: &str = "-o";
 const FAR: &str = "-i";
-/// `ETHTOOL_STXCSUM` of linux/ethtool.h, which no crate defines.
+/// Command `ETHTOOL_STXCSUM` of linux/ethtool.h, which no crate defines.
 const SET_TRANSMIT_CHECKSUM: u32 = 0x17;
 
-/// Returns the prefix of the names of the devices behind an interface.
+/// Returns the common beginning of the names of an interface's two devices.
 fn stem(interface: &str) -> &str {
     let end = NAME_LENGTH - NEAR.len();
     interface
@@ -31,7 +31,7 @@ fn stem(interface: &str) -> &str {
         .map_or(interface, |(at, _)| &interface[..at])
 }
 
-/// Returns the near devices of pairs whose interface is gone.
+/// Returns the near devices of pairs whose virtual interface is gone.
 pub(super) fn without_interface(links: &[LinkInfo]) -> impl Iterator<Item = &LinkInfo> {
     links.iter().filter(|link| {
         let interface = link.name.strip_suffix(NEAR).filter(|_| link.group == super::GROUP);
@@ -39,7 +39,7 @@ pub(super) fn without_interface(links: &[LinkInfo]) -> impl Iterator<Item = &Lin
     })
 }
 
-/// The two devices of a pair.
+/// The two virtual Ethernet devices behind a virtual interface.
 #[derive(Debug)]
 pub(super) struct Pair {
     pub(super) near: Place,
@@ -86,7 +86,7 @@ fn configure(requests: &mut Requests, near: &str, far: &str) -> Result<Pair> {
     Ok(Pair { near: up(near)?, far })
 }
 
-/// `struct ethtool_value`.
+/// Copy of `struct ethtool_value` in C.
 #[repr(C)]
 struct Value {
     command: u32,

@@ -1,5 +1,5 @@
-//! The tests run the programs in the kernel on one frame at a time (`BPF_PROG_TEST_RUN`). The slow path is
-//! the oracle: a [`Station`] beside the programs sets their tasks, and processes a copy of the frame.
+//! The tests run the programs in the kernel on one frame at a time (`BPF_PROG_TEST_RUN`), and compare the
+//! result with the slow path. A [`Station`] sets the programs' tasks and processes a copy of the frame.
 
 #![allow(clippy::unwrap_used)]
 
@@ -29,7 +29,7 @@ use crate::netlink::Requests;
 
 const WALL: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
 /// Link-layer addresses: the station with the programs, a neighbour, a station behind the neighbour, and a
-/// station on the other side.
+/// station to the west.
 const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const NEAR: [u8; 6] = [2, 0, 0, 0, 0, 2];
 const FAR: [u8; 6] = [2, 0, 0, 0, 0, 3];
@@ -40,7 +40,7 @@ const PASS: i32 = -1;
 const DROP: i32 = 2;
 const REDIRECT: i32 = 7;
 
-/// Returns the longitude in tenths of microdegrees. A neighbour is about 350 m away.
+/// Returns the longitude of a station in tenths of microdegrees. Neighbours are about 350 m apart.
 fn longitude(mac: [u8; 6]) -> i32 {
     21_008_000
         + match mac {
@@ -95,7 +95,7 @@ fn udp(source: Ipv6Addr, destination: Ipv6Addr, length: usize) -> Vec<u8> {
     ipv6(protocol::UDP, source, destination, &vec![7; length])
 }
 
-/// Returns a fragment; `offset` is in octets.
+/// Returns a Fragment header and the data `behind` it; `offset` is in octets.
 fn fragment(next_header: u8, offset: u16, behind: &[u8]) -> Vec<u8> {
     let header = FragmentHeader { next_header, offset, more: true, identification: 7 };
     ipv6(protocol::FRAGMENT, host(2), host(1), &[&header.emit(), behind].concat())
@@ -109,7 +109,7 @@ fn framed(destination: [u8; 6], source: [u8; 6], ether_type: u16, packet: &[u8])
     [&destination[..], &source, &ether_type.to_be_bytes(), packet].concat()
 }
 
-/// Returns a frame from the radio to this station.
+/// Returns a frame that this station receives from the radio.
 fn heard(from: [u8; 6], packet: &[u8]) -> Vec<u8> {
     framed(OWN, from, 0x8947, packet)
 }
@@ -121,7 +121,8 @@ struct Bench {
     indices: BTreeMap<String, u32>,
 }
 
-/// Runs `body` in a network namespace of its own; prints a skip without the right to create one.
+/// Runs `body` in a network namespace of its own; without the right to create a namespace, prints that the
+/// test is skipped.
 fn on_bench(body: impl FnOnce(&mut Bench) + Send + 'static) {
     let thread = std::thread::spawn(move || {
         let obstacle = match unshare(CloneFlags::CLONE_NEWNET) {
@@ -200,7 +201,7 @@ impl Bench {
         bench
     }
 
-    /// Gives the station an input, and applies its update to the fast path.
+    /// Gives the station an input, and applies the station's update to the fast path.
     fn tell(&mut self, input: Input) -> Vec<Output> {
         self.station.handle_input(self.now, WALL, input).unwrap();
         self.outputs()
@@ -268,7 +269,7 @@ impl Bench {
         assert_eq!(verdict, REDIRECT, "{frame:02x?}");
         let (verdict, out) = self.run("wrap", frame);
         assert_eq!(verdict, REDIRECT, "{frame:02x?}");
-        // The program restores a frame that it cannot send after all.
+        // A frame that the program has not sent comes back unchanged.
         (out != frame).then_some(out)
     }
 
@@ -290,7 +291,7 @@ impl Bench {
         frames.collect()
     }
 
-    /// Returns the slow path's results for a frame of the radio: frames for the host, and forwarded ones.
+    /// Returns the slow path's results for a frame of the radio: frames for the host, and forwarded frames.
     fn heard_slowly(&mut self, frame: &[u8]) -> Vec<Vec<u8>> {
         let frame = Frame {
             destination: frame[..6].try_into().unwrap(),
@@ -331,7 +332,7 @@ fn with_sequence(mut frame: Vec<u8>, sequence: u16) -> Vec<u8> {
     frame
 }
 
-/// Returns whether a station gives a fast path any task. Needs no kernel.
+/// Returns whether a station with this DCC config gives a fast path any packets. Needs no kernel.
 fn accelerates(dcc: Option<carnet_geonet::dcc::Config>) -> bool {
     let mut station = station(dcc);
     let now = clock::now();
@@ -432,7 +433,7 @@ fn what_is_not_common_is_left_to_the_slow_path() {
     });
 }
 
-/// Neighbor Discovery may be in the first fragment only (RFC 6980, RFC 7112).
+/// Neighbor Discovery is recognisable in the first fragment only (RFC 6980, RFC 7112).
 #[test]
 fn fragments_are_taken_unless_the_first_is_not_the_hosts_own() {
     on_bench(|bench| {
@@ -485,7 +486,7 @@ fn nothing_is_done_that_the_router_does_not_stand_behind() {
         // If the path ends after the first program, the second program restores the frame.
         let (verdict, _) = bench.run("out", &frame);
         assert_eq!(verdict, REDIRECT);
-        // Without an acknowledgement the router removes the neighbour.
+        // The router removes a neighbour that did not acknowledge a frame.
         let lost = Frame {
             source: OWN,
             profile: None,
@@ -518,18 +519,18 @@ fn packets_for_the_host_are_delivered_as_the_router_would() {
             let (verdict, out) = bench.run("in", &frame);
             assert_eq!(verdict, REDIRECT);
             assert_eq!(vec![out], bench.heard_slowly(&frame), "{length}");
-            // A copy of the frame is a duplicate, and so is a copy to the broadcast address.
+            // A second copy of the frame is a duplicate, also if it goes to the broadcast address.
             assert_eq!(bench.run("in", &frame).0, DROP);
             assert_eq!(bench.run("in", &[&BROADCAST, &frame[6..]].concat()).0, DROP);
         }
-        // A packet that the slow path received stays with it, and so do its copies.
+        // The slow path receives this packet because of its type, so the slow path receives its copies too.
         let btp = heard(NEAR, &guc(NEAR, OWN, 54, CommonNextHeader::BtpB, b"payload"));
         assert_eq!((bench.run("in", &btp).0, bench.run("in", &btp).0), (PASS, PASS));
         let packet = udp(host(2), host(1), 10);
         let copy = guc(NEAR, OWN, 55, CommonNextHeader::Ipv6, &packet);
         assert_eq!(bench.run("in", &framed(BROADCAST, NEAR, 0x8947, &copy)).0, PASS);
         assert_eq!(bench.run("in", &heard(NEAR, &copy)).0, PASS);
-        // The list forgets the oldest sequence numbers, as in the standard.
+        // The duplicate packet list forgets the oldest sequence numbers, as the standard requires.
         for number in 60..68 {
             let frame = heard(NEAR, &guc(NEAR, OWN, number, CommonNextHeader::Ipv6, &packet));
             assert_eq!(bench.run("in", &frame).0, REDIRECT);
@@ -558,7 +559,7 @@ fn the_router_learns_what_it_would_have_learnt_from_the_packets() {
         let (_, entry) = router.location_table().iter().find(|(_, entry)| entry.mac() == NEAR).unwrap();
         assert_eq!(entry.position_vector().timestamp, Timestamp(2059));
         assert!(bench.path.report().samples.is_empty());
-        // If the programs no longer know the source, the router recognises its duplicates.
+        // If the programs no longer know a sequence number, the router recognises the duplicate.
         let frame = heard(NEAR, &guc(NEAR, OWN, 59, CommonNextHeader::Ipv6, &packet));
         assert!(bench.heard_slowly(&frame).is_empty());
     });
@@ -580,8 +581,8 @@ fn packets_of_others_are_sent_on_as_the_router_would() {
                 assert_eq!(vec![out], bench.heard_slowly(&frame), "{next_header:?}");
             }
         }
-        // A packet on its last hop and one with another destination position stay with the slow path. The
-        // programs forward a packet whose destination position is newer than the router's.
+        // A packet on its last hop and one with another destination position stay with the slow path. If a
+        // packet has a newer destination position than the router, the programs forward it.
         let mut last = heard(WEST, &guc(WEST, FAR, 80, CommonNextHeader::Ipv6, &[5; 80]));
         last[14 + 3] = 1;
         assert_eq!(bench.run("in", &last).0, PASS);
@@ -606,10 +607,10 @@ fn whatever_a_frame_says_the_router_would_have_done_the_same() {
         let (mut number, mut taken) = (100, 0);
         for to in [OWN, FAR] {
             let source = if to == OWN { addresses::link_local(WEST) } else { host(2) };
-            // The position of the source may make it the next hop. The programs learn that from the router a
-            // moment later.
+            // The position of the source may make it the next hop. The programs learn of that from the
+            // router's next update.
             let place = if to == FAR { 14 + 28..14 + 36 } else { 0..0 };
-            // The last octets are those of a Fragment header.
+            // The last octets of the frame are a Fragment header.
             for at in (0..14 + 60 + 40 + 9).filter(|at| !place.contains(at)) {
                 bench.refresh();
                 for change in [0x01, 0x02, 0x10, 0x40, 0x80, 0xff] {
@@ -632,7 +633,8 @@ fn whatever_a_frame_says_the_router_would_have_done_the_same() {
                             taken += 1;
                             assert_eq!(vec![out], expected, "octet {at} changed by {change:#x}");
                         }
-                        // The changed sequence number is an earlier one.
+                        // The changed octet turned the sequence number into an earlier one, so the frame is a
+                        // duplicate.
                         DROP => assert!(expected.is_empty(), "octet {at} changed by {change:#x}"),
                         _ => panic!("octet {at} changed by {change:#x}: verdict {verdict}"),
                     }

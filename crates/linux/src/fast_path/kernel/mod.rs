@@ -1,39 +1,43 @@
 //! Tunnel devices of the kernel's ip6_tunnel module: the kernel itself encapsulates and decapsulates packets.
 //!
-//! Each pair of tunnel ends has a device `cn0`, `cn1` and so on. Routes lead packets into the device that
-//! would otherwise go into the TUN device, and rules lead packets from the other end to it (`plan`). The TUN
-//! device and carnet keep all other packets: Mobility Headers, packets of senders without a binding (they get
-//! a Binding Error), and all packets while there is no binding. A handover replaces one route; the old device
-//! receives until its tunnel is removed.
+//! Each pair of tunnel ends has a device `cn0`, `cn1` and so on. Routes lead packets into the tunnel device
+//! that would otherwise go into the TUN device. Rules lead packets from the remote end to the tunnel device
+//! (`plan`). The TUN device and carnet keep all other packets: Mobility Headers, packets of senders without a
+//! binding (they get a Binding Error), and all packets while the mobile router has no binding. A handover
+//! replaces one route; the old device receives packets until its tunnel is removed.
 //!
-//! A device accepts packets only for an address that the machine owns. The home agent's address, which
-//! otherwise is routed and not assigned, is therefore assigned to the TUN device. The address is deprecated,
-//! so that the kernel does not select it as a source. Rules in front of the `local` table lead all packets to
-//! carnet as before, except the bindings' tunnelled packets.
+//! A device accepts packets only for an address that the machine owns. The home agent's address is otherwise
+//! only routed to the machine. With this path carnet assigns it to the TUN device, as a deprecated address,
+//! so that the kernel does not select it as a source. Rules in front of the `local` table lead all packets
+//! for this address to carnet as before, except the bindings' tunnelled packets.
 //!
-//! **ICMPv6 errors about outer packets** are handled by the kernel on this path (RFC 2473 8). The kernel
+//! **ICMPv6 errors about outer packets.** With this path the kernel handles them (RFC 2473 8): the kernel
 //! lowers the path's MTU and informs the inner source. The kernel receives errors to a care-of address
 //! directly. Errors to the home agent's address come to carnet. [`Kernel::concerns`] recognises errors about
-//! a device's packets. carnet writes them back, and a special rule leads them to the kernel.
+//! a device's packets. carnet writes these errors back into the TUN device, and a special rule leads them to
+//! the kernel.
 //!
 //! **Narrow paths.** The kernel does not fragment outer packets. Inner packets of up to 1280 octets must
-//! always pass (RFC 2473 7.1 (b)), but a path that carries less than 1320 would lose them. So a tunnel whose
-//! MTU is below 1280 has no device and uses the slow path. After a Packet Too Big with such an MTU, a tunnel
-//! uses the slow path for [`NARROW_FOR`]. A message with less than 1280 is false (RFC 8201 4).
+//! always pass (RFC 2473 7.1 (b)), but a path with an MTU below 1320 would lose them with the outer header.
+//! So a tunnel whose MTU is below 1280 has no device and uses the slow path. After a Packet Too Big with such
+//! an MTU, a tunnel uses the slow path for [`NARROW_FOR`]. A Packet Too Big with an MTU below 1280 is false
+//! (RFC 8201 4).
 //!
-//! **Answers to path MTU probes** come out of a device, addressed to the tunnel end itself. At the home agent
-//! they reach carnet like all packets for its address. A mobile router has a rule for ICMPv6 from the home
-//! agent to the home address; carnet writes back packets that are no such answers.
+//! **Answers to path MTU probes** come out of a tunnel device, addressed to the tunnel end itself. At the
+//! home agent they reach carnet like all packets for its address. A mobile router has a rule for ICMPv6 from
+//! the home agent to the home address; carnet writes packets that are no such answers back into the TUN
+//! device.
 //!
 //! **Differences to the other paths.** The outer flow label is the kernel's hash of the inner flow (RFC
 //! 6438), not carnet's. So carnet accepts a Packet Too Big without checking the label. A congestion mark of
-//! the inner packet becomes ECT(0) outside (RFC 3168 9.1.1; RFC 6040 copies it); decapsulation follows RFC
-//! 6040. TCP's segment size is not clamped. Packets do not count as use of a path, so its MTU is probed only
-//! at a registration or handover. A rule drops packets that fail the check of the inner source, without a
-//! count. Every packet passes the rules of all devices one after the other. So this path serves some hundred
-//! bindings, and tunnels beyond [`DEVICES_MAX`] take the slow path.
+//! the inner packet becomes ECT(0) outside (RFC 3168 9.1.1; RFC 6040 copies it); Decapsulation follows RFC
+//! 6040. The kernel does not clamp TCP's segment size. carnet does not see when a path is used, so it probes
+//!       the path MTU only at a registration or handover. A rule drops packets with a wrong inner source
+//!       without counting them. Every packet passes the rules of all devices one after the other. So this
+//!       path serves some hundred bindings, and tunnels beyond [`DEVICES_MAX`] take the slow path.
 //!
-//! Devices have the device group [`GROUP`]. The group and their kind identify them after a crash.
+//! Devices have the device group [`GROUP`]. After a crash, carnet recognises its devices by this group and
+//! the device kind.
 
 mod plan;
 #[cfg(test)]
@@ -57,17 +61,17 @@ use plan::{Ends, Key, METRIC, TABLE_AGENT, Tunnels, Value, plan};
 
 /// Device group of carnet's tunnel devices.
 pub(crate) const GROUP: u32 = 13_500;
-/// Most pairs of tunnel ends with a device; further pairs take the slow path.
+/// Maximum number of pairs of tunnel ends with a device; further pairs take the slow path.
 const DEVICES_MAX: usize = 256;
 /// Tunnel Hop Limit (RFC 2473 6.3, RFC 3963 5.5).
 const HOP_LIMIT: u8 = 64;
 /// Tunnel ends that no node uses (RFC 6666), to test whether the kernel supports tunnel devices.
 const NOBODY: Ends = (Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 1), Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 2));
 
-/// Least MTU of a path with room for an inner packet of 1280 octets.
+/// Lowest MTU of a path that carries an inner packet of 1280 octets.
 const NARROW: u32 = IPV6_MINIMUM_MTU + HEADER as u32;
 
-/// Time for which a path counts as narrow (RFC 8201 4: at least five minutes, ten recommended).
+/// Time for which a path counts as narrow. RFC 8201 4 requires at least five minutes and recommends ten.
 const NARROW_FOR: Duration = Duration::from_secs(600);
 
 const PACKET_TOO_BIG: u8 = 2;
@@ -76,27 +80,27 @@ const IPV6: u8 = 41;
 const HEADER: usize = 40;
 const ICMPV6_HEADER: usize = 8;
 
-/// The devices, with their rules, routes and addresses.
+/// The tunnel devices of the kernel, with their rules, routes and addresses.
 #[derive(Debug)]
 pub(crate) struct Kernel {
     tunnel_device: u32,
     tunnels: Tunnels,
     pub(super) ports: Ports,
-    /// Tables and destinations of routes into the TUN device.
+    /// Table and destination of each route into the TUN device.
     slow: BTreeSet<(u32, Ipv6Net)>,
     names: BTreeMap<Ends, String>,
     indices: BTreeMap<Ends, u32>,
     /// Tunnel ends for which the kernel refused a device.
     refused: BTreeSet<Ends>,
-    /// Tunnel ends between which outer packets would have to be fragmented, each with the end of that
-    /// assumption.
+    /// Tunnel ends between which outer packets would have to be fragmented, each with the time at which
+    /// carnet tries the device again.
     narrow: BTreeMap<Ends, Time>,
     installed: BTreeMap<Key, Value>,
     dirty: bool,
     crowded: bool,
-    /// Counts of deleted devices.
+    /// Sum of the counts of all deleted devices.
     past: FastPathCounts,
-    /// Number of settings that were written.
+    /// Number of settings that this path has written.
     pub(super) setting_writes: u64,
 }
 
@@ -123,10 +127,10 @@ fn free_name<'a>(taken: impl Fn(&str) -> bool + 'a) -> String {
 }
 
 impl Kernel {
-    /// Tests whether the kernel creates such devices.
+    /// Opens this path, if the kernel can create ip6_tunnel devices.
     ///
     /// # Errors
-    /// Returns why it does not, in one line.
+    /// Returns in one line why the kernel cannot create such devices.
     pub(crate) fn open(
         requests: &mut Requests,
         tunnel_device: u32,
@@ -184,17 +188,17 @@ impl Kernel {
         self.ports = ports;
     }
 
-    /// Returns whether rules stand, or will stand, before the local table's rule.
+    /// Returns whether this path has, or will have, rules before the local table's rule.
     pub(super) fn has_early_rules(&self) -> bool {
         !self.installed.is_empty() || !self.tunnels.ends().is_empty()
     }
 
-    /// Makes the kernel's state match the tunnels. `slow` are the present routes into the TUN device; `None`:
-    /// unchanged.
+    /// Makes the kernel's state match the tunnels. `slow` are the present routes into the TUN device; `None`
+    /// if they are unchanged.
     ///
     /// # Errors
-    /// Returns a refusal of the kernel that ends this path. A refusal that concerns one device only is no
-    /// error: its tunnel stays with the slow path.
+    /// Fails if the kernel refuses an entry that this path cannot do without. If the kernel refuses only one
+    /// device, the slow path serves its tunnel, and that is no error.
     pub(super) fn commit(
         &mut self,
         requests: &mut Requests,
@@ -209,7 +213,7 @@ impl Kernel {
             let wanted = plan(&self.tunnels, &self.usable(), &self.slow, &self.ports.uplinks);
             match self.install(requests, &wanted) {
                 Ok(()) => break self.take_out_all_but(requests, &wanted).map_err(|error| error.to_string()),
-                // Each round removes one device, so the loop ends.
+                // Each round gives up one device, so the loop ends.
                 Err((Some(ends), error)) if self.refused.insert(ends) => {
                     tracing::warn!("{error}; packets between {} and {} take the slow path", ends.0, ends.1);
                 }
@@ -254,8 +258,8 @@ impl Kernel {
         Ok(())
     }
 
-    /// Installs missing entries, in the order of [`Key`]. An error has the tunnel ends that it concerns, if
-    /// any.
+    /// Installs missing entries, in the order of [`Key`]. An error contains the tunnel ends whose entry the
+    /// kernel refused; `None` for an entry of no tunnel.
     fn install(
         &mut self,
         requests: &mut Requests,
@@ -324,7 +328,7 @@ impl Kernel {
         requests.configure_ip6_tunnel(index, name, value.mtu)
     }
 
-    /// Removes entries that are not in `wanted`, in reverse order of [`Key`].
+    /// Removes installed entries that are not in `wanted`, in reverse order of [`Key`].
     fn take_out_all_but(&mut self, requests: &mut Requests, wanted: &BTreeMap<Key, Value>) -> Result<()> {
         let mut result = Ok(());
         let stale: Vec<Key> =
@@ -362,13 +366,13 @@ impl Kernel {
         }
     }
 
-    /// Removes all entries.
+    /// Removes all entries of this path from the kernel.
     pub(super) fn close(&mut self, requests: &mut Requests) -> Result<()> {
         self.take_out_all_but(requests, &BTreeMap::new())
     }
 
-    /// Notes entries that another program has removed, so that the next commit puts them back. Returns their
-    /// number.
+    /// Notes entries that another program has removed, so that the next commit installs them again. Returns
+    /// their number.
     pub(crate) fn note_lost(
         &mut self,
         requests: &mut Requests,
@@ -416,7 +420,7 @@ impl Kernel {
     }
 
     /// Returns whether a packet that came to carnet is an ICMPv6 error about a packet of a device. The caller
-    /// writes it back, so that the kernel receives it.
+    /// writes such an error back into the TUN device, so that the kernel receives it.
     pub(super) fn concerns(&mut self, packet: &[u8]) -> bool {
         let Some((destination, message)) = icmpv6_of(packet) else { return false };
         let concerns = quoted_ends(destination, message)
@@ -427,8 +431,8 @@ impl Kernel {
         }
     }
 
-    /// Handles an ICMPv6 message to an address of this machine. A message about a narrow path removes the
-    /// device with the next commit.
+    /// Handles an ICMPv6 message to an address of this machine. If the message reports a narrow path, the
+    /// next commit removes the path's device.
     pub(super) fn hear(&mut self, destination: Ipv6Addr, message: &[u8]) {
         let Some(ends) = quoted_ends(destination, message) else { return };
         if let Some(mtu) = narrow_mtu(message)
@@ -444,19 +448,19 @@ impl Kernel {
         }
     }
 
-    /// Tries paths again whose time as narrow paths is over; takes effect with the next commit.
+    /// Forgets narrow paths after [`NARROW_FOR`], so that the next commit gives them devices again.
     pub(super) fn expire(&mut self) {
         let (now, before) = (clock::monotonic(), self.narrow.len());
         self.narrow.retain(|_, until| *until > now);
         self.dirty |= self.narrow.len() < before;
     }
 
-    /// Returns whether these ends have a device.
+    /// Returns whether a device carries the packets between these ends.
     pub(super) fn carries(&self, ends: Ends) -> bool {
         self.installed.contains_key(&Key::Device(ends))
     }
 
-    /// Returns the traffic of the devices by tunnel ends.
+    /// Returns the traffic of each device, by its tunnel ends.
     pub(super) fn tunnel_traffic(&self) -> HashMap<TunnelEnds, TunnelTraffic> {
         let text = statistics();
         let devices = self.installed.iter().filter_map(|(key, value)| match key {
@@ -479,8 +483,8 @@ impl Kernel {
     }
 }
 
-/// Returns the MTU in a Packet Too Big if the path does not carry an inner packet of 1280 octets. No IPv6
-/// path carries less than 1280: a message with a smaller MTU is discarded (RFC 8201 4).
+/// Returns the MTU in a Packet Too Big if it is too low for an inner packet of 1280 octets. A message with an
+/// MTU below 1280 is discarded, because every IPv6 path carries that much (RFC 8201 4).
 fn narrow_mtu(message: &[u8]) -> Option<u32> {
     let [PACKET_TOO_BIG, _, _, _, a, b, c, d, ..] = *message else { return None };
     Some(u32::from_be_bytes([a, b, c, d])).filter(|mtu| (IPV6_MINIMUM_MTU..NARROW).contains(mtu))
@@ -510,17 +514,18 @@ fn address_at(octets: &[u8], at: usize) -> Option<Ipv6Addr> {
     Some(<[u8; 16]>::try_from(octets.get(at..at + 16)?).ok()?.into())
 }
 
-/// Returns destination and message of an ICMPv6 packet without extension headers, as errors are.
+/// Returns destination and message of an ICMPv6 packet without extension headers; ICMPv6 errors have none.
 fn icmpv6_of(packet: &[u8]) -> Option<(Ipv6Addr, &[u8])> {
     (*packet.get(6)? == ICMPV6).then_some((address_at(packet, 24)?, packet.get(HEADER..)?))
 }
 
-/// Returns the ends of the tunnel whose packet an ICMPv6 error to one of them quotes.
+/// Returns the tunnel ends of the packet that an ICMPv6 error quotes, if the error goes to the packet's
+/// source.
 fn quoted_ends(destination: Ipv6Addr, message: &[u8]) -> Option<Ends> {
     // Types 1 to 4 are errors (RFC 4443 3).
     let is_error = (1..=4).contains(message.first()?);
     let quoted = message.get(ICMPV6_HEADER..)?;
-    // An outer fragment begins with another header: no device sends fragments.
+    // The quoted packet of a device has IPv6 as its next header. Devices send no fragments.
     if !is_error || *quoted.get(6)? != IPV6 {
         return None;
     }
@@ -533,8 +538,8 @@ fn statistics() -> String {
     fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default()
 }
 
-/// Returns the counts of a device: `NAME: octets packets errs drop ...` received (8 columns), then the same
-/// columns for sent.
+/// Returns the counts of a device: A line of the statistics is `NAME: octets packets errs drop ...`: 8
+/// columns for received packets, then the same 8 columns for sent packets.
 fn counts(statistics: &str, device: &str) -> FastPathCounts {
     let line = statistics.lines().find_map(|line| line.trim().strip_prefix(device)?.strip_prefix(':'));
     let numbers: Vec<u64> = line

@@ -1,7 +1,7 @@
-//! Entries that make the kernel's ip6_tunnel devices do the work, computed from the tunnels.
+//! Computes from the tunnels which devices, routes, rules and addresses the kernel's ip6_tunnel path needs.
 //!
 //! This module does not call the kernel: [`plan`] returns the desired entries, and [`super::Kernel`] installs
-//! them. The order of [`Key`]s is the order of installation; removal is in reverse order.
+//! them. The [`Key`]s are in the order of installation; entries are removed in reverse order.
 //!
 //! | priority | rule | what it does |
 //! |---|---|---|
@@ -16,9 +16,9 @@
 //! | 97 | mobile router: from the remote to the local end, protocol 41 | 13502: nowhere but from an uplink |
 //! | 98 | home agent: to the agent | 13503: `default dev carnet0` |
 //!
-//! A rule sees the protocol after extension headers, and in fragments the one that the Fragment header names
-//! (the kernel dissects packets for such rules). So a rule never mistakes Mobility Headers for tunnelled
-//! packets, even if options or routing headers precede them.
+//! A rule for a protocol matches the protocol after all extension headers. In a fragment it matches the
+//! protocol that the Fragment header names. So a rule for tunnelled packets never matches Mobility Headers,
+//! even if options or routing headers precede them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
@@ -36,7 +36,8 @@ const TABLE_LOCAL: u32 = 255;
 /// Table with one default route into [`TUNNEL_DEVICE`], for packets to the home agent's address that are not
 /// for a tunnel device.
 pub(crate) const TABLE_AGENT: u32 = 13_503;
-/// Metric of routes into a tunnel device. They precede the route into [`TUNNEL_DEVICE`], which stays.
+/// Metric of routes into a tunnel device. The kernel prefers them to the route into [`TUNNEL_DEVICE`], which
+/// stays installed.
 pub(crate) const METRIC: u32 = 512;
 
 const NOT_RESERVED: u32 = 88;
@@ -49,7 +50,7 @@ const PROBED: u32 = 96;
 const NOT_TAKEN: u32 = 97;
 const AGENT: u32 = 98;
 
-/// Reserved source addresses; the next constant is an exception from them (`is_reserved` of the slow path).
+/// Reserved source addresses (`is_reserved` of the slow path), except those of the next constant.
 const RESERVED_PREFIX: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::UNSPECIFIED, 8);
 const NAT64_PREFIXES: [Ipv6Net; 2] = [
     Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96),
@@ -59,13 +60,13 @@ const NAT64_PREFIXES: [Ipv6Net; 2] = [
 const PROTOCOL_IPV6: u8 = 41;
 const PROTOCOL_ICMPV6: u8 = 58;
 
-/// Local and remote end.
+/// Local and remote end of a tunnel.
 pub(crate) type Ends = (Ipv6Addr, Ipv6Addr);
 
 /// A rule and its action.
 pub(crate) type ActingRule = (Rule, Action);
 
-/// A desired entry. The order is that of installation.
+/// A desired entry of the kernel. The variants are in the order of installation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key {
     /// The default route of [`TABLE_AGENT`].
@@ -82,12 +83,12 @@ pub(crate) enum Key {
     Route(u32, Ipv6Net),
 }
 
-/// Part of an entry that can change under the same key.
+/// The part of an entry that can change while its key stays the same.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Value {
     /// MTU of a device.
     pub(crate) mtu: u32,
-    /// Name of the device, or of the device that a route leads to.
+    /// Name of the device; for a route, of the device to which it leads.
     pub(crate) device: String,
 }
 
@@ -95,10 +96,10 @@ pub(crate) struct Value {
 #[derive(Debug, Default)]
 pub(crate) struct Tunnels {
     tunnels: BTreeMap<(Ends, Ipv6Addr), Tunnel>,
-    /// Ends of the tunnel that was last set to transmit, by home address.
+    /// For each tunnel end and home address, the ends of the tunnel that was last set to transmit.
     latest: BTreeMap<(bool, Ipv6Addr), Ends>,
-    /// Home addresses whose tunnels have no device. A device would forward every copy of a packet, and would
-    /// send all packets through one tunnel.
+    /// Home addresses whose packets go through several tunnels, so that their tunnels have no device. A
+    /// device would forward every copy of a packet, and would send all packets through one tunnel.
     held: BTreeSet<(bool, Ipv6Addr)>,
 }
 
@@ -126,7 +127,7 @@ impl Tunnels {
         }
     }
 
-    /// Leaves the tunnels of a home address to the slow path, or gives them devices again.
+    /// Leaves the tunnels of a home address to the slow path if `held`; otherwise gives them devices again.
     pub(crate) fn hold(&mut self, (end, home_address): (TunnelEnd, Ipv6Addr), held: bool) {
         let name = (end == TunnelEnd::HomeAgent, home_address);
         let _ = if held { self.held.insert(name) } else { self.held.remove(&name) };
@@ -136,7 +137,7 @@ impl Tunnels {
     pub(crate) fn ends(&self) -> BTreeSet<Ends> {
         let is_held = |tunnel: &Tunnel| self.held.contains(&(is_agent(tunnel), tunnel.home_address));
         let mut ends: BTreeSet<Ends> = self.tunnels.keys().map(|(ends, _)| *ends).collect();
-        // A device does not know bindings, so one held tunnel excludes its ends.
+        // A device serves all bindings between its ends, so one tunnel of the slow path excludes these ends.
         for ((held, _), _) in self.tunnels.iter().filter(|(_, tunnel)| is_held(tunnel)) {
             ends.remove(held);
         }
@@ -154,8 +155,8 @@ impl Tunnels {
         ends
     }
 
-    /// Returns whether packets are sent into the tunnel. Of several tunnels of one home address, only the one
-    /// that was set last transmits.
+    /// Returns whether packets are sent into the tunnel. If a home address has several tunnels, only the
+    /// tunnel that was set last transmits.
     fn transmits(&self, tunnel: &Tunnel) -> bool {
         let latest = self.latest.get(&(is_agent(tunnel), tunnel.home_address));
         tunnel.transmit && latest.is_none_or(|ends| *ends == (tunnel.local, tunnel.remote))
@@ -171,7 +172,7 @@ fn host(address: Ipv6Addr) -> Option<Ipv6Net> {
 }
 
 /// Returns all desired entries. `devices` has the name of the device for each pair of ends. `slow` has table
-/// and destination of each route into [`TUNNEL_DEVICE`], and `uplinks` are the mobile router's.
+/// and destination of each route into [`TUNNEL_DEVICE`]. `uplinks` are the uplinks of a mobile router.
 pub(crate) fn plan(
     tunnels: &Tunnels,
     devices: &BTreeMap<Ends, String>,
@@ -258,7 +259,7 @@ pub(crate) fn plan(
             TunnelEnd::Direct => Vec::new(),
             TunnelEnd::HomeAgent => tunnel.inner.iter().map(|prefix| (TABLE_MAIN, *prefix)).collect(),
         };
-        // If the slow path would not get the packet, the device must not either, for example at home.
+        // The device gets only packets that the slow path would get. At home, for example, it gets none.
         for (table, destination) in into.into_iter().filter(|route| slow.contains(route)) {
             wanted.insert(Key::Route(table, destination), Value { mtu: 0, device: device.clone() });
         }

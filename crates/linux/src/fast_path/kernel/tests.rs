@@ -27,7 +27,7 @@ fn tunnel(end: TunnelEnd, care_of_address: &str, transmit: bool) -> Tunnel {
     Tunnel { end, home_address: address(HOME), local, remote, inner, transmit, mtu: 1460 }
 }
 
-/// Returns the plan in the notation of `ip`, in order of installation.
+/// Returns the entries in the notation of `ip`, in order of installation.
 fn shown(tunnels: &Tunnels, slow: &[(u32, &str)]) -> Vec<String> {
     let numbers = tunnels.ends().into_iter().enumerate();
     let devices: BTreeMap<Ends, String> = numbers.map(|(n, ends)| (ends, format!("cn{n}"))).collect();
@@ -121,7 +121,7 @@ fn a_handover_replaces_routes_and_the_old_device_goes_on_receiving() {
     let routes = [(TABLE_MAIN, PREFIX)];
     tunnels.set(&tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", true));
     let before = shown(&tunnels, &routes);
-    // The new tunnel is set first; for a moment both transmit.
+    // A handover sets the new tunnel before it removes the old one; for a moment both transmit.
     tunnels.set(&tunnel(TunnelEnd::HomeAgent, "2001:db8:f2::10", true));
     let between = shown(&tunnels, &routes);
     tunnels.set(&tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", false));
@@ -141,7 +141,7 @@ fn a_handover_replaces_routes_and_the_old_device_goes_on_receiving() {
 fn a_device_gets_only_what_the_slow_path_would_get() {
     let mut tunnels = Tunnels::default();
     tunnels.set(&tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", true));
-    // At home the tunnel still exists for packets under way, but routes lead to the home link.
+    // At home the tunnel still exists for packets that are under way, but routes lead to the home link.
     let lines = shown(&tunnels, &[]);
     assert!(lines.iter().any(|line| line.starts_with("cn0 local")));
     assert!(!lines.iter().any(|line| line.contains("dev cn0")), "{lines:?}");
@@ -236,7 +236,8 @@ fn errors_about_outer_packets_are_recognised_and_nothing_else_is() {
     for kind in [0, 5, 128, 129, 135] {
         assert_eq!(ends_of(&error(kind, AGENT, &quoted)), None);
     }
-    // The quoted packet is a Binding Acknowledgement, a foreign packet, or truncated at any place.
+    // No tunnel ends result if the quoted packet is a Binding Acknowledgement, another host's packet, or
+    // truncated.
     assert_eq!(ends_of(&error(2, AGENT, &outer(43, AGENT, "2001:db8:f1::10"))), None);
     assert_eq!(ends_of(&error(2, AGENT, &outer(41, HOME, "2001:db8:f1::10"))), None);
     let whole = error(2, AGENT, &quoted);

@@ -12,15 +12,15 @@ use aya::maps::{Map, PerCpuArray};
 use super::Programs;
 use crate::fast_path::{FastPathCounters, TunnelEnds, TunnelTraffic};
 
-/// `struct traffic`.
+/// Copy of `struct traffic` in C.
 type TrafficValue = [AtomicU64; 4];
 
-/// The map `TRAFFIC` in this process's memory: the pages in which the programs count. Reading a counter needs
-/// no system call.
+/// The map `TRAFFIC` in this process's memory: its pages contain the counters that the programs increment.
+/// Reading a counter needs no system call.
 #[derive(Debug)]
 pub(super) struct TrafficMemory {
     start: NonNull<TrafficValue>,
-    /// Number of counters per processor; the next field is the number of processors.
+    /// Number of counters per processor; `processors` is the number of processors.
     counters: usize,
     processors: usize,
 }
@@ -32,7 +32,7 @@ impl TrafficMemory {
     /// Maps the counters of loaded programs: `counters` for each processor.
     ///
     /// # Errors
-    /// Returns why the kernel does not map them.
+    /// Returns why the kernel does not map the counters.
     pub(super) fn of(ebpf: &Ebpf, counters: u32, processors: u32) -> Result<TrafficMemory, String> {
         let Some(Map::Array(map)) = ebpf.map("TRAFFIC") else { return Err("there is no map TRAFFIC".into()) };
         let mut memory = TrafficMemory {
@@ -64,8 +64,8 @@ impl TrafficMemory {
 
     /// Returns the sum of a counter over all processors.
     fn sum(&self, counter: u32) -> TunnelTraffic {
-        // SAFETY: this number of counters is mapped until the value is dropped. Programs write each as eight
-        // octets at once, like atomic writes of another thread.
+        // SAFETY: this number of counters is mapped until the value is dropped. The programs write the eight
+        // octets of a value at once, as an atomic write of another thread does.
         let values =
             unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.counters * self.processors) };
         let own = values.iter().skip(counter as usize).step_by(self.counters.max(1));
@@ -87,8 +87,8 @@ impl Drop for TrafficMemory {
     }
 }
 
-/// Names of `enum outcome` without `TAKEN`, in its order. The last counts losses, all others packets left to
-/// the slow path.
+/// Names of `enum outcome` without `TAKEN`, in its order. The last one counts lost packets; all others count
+/// packets that the programs left to the slow path.
 const OUTCOMES: [&str; 16] = [
     "hop_limit",
     "scope",
@@ -112,7 +112,7 @@ const OUTCOMES: [&str; 16] = [
 const LOOKS: u32 = 2048;
 
 impl Programs {
-    /// Returns the counters of a slot, in the order of its paths.
+    /// Returns the counters of a slot, in the order of the binding's paths.
     pub(super) fn counters_of(&self, slot: u32) -> std::ops::Range<u32> {
         slot * self.counters..(slot + 1) * self.counters
     }
@@ -138,8 +138,8 @@ impl Programs {
         used
     }
 
-    /// Assigns a counter to the traffic of another tunnel. If a slot has one counter for all paths, packets
-    /// that still arrive by the former tunnel count for the new one.
+    /// Assigns a counter to another tunnel; `None` to no tunnel. If a slot has one counter for all paths,
+    /// packets that still arrive through the former tunnel count for the new tunnel.
     pub(super) fn count_for(&mut self, counter: u32, ends: Option<TunnelEnds>) {
         if self.counting.get(&counter).map(|(ends, _)| *ends) == ends {
             return;
@@ -189,7 +189,8 @@ impl Programs {
 mod tests {
     use super::OUTCOMES;
 
-    /// The page of counters explains each reason to leave a packet to the slow path.
+    /// The documentation of counters explains each reason for which the programs leave a packet to the slow
+    /// path.
     #[test]
     fn the_page_of_counters_has_every_outcome() {
         let page = include_str!("../../../../../docs/counters.md");

@@ -1,9 +1,10 @@
 //! Tests with random tunnels that come and go. A model of the maps applies the operations one by one, and
 //! after each write the test looks up what a program would find.
 //!
-//! A result must have been right before the commit, or be right after it. No result is right too, because it
-//! leads to the slow path. The same holds for a program with cached flows or next hops. After the commit only
-//! the new result is right, unless the table reports that it has no room.
+//! During a commit a lookup must give the result from before the commit, the result from after it, or none. A
+//! lookup without a result is right, because it leads to the slow path. This also holds for a program with
+//! cached flows or next hops. After the commit only the new result is right, unless the table reports that it
+//! has no room.
 
 #![allow(clippy::unwrap_used)]
 
@@ -20,16 +21,16 @@ struct Maps {
     lengths: [LengthsValue; 2],
     prefixes: HashMap<PrefixKey, u32>,
     bindings: HashMap<u32, BindingValue>,
-    /// Version numbers, which slots share.
+    /// Version numbers; several slots share one.
     versions: [u32; VERSIONS],
     generation: u32,
     routes: u32,
 }
 
-/// Number of versions, so few that slots share them.
+/// Number of version numbers, so small that slots share them.
 const VERSIONS: usize = 2;
 
-/// The write of one system call.
+/// A write to the maps that a program sees as a whole: that of one system call.
 type Write = Box<dyn Fn(&mut Maps)>;
 
 impl Maps {
@@ -57,7 +58,7 @@ impl Maps {
             ],
             Operation::Forget => vec![Box::new(|m| m.routes += 1), Box::new(|m| m.generation += 1)],
             Operation::ForgetFlows => vec![Box::new(|m| m.generation += 1)],
-            // The test `rules_change_with_the_binding_that_names_them` covers these.
+            // The test `rules_change_with_the_binding_that_names_them` covers the rules.
             Operation::SetRules(_) | Operation::RemoveRules(_) => Vec::new(),
         }
     }
@@ -79,14 +80,14 @@ impl Maps {
     }
 }
 
-/// Flows or next hops that a program caches.
+/// Cache of a program, for flows or for next hops.
 #[derive(Debug)]
 struct Flows {
     known: HashMap<(u32, Ipv6Addr), Known>,
     number: fn(&Maps) -> u32,
 }
 
-/// A cached binding, and the numbers that must be unchanged since the lookup.
+/// A cached binding, and the generation and version numbers, which must be the same as at the lookup.
 #[derive(Debug)]
 struct Known {
     value: BindingValue,
@@ -95,8 +96,8 @@ struct Known {
 }
 
 impl Flows {
-    /// Looks up an address as a program does that read its numbers from `began`, and the binding one write
-    /// later.
+    /// Looks up an address as a program does that has read the generation and version numbers from the maps
+    /// `began`, and reads the binding one write later.
     fn lookup(&mut self, began: &Maps, maps: &Maps, end: u32, address: Ipv6Addr) -> Option<BindingValue> {
         let version = |value: &BindingValue| began.versions[value.slot as usize % VERSIONS];
         let number = (self.number)(began);
@@ -113,7 +114,8 @@ impl Flows {
     }
 }
 
-/// Result for an address: the path for its packets, and the paths that its packets may come from.
+/// Result for an address: the tunnel and MTU for packets to it, and the tunnels from which its packets may
+/// come.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Found {
     sends: Option<(TunnelEnds, u32)>,
@@ -157,7 +159,7 @@ impl Wanted {
         .collect()
     }
 
-    /// Returns whether a result for the address is right.
+    /// Returns whether a result of a lookup for the address is right for these tunnels.
     fn allows(&self, end: u32, address: Ipv6Addr, found: Option<&Found>) -> bool {
         let prefixes = self.prefixes(end);
         let owner = prefixes.iter().filter(|(prefix, _)| prefix.contains(&address));
@@ -168,10 +170,11 @@ impl Wanted {
         let transmits = tunnels.values().any(|tunnel| tunnel.transmit);
         let sends = match found.sends {
             None => !transmits,
-            // Another test checks which of several transmitting tunnels is used.
+            // Accept any tunnel that may transmit; another test checks that it is the tunnel that was set
+            // last.
             Some((ends, mtu)) => tunnels.get(&ends).is_some_and(|t| t.transmit && t.mtu == mtu),
         };
-        // The slow path handles paths without room.
+        // A value has room for [`PATHS`] tunnels; the slow path handles further ones.
         sends
             && found.accepts.len() == tunnels.len().min(PATHS)
             && found.accepts.iter().all(|ends| tunnels.contains_key(ends))
@@ -182,7 +185,7 @@ impl Wanted {
 struct Trial {
     table: Table,
     maps: Maps,
-    /// Caches of flows and of next hops, each also for programs with a write between their reads.
+    /// Caches of flows and of next hops, each of them also for programs that read before and after a write.
     flows: [Flows; 4],
     wanted: Wanted,
     committed: Wanted,
@@ -224,7 +227,7 @@ impl Trial {
         owner.is_some_and(|(_, name)| self.table.homeless.contains_key(name))
     }
 
-    /// Checks all lookups now, also those of programs that began before the last write.
+    /// Checks the lookups of all addresses, also those of a program that began before the last write.
     fn check(&mut self, began: &Maps, what: &str, meanwhile: bool) {
         let also_before = meanwhile;
         for end in 0..2 {
@@ -258,7 +261,7 @@ impl Trial {
             for write in Maps::writes(*operation) {
                 let began = self.maps.clone();
                 write(&mut self.maps);
-                // The maps never hold more entries than they have room for, even for a moment.
+                // Even between two writes, no map holds more entries than it has room for.
                 assert!(self.maps.bindings.len() <= self.room.0 as usize, "{operations:?}");
                 assert!(self.maps.prefixes.len() <= self.room.1 as usize, "{operations:?}");
                 self.check(&began, &format!("after {operation:?} of {operations:#?}"), true);
@@ -293,7 +296,7 @@ fn address(text: &str) -> Ipv6Addr {
     text.parse().unwrap()
 }
 
-/// Prefixes that contain each other, and disjoint prefixes.
+/// Prefixes of which some contain others, and some are disjoint.
 const PREFIXES: [&str; 8] = [
     "2001:db8:a::/48",
     "2001:db8:a::/56",
@@ -305,7 +308,8 @@ const PREFIXES: [&str; 8] = [
     "::/0",
 ];
 
-/// Returns one address for each possible set of containing prefixes, home addresses, and other addresses.
+/// Returns addresses: one for each set of prefixes that can contain an address, the home addresses, and
+/// addresses of no binding.
 fn probes() -> Vec<Ipv6Addr> {
     let mut probes: Vec<Ipv6Addr> = [
         "2001:db8:a::1",
@@ -389,8 +393,9 @@ proptest! {
                         .filter(|(index, _)| prefixes & (1 << index) != 0)
                         .map(|(_, prefix)| prefix.parse().unwrap())
                         .collect();
-                    // A prefix belongs to one home address, and all its tunnels carry the same prefixes.
-                    // Another home address with this prefix loses it, before or after this one gets it.
+                    // A prefix belongs to one home address, and all tunnels of a home address carry the same
+                    // prefixes. Another home address that has the prefix loses it, before or after the new
+                    // owner gets it.
                     let wanted = tunnel(end_of(end), node, way, inner.clone(), transmit, mtu);
                     let before = trial.wanted.clone();
                     if way % 2 == 0 {
@@ -435,7 +440,8 @@ fn prefix(text: &str) -> Ipv6Net {
     text.parse().unwrap()
 }
 
-/// RFC 6275 9.5.1, a Binding Update for another care-of address: only one write concerns packets.
+/// RFC 6275 9.5.1: after a Binding Update with another care-of address, one write of one value redirects the
+/// packets.
 #[test]
 fn a_handover_is_one_new_value_in_the_same_slot() {
     let mut trial = Trial::new(64, 256);
@@ -455,7 +461,8 @@ fn a_handover_is_one_new_value_in_the_same_slot() {
     assert_eq!(trial.table.commit(), []);
 }
 
-/// Additions come before removals: for a moment two tunnels transmit, and the last one set counts.
+/// carnet adds tunnels before it removes tunnels. For a moment two tunnels may transmit, and the tunnel that
+/// was set last does.
 #[test]
 fn the_tunnel_that_was_told_last_transmits() {
     for (first, second) in [(0, 1), (1, 0)] {
@@ -467,7 +474,7 @@ fn the_tunnel_that_was_told_last_transmits() {
         let value = trial.maps.lookup(0, home(1)).unwrap();
         assert_eq!(value.paths[0].ends().0, way(second, true).local);
         // When the last tunnel is removed, the earlier one transmits again. If no tunnel transmits, the
-        // binding sends nothing but receives from all.
+        // binding sends nothing but receives from all its tunnels.
         trial.remove(&way(second, true));
         trial.commit();
         let value = trial.maps.lookup(0, home(1)).unwrap();
@@ -497,7 +504,7 @@ impl Trial {
     }
 }
 
-/// One router cannot use up the lengths, or the prefixes, of the others.
+/// One router cannot use up the room for lengths or prefixes that other routers need.
 #[test]
 fn a_binding_of_too_much_is_left_to_the_slow_path_alone() {
     let mut trial = Trial::new(64, 256);
@@ -517,7 +524,7 @@ fn a_binding_of_too_much_is_left_to_the_slow_path_alone() {
             ["a binding with more than 64 prefixes, or prefixes of more than 8 different lengths"]
         );
     }
-    // A new binding has the same room as without the greedy one.
+    // A new binding gets the same room as without the binding of too many prefixes.
     trial.set(&agent(4, vec![prefix("2001:db8:c::/60")]));
     trial.commit();
     assert!(trial.finds(1, 4));
@@ -529,7 +536,7 @@ fn a_binding_of_too_much_is_left_to_the_slow_path_alone() {
 #[test]
 fn who_comes_when_all_lengths_are_taken_is_left_to_the_slow_path() {
     let mut trial = Trial::new(64, 256);
-    // Two bindings have seven lengths each, and home addresses have one.
+    // Two bindings have seven lengths each, and all home addresses together one more.
     trial.set(&agent(1, lengths(40, 7)));
     trial.set(&agent(2, lengths(50, 7)));
     trial.set(&agent(3, vec![prefix("2001:db8:a::/60")]));
@@ -544,7 +551,8 @@ fn who_comes_when_all_lengths_are_taken_is_left_to_the_slow_path() {
     assert!(trial.finds(1, 4) && trial.obstacles().is_empty());
 }
 
-/// A router's prefix may be part of another's (RFC 3963 leaves that to the operator who assigns them).
+/// A router's prefix may lie inside another router's prefix (RFC 3963 leaves that to the operator who assigns
+/// them).
 #[test]
 fn around_a_binding_that_is_left_to_the_slow_path_nothing_leads_elsewhere() {
     let mut trial = Trial::new(64, 256);
@@ -563,8 +571,8 @@ fn around_a_binding_that_is_left_to_the_slow_path_nothing_leads_elsewhere() {
     assert!((1..4).all(|node| trial.finds(1, node)) && trial.obstacles().is_empty());
 }
 
-/// A removed binding makes room only at the end. Until then a new binding's packets must not go to the
-/// binding around it.
+/// A removed binding makes room only at the end of the commit. Until then the new binding's packets must not
+/// go to a binding whose prefix contains the new binding's prefix.
 #[test]
 fn a_newcomer_that_has_to_wait_for_room_is_nobody_elses() {
     let mut trial = Trial::new(3, 9);
@@ -600,7 +608,7 @@ fn a_binding_without_room_gets_it_when_another_goes() {
     assert!((0..2).all(|node| trial.finds(1, node)));
 }
 
-/// `struct binding` and the other structures of the kernel's programs have the same sizes as here.
+/// Each structure of the programs in C has the same size as its copy here.
 #[test]
 fn values_are_laid_out_as_in_the_programs() {
     assert_eq!(size_of::<PathValue>(), 40);
@@ -623,8 +631,8 @@ fn ends_of_every_kind_come_out_as_they_went_in() {
     }
 }
 
-/// A tunnel inside IPv4 needs its socket. Without the socket packets go to the slow path, which has no socket
-/// either.
+/// The fast path sends through a tunnel inside IPv4 only while its socket exists. Without the socket it
+/// leaves packets to the slow path, which cannot send them either.
 #[test]
 fn a_tunnel_inside_ipv4_follows_its_socket() {
     let mut trial = Trial::new(64, 256);
@@ -656,7 +664,7 @@ fn a_tunnel_inside_ipv4_follows_its_socket() {
     assert_eq!(value(&mut trial.table).transmit, 0);
 }
 
-/// A reader sees either the old rules with the old value, or the new rules with the new value.
+/// A program sees either the old rules with the old binding, or the new rules with the new binding.
 #[test]
 fn rules_change_with_the_binding_that_names_them() {
     use carnet_station::forwarding::desired::{Distribution, DistributionRule, FlowAction, Member};
@@ -699,7 +707,7 @@ fn rules_change_with_the_binding_that_names_them() {
         panic!("{operations:?}")
     };
     assert!(value.rules == second && old == first && second != first);
-    // Without rules one tunnel takes all packets.
+    // Without rules one tunnel gets all packets of the binding.
     table.distribute(binding, None);
     let operations = table.commit();
     let [Operation::SetBinding(value), Operation::RemoveRules(old)] = operations[..] else {

@@ -1,4 +1,5 @@
-//! A namespace with the routes, rules and neighbours of a station, the loaded programs, and the oracle.
+//! A test bench: a network namespace with the routes, rules and neighbours of a station, the loaded programs,
+//! and the slow path as the oracle.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -25,8 +26,8 @@ pub(super) const HOME_ADDRESS: &str = "2001:db8:1::1234";
 pub(super) const CARE_OF: [&str; 2] = ["2001:db8:f1::10", "2001:db8:f2::10"];
 pub(super) const MTU: u32 = 1460;
 pub(super) const HOME_AGENT_IPV4: &str = "198.51.100.2";
-/// Care-of addresses: the first list as the router has them, the second as the home agent sees them behind a
-/// NAT.
+/// IPv4 care-of addresses of the router's two uplinks. The next constant has the addresses and ports that the
+/// home agent sees in their place behind a NAT.
 pub(super) const CARE_OF_IPV4: [&str; 2] = ["192.0.2.10", "203.0.113.10"];
 pub(super) const BEHIND_NAT: [&str; 2] = ["192.0.2.77:40001", "203.0.113.77:40002"];
 
@@ -150,12 +151,13 @@ pub(super) struct Bench {
     indices: BTreeMap<String, u32>,
     pub(super) links: BTreeMap<String, LinkInfo>,
     counted: BTreeMap<&'static str, u64>,
-    /// State of routing, for a run with cached next hops.
+    /// State of the kernel's routing; `None` in a run without cached next hops.
     pub(super) routing: Option<Routing>,
     pub(super) requests: Requests,
 }
 
-/// Sets whether an interface polls, so that its peer accepts frames that XDP redirects to it.
+/// Sets whether a virtual Ethernet interface polls (GRO). If it does, its peer accepts frames that XDP
+/// redirects.
 pub(super) fn polls(name: &str, is: bool) {
     let done = Command::new("ethtool").args(["-K", name, "gro", if is { "on" } else { "off" }]).status();
     assert!(done.is_ok_and(|status| status.success()), "ethtool (Debian package ethtool)");
@@ -174,9 +176,10 @@ impl Bench {
             TunnelEnd::HomeAgent | TunnelEnd::Direct => (&["carnet0", "ha0"][..], AGENT),
         };
         for name in names {
-            // These interfaces have indices beyond the end of an array (`FAR_ADDRESSES`).
+            // The indices of these two interfaces lie beyond the array of addresses, so the programs use the
+            // map `FAR_ADDRESSES`.
             let index = if ["lan0", "ha0"].contains(name) { "index 500000" } else { "" };
-            // All interfaces have the destination address of `frame`.
+            // All interfaces get the link-layer address to which `frame` addresses its frames.
             ip(&format!("link add {name} {index} address 02:00:00:00:00:09 type veth peer name {name}x"));
             // XDP can redirect only to an interface whose peer polls.
             polls(&format!("{name}x"), true);
@@ -229,17 +232,17 @@ impl Bench {
         bench
     }
 
-    /// Gives the programs their assumptions about routing.
+    /// Tells the programs by which packet fields the kernel routes, so that they cache next hops.
     fn remember(&mut self) {
         let mut routing = Routing::default();
         routing.learn(&mut self.programs, &mut self.requests).unwrap();
         self.routing = Some(routing);
     }
 
-    /// Handles a change of routes or rules.
+    /// Tells the programs that routes or rules have changed.
     pub(super) fn forget(&mut self) {
         let Some(routing) = &mut self.routing else { return self.programs.forget().unwrap() };
-        // Reads all routes and rules, in place of the kernel's events.
+        // Reads all routes and rules, because the bench receives no events of the kernel.
         let mut heard = self.requests.hear_all_routes().unwrap();
         heard.rules = true;
         heard.unforked = true;
@@ -340,12 +343,13 @@ impl Bench {
         }
     }
 
-    /// Returns the octets of the shortest frame that the kernel accepts for a test run.
+    /// Returns the length in octets of the shortest frame that the kernel accepts for a test run.
     pub(super) fn shortest(&self) -> usize {
         if self.kind == Kind::Tc { 14 + HEADER_LEN } else { 14 }
     }
 
-    /// Runs a program on a frame that arrived at an interface. Returns verdict and frame.
+    /// Runs a program on a frame that arrived at an interface. Returns the program's verdict and the frame
+    /// after the run.
     pub(super) fn run(&mut self, program: &str, interface: &str, frame: &[u8]) -> (i32, Vec<u8>) {
         load(&mut self.programs.ebpf, self.kind, program).unwrap();
         let index = self.indices[interface];
@@ -353,12 +357,12 @@ impl Bench {
         let mut context = vec![0; if self.kind == Kind::Tc { 192 } else { 24 }];
         let mut write = |at: usize, value: u32| context[at..at + 4].copy_from_slice(&value.to_ne_bytes());
         match self.kind {
-            // Fields ingress_ifindex and ifindex of struct __sk_buff.
+            // Offsets 36 and 40 are the fields ingress_ifindex and ifindex of struct __sk_buff.
             Kind::Tc => {
                 write(36, index);
                 write(40, index);
             }
-            // Fields data_end and ingress_ifindex of struct xdp_md.
+            // Offsets 4 and 12 are the fields data_end and ingress_ifindex of struct xdp_md.
             Kind::Xdp => {
                 write(4, u32::try_from(frame.len()).unwrap());
                 write(12, index);
@@ -379,7 +383,7 @@ impl Bench {
         (result.return_value as i32, out)
     }
 
-    /// Runs a program and returns its action. Fails for any unclear result.
+    /// Runs a program and returns its action. Panics if verdict, frame and counters contradict each other.
     pub(super) fn did(&mut self, program: &str, interface: &str, frame: &[u8]) -> Did {
         let (verdict, out) = self.run(program, interface, frame);
         let reason = self.reason();
@@ -396,7 +400,7 @@ impl Bench {
         Did::Sent(out)
     }
 
-    /// Returns the reason that was counted since the last call.
+    /// Returns the reason for leaving a packet that the programs counted since the last call.
     fn reason(&mut self) -> &'static str {
         let mut found = Vec::new();
         for (name, number) in self.programs.counters().left {
@@ -408,8 +412,8 @@ impl Bench {
         found.first().copied().unwrap_or("")
     }
 
-    /// Returns the packet that the slow path and the kernel around it forward; `None` if it is dropped, kept
-    /// or answered.
+    /// Returns the packet that the slow path and the kernel together would forward; `None` if they drop, keep
+    /// or answer it.
     pub(super) fn oracle(&mut self, packet: &[u8], tunnelled: bool) -> Option<Vec<u8>> {
         let (header, payload) = Header::parse_packet(packet).ok()?;
         let special = |a: Ipv6Addr| {
@@ -421,8 +425,8 @@ impl Bench {
         let mut buffer = PacketBuffer::new();
         buffer.copy_from(&packet[..HEADER_LEN + payload.len()]);
         let result = if tunnelled && header.next_header == protocol::IPV6 {
-            // The packet enters the tunnel device without the kernel's forwarding, is decapsulated, and then
-            // forwarded.
+            // The kernel delivers the packet to the tunnel device without forwarding it. Then the slow path
+            // decapsulates it, and the kernel forwards it.
             let ends = (header.destination.into(), header.source.into());
             self.forwarder.decapsulate(ends, header.traffic_class, None, HEADER_LEN, &mut buffer).ok()?;
             let octets = buffer.as_mut_slice();
@@ -451,12 +455,12 @@ impl Bench {
         Some(result)
     }
 
-    /// Compares a sent frame with the oracle's result for the packet in it.
+    /// Compares a frame that the program sent with the oracle's result for the same packet.
     pub(super) fn agree(&mut self, packet: &[u8], tunnelled: bool, sent: &[u8]) {
         let expected = self.oracle(packet, tunnelled);
         let expected = expected.unwrap_or_else(|| panic!("the slow path does not send on {packet:x?}"));
         let ethertype = if expected[0] >> 4 == 6 { [0x86, 0xdd] } else { [8, 0] };
-        // For tc the kernel writes the neighbour's address and the EtherType later.
+        // With tc, the kernel writes the neighbour's address and the EtherType only after the program.
         assert!(
             (self.kind == Kind::Tc || sent[12..14] == ethertype) && sent[14..] == expected,
             "in       {packet:02x?}\nsent     {:02x?}\nexpected {expected:02x?}",

@@ -53,7 +53,7 @@ fn common_packets_are_taken_both_ways() {
             let packet = tunnelled(bench, &packet(next_header, far, near, &octets));
             sent(&bench.arrives(&packet));
         }
-        // RFC 3963 9: the home address belongs to the binding, too.
+        // RFC 3963 9: packets to and from the home address belong to the binding, too.
         let (from, to) = if bench.end == TunnelEnd::HomeAgent { (OUTSIDE, HOME_ADDRESS) } else { return };
         sent(&bench.enters(&udp(from, to, 20)));
         let packet = tunnelled(bench, &udp(to, from, 20));
@@ -61,7 +61,8 @@ fn common_packets_are_taken_both_ways() {
     });
 }
 
-/// XDP writes the neighbour's link-layer address. For tc the kernel writes it later.
+/// An XDP program writes the neighbour's link-layer address into the frame. With tc, the kernel writes it
+/// after the program.
 #[test]
 fn frames_go_to_the_neighbour_that_the_kernel_knows() {
     on_every_bench(|bench| {
@@ -80,7 +81,7 @@ fn frames_go_to_the_neighbour_that_the_kernel_knows() {
             let neighbour = NEIGHBOURS.iter().find(|(name, ..)| *name == interface).unwrap().2;
             assert_eq!(sent(&did)[..6], neighbour, "{interface}");
         }
-        // carnet reports these neighbours to the kernel as in use.
+        // carnet reads these neighbours to report them to the kernel as in use.
         let used = bench.programs.neighbours(std::time::Duration::from_secs(60));
         for interface in [uplink, lan] {
             let index = bench.index(interface);
@@ -127,7 +128,7 @@ fn flow_labels_are_those_of_the_slow_path() {
         let mut labels = std::collections::BTreeSet::new();
         for number in 0..200u32 {
             let mut packet = udp(source, destination, 50);
-            // Each packet has another label and other hosts at both ends.
+            // Each packet of the loop has another flow label and other hosts at both ends.
             packet[2] = number as u8;
             packet[22] = (number * 3) as u8;
             packet[38] = (number * 5) as u8;
@@ -157,7 +158,7 @@ fn hop_limits() {
             assert_eq!((sent(&entered)[14 + 7], sent(&entered)[14 + 47]), (64, hops - 1));
             assert_eq!(sent(&arrived)[14 + 7], hops - 1);
         }
-        // The hop limit of the outer packet is not checked.
+        // The programs do not check the hop limit of a received outer packet.
         let packet = with_hop_limit(tunnelled(bench, &udp(far, near, 50)), 1);
         sent(&bench.arrives(&packet));
     });
@@ -192,7 +193,8 @@ fn reverse_tunnel_checks() {
         let inner = udp(far, near, 50);
         let (from, to) = bench.arriving(0);
         let (other, other_end) = bench.arriving(1);
-        // The second round checks that a valid packet just before, which is cached, does not let these pass.
+        // Before the second round a valid packet passes and is cached. The cached lookup must not let the
+        // invalid packets pass.
         for _ in 0..2 {
             for (source, destination) in [("2001:db8:f1::11", to), (from, "2001:db8:f1::11"), (to, from)] {
                 assert_eq!(bench.arrives(&within(source, destination, &inner)), Did::Left("outer_source"));
@@ -206,12 +208,13 @@ fn reverse_tunnel_checks() {
                 assert_eq!(bench.arrives(&within(from, to, &spoofed)), Did::Left(""));
             }
             TunnelEnd::MobileRouter => {
-                // The packet has a foreign destination, and a source on board.
+                // The packet has a source in the mobile network and a destination outside.
                 let elsewhere = udp(far, "2001:db8:b::10", 50);
                 assert_eq!(bench.arrives(&within(from, to, &elsewhere)), Did::Left(""));
                 let spoofed = udp("2001:db8:a::77", near, 50);
                 assert_eq!(bench.arrives(&within(from, to, &spoofed)), Did::Left("inner_source"));
-                // A packet between two hosts on board does not belong into the tunnel (RFC 3963 5.5).
+                // A packet between two hosts of the mobile network does not go into the tunnel (RFC 3963
+                // 5.5).
                 assert_eq!(bench.enters(&udp(INSIDE, "2001:db8:a::77", 50)), Did::Left(""));
                 assert_eq!(bench.enters(&udp("2001:db8:b::10", OUTSIDE, 50)), Did::Left(""));
             }
@@ -219,8 +222,8 @@ fn reverse_tunnel_checks() {
     });
 }
 
-/// RFC 6275 11.7.2, RFC 3963 5.5: without a registration the station sends no packets, but still receives
-/// packets to the previous care-of address.
+/// RFC 6275 11.7.2, RFC 3963 5.5: without a registered care-of address the station sends nothing into the
+/// tunnel, but still receives packets that come through the tunnel of the previous one.
 #[test]
 fn a_previous_care_of_address_is_heard_and_without_one_in_use_nothing_is_sent() {
     on_every_bench(|bench| {
@@ -246,7 +249,7 @@ fn a_previous_care_of_address_is_heard_and_without_one_in_use_nothing_is_sent() 
             assert_eq!(outer_of(&did), ends);
         }
         sent(&bench.arrives(&old));
-        // After the removal the previous care-of address is no longer accepted, at once.
+        // As soon as its tunnel is removed, packets of the previous care-of address are no longer accepted.
         bench.remove(&tunnel);
         assert_eq!(bench.arrives(&old), Did::Left("outer_source"));
         bench.remove(&new);
@@ -262,7 +265,7 @@ fn the_mtu_of_the_tunnel_and_of_the_way() {
         let (source, destination) = inwards(bench);
         let fits = udp(source, destination, MTU as usize - 40);
         let larger = udp(source, destination, MTU as usize - 39);
-        // The order does not matter, nor whether lookups are cached.
+        // The result is the same in any order of the packets, and with a cached lookup in the second round.
         for _ in 0..2 {
             assert_eq!(bench.enters(&larger), Did::Left("too_big"));
             sent(&bench.enters(&fits));
@@ -271,7 +274,7 @@ fn the_mtu_of_the_tunnel_and_of_the_way() {
         bench.set(carnet_station::forwarding::desired::Tunnel { mtu: 1279, ..narrow });
         assert_eq!(bench.enters(&udp(source, destination, 1240)), Did::Left("too_big"));
         sent(&bench.enters(&udp(source, destination, 1239)));
-        // The path behind the tunnel has an MTU, too.
+        // The route behind the tunnel has an MTU, too.
         let (far, near) = outwards(bench);
         let departure = if bench.end == TunnelEnd::MobileRouter { "lan0" } else { "ha0" };
         super::bench::ip(&format!("link set {departure} mtu 1400"));
@@ -283,8 +286,8 @@ fn the_mtu_of_the_tunnel_and_of_the_way() {
     });
 }
 
-/// RFC 8200 4.3 to 4.6: a forwarder does not read headers between IPv6 and payload. RFC 2473 4.1.1: nesting
-/// is counted.
+/// RFC 8200 4.3 to 4.6: a forwarder does not read headers between IPv6 and payload. RFC 2473 4.1.1: the slow
+/// path counts nested tunnels.
 #[test]
 fn extension_headers_fragments_and_tunnels_in_tunnels() {
     on_every_bench(|bench| {
@@ -296,7 +299,7 @@ fn extension_headers_fragments_and_tunnels_in_tunnels() {
             assert_eq!(did, Did::Left("extension"), "{next_header}");
             let packet = tunnelled(bench, &packet(next_header, far, near, &behind));
             assert_eq!(bench.arrives(&packet), Did::Left("extension"), "{next_header}");
-            // The programs do not inspect outer packets with such headers.
+            // The programs leave outer packets with extension headers to the slow path.
             let (from, to) = bench.arriving(0);
             let outer = super::packets::packet(
                 next_header,
@@ -306,11 +309,11 @@ fn extension_headers_fragments_and_tunnels_in_tunnels() {
             );
             assert_eq!(bench.arrives(&outer), Did::Left(""), "{next_header}");
         }
-        // The programs handle fragments of other hosts like any packet.
+        // The programs handle a fragment that a host has sent like any packet.
         sent(&bench.enters(&packet(protocol::FRAGMENT, source, destination, &behind)));
         let packet = tunnelled(bench, &packet(protocol::FRAGMENT, far, near, &behind));
         sent(&bench.arrives(&packet));
-        // Outer fragments must be reassembled first.
+        // The kernel must first reassemble fragments of outer packets.
         let (from, to) = bench.arriving(0);
         let pieces = [&[41, 0, 0, 1, 0, 0, 0, 9][..], &udp(far, near, 40)].concat();
         let fragment = super::packets::packet(protocol::FRAGMENT, from, to, &pieces);
@@ -392,14 +395,14 @@ fn lengths_that_lie() {
             let did = bench.arrives(&with_length(outer.clone(), 44, length));
             assert_eq!(did, Did::Left("malformed"), "{length}");
         }
-        // Octets follow the inner packet within the outer one.
+        // The outer packet contains 7 more octets after the inner packet.
         let inner = [&udp(far, near, 50)[..], &[0xee; 7]].concat();
         let packet = tunnelled(bench, &inner);
         assert_eq!(bench.arrives(&packet), Did::Left("malformed"));
     });
 }
 
-/// IEEE 802.1Q, IPv4, ARP and other frames on a link.
+/// The programs leave frames with IEEE 802.1Q tags, IPv4, ARP and other EtherTypes.
 #[test]
 fn other_frames_are_left_alone() {
     on_every_bench(|bench| {
@@ -425,7 +428,8 @@ fn other_frames_are_left_alone() {
     });
 }
 
-/// An interface receives such frames while a program captures on it. The kernel drops them.
+/// An interface receives frames for other stations while a program captures on it. The kernel drops these
+/// frames.
 #[test]
 fn frames_for_another_station_are_left_alone() {
     on_every_bench(|bench| {
@@ -451,12 +455,12 @@ fn frames_cut_at_every_length() {
             [(tcp(source, destination, 0x10), bench.entrance()), (outer, bench.exit())]
         {
             let whole = frame(0x86dd, &packet);
-            // For tc, the kernel requires a complete header in a test run.
+            // For a test run of a tc program, the kernel requires a complete header.
             for length in bench.shortest()..whole.len() {
                 assert_eq!(bench.did(program, interface, &whole[..length]), Did::Left(""), "{length}");
             }
             sent(&bench.did(program, interface, &whole));
-            // Here the headers agree on the remaining length.
+            // Here the payload length in the IPv6 header agrees with the truncated frame.
             for length in 1..packet.len() - 40 {
                 let mut packet = packet[..40 + length].to_vec();
                 packet[4..6].copy_from_slice(&u16::try_from(length).unwrap().to_be_bytes());
@@ -483,7 +487,7 @@ fn packets_of_our_own_do_not_enter_again() {
 }
 
 /// Cached lookups of tunnelled packets are valid only for the interface on which the packets arrived: another
-/// one may have another role.
+/// interface may have another role.
 #[test]
 fn on_an_interface_with_another_task_nothing_remembered_counts() {
     on_every_bench(|bench| {
@@ -496,16 +500,17 @@ fn on_an_interface_with_another_task_nothing_remembered_counts() {
     });
 }
 
-/// On a modem, packets begin with the IPv6 header. The kernel's redirection requires an Ethernet header,
-/// which the program adds.
+/// On a modem, packets begin with the IPv6 header. The kernel can redirect only frames with an Ethernet
+/// header, so the program adds one.
 #[test]
 fn packets_without_an_ethernet_header() {
     on_every_bench(|bench| {
         if bench.kind == Kind::Xdp {
             return;
         }
-        // The kernel's test run reads octets 12 and 13 as the protocol. It leaves out octets 0 to 13 when the
-        // program removes the outer header. Here these octets are of addresses, the same inside and outside.
+        // In a test run the kernel takes octets 12 and 13 of the packet for the EtherType. When the program
+        // removes the outer header, the kernel does not move octets 0 to 13. So the addresses at these octets
+        // are equal in the inner and the outer header.
         const FAR: &str = "2001:db8:86dd::1";
         const HERE: &str = "2001:db8:86dd:a::10";
         let (entrance, exit) = match bench.end {

@@ -79,8 +79,8 @@ fn outer(did: &Did) -> (u8, Vec<u8>) {
     }
 }
 
-/// `enters` compares with the slow path. This test checks that all tunnels are used according to their
-/// weights.
+/// `enters` compares each packet with the slow path. This test also checks that the tunnels get shares of the
+/// flows according to their weights.
 #[test]
 fn conversations_are_balanced_as_by_the_slow_path() {
     on_every_bench(|bench| {
@@ -96,7 +96,8 @@ fn conversations_are_balanced_as_by_the_slow_path() {
             let did = bench.enters(&packet);
             let mut which = outer(&did);
             if which.0 == 4 {
-                // Keep only the first octet: tunnels in UDP and in IPv4 have equal addresses.
+                // Of IPv4 keep only the protocol (41 or UDP), because the header checksum differs from packet
+                // to packet.
                 which.1.truncate(1);
             }
             *counts.entry(which).or_default() += 1;
@@ -168,7 +169,8 @@ fn rules_match_what_the_slow_path_matches() {
     });
 }
 
-/// The slow path numbers copies, and later fragments contain no ports.
+/// The slow path writes a number into each copy of a packet. Fragments after the first contain no ports for
+/// the rules.
 #[test]
 fn copies_and_fragments_are_left_alone() {
     on_every_bench(|bench| {
@@ -192,7 +194,7 @@ fn copies_and_fragments_are_left_alone() {
         let fragment = [&[6, 0, 0, 1, 0, 0, 0, 9][..], &udp_payload(30)].concat();
         let fragment = packet(protocol::FRAGMENT, source, destination, &fragment);
         assert_eq!(bench.enters(&fragment), Did::Left("policy"));
-        // Packets from each tunnel are accepted.
+        // The programs accept packets from each tunnel.
         let back = tcp(destination, source, 0x10);
         for (way, tunnel) in tunnels.iter().enumerate() {
             let did = match tunnel.local {
@@ -210,7 +212,7 @@ fn copies_and_fragments_are_left_alone() {
             };
             assert!(matches!(did, Did::Sent(_)), "{way}: {did:?}");
         }
-        // The programs have no room for these rules.
+        // A binding has more rules than the programs have room for.
         let ports = |port| Ipv6Selector { source_port: Some(Range::only(port)), ..Ipv6Selector::default() };
         let many = (0..9).map(|port| rule(Some(ports(port)), FlowAction::Failover, everywhere.clone()));
         let many = distribution(bench, many.collect());

@@ -1,4 +1,4 @@
-//! The programs follow the kernel's routing and the bindings.
+//! Tests that the programs follow changes of the kernel's routing and of the bindings.
 
 use std::time::{Duration, Instant};
 
@@ -19,21 +19,21 @@ fn entering(bench: &Bench) -> Vec<u8> {
     }
 }
 
-/// A rule, packets that the rule redirects, and packets that it does not match.
+/// A routing rule, packets that the rule redirects, and packets that it does not match.
 type Case<'a> = (&'a str, &'a [&'a [u8]], &'a [&'a [u8]]);
 
 pub(super) fn is_sent(did: &Did) -> bool {
     matches!(did, Did::Sent(_))
 }
 
-/// Stays on one processor, because each processor has its own cache.
+/// Binds the thread to one processor, because each processor has its own cache.
 pub(super) fn stay() {
     let mut processors = CpuSet::new();
     processors.set(sched_getcpu().unwrap()).unwrap();
     sched_setaffinity(Pid::from_raw(0), &processors).unwrap();
 }
 
-/// An operator's rules precede carnet's: by port, by protocol, by traffic class, by source.
+/// An operator's routing rules precede carnet's rules; they match port, protocol, traffic class or source.
 #[test]
 fn a_rule_that_leads_a_flow_elsewhere_holds() {
     on_every_bench(|bench| {
@@ -62,7 +62,7 @@ fn a_rule_that_leads_a_flow_elsewhere_holds() {
             (&format!("to {destination} iif {interface}"), &[packet, fragment, sctp], &[]),
         ];
         for (rule, away, untouched) in cases {
-            // A cached lookup from before the rule must not remain.
+            // A lookup that was cached before the rule existed must not remain valid.
             for packet in away.iter().chain(untouched) {
                 assert!(is_sent(&bench.enters(packet)), "before {rule}");
             }
@@ -80,11 +80,13 @@ fn a_rule_that_leads_a_flow_elsewhere_holds() {
     });
 }
 
-/// XDP leaves a packet to the slow path if its interface accepts no redirected frames. It is not lost.
+/// XDP leaves a packet to the slow path if its interface accepts no redirected frames. The packet is not
+/// lost.
 #[test]
 fn where_frames_are_not_taken_none_are_redirected() {
     on_every_bench(|bench| {
-        // A home agent uses all interfaces, and the kernel creates some here that have no XDP.
+        // A home agent uses all interfaces, and the kernel creates some in this namespace that do not support
+        // XDP.
         if bench.kind == Kind::Tc || bench.end == TunnelEnd::HomeAgent {
             return;
         }
@@ -103,7 +105,7 @@ fn where_frames_are_not_taken_none_are_redirected() {
     });
 }
 
-/// The change takes effect at once if carnet reports it, else after a second.
+/// A changed route takes effect at once if carnet tells the programs, otherwise after a second.
 #[test]
 fn a_changed_route_is_followed() {
     on_every_bench(|bench| {
@@ -115,7 +117,7 @@ fn a_changed_route_is_followed() {
         ip(&format!("-6 rule add {rule}"));
         bench.forget();
         assert_eq!(bench.enters(&packet), Did::Left("route"));
-        // The route would also work without a tunnel.
+        // The packet stays with the slow path even if the rule's table has a usable route.
         let (gateway, interface) = match bench.end {
             TunnelEnd::MobileRouter => ("2001:db8:f1::1", "wan0"),
             TunnelEnd::HomeAgent | TunnelEnd::Direct => ("2001:db8:f0::1", "ha0"),
@@ -123,7 +125,7 @@ fn a_changed_route_is_followed() {
         ip(&format!("-6 route replace default via {gateway} dev {interface} table 77"));
         assert_eq!(bench.enters(&packet), Did::Left("route"));
         ip("-6 rule del pref 50");
-        // A lookup that the kernel refuses is not cached.
+        // The programs do not cache that the kernel found no route.
         assert!(is_sent(&bench.enters(&packet)));
         ip(&format!("-6 rule add {rule}"));
         let start = Instant::now();
@@ -134,7 +136,7 @@ fn a_changed_route_is_followed() {
     });
 }
 
-/// The outer packet leaves by the route of its own source.
+/// After a handover the outer packet leaves by the route of its new source address.
 #[test]
 fn a_handover_takes_the_other_uplink() {
     on_every_bench(|bench| {
@@ -154,8 +156,8 @@ fn a_handover_takes_the_other_uplink() {
     });
 }
 
-/// The kernel resolves an unknown neighbour. With tc, a packet that the program can still send does not
-/// decide for later packets.
+/// The kernel resolves an unknown neighbour: with tc after the program has sent the packet, with XDP on the
+/// slow path. Once the neighbour is known, the programs send small and large packets.
 #[test]
 fn an_unknown_neighbour() {
     on_every_bench(|bench| {
@@ -181,8 +183,8 @@ fn an_unknown_neighbour() {
     });
 }
 
-/// The slow path handles a packet from one mobile router to another of the same home agent, from one tunnel
-/// into the other.
+/// The slow path handles a packet from one mobile router to another of the same home agent, which leaves one
+/// tunnel and enters another.
 #[test]
 fn from_one_tunnel_into_another_is_the_slow_paths() {
     on_every_bench(|bench| {
@@ -196,7 +198,7 @@ fn from_one_tunnel_into_another_is_the_slow_paths() {
     });
 }
 
-/// A config that was read again may change the role of an interface.
+/// A new config may change the role of an interface.
 #[test]
 fn what_an_interface_was_for_is_forgotten_with_its_task() {
     on_every_bench(|bench| {
@@ -213,8 +215,9 @@ fn what_an_interface_was_for_is_forgotten_with_its_task() {
     });
 }
 
-/// The forwarding thread does not wait for the kernel's verifier. The loading thread has loaded the programs
-/// of all interfaces before, also for interfaces without a link-layer address and for later ones.
+/// The forwarding thread does not wait for the kernel's verifier. The loading thread loads the programs for
+/// all interfaces beforehand, also for interfaces without a link-layer address and for interfaces that appear
+/// later.
 #[test]
 fn programs_of_present_and_configured_interfaces_are_expected() {
     let link = |index: u32, name: &str, bare: bool| LinkInfo {

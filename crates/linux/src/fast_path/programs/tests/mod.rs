@@ -1,9 +1,10 @@
-//! The tests run the programs in the kernel on one packet at a time (`BPF_PROG_TEST_RUN`): packet in, packet
-//! out, verdict.
+//! The tests run the programs in the kernel on one packet at a time (`BPF_PROG_TEST_RUN`), and check the
+//! resulting packet and the verdict.
 //!
 //! The oracle is the slow path: [`Forwarder`], and the kernel's work before and after it. A packet that a
-//! program forwards must be the slow path's, octet by octet; a packet that it leaves alone must be unchanged.
-//! Each [`Bench`] is a network namespace, because programs ask the kernel's routing.
+//! program forwards must equal the slow path's packet in every octet. A packet that a program leaves to the
+//! slow path must be unchanged. Each [`Bench`] is a network namespace, because programs look up the kernel's
+//! routes.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,5 +1,5 @@
-//! Random changes of packets: a program must forward what the slow path would forward, or leave the packet
-//! alone.
+//! Changes packets at random. A program must forward the same packet as the slow path, or leave the packet
+//! unchanged.
 
 use carnet_base::Rng;
 use carnet_station::forwarding::desired::TunnelEnd;
@@ -7,10 +7,10 @@ use carnet_station::forwarding::desired::TunnelEnd;
 use super::bench::{Bench, CARE_OF, Did, HOME_ADDRESS, HOME_AGENT, on_every_bench};
 use super::packets::*;
 
-/// Number of changes for each kind of program and end.
+/// Number of changed packets for each kind of program and each end of the tunnel.
 const MUTATIONS: usize = 5000;
 
-/// Returns packets that programs inspect in detail.
+/// Returns the packets that the test changes: kinds that programs inspect in detail.
 fn seeds(bench: &Bench) -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     let (from, to) = bench.arriving(0);
@@ -50,7 +50,7 @@ fn mutate(rng: &mut Rng, packet: &mut Vec<u8>) {
             let at = below(packet.len());
             packet[at] = below(256) as u8;
         }
-        // Change an octet in a header.
+        // Change one octet among the first 100, which are headers.
         2 => {
             let at = below(packet.len().min(100));
             packet[at] = [0, 1, 2, 6, 17, 41, 43, 44, 58, 60, 0x60, 135, 255][below(13)];

@@ -1,4 +1,4 @@
-//! Tests tunnels inside IPv4 and in UDP (RFC 4213, RFC 5555), clause by clause.
+//! Tests tunnels in IPv4 and in UDP in IPv4 (RFC 4213, RFC 5555), clause by clause.
 
 use std::net::SocketAddrV4;
 use std::os::fd::AsRawFd;
@@ -32,7 +32,8 @@ fn in_both(body: fn(&mut Bench, &Tunnel)) {
     }
 }
 
-/// Turns IPv4 forwarding on, so that XDP can look up the route of packets that a mobile router sends.
+/// Turns IPv4 forwarding on or off. XDP can look up the route of a mobile router's packets only while it is
+/// on.
 fn forward_ipv4(bench: &Bench, on: bool) {
     for interface in ["wan0", "wan1"].iter().filter(|_| bench.end == TunnelEnd::MobileRouter) {
         let switch = format!("/proc/sys/net/ipv4/conf/{interface}/forwarding");
@@ -104,8 +105,8 @@ fn congestion_marks() {
     });
 }
 
-/// RFC 6275 10.4.5, RFC 3963 9: address, port and interface must be the binding's, and the inner packet must
-/// belong to it.
+/// RFC 6275 10.4.5, RFC 3963 9: outer address, port and interface must be those of the binding's tunnel, and
+/// the inner address must belong to the binding.
 #[test]
 fn reverse_tunnel_checks() {
     in_both(|bench, tunnel| {
@@ -132,7 +133,7 @@ fn reverse_tunnel_checks() {
                 let did = bench.arrives_in_ipv4(uplink(bench), ends, 0, &inner);
                 assert_eq!(did, Did::Left("outer_source"), "{ends:?}");
             }
-            // One of the ports is always the home agent's.
+            // The changed port is that of the remote end.
             let far = if bench.end == TunnelEnd::HomeAgent {
                 (local, other(remote))
             } else {
@@ -154,7 +155,7 @@ fn reverse_tunnel_checks() {
             let did = bench.arrives_in_ipv4(uplink(bench), (local, remote), 0, &spoofed);
             assert!(matches!(did, Did::Left("inner_source" | "")), "{did:?}");
         }
-        // A socket bound to an interface receives nothing from another one.
+        // A socket that is bound to an interface receives no packets from other interfaces.
         if bench.end == TunnelEnd::MobileRouter {
             let did = bench.arrives_in_ipv4("wan1", (local, remote), 0, &inner);
             assert_eq!(did, Did::Left("outer_source"));
@@ -166,7 +167,7 @@ fn udp_from(source: &str, destination: &str) -> Vec<u8> {
     udp(source, destination, 50)
 }
 
-/// The kernel has to check, reassemble, or read these headers.
+/// Each of these changed headers makes the programs leave the packet to the kernel.
 #[test]
 fn odd_headers_are_left_alone() {
     in_both(|bench, tunnel| {
@@ -200,14 +201,14 @@ fn odd_headers_are_left_alone() {
             left(&|p| p[26] = 1, true, "checksum", "a checksum that nobody has verified");
             left(&|p| p[20..24].fill(9), true, "", "other ports");
         }
-        // DF in the packet's own header does not matter: a middlebox may clear it.
+        // The value of DF in the outer header does not matter, because a middlebox may clear DF.
         let mut packet = packet.clone();
         packet[6] &= !0x40;
         packet[4] = 7;
         let frame = frame(0x0800, &with_sum(packet));
         assert!(matches!(bench.did(program, interface, &frame), Did::Sent(_)));
         for length in 14..frame.len() {
-            // For tc, the kernel requires a complete header in a test run.
+            // For a test run of a tc program, the kernel requires a complete header.
             if length >= bench.shortest() {
                 assert_eq!(bench.did(program, interface, &frame[..length]), Did::Left(""), "{length}");
             }
@@ -257,8 +258,8 @@ fn the_mtu_of_the_tunnel_and_of_the_way() {
     });
 }
 
-/// A handover to another kind of tunnel is one new value. Packets under way in the old tunnel are still
-/// accepted.
+/// A handover to another kind of tunnel writes one new value into the maps. The programs still accept packets
+/// that are under way in the old tunnel.
 #[test]
 fn a_handover_between_the_kinds() {
     in_both(|bench, tunnel| {
@@ -278,7 +279,8 @@ fn a_handover_between_the_kinds() {
         sent(&bench.arrives(&within(from, to, &back)));
         bench.remove(tunnel);
         assert_eq!(bench.arrives_in_ipv4(uplink(bench), ends, 0, &back), Did::Left("outer_source"));
-        // The handover back: without its socket the tunnel belongs to no binding.
+        // After the handover back, the socket of the IPv4 tunnel is closed, and its packets belong to no
+        // binding.
         bench.set(tunnel.clone());
         assert_eq!(sent(&bench.enters(&packet))[0], 0x45);
         bench.programs.table.set_socket(tunnel.local, None);
@@ -288,7 +290,8 @@ fn a_handover_between_the_kinds() {
     });
 }
 
-/// With two modems of one make, only the interface and the port distinguish the uplinks.
+/// Two modems of one make may assign the same address, so that only interface and port distinguish the
+/// uplinks.
 #[test]
 fn two_uplinks_with_one_address() {
     on_every_bench(|bench| {
@@ -314,7 +317,7 @@ fn two_uplinks_with_one_address() {
     });
 }
 
-/// XDP finds no route by an uplink unless the kernel forwards there.
+/// The kernel's route lookup for XDP fails at an uplink on which forwarding is off.
 #[test]
 fn xdp_of_a_mobile_router_wants_forwarding() {
     in_both(|bench, _| {
@@ -328,7 +331,8 @@ fn xdp_of_a_mobile_router_wants_forwarding() {
     });
 }
 
-/// Random changes: a program must forward what the slow path would forward, or leave the packet alone.
+/// Changes packets at random. A program must forward the same packet as the slow path, or leave the packet
+/// unchanged.
 #[test]
 fn whatever_arrives_is_sent_on_rightly_or_left_alone() {
     in_both(|bench, tunnel| {
@@ -375,7 +379,8 @@ fn whatever_arrives_is_sent_on_rightly_or_left_alone() {
     });
 }
 
-/// Compares with packets that the slow path's sockets send. They may differ in the UDP checksum only.
+/// Compares the programs' packets with packets that the slow path's sockets send. Only the UDP checksum may
+/// differ.
 #[test]
 fn headers_are_those_that_sockets_send() {
     in_both(|bench, tunnel| {
@@ -410,7 +415,7 @@ fn headers_are_those_that_sockets_send() {
             let interface = (bench.end == TunnelEnd::MobileRouter).then(|| interface.to_owned());
             sockets.open(&Socket { local, interface }, false).unwrap();
             let mut writer = DatagramWriter::new(sockets);
-            // The packet that comes out of the tunnel device has been forwarded, so its hop limit is 63.
+            // The kernel has forwarded the packet before the socket sends it, so its hop limit is 63.
             let inner = with_hop_limit(inner.clone(), 63);
             writer.write(local, remote, false, &inner);
             writer.flush();
@@ -437,7 +442,8 @@ fn headers_are_those_that_sockets_send() {
     });
 }
 
-/// The kernel verifies at most a million instructions of a program, and the start waits for the verification.
+/// The kernel verifies at most a million instructions of a program, and the station's start waits for the
+/// verification.
 #[test]
 fn the_verifier_is_far_from_its_limit() {
     use aya::programs::{SchedClassifier, Xdp};
@@ -452,7 +458,7 @@ fn the_verifier_is_far_from_its_limit() {
                 Kind::Tc => find::<SchedClassifier>(ebpf, name).unwrap().info(),
                 Kind::Xdp => find::<Xdp>(ebpf, name).unwrap().info(),
             };
-            // A kernel before Linux 5.16 does not report the number.
+            // A kernel before Linux 5.16 does not report the number of verified instructions.
             let Some(count) = info.unwrap().verified_instruction_count() else { return };
             println!("{:?} {name}: {count} instructions", bench.kind);
             assert!(count < 200_000, "{name}: {count}");

@@ -1,4 +1,4 @@
-//! Packets to test with.
+//! Builds the packets of the tests.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -27,7 +27,7 @@ pub(super) fn packet(next_header: u8, source: &str, destination: &str, payload: 
     [&header.emit()[..], payload].concat()
 }
 
-/// Returns UDP of `length` octets in total.
+/// Returns a UDP header and data, `length` octets in total.
 pub(super) fn udp_payload(length: usize) -> Vec<u8> {
     let mut octets: Vec<u8> = (0..length).map(|at| (at * 7) as u8).collect();
     octets[..4].copy_from_slice(&[0x30, 0x39, 0x10, 0x92]);
@@ -68,7 +68,7 @@ pub(super) fn frame(ethertype: u16, packet: &[u8]) -> Vec<u8> {
     [&[2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8][..], &ethertype.to_be_bytes(), packet].concat()
 }
 
-/// Writes the checksum of an IPv4 header.
+/// Returns the packet with the right checksum in its IPv4 header.
 pub(super) fn with_sum(mut packet: Vec<u8>) -> Vec<u8> {
     packet[10..12].fill(0);
     let words = packet[..20].chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
@@ -79,8 +79,8 @@ pub(super) fn with_sum(mut packet: Vec<u8>) -> Vec<u8> {
     packet
 }
 
-/// Returns an IPv6 packet in IPv4, as a socket sends it except for the UDP checksum: RFC 4213 3.5, RFC 5555
-/// 4.
+/// Returns an IPv6 packet in IPv4, as a socket would send it, except for the UDP checksum: RFC 4213 3.5, RFC
+/// 5555 4.
 pub(super) fn in_ipv4(from: Endpoint, to: Endpoint, class: u8, inner: &[u8]) -> Vec<u8> {
     let octets = |end: Endpoint| end.ipv4().unwrap_or(Ipv4Addr::UNSPECIFIED).octets();
     let length = |octets: usize| u16::try_from(octets).unwrap().to_be_bytes();

@@ -1,4 +1,5 @@
-//! Cached lookups of a home agent's bindings are right for every packet that uses them, and end in time.
+//! Tests the cached next hops of a home agent's bindings. They must be right for every packet that uses them,
+//! and become invalid in time.
 
 use super::bench::{Bench, Did, ip, on_every_bench};
 use super::following::{is_sent, stay};
@@ -18,7 +19,7 @@ fn fresh(destination: &str) -> Vec<u8> {
 }
 
 /// Returns whether the programs forward a new flow to a destination without asking the kernel. For this, the
-/// test changes the kernel's answer without telling carnet.
+/// test changes the kernel's routes without telling the programs.
 fn is_remembered(bench: &mut Bench, destination: &str) -> bool {
     let rule = format!("pref 50 to {destination} lookup 76");
     ip("-6 route replace unreachable default table 76");
@@ -33,7 +34,7 @@ fn is_sent_to(bench: &mut Bench, destination: &str) -> bool {
     is_sent(&bench.enters(&fresh(destination)))
 }
 
-/// One packet fills the cache for a whole network, and for both directions.
+/// One packet fills the cache for all flows and hosts of a network, in both directions.
 #[test]
 fn a_way_is_that_of_all_flows_and_hosts() {
     on_every_bench(|bench| {
@@ -48,7 +49,7 @@ fn a_way_is_that_of_all_flows_and_hosts() {
         let home = super::bench::HOME_ADDRESS;
         assert!(is_sent_to(bench, home) && is_remembered(bench, home));
         assert_eq!(bench.enters(&fresh("2001:db8:1::77")), Did::Left(""));
-        // Packets from that address need the right care-of address.
+        // Packets from the home address must come from the binding's care-of address.
         let (from, to) = bench.arriving(0);
         for source in [INSIDE, OTHER, home] {
             for _ in 0..2 {
@@ -62,8 +63,8 @@ fn a_way_is_that_of_all_flows_and_hosts() {
     });
 }
 
-/// Packets from a network only cache its binding. The first packet to the network asks the kernel for the
-/// next hop.
+/// A packet from a network caches only the network's binding. At the first packet to the network, the program
+/// asks the kernel for the next hop.
 #[test]
 fn a_way_that_packets_came_by_is_asked_for_before_others_go_there() {
     on_every_bench(|bench| {
@@ -101,7 +102,7 @@ fn somebody_elses_rule_ends_ways() {
             bench.forget();
             assert!(!is_remembered(bench, INSIDE), "after {rule}");
         }
-        // These rules concern only packets from the tunnel device, or to another network.
+        // These rules match only packets from the tunnel device, or packets to another network.
         for rule in ["iif carnet0 from 2001:db8:a::9", "to 2001:db8:b::/64"] {
             ip(&format!("-6 rule add pref 60 {rule} lookup 77"));
             bench.forget();
@@ -112,7 +113,8 @@ fn somebody_elses_rule_ends_ways() {
     });
 }
 
-/// A rule about inner sources applies to packets that leave the tunnel: their sources may differ.
+/// The kernel applies a rule about inner sources to each packet that leaves the tunnel, because the sources
+/// of packets differ.
 #[test]
 fn a_rule_about_sources_inside_holds() {
     on_every_bench(|bench| {
@@ -138,7 +140,7 @@ fn a_rule_about_sources_inside_holds() {
     });
 }
 
-/// Tests a more specific route inside a prefix, and a better one of equal length.
+/// Tests a longer route inside a binding's prefix, and a route of equal length with a better metric.
 #[test]
 fn somebody_elses_route_inside_a_prefix_holds() {
     on_every_bench(|bench| {
@@ -160,7 +162,7 @@ fn somebody_elses_route_inside_a_prefix_holds() {
                 assert_eq!(is_sent_to(bench, INSIDE), !all, "{route}");
                 assert_eq!(is_sent_to(bench, OTHER), !leads_away, "{route}");
             }
-            // A route that stays has a cached lookup of its own.
+            // An address that the new route does not lead away still gets a cached next hop.
             assert_eq!(is_remembered(bench, INSIDE), !all, "{route}");
             ip(&format!("-6 route del {route}"));
             bench.forget();
@@ -171,7 +173,7 @@ fn somebody_elses_route_inside_a_prefix_holds() {
     });
 }
 
-/// Tests routes with several next hops, of which a flow takes one, and routes by source.
+/// Tests routes with several next hops, among which flows are distributed, and routes for certain sources.
 #[test]
 fn forks_end_ways() {
     on_every_bench(|bench| {
@@ -195,7 +197,7 @@ fn forks_end_ways() {
     });
 }
 
-/// If a neighbour gets another link-layer address, one question to the kernel updates all cached next hops.
+/// If a neighbour gets another link-layer address, one lookup in the kernel updates all cached next hops.
 #[test]
 fn a_neighbour_that_moves() {
     on_every_bench(|bench| {
@@ -223,8 +225,8 @@ fn a_neighbour_that_moves() {
     });
 }
 
-/// Tests a handover of one binding, and a longer prefix of another binding inside the first one's, both at
-/// once.
+/// Tests a handover of one binding, and at once a new binding whose longer prefix lies inside a prefix of the
+/// first.
 #[test]
 fn changes_of_bindings_end_ways() {
     on_every_bench(|bench| {
@@ -249,7 +251,7 @@ fn changes_of_bindings_end_ways() {
         for _ in 0..2 {
             assert_eq!((goes_to(bench, INSIDE), goes_to(bench, OTHER)), (first.clone(), first.clone()));
         }
-        // An unrelated binding comes and goes without invalidating cached lookups.
+        // Adding and removing an unrelated binding invalidates no cached lookups of the first binding.
         other.inner = vec!["2001:db8:b::/64".parse().unwrap()];
         for _ in 0..2 {
             bench.set(other.clone());
@@ -259,8 +261,8 @@ fn changes_of_bindings_end_ways() {
             bench.enters(&fresh(super::bench::HOME_ADDRESS));
             assert!(is_remembered(bench, INSIDE));
         }
-        // One of two further bindings shares the version. Its change costs one question to the kernel, and no
-        // more.
+        // One of two further bindings shares the version number of the first binding. When it changes, the
+        // programs look up the first binding's next hop once more.
         let mut third = other.clone();
         third.home_address = address("2001:db8:1::4322");
         third.inner = vec!["2001:db8:c::/64".parse().unwrap()];
@@ -275,7 +277,7 @@ fn changes_of_bindings_end_ways() {
         bench.remove(&third);
         bench.remove(&other);
         knows_again(bench);
-        // Handover to the other tunnel.
+        // The mobile router moves to the tunnel over its other care-of address.
         let old = bench.tunnel(0, false);
         bench.set(old);
         let new = bench.tunnel(1, true);
