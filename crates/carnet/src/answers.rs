@@ -1,4 +1,4 @@
-//! Converts the station's state to the API's types, and events to words.
+//! Converts the station's state to the API's types, and events to log texts.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use carnet_station::forwarding::desired::TunnelEnd;
 use carnet_station::io::DrainPhase;
 use carnet_station::io::Event;
 
-/// Answer to a query about GeoNetworking without GeoNetworking.
+/// Answer to a query about GeoNetworking if the station has no GeoNetworking.
 pub const NO_GEONET: &str = "this station does no GeoNetworking";
 
-/// Answer to a query about security without security.
+/// Answer to a query about security if the station neither signs nor verifies.
 pub const NO_SECURITY: &str = "this station neither signs nor verifies: its config has no [security]";
 
-/// `GET /v1/status`
+/// Returns the answer to `GET /v1/status`.
 pub fn status(
     config: &Config,
     platform: Option<&Platform>,
@@ -102,7 +102,7 @@ fn mobile_role(is_router: bool) -> model::Role {
     if is_router { model::Role::MobileRouter } else { model::Role::MobileNode }
 }
 
-/// `GET /v1/bindings`
+/// Returns the answer to `GET /v1/bindings`.
 pub fn bindings(station: &Station, now: Time) -> Vec<model::Binding> {
     let seconds = |span: Duration| u32::try_from(span.as_secs()).unwrap_or(u32::MAX);
     station
@@ -111,7 +111,7 @@ pub fn bindings(station: &Station, now: Time) -> Vec<model::Binding> {
         .map(|binding| model::Binding {
             role: match binding.end {
                 TunnelEnd::HomeAgent => model::Role::HomeAgent,
-                // A direct route is not a binding with a home agent, and does not occur here.
+                // A direct route is not a binding with a home agent, and does not occur in this list.
                 TunnelEnd::MobileRouter | TunnelEnd::Direct => {
                     mobile_role(station.mobile_router().is_none_or(|router| router.config().is_router()))
                 }
@@ -130,7 +130,7 @@ pub fn bindings(station: &Station, now: Time) -> Vec<model::Binding> {
         .collect()
 }
 
-/// `GET /v1/security`
+/// Returns the answer to `GET /v1/security`.
 pub fn security(station: &Station, now: Time) -> Option<model::Security> {
     let (state, counted) = (station.security_state(now)?, station.security()?.counters());
     let seconds = |date: WallTime| date.as_unix_nanos() / 1_000_000_000;
@@ -165,7 +165,7 @@ pub fn security(station: &Station, now: Time) -> Option<model::Security> {
     })
 }
 
-/// `GET /v1/drain`
+/// Returns the answer to `GET /v1/drain`.
 pub fn drain(station: &Station) -> Option<model::Drain> {
     let drain = station.home_agent()?.drain()?;
     let state = match drain.phase {
@@ -176,7 +176,7 @@ pub fn drain(station: &Station) -> Option<model::Drain> {
     Some(model::Drain { state: state.into(), to: drain.to, routers: drain.nodes as u64, left: drain.left })
 }
 
-/// `GET /v1/uplinks`
+/// Returns the answer to `GET /v1/uplinks`.
 pub fn uplinks(station: &Station, obstacles: &[String], now: Time) -> Vec<model::Uplink> {
     station
         .uplink_status(now)
@@ -206,7 +206,7 @@ pub fn uplinks(station: &Station, obstacles: &[String], now: Time) -> Vec<model:
         .collect()
 }
 
-/// `GET /v1/tunnels`
+/// Returns the answer to `GET /v1/tunnels`.
 pub fn tunnels(platform: Option<&Platform>, station: &Station) -> Vec<model::Tunnel> {
     let fast = platform.map(Platform::tunnel_traffic).unwrap_or_default();
     station
@@ -244,7 +244,7 @@ pub fn tunnels(platform: Option<&Platform>, station: &Station) -> Vec<model::Tun
         .collect()
 }
 
-/// `GET /v1/routes`
+/// Returns the answer to `GET /v1/routes`.
 pub fn routes(station: &Station, now: Time) -> Vec<model::Route> {
     let in_words = |address: [u8; 6]| MacAddress(address).to_string();
     station
@@ -263,7 +263,7 @@ pub fn routes(station: &Station, now: Time) -> Vec<model::Route> {
         .collect()
 }
 
-/// `GET /v1/policies`
+/// Returns the answer to `GET /v1/policies`.
 pub fn policies(station: &Station) -> Vec<model::Policy> {
     station
         .policy_status()
@@ -280,7 +280,7 @@ pub fn policies(station: &Station) -> Vec<model::Policy> {
         .collect()
 }
 
-/// `GET /v1/counters`
+/// Returns the answer to `GET /v1/counters`.
 pub fn counters(station: &Station, platform: Option<&Platform>) -> model::Counters {
     let mut counters: model::Counters = station.counters().into_iter().collect();
     let Some(platform) = platform else { return counters };
@@ -306,12 +306,12 @@ pub fn counters(station: &Station, platform: Option<&Platform>) -> model::Counte
     counters
 }
 
-/// Returns a Binding Identifier in words.
+/// Returns a Binding Identifier as part of a log text.
 fn identified(bid: Option<u16>) -> String {
     bid.map(|bid| format!(" (bid {bid})")).unwrap_or_default()
 }
 
-/// Returns an event in words, for the log.
+/// Returns the log text of an event.
 pub fn event_text(event: &Event) -> String {
     match event {
         Event::Registered { home_agent, care_of_address, bid, uplink, latency_us, lifetime_s, refresh } => {

@@ -1,5 +1,5 @@
-//! `carnet check`: finds the mistakes in a config file, and in the trace, tokens, certificates and keys that
-//! it names.
+//! `carnet check`: finds the mistakes in a config file, and in the files that the config names: trace,
+//! tokens, certificates and keys.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use carnet_linux::position::trace::Trace;
 
 use crate::settings::security::furnish;
 
-/// Exit status for a mistake in the config, the same as for one on the command line.
+/// Exit status for a mistake in the config, which equals that for a mistake on the command line.
 pub const MISTAKE: u8 = 2;
 
-/// Checks a config file: prints errors and warnings to stderr, one line each.
+/// Checks a config file: prints its errors and warnings to stderr, one line each.
 pub fn check(path: &Path) -> ExitCode {
     match Config::load(path) {
         Ok(config) => {
@@ -46,11 +46,11 @@ pub fn check(path: &Path) -> ExitCode {
     }
 }
 
-/// Returns warnings about files with keys that other users may read. (A file that the station refuses is an
+/// Returns warnings about key files that other users may read. (If the station refuses such a file, it is an
 /// error instead.)
 fn readable_secrets(config: &Config, path: &Path, text: &str) -> Vec<String> {
     let folder = path.parent().unwrap_or(Path::new(""));
-    // A station refuses tokens that other users may read.
+    // The station refuses a token file that other users may read.
     let tokens = config.station.http.as_ref().and_then(|http| http.tokens.clone());
     let files = disclose(text).map(|disclosed| disclosed.secret_files).unwrap_or_default();
     let warning = |path: PathBuf| {
@@ -64,7 +64,7 @@ fn readable_secrets(config: &Config, path: &Path, text: &str) -> Vec<String> {
     files.filter_map(warning).collect()
 }
 
-/// Reads the station's trace, as `run` will.
+/// Reads the station's trace of positions in the same way as `run` does.
 fn trace(config: &Config) -> carnet_linux::Result<()> {
     match config.geonet.as_ref().map(|geonet| &geonet.position) {
         Some(PositionSource::Trace(path)) => Trace::read(path).map(drop),
@@ -72,7 +72,7 @@ fn trace(config: &Config) -> carnet_linux::Result<()> {
     }
 }
 
-/// Prints the errors of a config and returns their exit status.
+/// Prints the errors of a config and returns the exit status for them.
 pub fn refuse(errors: &ConfigErrors) -> ExitCode {
     eprintln!("{errors}");
     ExitCode::from(MISTAKE)

@@ -1,11 +1,11 @@
 //! Panics: writes a backtrace to the log, and a crash report for `carnet support-bundle`.
 //!
-//! The hook writes both while the thread that panics still has its stack. It writes to stderr itself, because
-//! that thread may hold a lock of the log. A crash report is a file `NAME.crash.SECONDS.txt` in
-//! `station.state_dir`, readable for its owner only. There are at most [`REPORTS`] of [`LONGEST`] octets for
-//! a station; a new one replaces the oldest. A report has the place and message of the panic and the names of
-//! functions, but no arguments and no memory. The `Debug` output of no type shows a key, so that no message
-//! contains one.
+//! The hook writes both while the thread that panics still has its stack. It writes to stderr directly,
+//! because that thread may hold a lock of the log. A crash report is a file `NAME.crash.SECONDS.txt` in
+//! `station.state_dir`, readable for its owner only. A station has at most [`REPORTS`] reports of [`LONGEST`]
+//! octets each; a new report replaces the oldest one. A report has the place and message of the panic and the
+//! names of functions, but no arguments and no memory contents. The `Debug` output of no type shows a key, so
+//! no message contains a key.
 
 use std::backtrace::Backtrace;
 use std::fmt::{self, Write as _};
@@ -25,16 +25,16 @@ use crate::log;
 const REPORTS: usize = 4;
 /// Largest size of a crash report, in octets.
 const LONGEST: usize = 64 << 10;
-/// Largest number of characters of a panic's message.
+/// Largest number of characters that a report has of a panic's message.
 const MESSAGE: usize = 1000;
-/// Number of panics of one process with a backtrace. If panics unwind, a peer may be able to cause many.
+/// Number of panics of one process that get a backtrace. If panics unwind, a peer may be able to cause many.
 const BACKTRACES: u32 = 4;
 
-/// Directory and name of the crash reports.
+/// Directory of the crash reports, and the station's name in their file names.
 static PLACE: OnceLock<(PathBuf, String)> = OnceLock::new();
 static PANICS: AtomicU32 = AtomicU32::new(0);
 
-/// Begins to write a backtrace of each panic to the log.
+/// Installs the hook, which writes a backtrace of each panic to the log.
 pub fn install() {
     std::panic::set_hook(Box::new(|panic| {
         let first = PANICS.fetch_add(1, Ordering::Relaxed) < BACKTRACES;
@@ -48,13 +48,13 @@ pub fn install() {
     }));
 }
 
-/// Begins to write a crash report of each panic into a directory, under the name of the station.
+/// Makes the hook also write a crash report of each panic into a directory, under the name of the station.
 pub fn keep_reports(directory: &Path, station: &str) {
     let directory = fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
     let _ = PLACE.set((directory, station.to_owned()));
 }
 
-/// Returns the crash reports of a station in a directory, the oldest first.
+/// Returns the paths of a station's crash reports in a directory, the oldest first.
 ///
 /// # Errors
 /// Returns an error if the directory cannot be read.
@@ -76,7 +76,7 @@ fn seconds() -> u64 {
     clock::wall().as_unix_nanos() / 1_000_000_000
 }
 
-/// Writes a crash report, and removes the oldest ones if there are too many.
+/// Writes a crash report, and removes the oldest reports if there are too many.
 fn write(directory: &Path, station: &str, seconds: u64, text: &str) -> io::Result<()> {
     let known = reports(directory, station)?;
     for path in known.iter().take((known.len() + 1).saturating_sub(REPORTS)) {
@@ -84,7 +84,7 @@ fn write(directory: &Path, station: &str, seconds: u64, text: &str) -> io::Resul
     }
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600);
-    // A report of the same second may exist.
+    // A report of the same second may exist; then the new report takes the next number.
     for number in seconds..seconds + REPORTS as u64 {
         match options.open(directory.join(format!("{station}.crash.{number}.txt"))) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -98,12 +98,13 @@ fn write(directory: &Path, station: &str, seconds: u64, text: &str) -> io::Resul
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// Returns the lines about a panic. Its message cannot begin a line of the log.
+/// Returns the lines about a panic. The panic's message becomes one line, so that it cannot look like a line
+/// of the log.
 fn describe(panic: &PanicHookInfo<'_>, backtrace: Option<&Backtrace>) -> String {
     let mut text = Bounded(String::new());
     let thread = std::thread::current();
     let message = log::line(panic.payload_as_str().unwrap_or("no message"), MESSAGE);
-    // The text is cut to the largest size.
+    // `Bounded` cuts the text at the largest size.
     let _ = write!(
         text,
         "carnet {} panicked, {} seconds after 1970, in thread {}",
@@ -119,7 +120,7 @@ fn describe(panic: &PanicHookInfo<'_>, backtrace: Option<&Backtrace>) -> String 
     text.0
 }
 
-/// A text of at most [`LONGEST`] octets: the stack may be deep.
+/// A text of at most [`LONGEST`] octets; the backtrace of a deep stack may be longer.
 struct Bounded(String);
 
 impl fmt::Write for Bounded {

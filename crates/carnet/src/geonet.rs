@@ -45,84 +45,86 @@ use self::multicast::Lans;
 use self::pings::Pings;
 use crate::settings;
 
-/// Payloads in the buffer of a slow reader of `gnrecv`.
+/// Number of payloads in the buffer of a slow reader of `gnrecv`.
 const RECEIVED: usize = 1024;
-/// Messages about the position at once; later ones are limited to one for each [`NEWS_INTERVAL`].
+/// Burst of messages about the position; later messages are limited to one for each [`NEWS_INTERVAL`].
 const NEWS: u32 = 10;
-/// Changes of the interface's address at once; later ones have the same limit.
+/// Burst of changes of the interface's address; later changes have the same limit as messages.
 const CHANGES: u32 = 5;
 const NEWS_INTERVAL: Duration = Duration::from_secs(10);
-/// Largest age of the position in a packet: of a station at rest, and of the fastest one.
+/// Largest age of the position in a packet: of a station at rest, and below of a station at the highest
+/// speed.
 const OLDEST: Duration = Duration::from_millis(100);
 const NEWEST: Duration = Duration::from_millis(10);
-/// Longest interval of positions for the facilities: at rest, and in motion.
+/// Longest interval between positions for the facilities: at rest, and below in motion.
 const LONGEST_CAM_INTERVAL: Duration = Duration::from_secs(1);
 const CHECK_CAM_GENERATION: Duration = Duration::from_millis(100);
-/// Speed below which CAMs are sent every second anyway: four metres in four seconds.
+/// Speed below which the station sends a CAM every second anyway: four metres in four seconds.
 const SLOWEST: f64 = 1.0;
 
-/// Events of [`Geonet::next_event`].
+/// Event that [`Geonet::next_event`] returns.
 #[derive(Debug)]
 pub enum GeonetEvent {
     /// An event of the link.
     Link(LinkEvent),
     /// An event of the positioning.
     Position(PositionEvent),
-    /// [`Geonet::ping_requests`] are due.
+    /// Requests of pings are due: the caller calls [`Geonet::ping_requests`].
     Ping,
-    /// The position is due: [`Geonet::tell`].
+    /// A new position for the router is due: the caller calls [`Geonet::tell`].
     Update,
     /// An event of the virtual interfaces.
     Virtual(VirtualLinkEvent),
-    /// [`Geonet::report`] is due.
+    /// A report of the fast path is due: the caller calls [`Geonet::report`].
     Report,
     /// An event of the multicast interfaces.
     Multicast(MulticastEvent),
-    /// The programs of the fast path are loaded; or, if the config demands them, why they cannot be.
+    /// The programs of the fast path are loaded. If the config demands them and they cannot be loaded, the
+    /// value is the reason.
     FastPath(std::result::Result<(), String>),
 }
 
-/// The parts around a GeoNetworking router.
+/// The parts of the program around a GeoNetworking router.
 #[derive(Debug)]
 pub struct Geonet {
-    /// Part of the program for GeoNetworking.
+    /// Proof that this program is built with the GeoNetworking part.
     _part: parts::Geonet,
     link: FrameLink,
     /// Virtual interfaces of IPv6.
     pub interfaces: Interfaces,
-    /// Interfaces of the mobile network whose multicast goes over GeoNetworking.
+    /// Interfaces of the mobile network whose multicast packets go over GeoNetworking.
     pub multicast: Lans,
-    /// Payload of a frame of the link, as last reported.
+    /// Largest payload of a frame of the link, as the router was told last.
     link_mtu: Option<u32>,
-    /// Waiting octets, as last reported.
+    /// Number of waiting octets, as the router was told last.
     backlog: u32,
     positions: PositionSource,
     config: config::Geonet,
-    /// GN address of the station; `None` until the interface exists from whose address it is derived.
+    /// GN address of the station. `None` until the interface exists from whose address it is derived.
     address: Option<WireAddress>,
-    /// Last known link-layer address of the interface.
+    /// Last known link-layer address of the link's interface.
     seen: Mac,
-    /// Last reported state of the link.
+    /// State of the link that the log has last.
     said: Option<LinkState>,
-    /// Limit of changes of the interface's address, so that two programs do not fight over it.
+    /// Rate limit of changes of the interface's address, so that two programs do not fight over the address.
     changes: RateLimiter,
     received: broadcast::Sender<GnReceived>,
     pings: Pings,
     /// State of the positioning, in one word.
     state: &'static str,
     reckoner: Reckoner,
-    /// Whether the station has facilities.
+    /// Whether the station has facilities, which need the quality of positions.
     looks_at_itself: bool,
     quality: PositionQuality,
-    /// Time of the last position for the router.
+    /// Time of the last position that the router got.
     told: Option<Time>,
     news: RateLimiter,
     fast_path: FastPath,
 }
 
 impl Geonet {
-    /// Returns GeoNetworking if it runs. (It is called where its type is known, unlike `Option::as_ref`, so
-    /// the compiler sees that without the part it is `None`.)
+    /// Returns GeoNetworking if it runs. (The function matches the concrete type, unlike `Option::as_ref`. So
+    /// in a program that is built without this part, the compiler knows that the result is `None`.)
     #[allow(clippy::match_as_ref)]
     pub fn of(geonet: &Option<Geonet>) -> Option<&Geonet> {
         match geonet {
@@ -140,12 +142,12 @@ impl Geonet {
         }
     }
 
-    /// Opens the link and the source of positions. `undo` is the file with the settings to restore, `wants`
-    /// says whether to use a fast path. `uplinks` are the mobile router's; an interface of IPv6 over
-    /// GeoNetworking may be one of them. `facilities` says whether the station has any.
+    /// Opens the link and the source of positions. `undo` is the file with the settings to restore; `wants`
+    /// says whether to use a fast path. `uplinks` are those of the mobile router; an interface of IPv6 over
+    /// GeoNetworking may be one of them. `facilities` says whether the station has facilities.
     ///
     /// # Errors
-    /// Returns an error if one of them cannot be opened.
+    /// Returns an error if the link or the source cannot be opened.
     pub fn open(
         config: &config::Geonet,
         undo: &Path,
@@ -202,12 +204,13 @@ impl Geonet {
         Ok(geonet)
     }
 
-    /// Returns the station's GN address; `None` until the interface exists from whose address it is derived.
+    /// Returns the station's GN address. Returns `None` until the interface exists from whose address it is
+    /// derived.
     pub fn address(&self) -> Option<WireAddress> {
         self.address
     }
 
-    /// Notes the router's address, and changes that of the interface.
+    /// Stores the router's new address, and changes the interface's address to it.
     pub fn address_is(&mut self, now: Time, address: WireAddress) {
         if self.address != Some(address) {
             self.address = Some(address);
@@ -215,7 +218,7 @@ impl Geonet {
         }
     }
 
-    /// Sets the interface's address to the station's, or warns that it differs.
+    /// Sets the interface's address to the station's address, or warns that the two differ.
     fn align(&mut self, now: Time) {
         self.seen = self.link.address();
         let Some(wanted) = self.address.map(WireAddress::mid) else { return };
@@ -258,7 +261,7 @@ impl Geonet {
         }
     }
 
-    /// Receives a batch of frames.
+    /// Receives a batch of frames, and passes each to `take`.
     pub fn receive(&mut self, mut take: impl FnMut(ReceivedFrame<'_>)) -> Result<()> {
         self.link.try_receive(|source, destination, packet| {
             take(ReceivedFrame { source, destination, packet });
@@ -266,7 +269,7 @@ impl Geonet {
         Ok(())
     }
 
-    /// Returns frames of this station that the link reports as not acknowledged.
+    /// Returns frames of this station for which the link reports that no acknowledgement came.
     pub fn unacknowledged(&mut self) -> Result<Vec<Frame>> {
         let (mut frames, source) = (Vec::new(), self.link.address());
         self.link.take_unacknowledged(|destination, packet| {
@@ -275,10 +278,10 @@ impl Geonet {
         Ok(frames)
     }
 
-    /// Queues a frame. A frame that cannot be sent is counted.
+    /// Queues a frame. If the frame cannot be sent, the link counts it.
     pub fn send(&mut self, now: Time, frame: &Frame) {
-        // The first frame with another address must not leave with the previous one: a receiver could link
-        // both.
+        // The first frame with a new address must not leave under the previous address: a receiver could link
+        // both addresses.
         if self.address.is_some_and(|address| address.mid() != frame.source) {
             self.address_is(now, settings::geonet::address(&self.config, frame.source));
         }
@@ -290,8 +293,8 @@ impl Geonet {
         self.link.flush();
     }
 
-    /// Handles a change of the link. Returns the station's new address, if the change gives it one, for the
-    /// router.
+    /// Handles a change of the link. If the change gives the station a new address, returns this address for
+    /// the router.
     pub fn link_changed(&mut self, now: Time, state: LinkState) -> Option<WireAddress> {
         if self.said != Some(state) {
             self.said = Some(state);
@@ -313,7 +316,7 @@ impl Geonet {
         None
     }
 
-    /// Returns the payload of a frame of the link, if it is known and was not reported yet.
+    /// Returns the largest payload of a frame of the link, if it is known and the router was not told yet.
     pub fn new_mtu(&mut self) -> Option<u32> {
         let mtu = Some(self.link.mtu()).filter(|mtu| *mtu > 0);
         if mtu.is_none() || mtu == self.link_mtu {
@@ -323,7 +326,7 @@ impl Geonet {
         mtu
     }
 
-    /// Converts an event of the positioning for the router, with a message for the operator.
+    /// Converts an event of the positioning to a position for the router and a message for the operator.
     pub fn position(&mut self, now: Time, event: PositionEvent) -> (Option<Position>, Option<String>) {
         let (position, news) = match event {
             PositionEvent::Fix(fix) => {
@@ -358,14 +361,15 @@ impl Geonet {
         (position, news.filter(|_| self.news.allow(now)))
     }
 
-    /// Returns the present position, if the router's is too old: half a metre ago, or a tenth of a second.
+    /// Returns the present position if the router's position is too old: from half a metre or a tenth of a
+    /// second ago.
     pub fn position_now(&mut self, now: Time) -> Option<Position> {
         let told = self.told?;
         (now.saturating_since(told) >= self.freshness()).then(|| self.tell(now)).flatten()
     }
 
-    /// Returns the waiting octets in the link and at the gate of congestion control, if marking needs them
-    /// and they have changed.
+    /// Returns the number of octets that wait in the link and at the gate of congestion control. Returns
+    /// `None` if congestion marking does not need it, or if it has not changed.
     pub fn new_backlog(&mut self, station: &Station) -> Option<u32> {
         self.config.ipv6.as_ref()?.congestion_mark?;
         let gate = station.congestion().map_or(0, Gate::backlog);
@@ -373,8 +377,9 @@ impl Geonet {
         (backlog != std::mem::replace(&mut self.backlog, backlog)).then_some(backlog)
     }
 
-    /// Returns the interval of positions for the router. The facilities need a position every four metres,
-    /// and check for one as often as they may send CAMs (EN 302 637-2 6.1.3, `T_CheckCamGen`).
+    /// Returns the interval between positions for the router. The facilities need a position every four
+    /// metres. They check for a new position as often as they may send CAMs (EN 302 637-2 6.1.3,
+    /// `T_CheckCamGen`).
     fn update_interval(&self) -> Duration {
         let interval = self.config.mib.position_update_interval;
         match self.looks_at_itself {
@@ -384,7 +389,7 @@ impl Geonet {
         }
     }
 
-    /// Returns the largest age of the position in a packet.
+    /// Returns the largest age that the position in a packet may have.
     fn freshness(&self) -> Duration {
         let half_a_metre = Duration::try_from_secs_f64(0.5 / self.reckoner.speed()).unwrap_or(OLDEST);
         half_a_metre.clamp(NEWEST, OLDEST)
@@ -394,7 +399,7 @@ impl Geonet {
     pub fn tell(&mut self, now: Time) -> Option<Position> {
         let fix = self.reckoner.position(now)?;
         self.told = Some(now);
-        // The cast saturates.
+        // The float-to-integer cast saturates.
         self.quality = PositionQuality {
             confidence_cm: fix.confidence.map(|metres| (metres * 100.0).ceil() as u32),
             altitude_cm: fix.altitude.map(|metres| (metres * 100.0).round() as i32),
@@ -412,29 +417,30 @@ impl Geonet {
         self.quality
     }
 
-    /// Takes a payload: an answer to a ping, or one for listeners.
+    /// Handles a payload for the upper layer: passes the answer to a ping to its ping, and any other payload
+    /// to the listeners.
     pub fn delivered(&mut self, now: Time, delivered: Delivered) {
         let echo = (delivered.next_header == echo::NEXT_HEADER).then(|| Echo::parse(&delivered.payload));
         match echo.flatten() {
             Some(echo) if echo.is_reply => self.pings.answer(now, &delivered, echo),
-            // Without a listener the payload is dropped.
+            // If no client listens, the program drops the payload.
             _ => drop(self.received.send(received(delivered))),
         }
     }
 
-    /// Passes a payload of the host to the listeners as well.
+    /// Passes a payload for the host to the listeners as well.
     pub fn overheard(&self, delivered: &Delivered) {
         if self.received.receiver_count() > 0 {
             let _heard = self.received.send(received(delivered.clone()));
         }
     }
 
-    /// `GET /v1/gnrecv`
+    /// Returns the stream of payloads for `GET /v1/gnrecv`.
     pub fn subscribe(&self) -> broadcast::Receiver<GnReceived> {
         self.received.subscribe()
     }
 
-    /// Returns the requests of pings that are due, with the present places of moving areas.
+    /// Returns the requests of pings that are due, each with the present place of its area if the area moves.
     pub fn ping_requests(&mut self, now: Time, station: &Station) -> Vec<GeonetRequest> {
         let names: Vec<String> = self.pings.areas().map(str::to_owned).collect();
         for name in names {
@@ -445,10 +451,10 @@ impl Geonet {
         self.pings.handle_timeout(now)
     }
 
-    /// Begins a ping; the caller sends its first request.
+    /// Starts a ping; the caller sends its first request.
     ///
     /// # Errors
-    /// Returns an error if the target is unknown, the link is down, or there are too many pings.
+    /// Returns an error if the target is unknown, the link is down, or too many pings run.
     pub fn ping(
         &mut self,
         now: Time,
@@ -463,17 +469,17 @@ impl Geonet {
         self.pings.start(now, transport, ping)
     }
 
-    /// Removes a ping whose first request was refused.
+    /// Removes a ping whose first request the station has refused.
     pub fn abandon(&mut self, identifier: u16) {
         self.pings.abandon(identifier);
     }
 
-    /// Returns the name of the interface that the router waits for, in words.
+    /// Returns the name of the interface for which the router waits, for a log text.
     pub fn awaited(&self) -> String {
         format!("the interface {}", self.config.interface.name().unwrap_or("of the link"))
     }
 
-    /// Returns the part of `GET /v1/status`.
+    /// Returns the GeoNetworking part of `GET /v1/status`.
     pub fn status(&self, router: Option<&Router>) -> GeonetStatus {
         let table = router.map(Router::location_table);
         let place = router.and_then(Router::position_vector);
@@ -491,7 +497,7 @@ impl Geonet {
         }
     }
 
-    /// `GET /v1/locations`, or with `only_neighbours` `GET /v1/neighbours`.
+    /// Returns the answer to `GET /v1/locations`, or with `only_neighbours` to `GET /v1/neighbours`.
     pub fn locations(&self, router: &Router, wall: WallTime, only_neighbours: bool) -> Vec<Location> {
         let milliseconds = i64::try_from(wall.as_unix_nanos() / 1_000_000).unwrap_or(i64::MAX);
         let now = Timestamp::from_unix_milliseconds(milliseconds, self.positions.leap_seconds());
@@ -520,17 +526,18 @@ impl Geonet {
     }
 }
 
-/// Waits for [`Geonet::next_event`]; endlessly without GeoNetworking.
+/// Waits for [`Geonet::next_event`]; without GeoNetworking it never returns.
 pub async fn next_event(geonet: &mut Option<Geonet>) -> Result<GeonetEvent> {
     match geonet {
-        // The future exists even if it is not polled.
+        // The future takes memory even if the caller does not poll it, so a program without this part leaves
+        // it out.
         #[cfg(feature = "geonet")]
         Some(geonet) => geonet.next_event().await,
         _ => pending().await,
     }
 }
 
-/// Waits until `deadline` on the station's clock; endlessly without one.
+/// Waits until `deadline` on the station's clock; without a deadline it never returns.
 pub async fn until(deadline: Option<Time>) {
     match deadline {
         Some(deadline) => sleep(deadline.saturating_since(clock::now())).await,
@@ -546,7 +553,7 @@ fn state_word(state: LinkState) -> &'static str {
     }
 }
 
-/// Returns a random link-layer address: locally administered, no group.
+/// Returns a random link-layer address that is locally administered and no group address.
 fn random_mac(seed: u64) -> Mac {
     let [_, first, rest @ ..] = seed.to_be_bytes();
     let [a, b, c, d, e, _] = rest;
@@ -558,7 +565,7 @@ fn mid(address: u64) -> Mac {
     WireAddress(address).mid()
 }
 
-/// Returns the deviation of a clock, in words.
+/// Returns the deviation of a clock as a log text.
 fn difference(milliseconds: i64) -> String {
     let side = if milliseconds < 0 { "behind" } else { "ahead of" };
     format!("{} ms {side}", milliseconds.unsigned_abs())
@@ -574,7 +581,7 @@ pub fn tenths_of_microdegrees(degrees: f64) -> i32 {
     (degrees * 1e7).round() as i32
 }
 
-/// Converts a position vector to an input of the station.
+/// Converts a position vector to a position input of the station.
 pub fn position_of(vector: &LongPositionVector) -> Position {
     Position {
         timestamp: vector.timestamp.0,
@@ -595,13 +602,13 @@ fn location(entry: &Entry, now: Timestamp) -> Location {
         longitude: degrees(vector.longitude),
         speed_mps: f64::from(vector.speed) / 100.0,
         heading_deg: f64::from(vector.heading) / 10.0,
-        // A clock that is ahead must not give a negative age.
+        // If the other station's clock is ahead, the age must not be negative.
         age_ms: u64::try_from(now.milliseconds_since(vector.timestamp)).unwrap_or(0),
         neighbour: entry.is_neighbour(),
     }
 }
 
-/// Returns the GN address of a station. Only its MID has to be right.
+/// Returns the GN address of a station. Only the MID in it has to be right.
 fn station_address(station: GnStation) -> std::result::Result<u64, String> {
     match station {
         GnStation::Address(address) => Ok(address.0),
@@ -612,7 +619,7 @@ fn station_address(station: GnStation) -> std::result::Result<u64, String> {
 
 fn received(delivered: Delivered) -> GnReceived {
     let payload = delivered.payload;
-    // A payload that is too short for its BTP header is shown whole.
+    // If a payload is too short for a BTP header, the reader gets all its octets.
     let (port, source_port, port_info, octets) = match delivered.next_header {
         1 => BtpA::parse(&payload)
             .map(|(btp, rest)| (Some(btp.destination_port), Some(btp.source_port), None, rest)),

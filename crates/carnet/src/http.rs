@@ -1,15 +1,16 @@
 //! The HTTP/JSON API of a running station, over a UNIX socket and, if configured, a TCP port.
 //!
 //! The server holds no state of the station. It passes each request to the run loop as a [`Request`] and
-//! waits for the answer. Events come over a broadcast channel, whose sender never waits: a reader that falls
-//! behind loses the oldest events and gets their number. [`carnet_api::model`] lists paths and bodies.
+//! waits for the answer. Events come over a broadcast channel, whose sender never waits. A reader that falls
+//! behind loses the oldest events, and the stream tells it their number. [`carnet_api::model`] lists paths
+//! and bodies.
 //!
-//! The file mode of the socket, 0660, decides which users may use the API; over TCP tokens decide it
+//! Over the socket, the file mode 0660 decides which users may use the API; over TCP, tokens decide
 //! ([`tcp`]).
 //!
-//! Code that depends on the types of requests and answers is short. A path has a plain function
-//! ([`Handler`]), its body and answer are octets for axum, a stream is boxed. Otherwise the program would
-//! contain the whole server once for each path.
+//! Little code depends on the types of requests and answers. A path has a plain function ([`Handler`]), its
+//! body and answer are octets for axum, and a stream is boxed. Otherwise the program would contain the whole
+//! server once for each path.
 
 mod facilities;
 mod geonet;
@@ -50,23 +51,23 @@ use tracing::{info, warn};
 
 use crate::request::{Answer, Request};
 
-/// Time limit of the run loop's answer; a later one means a fault.
+/// Time limit for the answer of the run loop; a later answer means a fault.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
-/// Time limit of a request's body.
+/// Time limit for receiving the body of a request.
 const BODY_WITHIN: Duration = Duration::from_secs(10);
 
-/// Pause between two attempts to bind the port of `station.http`, and the words of the log about it.
+/// Pause between two attempts to bind the port of `station.http`, and its words in the log.
 const AGAIN: Duration = Duration::from_millis(if cfg!(test) { 20 } else { 5000 });
 const AGAIN_IN: &str = "the station goes on without it, and tries again every 5 s";
 
-/// Time limit of current answers at the end of the server.
+/// Time for which the ending server waits for answers under way.
 const END_WITHIN: Duration = Duration::from_millis(500);
 
-/// Mode of the socket: the owner and the group.
+/// File mode of the socket: owner and group may use it.
 const SOCKET_MODE: u32 = 0o660;
 
-/// A running server. Dropping it removes the socket, too, but cuts off answers that are under way.
+/// A running server. Dropping the value removes the socket, too, but cuts off answers that are under way.
 #[derive(Debug)]
 pub struct Server {
     socket: SocketFile,
@@ -74,7 +75,7 @@ pub struct Server {
     tasks: Vec<JoinHandle<io::Result<()>>>,
 }
 
-/// Checks the file of `station.http_tokens`.
+/// Checks the file that `station.http_tokens` names.
 ///
 /// # Errors
 /// Returns the mistake in the file.
@@ -82,11 +83,11 @@ pub fn check_tokens(path: &Path) -> anyhow::Result<()> {
     tcp::Gate::new(Some(path)).map(drop)
 }
 
-/// Opens the socket, and the port if configured, and serves the API there. Both accept connections when this
-/// returns. A port that cannot be bound is tried again, because the station's network does not depend on it.
+/// Opens the socket, and the port if configured, and serves the API there. The socket accepts connections
+/// when this function returns, and the port as well if it could be bound. If the port cannot be bound, the
+/// server tries again, because the station's network does not depend on it.
 ///
-/// `requests` leads to the run loop. `events` carries events in their envelope
-/// ([`carnet_api::model::event`]).
+/// `requests` leads to the run loop. `events` brings events in their envelope ([`carnet_api::model::event`]).
 pub async fn serve(
     socket_path: &Path,
     http: Option<&Http>,
@@ -144,8 +145,8 @@ impl Server {
         &self.socket.path
     }
 
-    /// Removes the socket, ends event streams and waits for current answers. The run loop has to answer until
-    /// this returns, or must drop the receiver of the requests first.
+    /// Removes the socket, ends event streams and waits for answers under way. The run loop has to answer
+    /// until this function returns, or must drop the receiver of the requests first.
     pub async fn shutdown(mut self) {
         self.socket.remove();
         self.stop.send_replace(true);
@@ -154,7 +155,7 @@ impl Server {
                 let _ = task.await;
             }
         };
-        // The drop ends the remaining requests.
+        // After this time, dropping `all` ends the remaining requests.
         let _ = tokio::time::timeout(END_WITHIN, all).await;
     }
 }
@@ -165,16 +166,16 @@ impl Drop for Server {
     }
 }
 
-/// Waits until the server is told to stop, or is dropped.
+/// Waits until `stopped` says that the server stops, or until the server is dropped.
 async fn when(mut stopped: watch::Receiver<bool>) {
     let _ = stopped.wait_for(|stopped| *stopped).await;
 }
 
-/// The socket in the file system, removed on drop.
+/// The socket in the file system; dropping the value removes it.
 #[derive(Debug)]
 struct SocketFile {
     path: PathBuf,
-    /// Device and inode, so that another station's socket is never removed.
+    /// Device and inode of the socket, so that the drop never removes the socket of another station.
     identity: Option<(u64, u64)>,
 }
 
@@ -193,8 +194,8 @@ impl Drop for SocketFile {
     }
 }
 
-/// Returns whether a socket without a listener exists, which a killed station has left. A starting station
-/// calls this before any change, because a station keeps more files of that name beside its socket.
+/// Returns whether the path is a socket without a listener, which a killed station has left. A starting
+/// station calls this before any change, because it has more files of that name beside its socket.
 ///
 /// # Errors
 /// Returns an error if another station uses the socket.
@@ -208,12 +209,12 @@ pub fn is_stale(path: &Path) -> anyhow::Result<bool> {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(true),
             Err(error) => Err(error).with_context(|| format!("cannot tell who is at {}", path.display())),
         },
-        // The file does not exist or is not visible: binding will tell.
+        // The file does not exist or is not visible; binding the socket will show which.
         Err(_) => Ok(false),
     }
 }
 
-/// Binds the socket; replaces a stale one.
+/// Binds the socket, and replaces a stale socket.
 fn bind(path: &Path) -> anyhow::Result<(UnixListener, SocketFile)> {
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
         fs::create_dir_all(directory)
@@ -241,14 +242,14 @@ struct App {
 /// Future of an answer to a client.
 type Answering = Pin<Box<dyn Future<Output = Result<Response, Refusal>> + Send>>;
 
-/// Function that answers on a path.
+/// Function that answers requests to a path.
 type Handler = fn(App, HttpRequest) -> Answering;
 
 fn get(handler: Handler) -> MethodRouter<App> {
     handle(MethodFilter::GET, handler)
 }
 
-/// Returns the route of a path that accepts a query.
+/// Returns the route of a path whose requests may have a query.
 fn get_with_query(handler: Handler) -> MethodRouter<App> {
     on(MethodFilter::GET, move |State(app): State<App>, request: HttpRequest| handler(app, request))
 }
@@ -278,7 +279,7 @@ fn handle(method: MethodFilter, handler: Handler) -> MethodRouter<App> {
     })
 }
 
-/// Returns the answer to a wrong query.
+/// Returns the refusal of a wrong query.
 fn bad_query(mistake: String) -> Refusal {
     Refusal::new(StatusCode::BAD_REQUEST, mistake)
 }
@@ -324,12 +325,12 @@ fn router(app: App) -> Router {
 }
 
 impl App {
-    /// Sends a request to the run loop, and returns its answer as JSON.
+    /// Sends a request to the run loop, and returns the answer as JSON.
     fn ask<T: Serialize + Send + 'static>(self, request: fn(oneshot::Sender<T>) -> Request) -> Answering {
         Box::pin(async move { Ok(json(&self.answer(request).await?)) })
     }
 
-    /// Sends a request to the run loop, which the station may refuse.
+    /// Sends a request that the station may refuse to the run loop, and returns the answer as JSON.
     fn ask_whether<T: Serialize + Send + 'static>(
         self,
         request: fn(oneshot::Sender<Answer<T>>) -> Request,
@@ -337,12 +338,12 @@ impl App {
         Box::pin(async move { Ok(json(&self.try_answer(request).await?)) })
     }
 
-    /// Sends a command to the run loop, which the station may refuse.
+    /// Sends a command that the station may refuse to the run loop.
     fn order(self, request: fn(oneshot::Sender<Answer<()>>) -> Request) -> Answering {
         Box::pin(async move { self.done(request).await })
     }
 
-    /// Sends a command with the body of a request to the run loop.
+    /// Sends a command to the run loop, with the body of the HTTP request.
     fn tell<T: DeserializeOwned + Send + 'static>(
         self,
         body: HttpRequest,
@@ -362,7 +363,7 @@ impl App {
         Ok(StatusCode::NO_CONTENT.into_response())
     }
 
-    /// Returns the run loop's answer, or its refusal.
+    /// Sends a request to the run loop. Returns the answer, or the station's refusal.
     async fn try_answer<T: Send>(
         &self,
         request: impl FnOnce(oneshot::Sender<Answer<T>>) -> Request,
@@ -381,7 +382,7 @@ impl App {
         found.ok_or_else(stopping)
     }
 
-    /// Waits until the run loop has taken the request, and `answered` has ended.
+    /// Waits until the run loop has taken the request, and until `answered` has ended.
     async fn exchange(
         &self,
         request: Request,
@@ -402,7 +403,7 @@ fn stopping() -> Refusal {
     Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the station is about to stop")
 }
 
-/// Returns an answer as JSON. The API's types are always valid JSON.
+/// Returns an answer as JSON. Values of the API's types are always valid JSON.
 fn json<T: Serialize>(answer: &T) -> Response {
     json_octets(serde_json::to_vec(answer).unwrap_or_default())
 }
@@ -411,7 +412,7 @@ fn json_octets(octets: Vec<u8>) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], octets).into_response()
 }
 
-/// Reads the JSON of a request.
+/// Reads the body of a request as JSON.
 async fn read<T: DeserializeOwned>(request: HttpRequest) -> Result<T, Refusal> {
     let octets = octets(request).await?;
     let read = serde_json::from_slice(&octets).or_else(|error| {
@@ -427,10 +428,10 @@ async fn read<T: DeserializeOwned>(request: HttpRequest) -> Result<T, Refusal> {
     })
 }
 
-/// Returns JSON with whole numbers as integers: JSON has one kind of number (RFC 8259 6), so that 24.0 and
-/// 2.4e1 are 24. `None` without such numbers.
+/// Returns JSON with whole numbers as integers. JSON has one kind of number (RFC 8259 6), so that 24.0 and
+/// 2.4e1 are 24. Returns `None` if no number changes.
 fn with_whole_numbers(json: &[u8]) -> Option<Vec<u8>> {
-    /// Largest number up to which a double represents every integer.
+    /// Largest number up to which a double represents every integer exactly.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     let is_of_number =
         |octet: &u8| octet.is_ascii_digit() || matches!(octet, b'+' | b'-' | b'.' | b'e' | b'E');
@@ -469,7 +470,7 @@ fn with_whole_numbers(json: &[u8]) -> Option<Vec<u8>> {
     found.then_some(out)
 }
 
-/// Reads the body of a request with the content type of JSON.
+/// Reads the body of a request whose content type must be JSON.
 async fn octets(request: HttpRequest) -> Result<Bytes, Refusal> {
     let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let kind = kind.and_then(|kind| kind.split(';').next()).map(str::trim);
@@ -481,7 +482,8 @@ async fn octets(request: HttpRequest) -> Result<Bytes, Refusal> {
     let late = |_| Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body does not come");
     let octets =
         octets.map_err(late)?.map_err(|rejection| Refusal::new(rejection.status(), rejection.body_text()))?;
-    // serde would read the fields of an object from an array, in their order in the source.
+    // From an array, serde would read the fields of an object in the order of the source, so an array is
+    // refused.
     if octets.trim_ascii_start().starts_with(b"[") {
         return Err(Refusal::new(
             StatusCode::UNPROCESSABLE_ENTITY,
@@ -491,7 +493,7 @@ async fn octets(request: HttpRequest) -> Result<Bytes, Refusal> {
     Ok(octets)
 }
 
-/// `GET /v1/events`: streams events.
+/// Answers `GET /v1/events` with a stream of events.
 fn events(app: App) -> Response {
     stream(stream::unfold((app.events.subscribe(), app.stopped), |(mut events, stopped)| async {
         let event = tokio::select! {
@@ -506,24 +508,24 @@ fn events(app: App) -> Response {
     }))
 }
 
-/// Returns a stream of messages in JSON.
+/// Returns a response that streams messages in JSON.
 fn stream(messages: impl Stream<Item = String> + Send + 'static) -> Response {
     let messages: Pin<Box<dyn Stream<Item = String> + Send>> = Box::pin(messages);
     let events = messages.map(|message| Ok::<_, Infallible>(Event::default().data(message)));
     Sse::new(events).keep_alive(KeepAlive::default()).into_response()
 }
 
-/// Returns a message of a stream. These types are always valid JSON.
+/// Returns a message of a stream as JSON. Values of these types are always valid JSON.
 fn message<T: Serialize>(value: &T) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-/// Returns seconds since 1970.
+/// Returns the present time in seconds since 1970.
 fn unix_time() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64())
 }
 
-/// An answer with an error.
+/// An answer that reports an error.
 struct Refusal {
     status: StatusCode,
     body: ErrorBody,

@@ -1,16 +1,17 @@
-//! `carnet ipsec`: writes strongSwan's part of `auth = "ipsec"` (RFC 4877), as a file for swanctl.
+//! `carnet ipsec`: prints strongSwan's part of `auth = "ipsec"` (RFC 4877), as a file for swanctl.
 //!
-//! Messages are protected in transport mode between home address and home agent. IKEv2 negotiates from any
-//! address of the node to one of the home agent's machine (`--gateway`): strongSwan calls that
+//! IPsec protects messages in transport mode between home address and home agent. IKEv2 negotiates from any
+//! address of the node to an address of the home agent's machine (`--gateway`). strongSwan calls this
 //! `transport_proxy`. Security associations do not depend on the care-of address, so a Binding Update from a
-//! new one uses the present ones. If the address that IKE uses is gone, IKE begins anew from another. It does
-//! not use MOBIKE (RFC 4555): with that strongSwan (5.9.8) replaces the home address by the new address. With
-//! `--data` all packets of the tunnel are encrypted as well: ESP in tunnel mode between the home address and
-//! the gateway, inside carnet's tunnel. Its ends do not move, so uplinks and policies work as before. (RFC
-//! 4877 7.2.4 uses the care-of address instead, where each movement changes the security association.)
+//! new address uses the present ones. If the address that IKE uses is gone, IKE begins anew from another
+//! address. It does not use MOBIKE (RFC 4555): with MOBIKE, strongSwan (5.9.8) replaces the home address by
+//! the new address. With `--data` IPsec encrypts all packets of the tunnel as well: ESP in tunnel mode
+//! between the home address and the gateway, inside carnet's tunnel. The ends of this ESP tunnel do not move,
+//! so uplinks and policies work as before. (RFC 4877 7.2.4 uses the care-of address instead, so that each
+//! movement changes the security association.)
 //!
-//! Addresses identify the ends (RFC 4877 7.3: ID_IPV6_ADDR): the home address, and the home agent's. The
-//! operator configures secrets and certificates, and everything else of strongSwan.
+//! Addresses identify the two ends (RFC 4877 7.3: ID_IPV6_ADDR): the home address, and the home agent's
+//! address. The operator configures secrets and certificates, and everything else of strongSwan.
 
 use std::fmt::Write as _;
 use std::net::Ipv6Addr;
@@ -20,10 +21,10 @@ use carnet_api::config::{Auth, Config, DataplanePath};
 
 use crate::cli::{Ipsec, IpsecAuth};
 
-/// AES-GCM with a fresh Diffie-Hellman exchange (RFC 8221, RFC 8247).
+/// Proposals for ESP: AES-GCM with a fresh Diffie-Hellman exchange (RFC 8221, RFC 8247).
 const ESP: &str = "aes128gcm16-ecp256,aes256gcm16-ecp384";
 
-/// Both ends of a security association.
+/// Addresses of the two ends of a security association.
 struct Pair<'a> {
     local: Ipv6Addr,
     remote: Ipv6Addr,
@@ -31,10 +32,10 @@ struct Pair<'a> {
     is_agent: bool,
 }
 
-/// Returns the text of the file.
+/// Returns the text of the swanctl file.
 ///
 /// # Errors
-/// Returns an error if the config does not use IPsec, or not in a way that fits the command's options.
+/// Returns an error if the config does not use IPsec, or if it does not fit the options of the command.
 pub fn swanctl(config: &Config, wanted: &Ipsec) -> anyhow::Result<String> {
     if !config.has_ipsec() {
         bail!("nothing in {} is under IPsec, expected auth = \"ipsec\"", wanted.config.display());
@@ -95,7 +96,8 @@ fn connections(text: &mut String, wanted: &Ipsec, pair: &Pair<'_>) {
              remote {{\n      auth = {auth}\n      id = {remote}\n    }}\n"
         );
     };
-    // The home agent does not know the address of a node before the node begins.
+    // The home agent does not know the address of a node before the node starts IKE, so only the node starts
+    // it.
     let actions = if is_agent { "" } else { ACTIONS };
     let gateway = if is_agent { "local_addrs" } else { "remote_addrs" };
     let _ = write!(text, "  {name} {{\n    {gateway} = {}\n", wanted.gateway);
@@ -122,7 +124,8 @@ fn connections(text: &mut String, wanted: &Ipsec, pair: &Pair<'_>) {
          remote_ts = {far}\n        esp_proposals = {ESP}\n{ACTIONS}      }}\n"
     );
     if !is_agent {
-        // Packets between links of the mobile network, and from the router itself to its hosts, bypass IPsec.
+        // Packets between links of the mobile network, and packets from the router itself to its hosts,
+        // bypass IPsec.
         let _ = write!(
             text,
             "      on-board {{\n        mode = pass\n        local_ts = {prefixes}\n        \
@@ -132,6 +135,7 @@ fn connections(text: &mut String, wanted: &Ipsec, pair: &Pair<'_>) {
     text.push_str("    }\n  }\n");
 }
 
-/// The first packet causes the negotiation of the security association, and no packet leaves without one.
+/// The first packet starts the negotiation of the security association. No packet leaves without a security
+/// association.
 const ACTIONS: &str =
     "        start_action = trap\n        dpd_action = restart\n        close_action = trap\n";

@@ -1,10 +1,10 @@
-//! The log: to stderr, in colours only on a terminal, and without the time where the journal adds its own.
+//! The log: goes to stderr, in colours only on a terminal, and without the time if the journal adds its own.
 //!
-//! Log lines contain text of other systems (gpsd, ModemManager, mobile nodes, stations, etcd). So a line is
-//! *one* line: characters that could begin another, or control a terminal, are escaped. It has at most
-//! [`LONGEST`] characters. Each place in the program that logs has at most [`BURST`] lines at once and one a
-//! second after that. The next line gives the number of missing ones. Events that the mobility protocols have
-//! authenticated have a higher limit ([`Floods`]).
+//! Log lines contain text of other systems (gpsd, ModemManager, mobile nodes, stations, etcd). So an entry of
+//! the log is *one* line: it contains characters that could begin another line, or control a terminal, only
+//! in escaped form. A line has at most [`LONGEST`] characters. Each place in the program that logs may write
+//! [`BURST`] lines at once, and one line a second after that. The next line gives the number of the lines
+//! left out. Events that the mobility protocols have authenticated have a higher limit ([`Floods`]).
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -28,14 +28,14 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt};
 
-/// Largest number of characters of a line.
+/// Largest number of characters of a log line.
 const LONGEST: usize = 2000;
-/// Lines of one place in the program at once.
+/// Number of lines that one place in the program may write at once.
 const BURST: u32 = 100;
-/// Interval of lines of one place after the burst.
+/// Interval between lines of one place in the program after the burst.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Starts the log with the filter of the command line, otherwise of `RUST_LOG`, otherwise at level info.
+/// Starts the log. The filter comes from the command line, else from `RUST_LOG`; else the level is info.
 pub fn start(filter: Option<&str>) -> anyhow::Result<()> {
     let default = || Targets::new().with_default(LevelFilter::INFO);
     let variable = std::env::var("RUST_LOG").ok().filter(|text| !text.is_empty());
@@ -50,7 +50,7 @@ pub fn start(filter: Option<&str>) -> anyhow::Result<()> {
     let terminal = io::stderr().is_terminal();
     let colours = terminal && std::env::var_os("NO_COLOR").is_none();
     let lines = fmt::layer().with_writer(move || Line { out: io::stderr(), colours }).with_ansi(colours);
-    // A program started from a desktop inherits JOURNAL_STREAM, but may write to a terminal.
+    // A program that a desktop has started inherits JOURNAL_STREAM, but may write to a terminal.
     if !terminal && std::env::var_os("JOURNAL_STREAM").is_some() {
         let lines = lines.event_format(Floods::of(fmt::format().without_time()));
         tracing_subscriber::registry().with(lines.with_filter(filter)).init();
@@ -70,14 +70,14 @@ fn parse(text: &str) -> anyhow::Result<Targets> {
     })
 }
 
-/// Returns whether a character could begin a line, control a terminal or reverse the text.
+/// Returns whether a character could begin a new line, control a terminal or reverse the text.
 fn is_unsafe(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Escapes a text for a terminal: every character is visible, except for line feeds and tabs. Escapes are
-/// those of JSON, such as `\u001b`.
+/// Escapes a text for a terminal: every character becomes visible, except for line feeds and tabs. Escapes
+/// have the form of JSON, such as `\u001b`.
 pub fn escaped(text: &str) -> Cow<'_, str> {
     escape(text, |character| matches!(character, '\n' | '\t'))
 }
@@ -115,15 +115,15 @@ pub fn cut(text: &str, most: usize) -> Cow<'_, str> {
 }
 
 thread_local! {
-    /// Number of lines of the same place that were dropped before the next one.
+    /// Number of lines of a place in the program that were left out before its next line.
     static LEFT_OUT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Writes each line of the log as one line.
+/// Writes each entry of the log as one line.
 struct Line<W> {
     out: W,
-    /// Whether the line may contain escape sequences of the log's own colours. Those of a message are escaped
-    /// before.
+    /// Whether the line may contain escape sequences for the log's own colours. The escape sequences of a
+    /// message are escaped before.
     colours: bool,
 }
 
@@ -147,7 +147,7 @@ impl<W: Write> Write for Line<W> {
     }
 }
 
-/// Formats lines, and drops those of a place in the program above its limit.
+/// Formats lines, and leaves out lines of a place in the program above its limit.
 #[derive(Debug)]
 struct Floods<F> {
     format: F,
@@ -160,15 +160,15 @@ impl<F> Floods<F> {
     }
 
     fn limiter(metadata: &Metadata<'_>) -> RateLimiter {
-        // Events of the station, such as bindings. Unauthenticated sources cause none of them at this level,
-        // and a home agent with very many routers logs very many.
+        // Events of the station, such as bindings, have this target. Unauthenticated sources cause no event
+        // at this level, and a home agent with very many routers logs very many.
         if metadata.target() == "carnet::run" && *metadata.level() == Level::INFO {
             return RateLimiter::new(BURST * 200, INTERVAL / 100);
         }
         RateLimiter::new(BURST, INTERVAL)
     }
 
-    /// Returns whether a line may be written; sets [`LEFT_OUT`] to the number of dropped lines before it.
+    /// Returns whether the log may write a line; sets [`LEFT_OUT`] to the number of lines left out before it.
     fn allows(&self, metadata: &'static Metadata<'static>) -> bool {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let place = places.entry(metadata.callsite());
@@ -195,7 +195,7 @@ where
         writer: Writer<'_>,
         event: &Event<'_>,
     ) -> std::fmt::Result {
-        // An empty line is not written.
+        // If the line is left out, the text is empty, and the writer writes no empty line.
         if self.allows(event.metadata()) { self.format.format_event(context, writer, event) } else { Ok(()) }
     }
 }
@@ -220,7 +220,7 @@ mod tests {
         }
     }
 
-    /// Returns the log's output during `what`.
+    /// Returns the text that `what` writes to the log.
     fn logged(what: impl FnOnce()) -> String {
         let written = Written::default();
         let out = written.clone();
@@ -244,7 +244,7 @@ mod tests {
         assert!(parse("carnet=loud").is_err());
     }
 
-    /// For example, text of gpsd.
+    /// Text of another program, such as gpsd, cannot forge a line of the log.
     #[test]
     fn text_of_others_cannot_forge_a_line() {
         let forged = "error\r\n2026-11-26T00:00:00Z  INFO carnet::run: binding \
@@ -289,7 +289,7 @@ mod tests {
     fn terminals_get_lines_and_characters_only() {
         assert_eq!(escaped("name\tvalue\nb\u{fc}s\n"), "name\tvalue\nb\u{fc}s\n");
         assert_eq!(escaped("\u{1b}[2Jx\u{9b}31m\r\u{202e}"), "\\u001b[2Jx\\u009b31m\\r\\u202e");
-        // In JSON the escapes are valid JSON.
+        // The escapes in a JSON text keep it valid JSON.
         let json = escaped("{\"name\": \"\u{9b}2J\"}").into_owned();
         let read: serde_json::Value = serde_json::from_str(&json).expect("JSON");
         assert_eq!(read["name"], "\u{9b}2J");

@@ -1,13 +1,14 @@
-//! The carnet program: runs a station, checks its config, and talks to a running one.
+//! The carnet program: runs a station, checks its config, and controls a running station.
 //!
-//! * [`cli`] is the command line, [`check`] checks configs.
+//! * [`cli`] is the command line; [`check`] checks configs.
 //! * [`mod@run`] is the event loop of a station, [`geonet`] its GeoNetworking part. [`http`] serves the API
-//!   beside the loop, and passes requests to it ([`request`]).
-//! * [`client`] uses the API of a running station, [`show`] formats its answers, [`support`] archives them.
+//!   in tasks of its own, and passes requests to the loop ([`request`]).
+//! * [`client`] uses the API of a running station, [`show`] formats the station's answers, [`support`]
+//!   archives them.
 //! * [`crash`] writes the backtrace of a panic to the log and into a crash report.
 
 #![forbid(unsafe_code)]
-// A program without some features does not use all code.
+// A program that is built without some features does not use all code.
 #![cfg_attr(not(all(feature = "geonet", feature = "replay")), allow(dead_code, unused_imports))]
 
 mod answers;
@@ -47,7 +48,7 @@ use serde_json::Value;
 use cli::{Cli, Command};
 use client::{Client, SOCKET_DIRECTORY};
 
-/// Allocator that wipes freed memory while keys are read.
+/// Allocator that wipes freed memory while the program reads keys.
 #[global_allocator]
 static ALLOCATOR: WipingAllocator = WipingAllocator;
 
@@ -80,7 +81,7 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        // The reader of the pipe has ended, as in `carnet watch | head`.
+        // The reader of the pipe has ended, as in `carnet watch | head`; this is no failure.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("carnet: {}", log::escaped(&format!("{error:#}")));
@@ -93,7 +94,7 @@ fn run(config: Box<Config>, path: &Path, store: Option<&Path>) -> anyhow::Result
     runtime()?.block_on(run::run(config, path, store))
 }
 
-/// Runs the commands that use the API of a running station.
+/// Runs a command that uses the API of a running station.
 fn talk(command: Command) -> anyhow::Result<()> {
     runtime()?.block_on(async {
         match command {
@@ -152,7 +153,7 @@ fn talk(command: Command) -> anyhow::Result<()> {
             #[cfg(feature = "geonet")]
             Command::Denm(command) => client::facilities::denm(command).await,
             Command::SupportBundle(command) => support::bundle(command).await,
-            // Handled before the runtime starts.
+            // `main` has handled these commands before the runtime starts.
             Command::Run { .. } | Command::Check { .. } | Command::Ipsec(_) => Ok(()),
             #[cfg(feature = "replay")]
             Command::Replay { .. } => Ok(()),
@@ -170,15 +171,15 @@ fn find(station: cli::Station) -> anyhow::Result<Client> {
     Client::find(station.socket, Path::new(SOCKET_DIRECTORY))
 }
 
-/// Returns the columns of the terminal, if the output goes to one.
+/// Returns the number of columns of the terminal, if the output goes to a terminal.
 fn width() -> Option<usize> {
     let stdout = io::stdout();
     let (width, _) = stdout.is_terminal().then(|| terminal_size::terminal_size_of(stdout))??;
     Some(width.0.into())
 }
 
-/// Prints a text. Texts may contain data of other systems, so control characters are escaped for the
-/// terminal.
+/// Prints a text. The text may contain data of other systems, so on a terminal its control characters are
+/// escaped.
 fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(log::escaped(text).as_bytes())?;

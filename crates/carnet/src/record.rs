@@ -1,4 +1,4 @@
-//! Records a run, and replays a recording; [`carnet_settings::recording`] describes the file.
+//! Records a run, and replays a recording. [`carnet_settings::recording`] describes the file.
 
 use std::io::Write;
 use std::path::Path;
@@ -14,12 +14,12 @@ use serde::Serialize;
 
 use crate::settings::security::furnish;
 
-/// Writes a recording, if one is configured.
+/// Writes a recording, if the config names a file for it.
 #[derive(Debug, Default)]
 pub struct Recorder(Option<Recording>);
 
 impl Recorder {
-    /// Creates a recorder with a new file.
+    /// Creates a recorder. If `path` is given, it creates the file.
     ///
     /// # Errors
     /// Returns an error if the file cannot be created.
@@ -30,7 +30,7 @@ impl Recorder {
         Ok(Recorder(Some(recording)))
     }
 
-    /// Returns whether a recording is written. Otherwise the caller need not copy inputs.
+    /// Returns whether the recorder writes a recording. If not, the caller need not copy inputs.
     pub fn is_active(&self) -> bool {
         self.0.is_some()
     }
@@ -41,13 +41,13 @@ impl Recorder {
         self.check(written);
     }
 
-    /// Writes the buffer to the file.
+    /// Writes the buffered part of the recording to the file.
     pub fn flush(&mut self) {
         let written = self.0.as_mut().map(Recording::flush);
         self.check(written);
     }
 
-    /// Ends the recording, with the reason.
+    /// Ends the recording with an entry that has the reason.
     pub fn end(&mut self, reason: &str) {
         if self.0.is_some() {
             self.flush();
@@ -56,7 +56,8 @@ impl Recorder {
         }
     }
 
-    /// Ends the recording after a write error, such as a full disk. The station continues.
+    /// Ends the recording after a write error, such as a full disk. The station continues without a
+    /// recording.
     fn check(&mut self, written: Option<std::io::Result<()>>) {
         if let Some(Err(error)) = written {
             tracing::error!("the recording ends here: {error}");
@@ -68,7 +69,7 @@ impl Recorder {
 /// Replays a recording and prints every output as a JSON line: `{"time": seconds, "output": ...}`.
 ///
 /// # Errors
-/// Returns an error with the line, if the recording cannot be read.
+/// Returns an error that names the line, if the recording cannot be read.
 pub fn replay(config: &Config, path: &Path, out: &mut impl Write) -> anyhow::Result<()> {
     let (header, inputs) = Inputs::open(path)?;
     let start = header.time;
@@ -81,7 +82,7 @@ pub fn replay(config: &Config, path: &Path, out: &mut impl Write) -> anyhow::Res
     print_outputs(&mut station, start, out)?;
     for line in inputs {
         let line = line?;
-        // A refused command was refused during the recording as well.
+        // The station refuses a command in the replay if it has refused the command during the recording.
         let _refusal = station.handle_input(line.time, line.wall, line.input);
         print_outputs(&mut station, line.time, out)?;
     }

@@ -1,7 +1,8 @@
 //! Requests of the HTTP server to the run loop.
 //!
 //! The server holds no state of the station. It sends a [`Request`] over a bounded channel and waits for the
-//! answer in the one-shot channel that is part of it. A run loop that drops the answer is about to stop.
+//! answer. The request contains the one-shot channel for the answer. If the run loop drops this channel, the
+//! station is about to stop.
 
 use carnet_api::model::{
     AnnouncedService, Area, AreaRequest, Binding, ChannelRequest, Counters, Dcc, DenmRequest, Drain,
@@ -14,149 +15,149 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 
 use crate::facilities::{Filter, Subscription};
 
-/// Result of a request, or the reason for an error, in plain words.
+/// Answer to a request, or the reason for an error, in plain words.
 pub type Answer<T> = Result<T, String>;
 
-/// A query or command, with the channel for the answer.
+/// A query or a command, with the channel for its answer.
 #[derive(Debug)]
 pub enum Request {
-    /// `GET /v1/status`
+    /// Query of `GET /v1/status`.
     Status(oneshot::Sender<Status>),
-    /// `GET /v1/bindings`
+    /// Query of `GET /v1/bindings`.
     Bindings(oneshot::Sender<Vec<Binding>>),
-    /// `GET /v1/uplinks`
+    /// Query of `GET /v1/uplinks`.
     Uplinks(oneshot::Sender<Vec<Uplink>>),
-    /// `GET /v1/tunnels`
+    /// Query of `GET /v1/tunnels`.
     Tunnels(oneshot::Sender<Vec<Tunnel>>),
-    /// `GET /v1/routes`
+    /// Query of `GET /v1/routes`.
     Routes(oneshot::Sender<Vec<Route>>),
-    /// `GET /v1/policies`
+    /// Query of `GET /v1/policies`.
     Policies(oneshot::Sender<Vec<Policy>>),
-    /// `GET /v1/counters`
+    /// Query of `GET /v1/counters`.
     Counters(oneshot::Sender<Counters>),
-    /// `GET /v1/drain`
+    /// Query of `GET /v1/drain`.
     Drain(oneshot::Sender<Option<Drain>>),
-    /// `POST /v1/drain`
+    /// Command of `POST /v1/drain`.
     BeginDrain {
-        /// Destinations, and the time limit.
+        /// Home agents to which the nodes go, and the time limit.
         drain: DrainRequest,
         /// Success, or the reason for an error, in plain words.
         reply: oneshot::Sender<Answer<()>>,
     },
-    /// `POST /v1/drain/end`
+    /// Command of `POST /v1/drain/end`.
     EndDrain(oneshot::Sender<Answer<()>>),
-    /// `POST /v1/revoke`
+    /// Command of `POST /v1/revoke`.
     Revoke {
         /// Bindings to revoke.
         revoke: RevokeRequest,
         /// Success, or the reason for an error, in plain words.
         reply: oneshot::Sender<Answer<()>>,
     },
-    /// `POST /v1/handover`
+    /// Command of `POST /v1/handover`.
     Handover {
-        /// Handover to make.
+        /// Uplink that carries the traffic from now on.
         handover: HandoverRequest,
         /// Success, or the reason for an error, in plain words.
         reply: oneshot::Sender<Answer<()>>,
     },
-    /// `POST /v1/signal`
+    /// Command of `POST /v1/signal`.
     Signal {
-        /// Measured value.
+        /// Measured signal strength of an uplink.
         signal: SignalRequest,
         /// Success, or the reason for an error, in plain words.
         reply: oneshot::Sender<Answer<()>>,
     },
-    /// `GET /v1/neighbours`
+    /// Query of `GET /v1/neighbours`.
     Neighbours(oneshot::Sender<Answer<Vec<Location>>>),
-    /// `GET /v1/locations`
+    /// Query of `GET /v1/locations`.
     Locations(oneshot::Sender<Answer<Vec<Location>>>),
-    /// `GET /v1/areas`
+    /// Query of `GET /v1/areas`.
     Areas(oneshot::Sender<Answer<Vec<Area>>>),
-    /// `GET /v1/dcc`
+    /// Query of `GET /v1/dcc`.
     Dcc(oneshot::Sender<Answer<Dcc>>),
-    /// `POST /v1/channel`
+    /// Command of `POST /v1/channel`.
     Channel {
-        /// Measured load.
+        /// Measured load of the channel.
         channel: ChannelRequest,
         /// Success, or the reason for an error.
         reply: oneshot::Sender<Answer<()>>,
     },
-    /// `GET /v1/groups`
+    /// Query of `GET /v1/groups`.
     Groups(oneshot::Sender<Answer<Vec<Group>>>),
-    /// `GET /v1/security`
+    /// Query of `GET /v1/security`.
     Security(oneshot::Sender<Answer<Security>>),
-    /// `POST /v1/pseudonym`
+    /// Command of `POST /v1/pseudonym`.
     Pseudonym {
-        /// Change or lock.
+        /// Whether to change the pseudonym or to lock it.
         pseudonym: PseudonymRequest,
         /// Success, or the reason for an error.
         reply: oneshot::Sender<Answer<()>>,
     },
-    /// `POST /v1/areas`
+    /// Command of `POST /v1/areas`.
     SetArea {
-        /// The area.
+        /// The area to set.
         area: AreaRequest,
         /// Success, or the reason for an error.
         reply: oneshot::Sender<Answer<()>>,
     },
-    /// `POST /v1/areas/remove`
+    /// Command of `POST /v1/areas/remove`.
     RemoveArea {
         /// Name of the area.
         name: String,
         /// Success, or the reason for an error.
         reply: oneshot::Sender<Answer<()>>,
     },
-    /// `POST /v1/gnsend`
+    /// Command of `POST /v1/gnsend`.
     GnSend {
-        /// The packet.
+        /// The packet to send.
         packet: GnSendRequest,
         /// Success, or the reason for an error.
         reply: oneshot::Sender<Answer<()>>,
     },
-    /// `POST /v1/gnping`
+    /// Command of `POST /v1/gnping`.
     GnPing {
-        /// Target, number of requests, and timeout.
+        /// Target of the ping, number of requests, and timeout.
         ping: GnPingRequest,
-        /// Stream of events, or the reason for an error. The stream ends when the sender is dropped. If the
-        /// receiver is gone, the ping ends.
+        /// Stream of events, or the reason for an error. If the sender is dropped, the stream ends. If the
+        /// receiver is dropped, the ping ends.
         reply: oneshot::Sender<Answer<mpsc::Receiver<GnPingEvent>>>,
     },
-    /// `GET /v1/vehicle`
+    /// Query of `GET /v1/vehicle`.
     Vehicle(oneshot::Sender<Answer<Vehicle>>),
-    /// `PUT /v1/vehicle`
+    /// Command of `PUT /v1/vehicle`.
     SetVehicle {
         /// Report about the vehicle.
         vehicle: Box<Vehicle>,
         /// Success, or the reason for an error.
         reply: oneshot::Sender<Answer<()>>,
     },
-    /// `POST /v1/denm` and the requests about an existing event
+    /// Command of `POST /v1/denm`, or of a request about an existing event.
     Denm {
-        /// Action on the event.
+        /// Action on the event: trigger, update or terminate.
         wish: DenmWish,
-        /// Content of the event, as a message.
+        /// Content of the event, as a DENM.
         message: Vec<u8>,
-        /// Repetition and area of the message.
+        /// Repetition of the DENM, and its destination area.
         denm: Box<DenmRequest>,
-        /// Identifier of a new event, or the reason for an error.
+        /// Identifier if the event is new, or the reason for an error.
         reply: oneshot::Sender<Answer<Option<Triggered>>>,
     },
-    /// `GET /v1/ldm`
+    /// Query of `GET /v1/ldm`.
     Ldm {
-        /// Filter of the map.
+        /// Filter for the objects of the map.
         filter: Filter,
-        /// Filtered map, or the reason for an error.
+        /// Objects of the map that pass the filter, or the reason for an error.
         reply: oneshot::Sender<Answer<Ldm>>,
     },
-    /// `GET /v1/services`
+    /// Query of `GET /v1/services`.
     Services(oneshot::Sender<Answer<Vec<AnnouncedService>>>),
-    /// `GET /v1/messages`
+    /// Query of `GET /v1/messages`.
     Messages {
-        /// Filter of the messages.
+        /// Filter for the messages.
         filter: Filter,
-        /// Later messages, or the reason for an error.
+        /// Stream of the messages that arrive from now on, or the reason for an error.
         reply: oneshot::Sender<Answer<Subscription>>,
     },
-    /// `GET /v1/gnrecv`
+    /// Query of `GET /v1/gnrecv`.
     GnReceive(oneshot::Sender<Answer<broadcast::Receiver<GnReceived>>>),
 }

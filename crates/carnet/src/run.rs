@@ -1,8 +1,8 @@
-//! The event loop: connects the station, the kernel and the operators.
+//! The event loop: connects the station, the kernel and the operators with each other.
 //!
 //! One task owns all state. It waits for the next input (a packet, an event of the kernel, a timer, a
-//! request, a signal) and passes it to the station. It executes the outputs in their order, so that a route
-//! is in place before the packet that needs it leaves.
+//! request, a signal) and passes it to the station. It executes the outputs of the station in their order, so
+//! that a route is in place before the packet that needs it leaves.
 
 mod facilities;
 mod geonet;
@@ -46,36 +46,37 @@ use crate::{answers, crash, http, log, settings};
 
 use packets::Gathering;
 
-/// How long a stopping station waits for the home agent to acknowledge the de-registration.
+/// Time for which a stopping station waits for the home agent to acknowledge the de-registration.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// Interval at which a mostly idle station returns unneeded memory. That is mainly code that a request, a
-/// reload or a registration has used, with its neighbouring pages.
+/// Interval at which a mostly idle station returns memory to the kernel. This is mainly code that a request,
+/// a reload or a registration has used, with its neighbouring pages.
 const REST: Duration = Duration::from_secs(10);
-/// Number of wake-ups by packets in an interval below which the station is mostly idle.
+/// Number of wake-ups by packets in an interval of [`REST`] below which the station is mostly idle.
 const LITTLE: u32 = 100;
-/// Number of failures of the kernel in a row that the station waits out, with this pause after each.
+/// Number of failures of the kernel in a row after which the station does not give up yet. It pauses after
+/// each for the time below.
 pub const MAX_FAILURES: u32 = 20;
 const RECOVERY: Duration = Duration::from_millis(100);
-/// Number of refused Binding Updates that are logged at once; after that one per [`REFUSAL_INTERVAL`],
-/// because any host can send them. The counters count them all.
+/// Number of refused Binding Updates that the log has at once. After that it has one per
+/// [`REFUSAL_INTERVAL`], because any host can send them. The counters count all of them.
 const REFUSALS: u32 = 10;
 const REFUSAL_INTERVAL: Duration = Duration::from_secs(5);
-/// Shortest interval between two checks of this machine's settings after a failure.
+/// Least interval between two checks of this machine's settings after events that report a failure.
 const DOUBT_INTERVAL: Duration = Duration::from_secs(1);
-/// Largest number of characters of an event's message.
+/// Largest number of characters in the message of an event.
 const MESSAGE: usize = 1000;
 const REQUESTS: usize = 64;
 const EVENTS: usize = 1024;
 
-/// Reads a config, and leaves no copy of its keys in memory except in the config.
+/// Reads a config. No copy of its keys stays in memory except in the config itself.
 ///
 /// # Errors
-/// Returns the mistakes in the file.
+/// Returns the mistakes in the config file.
 pub fn load(path: &Path) -> Result<Box<Config>, ConfigErrors> {
     with_secrets(|| Config::load(path).map(Box::new))
 }
 
-/// Sets the state directory to that of the store, so that the station counts as one with stored state.
+/// Sets the state directory to the store's, so that the rest of the program takes the state as stored.
 fn keep_state_in(config: &mut Config, store: Option<&Path>) {
     if let Some(store) = store {
         config.station.state_dir = store.parent().map(Path::to_owned);
@@ -85,8 +86,8 @@ fn keep_state_in(config: &mut Config, store: Option<&Path>) {
 /// Runs a station until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// Returns an error if the station cannot start, or if the kernel fails repeatedly. It removes its settings
-/// before.
+/// Returns an error if the station cannot start, or if the kernel fails repeatedly. The station removes its
+/// routes and settings before.
 pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> anyhow::Result<()> {
     keep_state_in(&mut config, store);
     let directory = config.station.socket.parent().unwrap_or(Path::new("."));
@@ -95,7 +96,8 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
 
-    // Before the use of the undo file beside the socket: that file may belong to another station.
+    // This check comes before the use of the undo file beside the socket, because that file may belong to
+    // another station.
     http::is_stale(&config.station.socket)?;
     if let Err(error) = geonet_path::remove_leftovers() {
         warn!("devices that an earlier run has left stay: {error}");
@@ -103,7 +105,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     if config.has_ipsec() {
         carnet_linux::prepare_ipsec();
     }
-    // Before threads exist, and before any input from outside.
+    // The process gives up its rights before it has threads, and before it receives any input from outside.
     let (plan, sandbox) = confine(&config, path)?;
     // Opens the state first and creates nothing if it is unusable.
     let opening = Opening::of(Place::of(store, config.station.state_dir.as_deref()), &config.station.name)?;
@@ -130,7 +132,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     let mut counting = self::counting(&config);
     warn_of_own_address(&config);
     let mut platform = open_platform(&config)?;
-    // A start that fails logs only the reason.
+    // The warnings come after the steps that often fail, so that a start that fails logs only the reason.
     for warning in config.warnings() {
         warn!("{warning}");
     }
@@ -142,7 +144,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
             tell_data_path(platform, &config, &obstacles)?;
         }
     }
-    // With a store this waits until the station is the leader; slow preparations are done before.
+    // With a store, this waits until the station becomes the leader; slow preparations are done before.
     let waits = opening.waits_with()?;
     let mut opening = tokio::task::spawn_blocking(|| {
         with_files_alone();
@@ -156,7 +158,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
         _ = interrupt.recv() => None,
     };
     let Some(opened) = opened else {
-        // The end of the program waits for that thread.
+        // The program cannot end before the thread that waits for the store has ended, so this ends the wait.
         if let Some(stream) = waits {
             let _ = stream.shutdown(std::net::Shutdown::Both);
         }
@@ -170,7 +172,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     if let Some(warning) = warning {
         warn!("{warning}");
     }
-    // On the heap: a moved value would leave a copy of a mobile router's key.
+    // The runner is on the heap, because a moved value would leave a copy of a mobile router's key.
     let mut runner =
         with_secrets(|| Runner::new(config, platform, geonet, seed, (state, kept)).map(Box::new))?;
     runner.upper_tester = upper_tester;
@@ -179,7 +181,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     runner.carry_out();
     runner.tell_mtu();
     runner.place_fast_path();
-    // Config and state take many times their size while they are read.
+    // While config and state are read, they take many times their size, so the program now returns memory.
     carnet_linux::give_back_memory();
     if let Some(why) = Geonet::of_mut(&mut runner.geonet).and_then(|geonet| geonet.interfaces.failure()) {
         let why = format!("geonet.ipv6_interface cannot be had: {why}");
@@ -203,7 +205,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     runner.tell_of_sandbox();
     runner.tell_uplinks();
     runner.warn_of_missing_interfaces();
-    // Only with systemd's NOTIFY_SOCKET in the environment; harmless without.
+    // The notification has an effect only if systemd's NOTIFY_SOCKET is in the environment.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     carnet_linux::give_back_code();
     #[cfg(debug_assertions)]
@@ -245,7 +247,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
                     runner.kernel_event(event);
                     Ok(())
                 }
-                // The fault may pass; the next call reads all state again.
+                // The fault may be temporary; the next call reads all state of the kernel again.
                 Err(error) if runner.may_recover() && !error.is_fatal() => {
                     error!("{error}; looking again");
                     sleep(RECOVERY).await;
@@ -345,8 +347,8 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     result
 }
 
-/// Returns a part that the network of the vehicle does not depend on. If it fails, a mobile router or home
-/// agent continues without it, and a station with no other role ends.
+/// Returns a part of the program on which the vehicle's network does not depend. If the part fails, a mobile
+/// router or home agent continues without it. A station that has no other role ends.
 fn optional<T>(config: &Config, what: &str, opened: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
     match opened {
         Ok(part) => Ok(Some(part)),
@@ -358,7 +360,7 @@ fn optional<T>(config: &Config, what: &str, opened: anyhow::Result<T>) -> anyhow
     }
 }
 
-/// Gives up what the station does not need; see [`carnet_linux::sandbox`].
+/// Gives up the rights that the station does not need; see [`carnet_linux::sandbox`].
 fn confine(config: &Config, path: &Path) -> anyhow::Result<(Plan, Option<Held>)> {
     if config.station.sandbox == Sandbox::Off {
         return Ok((Plan::default(), None));
@@ -371,8 +373,8 @@ fn confine(config: &Config, path: &Path) -> anyhow::Result<(Plan, Option<Held>)>
     Ok((plan, Some(held)))
 }
 
-/// Opens the kernel's networking, if the station needs it. A station with GeoNetworking alone needs no tunnel
-/// device; it only removes the leftovers of an earlier run with other roles.
+/// Opens the kernel's networking, if the station needs it. A station that does only GeoNetworking needs no
+/// tunnel device. It only removes what an earlier run with other roles has left.
 fn open_platform(config: &Config) -> anyhow::Result<Option<Platform>> {
     if settings::needs_platform(config) {
         return Ok(Some(Platform::open(settings::platform(config))?));
@@ -386,13 +388,13 @@ fn open_platform(config: &Config) -> anyhow::Result<Option<Platform>> {
     Ok(None)
 }
 
-/// Warns if the kernel has the home agent's address itself. Then the kernel answers Binding Updates, with a
-/// Parameter Problem for their Home Address option (RFC 8200 4.2), and they never arrive here.
+/// Warns if the kernel has the home agent's address itself. In this case the station never receives Binding
+/// Updates. The kernel answers them with a Parameter Problem for their Home Address option (RFC 8200 4.2).
 fn warn_of_own_address(config: &Config) {
     let Some(agent) = &config.home_agent else { return };
     let is_local = |address: Ipv6Addr| std::net::UdpSocket::bind((address, 0)).is_ok();
-    // An address of 100::/64, which no machine has (RFC 6666): if even that can be bound, the test proves
-    // nothing.
+    // The second address is one of 100::/64, which no machine has (RFC 6666). If even this address can be
+    // bound, the test proves nothing.
     if is_local(agent.address) && !is_local(Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 1)) {
         warn!(
             "this machine has home_agent.address {} on an interface: nobody can register over IPv6 until it \
@@ -409,7 +411,8 @@ fn resting() -> Interval {
     resting
 }
 
-/// Waits for packets, for control messages not before `control_from`; endlessly without a tunnel device.
+/// Waits for packets, but for control messages not before `control_from`; without a tunnel device it never
+/// returns.
 async fn readable(tunnel: Option<&TunnelIo>, control_from: Option<Instant>) -> std::io::Result<()> {
     match tunnel {
         Some(tunnel) => tunnel.readable(control_from).await,
@@ -417,14 +420,14 @@ async fn readable(tunnel: Option<&TunnelIo>, control_from: Option<Instant>) -> s
     }
 }
 
-/// Returns the timer for counts of the uplinks' octets.
+/// Returns the timer after which the station counts the octets of the uplinks.
 fn counting(config: &Config) -> Interval {
     let mut counting = interval(settings::counting(config));
     counting.set_missed_tick_behavior(MissedTickBehavior::Delay);
     counting
 }
 
-/// Waits for packets inside IPv4 or UDP; endlessly without sockets.
+/// Waits for packets inside IPv4 or UDP; without sockets for them it never returns.
 async fn datagrams_readable(datagrams: Option<&Datagrams>) -> std::io::Result<()> {
     match datagrams {
         Some(datagrams) => datagrams.readable().await,
@@ -432,7 +435,7 @@ async fn datagrams_readable(datagrams: Option<&Datagrams>) -> std::io::Result<()
     }
 }
 
-/// Waits for an event of the kernel; endlessly without a platform.
+/// Waits for an event of the kernel; without a platform it never returns.
 async fn next_event(platform: Option<&mut Platform>) -> carnet_linux::Result<PlatformEvent> {
     match platform {
         Some(platform) => platform.next_event().await,
@@ -440,7 +443,7 @@ async fn next_event(platform: Option<&mut Platform>) -> carnet_linux::Result<Pla
     }
 }
 
-/// Starts the fast path of the config. The TUN device forwards while a thread loads programs.
+/// Starts the fast path that the config allows. While a thread loads programs, the TUN device forwards.
 fn accelerate(platform: &mut Platform, config: &Config, flow_label_key: u64) -> anyhow::Result<()> {
     let obstacles = platform.accelerate(&settings::fast_path(config, flow_label_key));
     if let Some(path) = platform.loading() {
@@ -449,10 +452,10 @@ fn accelerate(platform: &mut Platform, config: &Config, flow_label_key: u64) -> 
     obstacles.map_or(Ok(()), |obstacles| tell_data_path(platform, config, &obstacles))
 }
 
-/// Logs the data path.
+/// Logs which data path the station uses.
 ///
 /// # Errors
-/// Returns an error if the config demands another one.
+/// Returns an error if the config demands another data path.
 fn tell_data_path(
     platform: &Platform,
     config: &Config,
@@ -480,21 +483,22 @@ fn tell_data_path(
     Ok(())
 }
 
-/// The station, and the parts that execute its outputs.
+/// The station, with the parts that execute its outputs.
 struct Runner {
-    /// Config without its keys: the station has the ones that it needs.
+    /// Config without its keys; the station has the keys that it needs.
     config: Box<Config>,
     station: Station,
-    /// `None` if the station does GeoNetworking alone; then there is no tunnel device either.
+    /// The kernel's networking. `None` if the station does only GeoNetworking; then it has no tunnel device
+    /// either.
     platform: Option<Platform>,
     reader: Option<TunnelReader>,
     writer: Option<TunnelWriter>,
     datagram_reader: Option<DatagramReader>,
     datagram_writer: Option<DatagramWriter>,
-    /// Time at which packets last woke the station.
+    /// Time at which packets last woke the program.
     woken: Time,
     gathering: Gathering,
-    /// Whether the fast path lacks some executed changes.
+    /// Whether the fast path lacks some of the changes that the platform has executed.
     behind: bool,
     geonet: Option<Geonet>,
     /// Applications that send and receive messages; `None` without facilities.
@@ -504,25 +508,25 @@ struct Runner {
     recorder: Recorder,
     events: broadcast::Sender<Value>,
     started: Time,
-    /// Remaining rights of the process; `None` if it has given up nothing.
+    /// Rights that the process has kept; `None` if it has given up no rights.
     sandbox: Option<Held>,
     plan: Plan,
     buffer: PacketBuffer,
-    /// Counts of the fast path, as last reported to the station.
+    /// Packet counts of the fast path that the station got last.
     traffic: Vec<TunnelTraffic>,
-    /// Outputs of frames that are being received; empty otherwise.
+    /// Outputs that wait while frames are received; empty at other times.
     outputs: Vec<Output>,
     refusals: RateLimiter,
-    /// Uplinks, and whether each was usable at the last check.
+    /// Uplinks of the config, and whether each was usable at the last check.
     uplinks: BTreeMap<String, bool>,
-    /// Rate limit of checks of this machine's settings after a failure.
+    /// Rate limit of checks of this machine's settings after events that report a failure.
     doubts: RateLimiter,
     portal_probes: PortalProbes,
     /// Reason why GeoNetworking cannot use the fast path that the config demands.
     geonet_path_refused: Option<String>,
 }
 
-/// Requests that detect captive portals, one at a time, outside of the run loop.
+/// Requests that detect captive portals; one is sent at a time, outside of the run loop.
 struct PortalProbes {
     results: mpsc::Sender<(String, PortalProbe)>,
     inbox: Option<mpsc::Receiver<(String, PortalProbe)>>,
@@ -535,7 +539,8 @@ impl PortalProbes {
         PortalProbes { results, inbox: Some(inbox), is_busy: false }
     }
 
-    /// Begins a request over an uplink; the station repeats one that this drops.
+    /// Starts a request over an uplink. If another request is under way, drops the new one; the station
+    /// repeats it.
     fn begin(&mut self, target: ProbeTarget, uplink: String, sources: Vec<IpAddr>) {
         if !std::mem::replace(&mut self.is_busy, true) {
             let results = self.results.clone();
@@ -565,7 +570,8 @@ impl Runner {
         let furnished = furnish(&config, Rng::beside(header.seed), header.wall);
         let Furnished { entity: security, warnings } = match furnished {
             Ok(furnished) => furnished,
-            // The station never sends unsigned packets instead.
+            // If signatures fail, the station does not send unsigned packets instead; it continues without
+            // GeoNetworking.
             Err(error) if platform.is_some() => {
                 warn!("GeoNetworking is off until a restart, the station goes on without it: {error:#}");
                 if let Some(Err(error)) = Geonet::of_mut(&mut geonet).map(Geonet::close) {
@@ -625,8 +631,8 @@ impl Runner {
             geonet_path_refused: None,
         };
         // The home agent counts its starts without bindings. Of nodes that it no longer serves, only the
-        // replay protection stays; a node without state has no record. Without a home agent all records stay
-        // for a later one.
+        // replay protection stays. A node without state has no record. If the station has no home agent, all
+        // records stay for a later one.
         runner.persist(Kept::Own);
         let now = |runner: &Runner, home_address| {
             runner.station.stored_node(header.time, header.wall, home_address)
@@ -645,7 +651,7 @@ impl Runner {
         Ok(runner)
     }
 
-    /// Stores a part of the state; returns whether packets that report it wait for the disk.
+    /// Stores a part of the state. Returns whether packets that report this part wait for the disk.
     fn persist(&mut self, kept: Kept) -> bool {
         if !self.state.is_kept() {
             return false;
@@ -662,10 +668,10 @@ impl Runner {
         }
     }
 
-    /// Sends packets that waited for the disk.
+    /// Sends the packets that waited for this result of the disk.
     ///
     /// # Errors
-    /// Returns an error if nothing can ever be stored again.
+    /// Returns an error if no further state can be stored.
     fn persisted(&mut self, news: News) -> anyhow::Result<()> {
         let lost = matches!(news, News::Lost(_));
         let (packets, told) = self.state.handle(news);
@@ -682,7 +688,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Ends GeoNetworking after repeated failures: the network of the vehicle continues without it.
+    /// Ends GeoNetworking after repeated failures; the network of the vehicle continues without it.
     fn give_up_geonet(&mut self, why: &str) {
         if let Some(Err(error)) = Geonet::of_mut(&mut self.geonet).map(Geonet::close) {
             error!("{error}");
@@ -692,8 +698,8 @@ impl Runner {
         self.report(&Event::Warning { message });
     }
 
-    /// Handles the lack of the fast path that the config demands for GeoNetworking: the station ends if it
-    /// has no other role.
+    /// Handles the case that the config demands a fast path for GeoNetworking and none is available. The
+    /// station ends if it has no other role.
     fn without_geonet_path(&mut self) -> anyhow::Result<()> {
         let why = self.geonet_path_refused.take().unwrap_or_default();
         if self.platform.is_none() {
@@ -703,7 +709,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Drops the right to load BPF programs, once no program remains to be loaded.
+    /// Drops the right to load BPF programs once no program remains to be loaded.
     fn settle(&mut self) {
         let path = self.platform.as_ref().map(|platform| platform.loading().unwrap_or(platform.path()));
         if let Some(held) = &mut self.sandbox
@@ -714,7 +720,7 @@ impl Runner {
         }
     }
 
-    /// Logs the data path after loading.
+    /// Logs the data path after the programs were loaded.
     fn data_path(&mut self, obstacles: &[(carnet_linux::Path, String)]) -> anyhow::Result<()> {
         if let Some(platform) = &self.platform {
             tell_data_path(platform, &self.config, obstacles)?;
@@ -724,13 +730,13 @@ impl Runner {
         Ok(())
     }
 
-    /// Returns whether the station waits out a failure of the kernel.
+    /// Returns whether the station pauses and continues after a failure of the kernel.
     fn may_recover(&self) -> bool {
         self.platform.as_ref().is_some_and(|platform| platform.failures() <= MAX_FAILURES)
     }
 
-    /// Passes the fast path's counts to the station of a mobile router. The programs count in shared memory,
-    /// so this costs no system call.
+    /// Passes the fast path's packet counts to the station of a mobile router. The fast path's programs count
+    /// in shared memory, so this costs no system call.
     fn count_tunnels(&mut self) {
         if self.station.mobile_router().is_none() {
             return;
@@ -759,19 +765,20 @@ impl Runner {
                 Some(Ok(Some(octets))) => {
                     self.input(Input::Octets { interface: interface.clone(), octets });
                 }
-                // The next count includes the missed one.
+                // The next count will include the octets of this one.
                 Some(Err(error)) => tracing::debug!("{error}"),
                 Some(Ok(None)) | None => {}
             }
         }
     }
 
-    /// Returns the socket for messages under IPsec.
+    /// Returns the socket for Mobility Header messages under IPsec.
     fn protected(&self) -> Protected {
         self.platform.as_ref().map(Platform::protected).unwrap_or_default()
     }
 
-    /// Logs the remaining rights of the process, once: the operator may be able to complete the sandbox.
+    /// Logs once which rights the process still has, because the operator may be able to complete the
+    /// sandbox.
     fn tell_of_sandbox(&self) {
         let Some(held) = &self.sandbox else {
             warn!("station.sandbox = \"off\": the process keeps whatever rights it was started with");
@@ -790,19 +797,19 @@ impl Runner {
         info!("sandbox: capabilities {capabilities}; {landlock}; {seccomp}");
     }
 
-    /// Warns of interfaces in the config that the machine does not have: no other message would.
+    /// Warns if the machine lacks interfaces of the config, because no other message says so.
     fn warn_of_missing_interfaces(&mut self) {
         for message in settings::missing_interfaces(&self.config) {
             self.report(&Event::Warning { message });
         }
     }
 
-    /// Returns what differs on this machine from the station's needs.
+    /// Returns the settings of this machine that differ from the station's needs, in words.
     fn obstacles(&self) -> Vec<String> {
         self.platform.as_ref().map(Platform::obstacles).unwrap_or_default()
     }
 
-    /// Logs the uplinks whose usability has changed.
+    /// Logs the uplinks that have become usable or unusable.
     fn tell_uplinks(&mut self) {
         let before = std::mem::take(&mut self.uplinks);
         for uplink in self.station.uplink_status(clock::now()) {
@@ -851,7 +858,7 @@ impl Runner {
     }
 
     fn try_input(&mut self, input: Input) -> Result<(), String> {
-        // Both inputs may cause a packet, which needs the present position.
+        // Each of these inputs may cause a packet, which needs the present position.
         if matches!(input, Input::Timeout | Input::Geonet(_)) {
             self.update_position();
         }
@@ -865,14 +872,14 @@ impl Runner {
         result
     }
 
-    /// Executes the outputs of the station, in order. Events come last, because an acknowledgement must not
-    /// wait for a log.
+    /// Executes the outputs of the station in order. Events are logged last, because an acknowledgement must
+    /// not wait for a log.
     fn carry_out(&mut self) {
         self.carry_out_in_burst();
         self.catch_up();
     }
 
-    /// Passes the executed changes to the fast path.
+    /// Passes the changes that the platform has executed to the fast path.
     fn catch_up(&mut self) {
         if std::mem::take(&mut self.behind) {
             self.platform.iter_mut().for_each(Platform::commit);
@@ -880,8 +887,8 @@ impl Runner {
     }
 
     /// Executes the outputs after one of several packets. Packets that report a change may wait for the disk,
-    /// and so for the end of the burst. The fast path may then [catch up](Self::catch_up) with all of them at
-    /// once. A packet that does not wait leaves when the fast path has the earlier changes.
+    /// and so for the end of the burst. In this case the fast path may [catch up](Self::catch_up) with all
+    /// changes at once. A packet that does not wait leaves when the fast path has the earlier changes.
     fn carry_out_in_burst(&mut self) {
         let (mut told, mut burst) = (Vec::new(), Burst::default());
         while let Some(output) = self.station.poll_output() {
@@ -938,8 +945,8 @@ impl Runner {
                 }
             }
             Output::Protect { source, destination, label, message } => {
-                // Without a security association the message is lost, and a sender that needs an answer sends
-                // it again.
+                // Without a security association the message is lost. If its sender needs an answer, it sends
+                // the message again.
                 if let Err(error) = self.protected().send(source, destination, label, &message) {
                     tracing::debug!(
                         "a message from {source} to {destination} is not sent under IPsec: {error}"
@@ -953,7 +960,7 @@ impl Runner {
                 }
             }
             Output::Icmpv6(message) => {
-                // The link may just have gone; the sender will send the message again.
+                // The link may have disappeared just now; the sender of the message will send it again.
                 let sent = self.platform.as_mut().map(|platform| platform.send_icmpv6(&message));
                 if let Some(Err(error)) = sent {
                     tracing::debug!("{error}");
@@ -1041,8 +1048,8 @@ impl Runner {
         }
     }
 
-    /// Reads the machine's settings again after a failure, because the kernel does not report all changes. If
-    /// one is the known reason, the event does not blame the home agent.
+    /// Reads the machine's settings again after an event that reports a failure, because the kernel does not
+    /// report all changes. If such a change explains the failure, the event does not blame the home agent.
     fn doubt_machine(&mut self, event: &Event) -> Option<Event> {
         let is_failure = match event {
             Event::Warning { .. } | Event::Deregistered { .. } | Event::BindingRemoved { .. } => true,
@@ -1070,7 +1077,7 @@ impl Runner {
             Event::Binding { change, .. } => change == "refreshed",
             _ => false,
         };
-        // Without a reader, a home agent does not even format the text of a refresh.
+        // If no client reads events, a home agent does not even format the text of a refresh.
         match event {
             _ if quiet => tracing::debug!("{}", answers::event_text(event)),
             Event::Warning { .. }
@@ -1085,7 +1092,7 @@ impl Runner {
         if self.events.receiver_count() > 0
             && let Ok(mut fields) = serde_json::to_value(event)
         {
-            // A message may contain text of other systems.
+            // The message may contain text of other systems, so its length is limited.
             if let Some(Value::String(message)) = fields.get_mut("message") {
                 *message = log::cut(message, MESSAGE).into_owned();
             }
@@ -1094,7 +1101,7 @@ impl Runner {
         }
     }
 
-    /// Runs until the home agent has acknowledged the de-registration.
+    /// Runs the loop until the home agent has acknowledged the de-registration, or [`FAREWELL`] is over.
     async fn farewell(&mut self, tunnel: Option<&TunnelIo>, datagrams: Option<&Datagrams>) {
         let protected = self.protected();
         while !self.station.is_quiescent() {

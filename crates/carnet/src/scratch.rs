@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A directory of a single test, removed on drop.
+/// A directory for a single test; dropping the value removes it.
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Makes a directory.
+    /// Creates the directory.
     pub fn new() -> Scratch {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -16,7 +16,7 @@ impl Scratch {
         Scratch(path)
     }
 
-    /// Returns the path.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.0
     }

@@ -1,4 +1,5 @@
-//! Converts the config file to the platform's settings; `carnet_settings` has those of the station.
+//! Converts the config to the platform's settings; `carnet_settings` converts it to the settings of the
+//! station.
 
 pub mod geonet;
 pub mod sandbox;
@@ -17,19 +18,20 @@ pub use carnet_settings::station;
 use crate::geonet::Wants;
 
 /// MTU of the tunnel device. The forwarder decides which packets fit into a tunnel. The device only has to
-/// take everything that the kernel routes into it, outer headers included, also from links with jumbo frames.
+/// take every packet that the kernel routes into it, with its outer headers, also from links with jumbo
+/// frames.
 const DEVICE_MTU: u32 = 9216;
 
-/// Returns the platform's config.
+/// Returns the platform's settings.
 pub fn platform(config: &Config) -> PlatformConfig {
     let mut watched: Vec<WatchedInterface> = Vec::new();
     if let Some(home_link) = config.home_agent.as_ref().and_then(|agent| agent.home_link.as_ref()) {
         watched.push(WatchedInterface { name: home_link.clone(), all_multicast: true });
     }
     if let Some(router) = &config.mobile_router {
-        // RFC 4887 6.2.1: at home the router answers on the home link for hosts on board. On other links it
-        // answers for mobile routers on board. In neither case does the kernel join their solicited-node
-        // groups.
+        // RFC 4887 6.2.1: at home the router answers Neighbor Solicitations on the home link for hosts on
+        // board. On other links it answers for mobile routers on board. In neither case does the kernel join
+        // the solicited-node groups of these hosts and routers.
         let aggregated = router.prefixes.iter().any(|prefix| router.home_prefix.contains(prefix));
         let stands_in = router.nesting && !router.lan.is_empty();
         let uplinks = router.uplinks.iter().map(|uplink| (&uplink.interface, aggregated || stands_in));
@@ -39,15 +41,15 @@ pub fn platform(config: &Config) -> PlatformConfig {
             }
         }
     }
-    // Only home agents have known senders. A router has its previous care-of address for a while beside the
-    // present one.
+    // Only home agents have known senders. Each router has two addresses: for a while its previous care-of
+    // address is valid beside the present one.
     let senders = 2 * nodes(config);
     let (ipsec, undo_file) = (config.has_ipsec(), undo_file(config));
     PlatformConfig { device_mtu: DEVICE_MTU, watched, senders, ipsec, undo_file }
 }
 
-/// Returns the part of the config that needs this interface, in words. Uplinks come and go, and have events
-/// of their own.
+/// Returns the part of the config that needs this interface, in words. Returns `None` for uplinks, which come
+/// and go, and have events of their own.
 pub fn without_interface(config: &Config, name: &str) -> Option<String> {
     let lan = config.mobile_router.as_ref().is_some_and(|router| router.lan.iter().any(|lan| lan == name));
     let home_link = config.home_agent.as_ref().is_some_and(|agent| agent.home_link.as_deref() == Some(name));
@@ -59,7 +61,7 @@ pub fn without_interface(config: &Config, name: &str) -> Option<String> {
     Some(format!("{key}: there is no interface {name}; until there is, {what}"))
 }
 
-/// Returns a message for each interface that is missing now.
+/// Returns a message for each interface of the config that the machine does not have now.
 pub fn missing_interfaces(config: &Config) -> Vec<String> {
     let lan = config.mobile_router.iter().flat_map(|router| &router.lan);
     let home_link = config.home_agent.iter().filter_map(|agent| agent.home_link.as_ref());
@@ -79,7 +81,7 @@ pub fn home_addresses(config: &Config) -> BTreeSet<Ipv6Addr> {
     routers.map(|router| router.home_address).collect()
 }
 
-/// Returns the sources of the uplinks' signal strengths.
+/// Returns the sources from which the uplinks' signal strengths come.
 pub fn signals(config: &Config) -> Vec<SignalSource> {
     let uplinks = config.mobile_router.iter().flat_map(|router| &router.uplinks);
     uplinks
@@ -87,26 +89,28 @@ pub fn signals(config: &Config) -> Vec<SignalSource> {
         .collect()
 }
 
-/// Returns the request for an uplink without answers.
+/// Returns the target of the request that detects a captive portal, for uplinks on which the home agent does
+/// not answer.
 pub fn probe_target(config: &Config) -> Option<ProbeTarget> {
     let url = config.mobile_router.as_ref()?.captive_portal_probe.clone()?;
     Some(ProbeTarget { address: url.address, authority: url.authority, path: url.path })
 }
 
-/// Returns the uplinks whose octets are counted.
+/// Returns the uplinks whose octets the program counts.
 pub fn counted(config: &Config) -> Vec<String> {
     let uplinks = config.mobile_router.iter().flat_map(|router| &router.uplinks);
     uplinks.map(|uplink| uplink.interface.clone()).collect()
 }
 
-/// Returns the interval of the counts, shorter if a policy balances by the capacity of the uplinks.
+/// Returns the interval at which the program counts octets. It is shorter if a policy balances by the
+/// capacity of the uplinks.
 pub fn counting(config: &Config) -> Duration {
     let mut policies = config.mobile_router.iter().flat_map(|router| &router.policies);
     let balances = policies.any(|policy| policy.action == PolicyAction::Balance);
     if balances { Duration::from_millis(750) } else { Duration::from_secs(5) }
 }
 
-/// Returns the undo file, beside the socket, because both have the same lifetime.
+/// Returns the path of the undo file. It is beside the socket, because both have the same lifetime.
 pub fn undo_file(config: &Config) -> PathBuf {
     config.station.socket.with_extension("undo")
 }
@@ -117,13 +121,14 @@ pub fn needs_platform(config: &Config) -> bool {
     config.home_agent.is_some() || config.mobile_router.is_some()
 }
 
-/// Returns the undo file of the GeoNetworking link.
+/// Returns the path of the undo file for the GeoNetworking link.
 pub fn link_undo_file(config: &Config) -> PathBuf {
     config.station.socket.with_extension("link-undo")
 }
 
-/// Returns whether GeoNetworking uses a fast path. It does not with an upper tester, which needs every
-/// packet. It does not with packets inside UDP or with signatures, which the programs do not support.
+/// Returns whether GeoNetworking may use a fast path. It may not with an upper tester, which needs every
+/// packet. It may not with packets inside UDP or with signatures, which the programs of the fast path do not
+/// support.
 pub fn geonet_path(config: &Config) -> Wants {
     let frames = config.geonet.as_ref().is_some_and(|geonet| geonet.interface.name().is_some());
     let signed = config.security.as_ref().is_some_and(|security| security.policy != SecurityPolicy::Off);
@@ -135,7 +140,7 @@ pub fn geonet_path(config: &Config) -> Wants {
     }
 }
 
-/// Returns the fast paths to try, and their parameters.
+/// Returns the fast paths that the platform tries, and their parameters.
 pub fn fast_path(config: &Config, flow_label_key: u64) -> FastPathConfig {
     let paths = match config.dataplane.path {
         // The kernel's tunnel devices would take packets that IPsec must handle.
@@ -149,12 +154,13 @@ pub fn fast_path(config: &Config, flow_label_key: u64) -> FastPathConfig {
     FastPathConfig { paths, flow_label_key, bindings: 2 * nodes(config), ports: ports(config) }
 }
 
-/// Returns the number of nodes that this station serves as a home agent.
+/// Returns the number of nodes that this station's home agent serves.
 fn nodes(config: &Config) -> usize {
     config.home_agent.as_ref().map_or(0, |agent| agent.mobile_routers.len())
 }
 
-/// Returns the reason why a data path is not available: missing rights, or else the kernel's refusal.
+/// Returns the reason why a data path is not available, in words: missing rights, or else the kernel's
+/// refusal.
 pub fn what_a_path_needs(path: Path) -> String {
     let missing = carnet_linux::missing_for_bpf();
     match path {
@@ -165,7 +171,7 @@ pub fn what_a_path_needs(path: Path) -> String {
     }
 }
 
-/// Returns the roles of the interfaces.
+/// Returns the role of each interface.
 pub fn ports(config: &Config) -> Ports {
     let router = config.mobile_router.as_ref();
     Ports {

@@ -1,7 +1,7 @@
-//! Formats answers of a station for people.
+//! Formats the answers of a station for people.
 //!
-//! Tables have columns; a column that is empty in every row is left out. No value is ever truncated: if the
-//! columns do not fit the terminal, each row becomes a block of lines.
+//! Tables have columns; a column that is empty in every row is left out. The module never truncates a value:
+//! if the columns do not fit the terminal, each row becomes a block of lines.
 
 mod facilities;
 pub mod geonet;
@@ -21,7 +21,7 @@ use crate::cli::Table;
 /// Placeholder for an absent value.
 const NOTHING: &str = "-";
 
-/// Formats the answer to `carnet show` for a terminal of `width` columns; `None`: of any width.
+/// Formats an answer for `carnet show` on a terminal of `width` columns; `None` means any width.
 pub fn table(what: Table, answer: Value, width: Option<usize>) -> serde_json::Result<String> {
     use serde::de::Error;
     let of_geonet = !matches!(
@@ -55,7 +55,7 @@ pub fn table(what: Table, answer: Value, width: Option<usize>) -> serde_json::Re
     })
 }
 
-/// Formats the answers to `carnet status`: the station's, and the one about its uplinks.
+/// Formats the two answers for `carnet status`: `answer` about the station, and `uplinks` about its uplinks.
 pub fn status(answer: Value, uplinks: Value) -> serde_json::Result<String> {
     let status: Status = serde_json::from_value(answer)?;
     let uplinks: Vec<Uplink> = serde_json::from_value(uplinks)?;
@@ -142,7 +142,8 @@ pub fn event(event: &Value) -> String {
     let _ = write!(line, " {kind}");
     for (key, value) in fields.iter().filter(|(key, _)| !matches!(key.as_str(), "time" | "event")) {
         let _ = match value {
-            // A value with unusual characters is quoted and escaped, because names may come from the network.
+            // A value with unusual characters is quoted and escaped, because it may be a name from the
+            // network.
             Value::String(text) if !text.is_empty() && text.chars().all(is_plain) => {
                 write!(line, " {key}={text}")
             }
@@ -158,7 +159,7 @@ fn is_plain(character: char) -> bool {
 }
 
 fn bindings(bindings: &[Binding], width: Option<usize>) -> String {
-    // The role matters only if a station has both roles.
+    // The role matters only if a station is both a home agent and a mobile router.
     let agents = bindings.iter().filter(|binding| binding.role == Role::HomeAgent).count();
     let both = (1..bindings.len()).contains(&agents);
     let rows = bindings.iter().map(|binding| {
@@ -179,7 +180,8 @@ fn bindings(bindings: &[Binding], width: Option<usize>) -> String {
     });
     let columns =
         ["role", "home address", "care-of address", "for", "bid", "prefixes", "state", "left", "sequence"];
-    // The sequence number helps a reader of packet captures; it is the first column to leave out.
+    // The sequence number helps a reader of packet captures; if the table is too wide, it is the first column
+    // to leave out.
     lay_out_without("sequence", "no bindings", &columns, rows.collect(), width)
 }
 
@@ -217,7 +219,7 @@ fn uplinks(uplinks: &[Uplink], width: Option<usize>) -> String {
     out
 }
 
-/// Formats the state of an uplink, with the reason why it is not used.
+/// Formats the state of an uplink, with the reason if the mobile router does not use it.
 fn uplink_state(uplink: &Uplink) -> String {
     if let ("silent", Some(portal)) = (uplink.state.as_str(), &uplink.captive_portal) {
         return format!("no answer, captive portal {portal}");
@@ -226,12 +228,12 @@ fn uplink_state(uplink: &Uplink) -> String {
         return format!("router {router} does not answer");
     }
     match (uplink.state.as_str(), uplink.retry_s) {
-        // The time is over, and the mobile router is sending to the home agent.
+        // The time until the next attempt is over, and the mobile router is sending to the home agent.
         ("silent", Some(0)) => "no answer, asked again now".to_owned(),
         ("silent", Some(seconds)) => format!("no answer, again in {seconds} s"),
         ("silent", None) => "no answer".to_owned(),
         (state, Some(seconds)) if state.starts_with("refused") => format!("{state}, again in {seconds} s"),
-        // A full uplink keeps its traffic.
+        // An overloaded uplink keeps its traffic.
         ("active" | "standby", _) if uplink.full => "full".to_owned(),
         (state, _) => words(state),
     }
@@ -254,7 +256,7 @@ fn routes(routes: &[Route], width: Option<usize>) -> String {
     lay_out("no routes", &columns, rows.collect(), width)
 }
 
-/// Formats a rate in kilobits a second.
+/// Formats a rate given in kilobits a second.
 fn rate(kbit_s: u32) -> String {
     if kbit_s < 1000 {
         format!("{kbit_s} kbit/s")
@@ -263,7 +265,7 @@ fn rate(kbit_s: u32) -> String {
     }
 }
 
-/// Formats the used volume of an uplink, its limit, and the period.
+/// Formats the used volume of an uplink, with its limit and the period.
 fn volume(used: u64, uplink: &Uplink) -> String {
     let limit = uplink.volume.map_or_else(String::new, |limit| format!(" of {}", octets(limit)));
     let period = match uplink.volume_period.as_str() {
@@ -273,7 +275,7 @@ fn volume(used: u64, uplink: &Uplink) -> String {
     format!("{}{limit} {period}", octets(used))
 }
 
-/// Formats octets in the units of the config file.
+/// Formats a number of octets in the units of the config file.
 fn octets(octets: u64) -> String {
     let units = [(1_000_000_000_000, "TB"), (1_000_000_000, "GB"), (1_000_000, "MB"), (1000, "kB")];
     match units.into_iter().find(|(unit, _)| octets >= *unit) {
@@ -346,12 +348,12 @@ fn counters(counters: &Counters) -> String {
     out
 }
 
-/// Formats rows as columns if they fit, otherwise as blocks; returns `none` without rows.
+/// Formats rows as columns if they fit, otherwise as blocks of lines. Without rows it returns `none`.
 fn lay_out(none: &str, columns: &[&str], rows: Vec<Vec<String>>, width: Option<usize>) -> String {
     lay_out_without("", none, columns, rows, width)
 }
 
-/// Formats rows as [`lay_out`], without the column `spare` if the others fit only without it.
+/// Formats rows like [`lay_out`]. If the columns fit only without the column `spare`, leaves this column out.
 fn lay_out_without(
     spare: &str,
     none: &str,
@@ -415,13 +417,14 @@ fn or_nothing<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| NOTHING.to_owned(), |value| value.to_string())
 }
 
-/// Formats `at_home` as `at home`. Text after a colon, such as keys of the config, is unchanged.
+/// Formats a state such as `at_home` as `at home`. Text after a colon, such as keys of the config, is
+/// unchanged.
 fn words(state: &str) -> String {
     let (state, why) = state.split_at(state.find(':').unwrap_or(state.len()));
     state.replace('_', " ") + why
 }
 
-/// Formats seconds as `3d 4h 5m 6s`, without the larger units that are zero.
+/// Formats seconds in the form `3d 4h 5m 6s`, without leading units that are zero.
 fn span(seconds: f64) -> String {
     let seconds = seconds.max(0.0) as u64;
     let units =
@@ -431,17 +434,17 @@ fn span(seconds: f64) -> String {
     parts.join(" ")
 }
 
-/// Formats seconds in the two largest units of [`span`], which is exact enough for a long time.
+/// Formats seconds in the two largest units of [`span`]; this is exact enough for a long time.
 fn long(seconds: u32) -> String {
     span(f64::from(seconds)).split(' ').take(2).collect::<Vec<_>>().join(" ")
 }
 
-/// Formats seconds since 1970 as `2026-11-21T09:41:00.123Z`.
+/// Formats seconds since 1970 in the form `2026-11-21T09:41:00.123Z`.
 fn utc(seconds: f64) -> String {
     let milliseconds = (seconds * 1000.0).round().max(0.0) as u64;
     let (days, in_day) = (milliseconds / 86_400_000, milliseconds % 86_400_000);
-    // Converts days to a date of the Gregorian calendar, in years that begin in March: the leap day comes
-    // last.
+    // Converts days to a date of the Gregorian calendar. The calculation lets years begin in March, so that
+    // the leap day comes last.
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

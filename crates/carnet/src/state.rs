@@ -1,18 +1,18 @@
-//! State that survives a restart and a crash. It is in one [`journal`] for each station in
-//! `station.state_dir`, or in a [`remote`] store if several machines may be the station.
+//! State that survives a restart and a crash. Each station has one [`journal`] for it in `station.state_dir`.
+//! If several machines may be the station, the state is in a [`remote`] store instead.
 //!
-//! A thread writes the state, so that packets do not wait for the disk. While it waits for the disk, the next
-//! changes gather, and the thread writes them together. So the more registrations there are, the more of them
-//! share one wait (group commit). The station holds a packet that reports a change at the home agent, above
-//! all the Binding Acknowledgement, until the change is on the disk. A renewal is not urgent, because a wait
-//! for the disk costs more than the rest of it. So there is at most one commit of renewals in `TOGETHER` (see
+//! A thread writes the state, so that packets do not wait for the disk. While the thread waits for the disk,
+//! the next changes gather, and the thread then writes them together. So with more registrations, more of
+//! them share one wait (group commit). The station holds a packet that reports a change at the home agent,
+//! above all the Binding Acknowledgement, until the change is on the disk. A renewal is not urgent: its wait
+//! for the disk costs more than all its other work. So renewals cause at most one commit in `TOGETHER` (see
 //! `queue`). A new or moved registration waits only for the disk. If the disk refuses a write (it is full),
 //! the thread tries again each second, and the station acknowledges nothing meanwhile. So every acknowledged
 //! binding survives a crash.
 //!
 //! The station does not hold packets of a mobile router. After a crash between change and write, the stored
-//! sequence number is behind. The home agent then says which number is next (RFC 6275 11.7.3, status 135). On
-//! a flash disk a handover would otherwise wait for the disk.
+//! sequence number is too low. The home agent then tells the router the next number (RFC 6275 11.7.3, status
+//! 135). If the station held these packets, each handover would wait for a slow flash disk.
 
 mod journal;
 mod queue;
@@ -42,52 +42,52 @@ pub use queue::{Burst, Next, Queue, Writer, record_of};
 pub use remote::NotWanted;
 use remote::Remote;
 
-/// Pause between two attempts to write to a disk that refuses.
+/// Pause between two attempts to write to a disk that refuses writes.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Time for which a stopping station waits for the disk.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// Result of a commit.
+/// Result that the thread reports.
 #[derive(Debug, PartialEq, Eq)]
 pub enum News {
-    /// The wait of changes that are not urgent is over.
+    /// Changes that are not urgent have waited long enough.
     Due,
-    /// This commit, and all before it, are on the disk.
+    /// The commit with this number, and all commits before it, are on the disk.
     Written(u64),
-    /// The disk has refused the commit; the thread tries again. With the reason.
+    /// The disk has refused the commit for this reason; the thread tries again.
     Failing(String),
-    /// A warning for the operator.
+    /// A warning for the operator about the stored state.
     Warning(String),
-    /// No commit will ever be stored again: the station has to end. With the reason.
+    /// No further commit can be stored, for this reason: the station has to end.
     Lost(String),
 }
 
-/// Place of the state.
+/// Place where the state is stored.
 #[derive(Debug, Clone, Copy)]
 pub enum Place<'a> {
     /// The state is not stored: each start has an empty state.
     Nowhere,
-    /// File in this directory.
+    /// The state is in a file in this directory.
     Directory(&'a Path),
-    /// Store of the program that listens at this socket.
+    /// The state is in the store of the program that listens at this socket.
     Store(&'a Path),
 }
 
 impl<'a> Place<'a> {
-    /// Returns the store if there is one, otherwise the directory if there is one.
+    /// Returns the place: the store if it is given, otherwise the directory if it is given.
     pub fn of(store: Option<&'a Path>, directory: Option<&'a Path>) -> Place<'a> {
         store.map(Place::Store).or(directory.map(Place::Directory)).unwrap_or(Place::Nowhere)
     }
 }
 
-/// Medium of the state.
+/// Medium that has the state: a journal or a store.
 #[derive(Debug)]
 enum Medium {
     File(Journal),
     Store(Remote),
 }
 
-/// An opened file or connected store, before its records are complete.
+/// An opened file or a connected store whose records have not been read yet.
 #[derive(Debug)]
 pub struct Opening {
     path: PathBuf,
@@ -100,7 +100,7 @@ impl Opening {
     /// Opens the file, or connects to the store.
     ///
     /// # Errors
-    /// Returns an error if the file cannot be opened, or the store not reached.
+    /// Returns an error if the file cannot be opened, or if the store cannot be reached.
     pub fn of(place: Place<'_>, name: &str) -> anyhow::Result<Opening> {
         Ok(match place {
             Place::Nowhere => Opening { path: PathBuf::new(), medium: None, records: Vec::new(), torn: 0 },
@@ -117,11 +117,11 @@ impl Opening {
 }
 
 impl Opening {
-    /// Returns the socket of the wait for a store, if there is one; shutting it down ends the wait of
-    /// [`State::open`].
+    /// Returns the socket on which [`State::open`] waits for a store, if there is a store. To shut the socket
+    /// down ends this wait.
     ///
     /// # Errors
-    /// Returns an error without a free file descriptor.
+    /// Returns an error if the process has no free file descriptor.
     pub fn waits_with(&self) -> io::Result<Option<UnixStream>> {
         match &self.medium {
             Some(Medium::Store(remote)) => remote.handle().map(Some),
@@ -130,7 +130,8 @@ impl Opening {
     }
 }
 
-/// Waiting changes, and the packets that wait for them. Without storage nothing is stored, and nothing waits.
+/// Waiting changes, and the packets that wait for them. `None` if the state is not stored: then no packet
+/// waits.
 #[derive(Debug)]
 pub struct State(Option<Keeping>);
 
@@ -140,19 +141,19 @@ struct Keeping {
     news: UnboundedReceiver<News>,
     writer: Option<JoinHandle<()>>,
     queue: Queue,
-    /// Start of the station, which is time zero of the queue.
+    /// Start of the station, which is time zero for the queue.
     start: Instant,
     failing: bool,
-    /// Whether the writer has ended.
+    /// Whether the writing thread has ended.
     ended: bool,
 }
 
 impl State {
-    /// Opens the state of the station `name`; returns its records and a warning for the operator. A missing
-    /// directory is created. With a store, this waits until the station becomes the leader.
+    /// Opens the state of a station; returns its records and a warning for the operator. If the directory is
+    /// missing, creates it. With a store, this waits until the station becomes the leader.
     ///
     /// # Errors
-    /// Returns an error if the records cannot be read or parsed: a station does not start with half of its
+    /// Returns an error if a record cannot be read or parsed: a station does not start with half of its
     /// state.
     pub fn open(opening: Opening) -> anyhow::Result<(State, PersistentState, Option<String>)> {
         let Opening { path, medium, records, torn } = opening;
@@ -182,7 +183,7 @@ impl State {
             }),
             Medium::Store(remote) => {
                 let (there, back) = remote.split();
-                // The thread ends with the connection.
+                // The thread ends when the connection ends.
                 let hearing = thread().spawn(move || hear(back, &tell));
                 hearing.and_then(|_| thread().spawn(move || hand_over(there, &to_write)))
             }
@@ -200,7 +201,7 @@ impl State {
         Ok((State(Some(keeping)), loaded, warning))
     }
 
-    /// Returns whether the state is stored.
+    /// Returns whether the state is stored anywhere.
     pub fn is_kept(&self) -> bool {
         self.0.is_some()
     }
@@ -219,8 +220,8 @@ impl State {
         }
     }
 
-    /// Lets the writer write waiting changes if it is idle; otherwise they go into the next commit. Changes
-    /// that are not urgent may wait for more.
+    /// Lets the thread write waiting changes if it is idle; otherwise they wait for the next commit. Changes
+    /// that are not urgent may wait for further changes.
     pub fn commit(&mut self, presses: bool) {
         let Some(keeping) = self.0.as_mut().filter(|keeping| !keeping.ended) else { return };
         let Some(commit) = keeping.queue.commit(keeping.now(), presses) else { return };
@@ -230,13 +231,13 @@ impl State {
         }
     }
 
-    /// Returns the result of the last commit. Without storage it waits endlessly. Safe to cancel.
+    /// Returns the next result of the thread. If the state is not stored, it never returns. Safe to cancel.
     pub async fn news(&mut self) -> News {
         let Some(keeping) = &mut self.0 else { return pending().await };
         if keeping.ended {
             return pending().await;
         }
-        // The wait of changes ends at this time.
+        // At this time, changes that are not urgent have waited long enough.
         let due = keeping.queue.due().map(|due| keeping.start + due.saturating_since(Time::ZERO));
         let due = async {
             match due {
@@ -255,8 +256,8 @@ impl State {
         news
     }
 
-    /// Handles a result. Returns the packets that may leave, and a message for the log: one for each change,
-    /// not each second.
+    /// Handles a result. Returns the packets that may leave now, and a message for the log. The log has a
+    /// message when a failure begins and when it ends, not each second.
     pub fn handle(&mut self, news: News) -> (Vec<Output>, Option<String>) {
         let Some(keeping) = &mut self.0 else { return (Vec::new(), None) };
         let told = match news {
@@ -270,8 +271,8 @@ impl State {
             }
             News::Warning(told) => return (Vec::new(), Some(told)),
             News::Lost(told) => {
-                // The store does not answer the current commit, and no other follows, so the end of the
-                // station does not wait for it.
+                // The store does not answer the current commit, and no other commit follows. So the end of
+                // the station does not wait for the answer.
                 keeping.queue.give_up();
                 keeping.ended = true;
                 return (Vec::new(), Some(told));
@@ -286,7 +287,7 @@ impl State {
         told
     }
 
-    /// Writes the waiting changes, within a time limit; returns the packets that waited for them.
+    /// Writes the waiting changes, within a time limit. Returns the packets that waited for them.
     pub async fn close(&mut self) -> Vec<Output> {
         self.commit(true);
         let mut packets = Vec::new();
@@ -299,7 +300,7 @@ impl State {
         let in_time = tokio::time::timeout(FAREWELL, rest).await.is_ok();
         if let Some(keeping) = &mut self.0 {
             keeping.commits = None;
-            // A writer that hangs in the kernel ends with the process.
+            // If the writing thread hangs in the kernel, it ends with the process.
             if let Some(writer) = keeping.writer.take().filter(|_| in_time) {
                 let _ = writer.join();
             }
@@ -314,7 +315,7 @@ impl Keeping {
     }
 }
 
-/// Returns the stored state from its records.
+/// Converts records to the stored state.
 ///
 /// # Errors
 /// Returns an error if a record cannot be parsed.
@@ -333,7 +334,7 @@ pub fn loaded(path: &Path, records: Vec<(Key, String)>) -> anyhow::Result<Persis
     Ok(loaded)
 }
 
-/// Opens the journal of a station.
+/// Opens the journal of a station in a directory.
 fn open_journal(directory: &Path, name: &str) -> anyhow::Result<(PathBuf, Journal, Found)> {
     fs::create_dir_all(directory)
         .with_context(|| format!("cannot create station.state_dir {}", directory.display()))?;
@@ -341,12 +342,12 @@ fn open_journal(directory: &Path, name: &str) -> anyhow::Result<(PathBuf, Journa
     let old = directory.join(format!("{name}.json"));
     let first = if path.exists() { Vec::new() } else { of_old_version(&old)? };
     let (journal, found) = Journal::open(Box::new(Files), &path, &first)?;
-    // Otherwise the old state would return if an operator removed the new file.
+    // If the old state file stayed, the old state would return when an operator removes the new file.
     let _ = fs::remove_file(&old);
     Ok((path, journal, found))
 }
 
-/// Reads the state file of an earlier version, which is rewritten as a whole.
+/// Reads the state file of an earlier version, which had one file that was rewritten as a whole.
 fn of_old_version(path: &Path) -> anyhow::Result<Vec<Change>> {
     let octets = match fs::read(path) {
         Ok(octets) => octets,
@@ -364,7 +365,8 @@ fn of_old_version(path: &Path) -> anyhow::Result<Vec<Change>> {
     Ok(changes)
 }
 
-/// Runs the writer of a journal: writes one commit after the other, each until it succeeds.
+/// Runs the writing thread of a journal: writes one commit after the other, and repeats each until it
+/// succeeds.
 fn write(journal: Journal, commits: &mpsc::Receiver<(u64, Vec<Change>)>, tell: &UnboundedSender<News>) {
     let mut writer = Writer::new(journal);
     while let Ok((number, changes)) = commits.recv() {
@@ -381,22 +383,23 @@ fn write(journal: Journal, commits: &mpsc::Receiver<(u64, Vec<Change>)>, tell: &
     }
 }
 
-/// Runs the sender to a store. Commits are numbered from 1, and the store answers them in order.
+/// Runs the thread that sends commits to a store. Commits are numbered from 1, and the store answers them in
+/// this order.
 fn hand_over(mut there: remote::Commits, commits: &mpsc::Receiver<(u64, Vec<Change>)>) {
     while let Ok((_, changes)) = commits.recv() {
         if there.send(&changes).is_err() {
-            // The reader of the answers reports the error.
+            // The thread that reads the answers reports the error.
             return;
         }
     }
 }
 
-/// Receives answers until the connection ends.
+/// Receives the answers of the store until the connection ends.
 fn hear(mut back: remote::Answers, tell: &UnboundedSender<News>) {
     for number in 1.. {
         if let Err(error) = back.next() {
             let told = match error.kind() {
-                // The leadership has moved to another machine, or carnet-fleet was killed.
+                // The leadership has moved to another machine, or carnet-fleet has been killed.
                 io::ErrorKind::UnexpectedEof => "ended by its carnet-fleet, or with it".to_owned(),
                 _ => format!("its carnet-fleet cannot be heard any more: {error}"),
             };

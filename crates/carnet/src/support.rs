@@ -1,13 +1,13 @@
 //! `carnet support-bundle`: creates an archive for a maintainer who searches for a fault.
 //!
-//! The command creates it without the station, so it works while no station runs. It asks a running station
-//! over its socket. It reads the kernel's part from `/proc` of the station's process, which may have a
-//! network namespace of its own. It also runs `ip`, `bpftool` and `journalctl` if these exist. The manifest
-//! names missing parts, with the reason: the bundle is created in any case.
+//! The command does not need the station, so it works while no station runs. If a station runs, the command
+//! queries it over its socket. It reads the state of the kernel below `/proc` of the station's process, which
+//! may have a network namespace of its own. It also runs `ip`, `bpftool` and `journalctl` if these exist. The
+//! manifest lists the missing parts, with the reason: the command creates the bundle in any case.
 //!
-//! Secrets ([`secrets`]): the command removes them from the config, and searches every file of the bundle for
-//! them. Left out: the files of `station.state_dir` (except crash reports) and `station.record`, environment
-//! variables, and the command lines of other programs.
+//! Secrets ([`secrets`]): the command removes secrets from the config, and searches every file of the bundle
+//! for them. Left out: the files of `station.state_dir` (except crash reports) and `station.record`,
+//! environment variables, and the command lines of other programs.
 
 mod machine;
 mod secrets;
@@ -31,16 +31,17 @@ use crate::client::{Client, SOCKET_DIRECTORY};
 use crate::crash;
 use secrets::Secrets;
 
-/// Default folder of configs.
+/// Folder with the configs, if the command line names no config.
 const CONFIGS: &str = "/etc/carnet";
-/// Mode of the archive. Only its owner may read it, because it shows where a vehicle is.
+/// File mode of the archive. Only its owner may read it, because it shows where a vehicle is.
 const MODE: u32 = 0o600;
-/// Folder in the archive.
+/// Name of the folder in the archive.
 const FOLDER: &str = "carnet-support";
-/// Largest size of a file, in octets; of a longer one only the end is included.
+/// Largest size of a file in the bundle, in octets. Of a longer file, the bundle has only the end.
 const MOST: usize = 4 << 20;
 
-/// Content of the archive. It is written only when it is complete and without secrets.
+/// Content of the archive. The command writes the archive only when the content is complete and without
+/// secrets.
 #[derive(Default)]
 struct Bundle {
     files: Vec<File>,
@@ -68,7 +69,7 @@ impl Bundle {
         self.left_out.push(json!({ "what": what, "why": why }));
     }
 
-    /// Adds a file, if it can be read.
+    /// Adds a file of this machine, if it can be read.
     fn copy(&mut self, name: &str, what: &str, path: &Path) {
         match fs::read(path) {
             Ok(octets) => self.add(name, what, octets),
@@ -77,10 +78,10 @@ impl Bundle {
     }
 }
 
-/// Creates the archive, and prints its place.
+/// Creates the archive, and prints its path.
 ///
 /// # Errors
-/// Returns an error if it cannot be written. A part that cannot be read is no error.
+/// Returns an error if the archive cannot be written. A part that cannot be read is no error.
 pub async fn bundle(command: SupportBundle) -> Result<()> {
     let mut bundle = Bundle::default();
     let seconds = clock::wall().as_unix_nanos() / 1_000_000_000;
@@ -99,7 +100,7 @@ pub async fn bundle(command: SupportBundle) -> Result<()> {
     machine::look(&mut bundle, process, name.as_deref());
     let out = command.out.unwrap_or_else(|| {
         let name = name.as_deref().unwrap_or("support");
-        // A file of the same second may exist.
+        // A file of the same second may exist; then the new file gets a number.
         let more = (2..100).map(|number| format!("-{number}"));
         let mut names = std::iter::once(String::new()).chain(more);
         let free = |more: &String| !Path::new(&format!("carnet-{name}-{seconds}{more}.tar.gz")).exists();
@@ -116,12 +117,13 @@ pub async fn bundle(command: SupportBundle) -> Result<()> {
     crate::print(&format!("{}\n", out.display()))
 }
 
-/// Requests all that the station shows; returns its name, and its process if that is visible.
+/// Adds all answers that the station's API can give. Returns the station's name, and its process if that is
+/// visible.
 async fn station(bundle: &mut Bundle, socket: Option<PathBuf>) -> Result<(String, Option<i32>)> {
     let client = Client::find(socket, Path::new(SOCKET_DIRECTORY))?;
     let status = client.get("/v1/status").await?;
     let name = status["name"].as_str().unwrap_or("station");
-    // The name becomes part of file names.
+    // The station's name becomes a part of file names.
     let plain = |character: char| character.is_ascii_alphanumeric() || "-_".contains(character);
     let name: String = name.chars().map(|character| if plain(character) { character } else { '_' }).collect();
     bundle.add("station/status.json", "carnet status --json", format!("{status:#}\n"));
@@ -145,7 +147,8 @@ async fn station(bundle: &mut Bundle, socket: Option<PathBuf>) -> Result<(String
     Ok((name, process))
 }
 
-/// Returns the config that the command line names, or that of the station, or all of them.
+/// Returns the config that the command line names, else the config of the station, else all configs in
+/// [`CONFIGS`].
 fn configs(named: Option<PathBuf>, process: Option<i32>) -> Vec<PathBuf> {
     if let Some(path) = named.or_else(|| process.and_then(config_of)) {
         return vec![path];
@@ -158,7 +161,7 @@ fn configs(named: Option<PathBuf>, process: Option<i32>) -> Vec<PathBuf> {
     paths
 }
 
-/// Returns the config of a station, from its command line.
+/// Returns the path of a station's config, from the command line of its process.
 fn config_of(process: i32) -> Option<PathBuf> {
     let words = fs::read(format!("/proc/{process}/cmdline")).ok()?;
     let words = String::from_utf8(words).ok()?;
@@ -215,7 +218,7 @@ fn crash_reports(bundle: &mut Bundle, directory: &Path, station: &str) {
     }
 }
 
-/// Removes secrets from all files, and adds the manifest.
+/// Removes secrets from all files of the bundle, and adds the manifest.
 fn finish(bundle: &mut Bundle, station: Option<&str>, seconds: u64) {
     bundle.leave_out(
         "state and recordings",
@@ -261,13 +264,14 @@ fn write(bundle: &Bundle, out: &Path, seconds: u64) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(out)?;
     let written = pack(bundle, &mut file, seconds).and_then(|()| file.sync_all());
     if written.is_err() {
-        // Half an archive is useless.
+        // An incomplete archive is useless, so the command removes it.
         let _ = fs::remove_file(out);
     }
     written
 }
 
-/// Packs by the system's gzip: compression would take 55 kB of the program, for a rarely used command.
+/// Packs the archive with the system's gzip: own compression would add 55 kB to the program, for a rarely
+/// used command.
 fn pack(bundle: &Bundle, file: &mut fs::File, seconds: u64) -> io::Result<()> {
     let mut gzip = Command::new("gzip");
     gzip.arg("-c").stdin(Stdio::piped()).stdout(file.try_clone()?);

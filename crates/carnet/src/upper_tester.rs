@@ -1,9 +1,9 @@
 //! The upper tester: the interface through which ETSI's test system controls the station under test.
 //!
-//! The protocol is that of ETSI TR 103 099 annex C: one message in a UDP datagram, its number first, all big
-//! endian. It follows public implementations of both ends (ETSI's TTCN-3 suite for GeoNetworking and BTP with
-//! its adapters, vanetza's and veloce's upper testers). The module has the messages for the station, for
-//! GeoNetworking and for BTP:
+//! The protocol is that of ETSI TR 103 099 annex C. Each UDP datagram has one message, its number first, and
+//! all values are big endian. The module follows public implementations of both ends (ETSI's TTCN-3 suite for
+//! GeoNetworking and BTP with its adapters, vanetza's and veloce's upper testers). It has the messages for
+//! the station, for GeoNetworking and for BTP:
 //!
 //! | number | message | what follows |
 //! |---|---|---|
@@ -19,13 +19,13 @@
 //! | 0x70, 0x71 | UtBtpTrigger A, B | destination port (2), source port or destination port info (2) |
 //! | 0x61, 0x63 | result of these; UtBtpEventInd | length (2), BTP payload that was delivered |
 //!
-//! A payload is its length (2) and the octets; a result is one octet, 1 for success. A BTP packet leaves as
-//! SHB. A payload behind the ports is an extension; without one it is empty. TR 103 099 V1.5.1 has other
-//! numbers for BTP: 0x72 for trigger B, 0x71 for the result and 0x73 for the event. A tester that has used
-//! 0x72 gets these.
+//! A payload is its length (2 octets) and its octets; a result is one octet, 1 for success. A BTP packet
+//! leaves as SHB. A payload behind the ports is an extension of the protocol; if it is missing, the payload
+//! is empty. TR 103 099 V1.5.1 has other numbers for BTP: 0x72 for trigger B, 0x71 for the result and 0x73
+//! for the event. A tester that has sent 0x72 gets these numbers.
 //!
 //! Left out: the messages for CAM, DENM, IPv6 over GeoNetworking and security. Every program that reaches the
-//! port may control the station. The config allows addresses that other machines can reach only with an
+//! port may control the station. So the config allows addresses that other machines can reach only with an
 //! explicit setting.
 
 use std::future::pending;
@@ -43,32 +43,32 @@ use tracing::debug;
 
 use crate::geonet::position_of;
 
-/// NH of BTP-A and BTP-B.
+/// NH values of BTP-A and, below, of BTP-B.
 const BTP_A: u8 = 1;
 const BTP_B: u8 = 2;
-/// SCF in the octet of a traffic class.
+/// Bit of SCF in the octet of a traffic class.
 const STORE_CARRY_FORWARD: u8 = 0x80;
-/// Octets of a BTP header.
+/// Length of a BTP header in octets.
 const BTP_HEADER: usize = 4;
 /// Largest message, in octets.
 const LONGEST: usize = 4096;
 
-/// Message of the tester.
+/// Message that the tester sends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
-    /// Reset to the initial state.
+    /// Reset the station to its initial state.
     Initialize,
-    /// Displace the position north and east, in 0.1 microdegree.
+    /// Displace the station's position north and east, in 0.1 microdegree.
     ChangePosition(i32, i32),
-    /// Change the pseudonym.
+    /// Change the pseudonym of the station.
     ChangePseudonym,
-    /// Send a GeoNetworking packet.
+    /// Send this GeoNetworking packet.
     Gn(GeonetRequest),
-    /// Send a BTP packet.
+    /// Send this BTP packet.
     Btp(GeonetRequest),
 }
 
-/// Reader of the fields of a message.
+/// Reads the fields of a message one after the other.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -90,7 +90,7 @@ impl<'a> Fields<'a> {
         self.take().map(i32::from_be_bytes)
     }
 
-    /// Reads a payload with its length, which ends the message.
+    /// Reads a length and a payload of this length, which must end the message.
     fn payload(&mut self) -> Option<Vec<u8>> {
         let length = self.u16()?;
         (self.0.len() == usize::from(length)).then(|| self.0.to_vec())
@@ -110,7 +110,7 @@ fn request(transport: GeonetTransport, traffic_class: u8) -> GeonetRequest {
 }
 
 impl Message {
-    /// Reads a message; `None` if it is malformed or unknown.
+    /// Parses a message; `None` if it is malformed or unknown.
     pub fn parse(octets: &[u8]) -> Option<Message> {
         let mut fields = Fields(octets);
         match fields.u8()? {
@@ -207,27 +207,28 @@ impl Version {
     }
 }
 
-/// Returns a message that reports a delivered payload.
+/// Returns a message that reports a payload for the upper layer.
 fn indication(number: u8, payload: &[u8]) -> Option<Vec<u8>> {
     let length = u16::try_from(payload.len()).ok()?;
     Some([&[number], length.to_be_bytes().as_slice(), payload].concat())
 }
 
-/// The port for the test system.
+/// The UDP port for the test system.
 #[derive(Debug)]
 pub struct UpperTester {
-    /// Part of the program for GeoNetworking.
+    /// Proof that this program is built with the GeoNetworking part.
     _part: parts::Geonet,
     socket: UdpSocket,
-    /// Receiver of delivered payloads: the last tester that sent a message.
+    /// Address to which payloads are reported: that of the last tester that sent a message.
     tester: Option<SocketAddr>,
     version: Version,
-    /// Displacement of the claimed position from the real one: north and east, in 0.1 microdegree.
+    /// Displacement of the position that the station claims from the real one: north and east, in 0.1
+    /// microdegree.
     displacement: (i32, i32),
 }
 
 impl UpperTester {
-    /// Opens the port.
+    /// Opens the UDP port.
     ///
     /// # Errors
     /// Returns an error if the port cannot be bound.
@@ -245,7 +246,7 @@ impl UpperTester {
         })
     }
 
-    /// Waits for a message. Safe to cancel.
+    /// Waits for a message of a tester. Safe to cancel.
     async fn receive(&mut self) -> (SocketAddr, Message) {
         let mut buffer = [0; LONGEST];
         loop {
@@ -265,7 +266,7 @@ impl UpperTester {
                         None => debug!("the upper tester does not understand a message from {tester}"),
                     }
                 }
-                // The kernel reports an absent tester once for each datagram to it.
+                // If a tester has gone away, the kernel reports this once for each datagram to it.
                 Err(error) => debug!("the upper tester hears: {error}"),
             }
         }
@@ -303,7 +304,8 @@ impl UpperTester {
         }
     }
 
-    /// Ends the displacement of the claimed position; `None` without a displacement.
+    /// Ends the displacement of the claimed position. Returns the real position, or `None` if there was no
+    /// displacement.
     pub fn initialize(&mut self, now_at: &LongPositionVector) -> Option<Position> {
         let (north, east) = std::mem::take(&mut self.displacement);
         if (north, east) == (0, 0) {
@@ -312,7 +314,8 @@ impl UpperTester {
         moved(position_of(now_at), north.checked_neg()?, east.checked_neg()?)
     }
 
-    /// Displaces the claimed position further; `None` if the result is not on the globe.
+    /// Displaces the claimed position further, and returns it. Returns `None` if the result is not on the
+    /// globe.
     pub fn displace(&mut self, now_at: &LongPositionVector, north: i32, east: i32) -> Option<Position> {
         let moved = moved(position_of(now_at), north, east)?;
         let (so_far_north, so_far_east) = self.displacement;
@@ -320,14 +323,14 @@ impl UpperTester {
         Some(moved)
     }
 
-    /// Returns the claimed position for a real one.
+    /// Returns the position that the station claims for a real position.
     pub fn displaced(&self, position: Position) -> Position {
         let (north, east) = self.displacement;
         moved(position, north, east).unwrap_or(position)
     }
 }
 
-/// Returns the position displaced north and east; `None` if the result is not on the globe.
+/// Returns a position displaced north and east. Returns `None` if the result is not on the globe.
 pub fn moved(position: Position, north: i32, east: i32) -> Option<Position> {
     let latitude = position.latitude.checked_add(north)?;
     let longitude = position.longitude.checked_add(east)?;
@@ -335,7 +338,7 @@ pub fn moved(position: Position, north: i32, east: i32) -> Option<Position> {
     on_globe.then_some(Position { latitude, longitude, ..position })
 }
 
-/// Waits for the next message; endlessly without an upper tester. Safe to cancel.
+/// Waits for the next message; without an upper tester it never returns. Safe to cancel.
 pub async fn next_message(upper_tester: &mut Option<UpperTester>) -> (SocketAddr, Message) {
     match upper_tester {
         #[cfg(feature = "geonet")]

@@ -1,4 +1,4 @@
-//! Compares `docs/counters.md` with the counters; tests the shown state of tickets.
+//! Compares `docs/counters.md` with the counters, and tests which tickets the API shows.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ use carnet_wire::geonet::GnAddress;
 
 const PAGE: &str = include_str!("../../../../docs/counters.md");
 
-/// Returns the names in the tables of the page.
+/// Returns the counter names in the tables of `docs/counters.md`.
 fn page() -> BTreeSet<&'static str> {
     let rows = PAGE.lines().filter_map(|line| line.strip_prefix("| `"));
     rows.filter_map(|row| row.split_once('`')).map(|(name, _)| name).collect()
@@ -50,7 +50,8 @@ fn the_page_has_every_reason_and_no_other() {
     ];
     for (family, reasons) in families {
         let prefix = format!("{family}.");
-        // The page lists the link's reasons among the router's; another crate has them.
+        // The page lists the drop reasons of the link among those of the router; the reasons of the link are
+        // in another crate.
         let page: BTreeSet<&str> = page()
             .into_iter()
             .filter(|name| name.starts_with(&prefix) && !name.starts_with("geonet.dropped.link_"))
@@ -90,11 +91,11 @@ fn the_page_has_what_a_station_counts() {
     ] {
         assert!(counters.keys().any(|name| name.starts_with(job)), "{job}");
     }
-    // A station without roles counts nothing.
+    // A station without roles has no counters.
     assert!(super::counters(&station(StationConfig::default()), None).is_empty());
 }
 
-/// Three tickets: an expired one, the one that signs, and a later one.
+/// The station has three tickets: one has expired, one signs, and one becomes valid later.
 #[test]
 fn of_the_own_tickets_only_the_one_that_signs_has_a_name() {
     const HOUR: u64 = 3600;
@@ -102,7 +103,7 @@ fn of_the_own_tickets_only_the_one_that_signs_has_a_name() {
     let wall = WallTime::from_unix_nanos(today * 1_000_000_000);
     let now = Now { time: Time::ZERO, date: Time64::from_wall_time(wall, 5) };
     let key = |number: u8| Portable.signing_key(Curve::NistP256, &[number; 32]).expect("a scalar");
-    // Validity that begins `begin` hours after yesterday's hour.
+    // Validity that begins `begin` hours after the same hour of yesterday.
     let validity = |begin: u64, hours: u16| {
         let start = Time32(now.date.seconds().0 - (24 * HOUR) as u32 + (begin * HOUR) as u32);
         ValidityPeriod { start, duration: ValidityDuration { unit: DurationUnit::Hours, count: hours } }
@@ -142,14 +143,14 @@ fn of_the_own_tickets_only_the_one_that_signs_has_a_name() {
     assert_eq!((seen.issuers, seen.signers, seen.queued, seen.queue, seen.parking), (2, 0, 0, 256, 64));
     let json = serde_json::to_string(&seen).expect("JSON");
     assert!(!json.contains(&names[0]) && !json.contains(&names[2]), "{json}");
-    // Later the third ticket signs, and at last none.
+    // Later the third ticket signs, and in the end no ticket signs.
     let at = |hours: u64| {
         super::security(&station, Time::from_secs(hours * HOUR)).expect("security").ticket.map(|own| own.name)
     };
     assert_eq!((at(17), at(7), at(27)), (Some(names[2].clone()), None, None));
 }
 
-/// Config of a station with every role.
+/// Config of a station that has every role.
 const WHOLE: &str = "
 [station]
 name = 'whole'

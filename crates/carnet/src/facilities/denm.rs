@@ -1,4 +1,4 @@
-//! Converts an application's request about an event to the DENM for the station.
+//! Converts an application's request about an event on the road to the DENM for the station.
 
 use carnet_api::model::DenmRequest;
 use carnet_its::cdd::{
@@ -12,11 +12,11 @@ use carnet_station::io::{Area, DenmOrder, DenmWish};
 use super::vehicle::{lane, scaled};
 use crate::geonet::tenths_of_microdegrees;
 
-/// Longest repetition, and longest validity: a day.
+/// Largest repetition duration and largest validity in milliseconds: a day.
 const LONGEST_MS: u64 = 86_400_000;
-/// Shortest useful interval between messages about an event.
+/// Shortest useful interval between messages about an event, in milliseconds.
 const SHORTEST_MS: u64 = 10;
-/// Traffic for which an event is relevant, in the standard's order.
+/// Traffic directions for which an event is relevant, in the standard's order.
 const DIRECTIONS: [(&str, RelevanceTrafficDirection); 4] = [
     ("all", RelevanceTrafficDirection::AllTrafficDirections),
     ("upstream", RelevanceTrafficDirection::UpstreamTraffic),
@@ -24,10 +24,10 @@ const DIRECTIONS: [(&str, RelevanceTrafficDirection); 4] = [
     ("opposite", RelevanceTrafficDirection::OppositeTraffic),
 ];
 
-/// Returns the message for the station.
+/// Returns the DENM for the station.
 ///
 /// # Errors
-/// The mistake, with the expected value.
+/// Returns the mistake, with the expected value.
 pub fn message(wish: DenmWish, request: &DenmRequest) -> Result<Vec<u8>, String> {
     let mut denm = Denm::default();
     let management = &mut denm.denm.management;
@@ -77,7 +77,7 @@ pub fn message(wish: DenmWish, request: &DenmRequest) -> Result<Vec<u8>, String>
         }
         management.detection_time = TimestampIts(time);
     }
-    // 6.1.2.2 and B.10: receivers learn how often to expect the message.
+    // 6.1.2.2 and B.10: this field tells receivers how often to expect the message.
     management.transmission_interval = request
         .repetition_interval_ms
         .and_then(|interval| u16::try_from(interval).ok())
@@ -123,7 +123,7 @@ pub fn message(wish: DenmWish, request: &DenmRequest) -> Result<Vec<u8>, String>
     denm.to_octets().map_err(|error| error.to_string())
 }
 
-/// Returns the movement of an event.
+/// Returns the movement of an event as a location container.
 fn location(request: &DenmRequest) -> Result<Option<LocationContainer>, String> {
     let speed = scaled("event_speed_mps", request.event_speed_mps, 100.0, 0, 16_382)?;
     let heading = scaled("event_heading_deg", request.event_heading_deg, 10.0, 0, 3600)?;
@@ -136,20 +136,21 @@ fn location(request: &DenmRequest) -> Result<Option<LocationContainer>, String> 
             heading_value: HeadingValue(heading as u16 % 3600),
             ..Heading::default()
         }),
-        // A trace without points; the station adds its own path if the event is at its position.
+        // The container has a trace without points. If the event is at the station's position, the station
+        // adds its own path.
         traces: carnet_its::cdd::Traces(vec![Default::default()]),
         ..LocationContainer::default()
     }))
 }
 
-/// Returns the smallest class that contains the distance.
+/// Returns the smallest distance class that contains the distance.
 fn relevance(metres: u32) -> RelevanceDistance {
     let classes = RelevanceDistance::ALL.iter().copied();
     let mut fitting = classes.filter(|class| *class != RelevanceDistance::Over10km);
     fitting.find(|class| metres <= class.metres().into()).unwrap_or(RelevanceDistance::Over10km)
 }
 
-/// Returns the order for the station, with the message's destination `area`.
+/// Returns the order for the station; `area` is the destination area of the message.
 pub fn order(wish: DenmWish, denm: Vec<u8>, request: &DenmRequest, area: Option<Area>) -> DenmOrder {
     DenmOrder {
         wish,

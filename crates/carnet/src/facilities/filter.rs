@@ -1,4 +1,4 @@
-//! Filter of an application for messages or the map: the query of a URL.
+//! An application's filter for messages or the map, given as the query of a URL.
 
 use carnet_api::model::{GnArea, GnCircle};
 use carnet_geonet::geodesy::is_inside;
@@ -8,22 +8,22 @@ use carnet_wire::geonet::GeoArea;
 use super::Heard;
 use super::words::{self, CAUSES};
 
-/// Filter for messages and objects of a client; without values it passes everything.
+/// Filter of a client for messages and objects; without values it passes everything.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Filter {
-    /// Kinds of messages: CAMs or stations, DENMs or events.
+    /// Kinds that pass: CAM (for the map: stations) or DENM (for the map: events).
     kinds: Option<Vec<MessageKind>>,
-    /// A named area, or a circle.
+    /// A named area, or a circle, in which messages and objects pass.
     pub area: Option<GnArea>,
     station_types: Option<Vec<u8>>,
     causes: Option<Vec<u8>>,
 }
 
 impl Filter {
-    /// Reads `KEY=VALUE&KEY=VALUE`.
+    /// Parses a query of the form `KEY=VALUE&KEY=VALUE`.
     ///
     /// # Errors
-    /// The mistake, with the expected value.
+    /// Returns the mistake, with the expected value.
     pub fn parse(query: &str) -> Result<Filter, String> {
         let mut filter = Filter::default();
         let mut circle: [Option<f64>; 3] = [None; 3];
@@ -77,14 +77,14 @@ impl Filter {
         self.station_types.as_ref().is_none_or(|types| types.contains(&number))
     }
 
-    /// Returns whether events of this cause pass.
+    /// Returns whether events with this cause pass.
     pub fn has_cause(&self, cause: Option<u8>) -> bool {
         self.causes.as_ref().is_none_or(|causes| cause.is_some_and(|cause| causes.contains(&cause)))
     }
 
-    /// Returns whether a message passes; `area` is the present place of the area.
+    /// Returns whether a message passes; `area` is the present place of the filter's area.
     pub fn takes(&self, heard: &Heard, area: Option<&GeoArea>) -> bool {
-        // Only the action ID of an event is known after its end.
+        // After the end of an event only its action ID is known, so only the kind decides.
         let Some(place) = heard.place else { return self.has(heard.kind) };
         self.has(heard.kind)
             && self.has_station_type(heard.station_type)
@@ -107,7 +107,7 @@ fn bounded(key: &str, value: &str, least: f64, most: f64) -> Result<f64, String>
     number.ok_or_else(|| format!("{key} is {value:?}, expected a number from {least} to {most}"))
 }
 
-/// Decodes the `%XX` of a value (RFC 3986 2.1).
+/// Decodes the `%XX` sequences of a value (RFC 3986 2.1).
 fn decoded(text: &str) -> Option<String> {
     let mut octets = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

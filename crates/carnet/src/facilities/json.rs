@@ -1,13 +1,13 @@
-//! CAM and DENM as JSON, in the shape that V2X gateways over MQTT use: Orange's `its-client`, schemas of
+//! CAM and DENM as JSON, in the format that V2X gateways over MQTT use: Orange's `its-client`, schemas of
 //! version 1.1.3.
 //!
-//! Names are those of the standard in snake case, values the standard's numbers: 0.1 microdegree, 0.01 m/s
-//! and so on. Bits are a string of `0` and `1`. The confidences of a container are together in its
-//! `confidence`. An optional field that a message does not have is absent. A roadside unit's high-frequency
-//! container is empty, because the format has none.
+//! Names are those of the standard in snake case. Values are the standard's numbers: 0.1 microdegree, 0.01
+//! m/s and so on. A bit string is a text of `0` and `1`. The confidences of all fields of a container are in
+//! its object `confidence`. An optional field that the message does not have is absent. A roadside unit's
+//! high-frequency container is empty, because the format has no fields for it.
 //!
-//! Left out, as in the format: special vehicle containers and protected zones of a CAM. A DENM's à-la-carte
-//! container only has lane and positioning solution.
+//! Left out, because the format does not have them: special vehicle containers and protected zones of a CAM.
+//! Of a DENM's à-la-carte container, the format has only lane and positioning solution.
 
 use carnet_its::cam::{
     BasicVehicleContainerHighFrequency, BasicVehicleContainerLowFrequency, Cam, HighFrequencyContainer,
@@ -25,7 +25,7 @@ use super::Heard;
 /// Version of the format.
 const VERSION: &str = "1.1.3";
 
-/// Returns a message in an envelope for other gateways, with its source and time (milliseconds since 1970).
+/// Returns a message in the envelope for other gateways, with its source and time (milliseconds since 1970).
 pub fn envelope(kind: MessageKind, source: &str, milliseconds: u64, message: Value) -> Value {
     let kind = match kind {
         MessageKind::Cam => "cam",
@@ -40,7 +40,7 @@ pub fn envelope(kind: MessageKind, source: &str, milliseconds: u64, message: Val
     Value::Object(all)
 }
 
-/// Returns an object of numbers.
+/// Returns a JSON object with these numeric fields.
 fn numbers(fields: &[(&str, i64)]) -> Map<String, Value> {
     let mut all = Map::new();
     fields.iter().for_each(|(name, number)| put(&mut all, name, *number));
@@ -51,12 +51,12 @@ fn put(object: &mut Map<String, Value>, name: &str, value: impl Into<Value>) {
     object.insert(name.to_owned(), value.into());
 }
 
-/// Returns bits as a string, the first one first.
+/// Returns bits as a text of `0` and `1`, the first bit first.
 fn bits(value: u8, width: usize) -> String {
     format!("{value:0width$b}")
 }
 
-/// Returns a CAM, without its envelope.
+/// Returns a CAM without its envelope, and the values that filters use.
 pub fn cam(cam: &Cam) -> (Heard, Value) {
     let parameters = &cam.cam.cam_parameters;
     let basic = &parameters.basic_container;
@@ -141,7 +141,7 @@ fn low_frequency(low: &BasicVehicleContainerLowFrequency) -> Map<String, Value> 
     container
 }
 
-/// Returns a position and its confidence.
+/// Returns a position, and separately its confidences.
 fn position(reference: &ReferencePosition) -> (Map<String, Value>, Map<String, Value>) {
     let ellipse = reference.position_confidence_ellipse;
     let position = numbers(&[
@@ -177,7 +177,7 @@ fn path(history: &PathHistory) -> Vec<Value> {
     history.0.iter().map(point).collect()
 }
 
-/// Returns a DENM, without its envelope.
+/// Returns a DENM without its envelope, and the values that filters use.
 pub fn denm(denm: &Denm) -> (Heard, Value) {
     let body = &denm.denm;
     let mut message = numbers(&[

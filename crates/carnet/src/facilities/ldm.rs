@@ -1,4 +1,4 @@
-//! `GET /v1/ldm`: the filtered map.
+//! Answer to `GET /v1/ldm`: the filtered Local Dynamic Map.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::Filter;
 use super::words::{self, station_types};
 use crate::geonet::degrees;
 
-/// Returns the objects that pass the filter; `area` is the present place of its area.
+/// Returns the objects that pass the filter; `area` is the present place of the filter's area.
 pub fn ldm(map: &LocalDynamicMap, now: Time, filter: &Filter, area: Option<&GeoArea>) -> Ldm {
     let mut ldm = Ldm::default();
     if filter.has(MessageKind::Cam) {

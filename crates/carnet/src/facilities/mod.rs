@@ -3,7 +3,7 @@
 //! * [`mod@json`] formats messages as JSON, in the format of other gateways.
 //! * [`vehicle`] and [`denm`] convert reports of applications to messages.
 //! * [`filter`] selects messages for applications; [`ldm`] returns the map.
-//! * [`words`] has the names of the standard's numbers.
+//! * [`words`] has the names of the numbers in the standard.
 
 pub mod denm;
 pub mod filter;
@@ -27,25 +27,25 @@ use tokio::sync::broadcast;
 
 pub use filter::Filter;
 
-/// Messages in the buffer of a slow reader.
+/// Number of messages in the buffer of a client that reads slowly.
 const MESSAGES: usize = 256;
 
-/// Answer to a query about messages without facilities.
+/// Answer to a query about messages if the station has no facilities.
 pub const NO_FACILITIES: &str = "this station has no facilities: there is no [facilities] in its config";
 
-/// A received message, or the end of an event.
+/// A received message, or the end of an event, as applications get it.
 #[derive(Debug)]
 pub struct Heard {
     pub kind: MessageKind,
-    /// Place of its station or its event; `None` if every filter with an area passes it.
+    /// Place of the message's station or event. With `None`, every filter with an area passes the message.
     pub place: Option<Position>,
     pub station_type: u8,
     pub cause: Option<u8>,
-    /// JSON for applications.
+    /// JSON text for applications.
     pub json: String,
 }
 
-/// Received messages that a client wants.
+/// Received messages, and the filter of the client that wants them.
 #[derive(Debug)]
 pub struct Subscription {
     pub messages: broadcast::Receiver<Arc<Heard>>,
@@ -63,16 +63,16 @@ impl Subscription {
 /// The applications of a station.
 #[derive(Debug)]
 pub struct Applications {
-    /// Part of the program for GeoNetworking.
+    /// Proof that this program is built with the GeoNetworking part.
     _part: parts::Geonet,
     messages: broadcast::Sender<Arc<Heard>>,
-    /// Sender in messages for other gateways: the station's name.
+    /// Name of the station, which is the sender in messages for other gateways.
     name: String,
-    /// Event of the last trigger.
+    /// Action ID of the event that was triggered last.
     triggered: Option<Action>,
-    /// Last report about the vehicle.
+    /// Last report of an application about the vehicle.
     pub vehicle: Vehicle,
-    /// Last reported quality of positions.
+    /// Quality of positions that the station was told last.
     quality: Option<PositionQuality>,
 }
 
@@ -88,14 +88,14 @@ impl Applications {
         }
     }
 
-    /// Returns the quality of positions if it has changed since the last report.
+    /// Returns the quality of positions for the station if it has changed since the last call.
     pub fn news(&mut self, quality: PositionQuality) -> Option<PositionQuality> {
         (self.quality.replace(quality) != Some(quality)).then_some(quality)
     }
 
-    /// Passes a message to the applications; `milliseconds` is the date, `map` has the known events.
+    /// Passes a message to the applications. `milliseconds` is the date; `map` has the known events.
     pub fn hear(&self, milliseconds: u64, message: &Message, map: Option<&LocalDynamicMap>) {
-        // Without a listener no message is decoded.
+        // Without a listening application the program decodes no message.
         if self.messages.receiver_count() == 0 {
             return;
         }
@@ -103,21 +103,23 @@ impl Applications {
             MessageKind::Cam => Cam::from_octets(&message.octets).ok().map(|cam| json::cam(&cam)),
             MessageKind::Denm => Denm::from_octets(&message.octets).ok().map(|denm| {
                 let (mut heard, json) = json::denm(&denm);
-                // The end of an event does not contain its type.
+                // The message about the end of an event does not contain the event's type, so the map
+                // supplies it.
                 let known = map.and_then(|map| map.event(denm.denm.management.action_id));
                 let known = known.and_then(|event| event.event_type).map(|cause| cause.cause_code.0);
                 heard.cause = heard.cause.or(known);
                 (heard, json)
             }),
         };
-        // A CAM that cannot be decoded completely is in the map nevertheless, by its first fields.
+        // If the program cannot decode a CAM completely, the map has the CAM's station nevertheless, by its
+        // first fields.
         if let Some((mut heard, json)) = told {
             heard.json = json::envelope(message.kind, &self.name, milliseconds, json).to_string();
             let _ = self.messages.send(Arc::new(heard));
         }
     }
 
-    /// Reports the expiry of an event.
+    /// Reports to the applications that an event has expired.
     pub fn over(&self, action: Action) {
         let json = json!({"type": "over", "action_id": action_id(action)}).to_string();
         let heard = Heard { kind: MessageKind::Denm, place: None, station_type: 0, cause: None, json };
@@ -129,12 +131,12 @@ impl Applications {
         self.triggered = Some(action);
     }
 
-    /// Removes and returns the action ID of the last triggered event.
+    /// Returns the action ID of the last triggered event, and forgets it.
     pub fn take_triggered(&mut self) -> Option<Triggered> {
         self.triggered.take().map(|action| Triggered { action_id: action_id(action) })
     }
 
-    /// `GET /v1/messages`
+    /// Returns the messages for `GET /v1/messages`.
     pub fn subscribe(&self, filter: Filter, area: Option<GeoArea>) -> Subscription {
         Subscription { messages: self.messages.subscribe(), filter, area }
     }

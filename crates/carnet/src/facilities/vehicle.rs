@@ -1,4 +1,4 @@
-//! Converts an application's report about the vehicle to the CAM for the station.
+//! Converts an application's report about the vehicle to a CAM for the station.
 
 use carnet_api::config::VehicleRole as Role;
 use carnet_api::model::Vehicle;
@@ -14,7 +14,7 @@ use carnet_its::cdd::{
     VerticalAcceleration, VerticalAccelerationValue, YawRateValue,
 };
 
-/// Names of the standard's bits, the first one first.
+/// Names of the standard's light bits, the first bit first.
 const LIGHTS: [&str; 8] = [
     "low_beam_headlights_on",
     "high_beam_headlights_on",
@@ -35,10 +35,10 @@ const CONTROLS: [&str; 7] = [
     "speed_limiter_engaged",
 ];
 
-/// Returns the vehicle as a CAM; `role` is its role if the report has none.
+/// Returns the vehicle as a CAM; `role` is the vehicle's role if the report has no role.
 ///
 /// # Errors
-/// The mistake, with the expected value.
+/// Returns the mistake, with the expected value.
 pub fn message(vehicle: &Vehicle, role: Role) -> Result<Vec<u8>, String> {
     let mut cam = Cam::default();
     let parameters = &mut cam.cam.cam_parameters;
@@ -120,7 +120,7 @@ pub fn message(vehicle: &Vehicle, role: Role) -> Result<Vec<u8>, String> {
     cam.to_octets().map_err(|error| error.to_string())
 }
 
-/// Returns the container of vehicles with this role.
+/// Returns the special container of vehicles with this role.
 fn special(vehicle: &Vehicle, role: VehicleRole) -> Result<Option<Special>, String> {
     let light_bar_siren_in_use =
         LightBarSirenInUse(u8::from(vehicle.light_bar) << 1 | u8::from(vehicle.siren));
@@ -157,7 +157,7 @@ fn special(vehicle: &Vehicle, role: VehicleRole) -> Result<Option<Special>, Stri
     Ok(Some(special))
 }
 
-/// Converts a value to the standard's units, if it was given.
+/// Converts a value to the standard's units; `None` stays `None`.
 pub fn scaled(
     name: &str,
     value: Option<f64>,
@@ -174,7 +174,7 @@ pub fn scaled(
     Err(format!("{name} is {value}, expected {least} to {most}"))
 }
 
-/// Converts a lane.
+/// Converts a lane number to the standard's lane position.
 pub fn lane(lane: i8) -> Result<LanePosition, String> {
     if (LanePosition::LEAST..=LanePosition::MOST).contains(&lane) {
         return Ok(LanePosition(lane));

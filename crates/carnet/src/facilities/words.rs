@@ -1,9 +1,9 @@
-//! Names of the standard's numbers (TS 102 894-2), as operators write them.
+//! Names of the numbers in the standard (TS 102 894-2), as operators write them.
 
 use carnet_api::config::StationType;
 use carnet_api::model::Cause;
 
-/// Causes of events.
+/// Names and numbers of the causes of events.
 pub const CAUSES: [(&str, u8); 26] = Cause::NAMES;
 
 /// Returns the name of a number; the number itself if it has no name.
@@ -12,18 +12,18 @@ pub fn name(names: &[(&str, u8)], number: u8) -> String {
     known.map_or_else(|| number.to_string(), |(name, _)| (*name).to_owned())
 }
 
-/// Returns the number of a name; also reads a number.
+/// Returns the number of a name; a text of digits is also a number.
 pub fn number(names: &[(&str, u8)], text: &str) -> Option<u8> {
     let known = names.iter().find(|(name, _)| *name == text);
     known.map(|(_, number)| *number).or_else(|| text.parse().ok())
 }
 
-/// Types of stations.
+/// Returns the names and numbers of station types.
 pub fn station_types() -> [(&'static str, u8); 13] {
     StationType::NAMES.map(|(name, kind)| (name, kind.number()))
 }
 
-/// Returns the names, for a sentence.
+/// Returns the names as a list for a sentence.
 pub fn list(names: &[(&str, u8)]) -> String {
     names.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
 }

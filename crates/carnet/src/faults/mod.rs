@@ -1,26 +1,27 @@
-//! Runs of whole machines in which every request can fail at every step, and invariants that must hold
-//! anyway.
+//! Simulates whole machines in which every request can fail at every step, and checks invariants that must
+//! hold anyway.
 //!
 //! A home agent and two mobile routers run for hours of virtual time. Only the kernel and the disk are
 //! simulated (`carnet_linux::simulated`). Stations, installers, the octets of netlink, the journal and its
-//! queue are real. Packets are lost, doubled and overtake each other; clocks jump; routers move, and their
+//! queue are real. Packets are lost, doubled and overtake each other. Clocks jump; routers move, and their
 //! interfaces come and go. Requests to kernels fail or are executed without an answer, and events are lost.
-//! Disks are full or fail now and then. Operators delete carnet's entries, processes are killed between any
-//! two steps, and power is cut. Attackers forge, record and replay messages.
+//! Disks are full or fail sometimes. Operators delete carnet's entries, processes are killed between any two
+//! steps, and power is cut. Attackers forge, record and replay messages.
 //!
 //! The test checks at every step:
 //!
 //! 1. Every binding was requested by its router, within that router's rights.
 //! 2. No packet enters or leaves a tunnel without a binding.
-//! 3. Every acknowledged binding survives a power cut at this moment, and replay protection never goes back.
-//! 4. Nothing of an operator's is changed. After an orderly end the kernel is as before, and after any other
-//!    the next start leaves nothing behind.
+//! 3. Every acknowledged binding survives a power cut at this moment, and the sequence numbers of replay
+//!    protection never decrease.
+//! 4. carnet changes no setting or entry of an operator. After an orderly end the kernel is as before. After
+//!    any other end, the next start removes the remains.
 //! 5. Without faults a handover loses no packet in either direction at any time.
 //! 6. After the faults the kernels have the desired state and the routers are registered, within a bounded
 //!    time. No process then holds more memory than at first.
 //!
-//! A failure names its seed: `CARNET_SEED=n cargo test -p carnet --bin carnet faults::` runs only that day,
-//! `CARNET_SCHEDULES=n` runs n days.
+//! A failure names its seed: `CARNET_SEED=n cargo test -p carnet --bin carnet faults::` repeats only the
+//! schedule of that seed, `CARNET_SCHEDULES=n` runs n schedules.
 
 mod node;
 mod world;
@@ -42,12 +43,12 @@ use world::{AGENT, Conditions, HOMES, UPLINKS, World, care_of, prefix};
 
 /// Time limit of the recovery after the last fault.
 const RECOVERY: Duration = Duration::from_secs(110);
-/// First part of this time, in which no packet reminds a router.
+/// First part of the recovery time, in which no packet makes a router notice a lost binding.
 const PATIENCE: Duration = Duration::from_secs(70);
-/// Nanoseconds by which all clocks are ahead of the right time when the faults are over. No clock was ever
-/// further ahead.
+/// Nanoseconds by which all clocks are ahead of the right time when the faults are over. No clock has ever
+/// been further ahead.
 const AHEAD: i64 = 600_000_000_000;
-/// Limits of a process's memory at the end, in entries and packets, and of its file, in octets.
+/// Limits at the end: entries and packets in the memory of a process, and octets of its journal.
 const MEMORY: usize = 60;
 const FILE: usize = 700_000;
 
@@ -57,7 +58,7 @@ fn association(router: usize, replay: ReplayProtection) -> Authentication {
 }
 
 fn configs(rng: &mut Rng) -> (StationConfig, [StationConfig; 2]) {
-    // With the shortest lifetime the journal grows until it is compacted.
+    // With the shortest lifetime the journal grows until the process compacts it.
     let seconds = if rng.chance(0.2) { 12 } else { 60 + rng.below(540) };
     let lifetime = Duration::from_secs(seconds);
     let authentication = [0, 1].map(|router| {
@@ -118,8 +119,8 @@ fn configs(rng: &mut Rng) -> (StationConfig, [StationConfig; 2]) {
     (StationConfig { home_agent: Some(agent), ..StationConfig::default() }, routers)
 }
 
-/// Returns a Binding Update with the router's own key that requests the network or the home address of the
-/// other router. It may also be one of an attacker with another key.
+/// Returns a Binding Update of a router, with its own key, that requests the network or the home address of
+/// the other router. It may also be a Binding Update of an attacker with another key.
 fn greedy(world: &mut World, router: usize) -> Option<Vec<u8>> {
     let mut config = world.nodes[1 + router].config.clone();
     let settings = config.mobile_router.as_mut().expect("a router");
@@ -214,8 +215,8 @@ fn disturb(world: &mut World) {
             }
         }
         21 => {
-            // The owner of a value that equals carnet's is unknown. So is the owner of a setting while the
-            // settings of all interfaces are being restored.
+            // If a value equals carnet's, its owner is unknown. The owner of a setting is also unknown while
+            // carnet restores the settings of all interfaces.
             let node = &world.nodes[index];
             let is_running = node.process.is_some();
             if is_running && rng.chance(0.2) {
@@ -264,17 +265,17 @@ fn hand_over(world: &mut World, router: usize, to: usize) {
 
 /// Ends the faults, and checks the recovery.
 fn recover(world: &mut World) {
-    // A router may have to send several times.
+    // A router may have to send its messages several times.
     world.conditions = Conditions { loss: 0.6, ..Conditions::GOOD };
-    // A node that has accepted a clock that was ahead rejects older messages (RFC 4285 5), so clocks are
-    // never set back for good.
+    // A node that has accepted a clock that was ahead rejects older messages (RFC 4285 5). So the test never
+    // sets clocks back for good.
     world.ahead += AHEAD;
     for node in &mut world.nodes {
         node.kernel.set_trouble(0.0);
         node.disk.set_trouble(false, 0.0);
         node.clock_ahead = world.ahead;
     }
-    // Routers learn the time of the home agent.
+    // Routers learn the time of the home agent from its answers.
     for node in &mut world.nodes[1..] {
         node.clock_ahead += [0, 20, -20][world.rng.below(3) as usize] * 1_000_000_000;
     }
@@ -292,7 +293,7 @@ fn recover(world: &mut World) {
         |world: &World| world.is_registered(0) && world.is_registered(1) && world.differences().is_empty();
     while world.now < end && !is_well(world) {
         world.run(Duration::from_millis(500));
-        // A router that has lost a binding learns it from the answer to its next packet.
+        // A router that has lost its binding learns this from the answer to its next packet.
         if world.now > patient {
             world.talk(0);
             world.talk(1);
@@ -326,10 +327,10 @@ fn day(seed: u64) {
             world.talk(1);
             world.run(pause / 2);
         }
-        // Cancel planned ends of processes.
+        // The test cancels the planned ends of processes.
         world.nodes.iter_mut().for_each(node::Node::put_out);
         recover(&mut world);
-        // Old paths expire, and the other uplinks receive an advertisement.
+        // During this time the old paths expire, and the other uplinks receive an advertisement.
         world.run(Duration::from_secs(130));
         for (router, to) in [(0, 1), (1, 1), (0, 0)] {
             hand_over(&mut world, router, to);
@@ -352,7 +353,7 @@ fn day(seed: u64) {
     }
 }
 
-/// Number of schedules; `CARNET_SCHEDULES` changes it.
+/// Number of schedules that the test runs; `CARNET_SCHEDULES` changes it.
 const SCHEDULES: u64 = match option_env!("CARNET_SCHEDULES") {
     Some(text) => match u64::from_str_radix(text, 10) {
         Ok(number) => number,

@@ -1,4 +1,4 @@
-//! A machine with a station: kernel, disk, and a process that may die at any step and is restarted.
+//! A machine with a station: a kernel, a disk, and a process that may die at any step and is then restarted.
 
 use std::net::Ipv6Addr;
 use std::path::Path;
@@ -17,57 +17,57 @@ use crate::state::{Burst, Change, Journal, Next, Queue, Writer, loaded, record_o
 
 pub const JOURNAL: &str = "/var/lib/carnet/station.state";
 pub const UNDO: &str = "/run/carnet/station.undo";
-/// Pause before a restart.
+/// Pause before a process is restarted.
 const AGAIN: Duration = Duration::from_secs(1);
-/// Pause after a kernel error (`run.rs`).
+/// Pause of a process after a kernel error (`run.rs`).
 const RECOVERY: Duration = Duration::from_millis(100);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// End of a process.
+/// How a process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// The process is asked to end, or gives up, and restores all settings.
+    /// The process is asked to end, or gives up; it restores all settings.
     Orderly,
-    /// `kill -9`
+    /// `kill -9` ends the process.
     Killed,
     /// The machine loses its power.
     PowerCut,
 }
 
-/// A running station, and the parts that execute its outputs.
+/// A running station, with the parts that execute its outputs.
 pub struct Process {
     pub station: Station,
     pub machine: Machine,
     queue: Queue,
     writer: Writer,
-    /// Current commit, and the time at which the disk has finished.
+    /// Commit that the disk is writing: the time at which the disk has finished, its number, and its changes.
     commit: Option<(Time, u64, Vec<Change>)>,
     look_at: Option<Time>,
     tick_at: Option<Time>,
 }
 
-/// A packet that has left, or an event for the test.
+/// An output of a machine that concerns the test: a packet that has left, or an event.
 pub enum Left {
-    /// A packet for the tunnel device.
+    /// The station has written this packet into the tunnel device.
     Packet(Vec<u8>),
-    /// The process has ended.
+    /// The process has ended in this way.
     Ended(End),
-    /// A process has started with this state.
+    /// A process has started with this stored state.
     Began(PersistentState),
 }
 
-/// A machine.
+/// A machine with its kernel and disk, and a process if one runs.
 pub struct Node {
     pub kernel: Kernel,
     pub disk: SimulatedDisk,
     pub config: StationConfig,
     pub process: Option<Process>,
     pub start_at: Option<Time>,
-    /// Nanoseconds by which its clock is ahead of the right time.
+    /// Nanoseconds by which the machine's clock is ahead of the right time.
     pub clock_ahead: i64,
-    /// Number of requests to the kernel and outputs until the process ends, and the kind of end.
+    /// Number of requests to the kernel and outputs until the process ends, and the kind of its end.
     fuse: Option<(u32, End)>,
-    /// Reason of the last failed start.
+    /// Reason why the last start failed.
     pub obstacle: String,
     rng: Rng,
     pub left: Vec<Left>,
@@ -94,7 +94,7 @@ impl Node {
         WallTime::from_unix_nanos((right + self.clock_ahead) as u64)
     }
 
-    /// Returns when the next action is due.
+    /// Returns when the machine's next action is due.
     pub fn due(&self, now: Time) -> Option<Time> {
         let Some(process) = &self.process else { return self.start_at };
         let writes = match &process.commit {
@@ -106,7 +106,7 @@ impl Node {
         all.into_iter().flatten().map(|due| due.max(now)).min()
     }
 
-    /// Returns the pending timers, for debugging.
+    /// Returns the pending timers as text, for debugging.
     pub fn dues(&self) -> String {
         let of = |it: &Process| (it.tick_at, it.look_at, it.station.poll_timeout(), it.queue.due());
         format!("start {:?}, process {:?}", self.start_at, self.process.as_ref().map(of))
@@ -153,7 +153,8 @@ impl Node {
             return;
         };
         self.start_at = None;
-        // No entry of an earlier process remains, except those that this process has just created.
+        // The kernel has no entry of an earlier process; it may have entries that this process has just
+        // created.
         let stale: Vec<String> =
             self.kernel.leftovers().into_iter().filter(|text| !text.contains("carnet0")).collect();
         assert!(stale.is_empty(), "after a start: {stale:#?}");
@@ -169,7 +170,7 @@ impl Node {
             look_at: None,
             tick_at: None,
         });
-        // As in `Runner::new`; every node is served here.
+        // As in `Runner::new`, the process stores its own state first; the test serves all nodes here.
         self.keep(now, Kept::Own);
         for home_address in known {
             let process = self.process.as_ref().expect("runs");
@@ -182,19 +183,19 @@ impl Node {
         self.look(now);
     }
 
-    /// Makes the process end after this number of requests to the kernel and outputs.
+    /// Makes the process end after this number of steps: requests to the kernel and outputs.
     pub fn light_fuse(&mut self, steps: u32, end: End) {
         self.fuse = Some((steps, end));
         self.kernel.set_fuse(Some((steps, self.disk.clone())));
     }
 
-    /// Cancels a planned end.
+    /// Cancels the planned end of the process.
     pub fn put_out(&mut self) {
         self.fuse = None;
         self.kernel.set_fuse(None);
     }
 
-    /// Counts a step; returns whether the process has ended at it.
+    /// Counts a step of the process; returns whether the process has ended at this step.
     fn burns(&mut self, now: Time) -> bool {
         let Some((_, end)) = self.fuse else { return self.process.is_none() };
         if self.process.is_some() && self.kernel.step() {
@@ -206,12 +207,12 @@ impl Node {
     pub fn input(&mut self, now: Time, input: Input) {
         let wall = self.wall(now);
         let Some(process) = &mut self.process else { return };
-        // The station may refuse a command; operators deal with that.
+        // The station may refuse a command; operators would then repeat it.
         let _ = process.station.handle_input(now, wall, input);
         self.carry_out(now);
     }
 
-    /// Handles a packet out of the tunnel device, as `Runner::packet` does.
+    /// Handles a packet from the tunnel device, as `Runner::packet` does.
     pub fn packet(&mut self, now: Time, packet: &[u8]) {
         let wall = self.wall(now);
         let Some(process) = &mut self.process else { return };
@@ -232,7 +233,7 @@ impl Node {
         holds
     }
 
-    /// Executes the outputs, as `Runner::carry_out` does.
+    /// Executes the outputs of the station, as `Runner::carry_out` does.
     fn carry_out(&mut self, now: Time) {
         let mut burst = Burst::default();
         while let Some(output) = self.process.as_mut().and_then(|process| process.station.poll_output()) {
@@ -277,7 +278,8 @@ impl Node {
         }
     }
 
-    /// Ends the current commit, or begins one after its wait.
+    /// Ends the current commit if the disk has finished it. Without a current commit, begins the next one if
+    /// its wait is over.
     fn write(&mut self, now: Time) {
         let Some(process) = &mut self.process else { return };
         let Some((at, number, changes)) = process.commit.take() else {
@@ -361,7 +363,7 @@ impl Node {
         self.input(now, Input::Command(Command::Shutdown));
     }
 
-    /// Ends the process; it is restarted later.
+    /// Ends the process in this way; the machine restarts it later.
     pub fn end(&mut self, now: Time, end: End) {
         self.kernel.set_fuse(None);
         self.fuse = None;
@@ -381,7 +383,7 @@ impl Node {
     fn bury(&mut self, now: Time, mut process: Process, end: End) {
         match end {
             End::Orderly => {
-                // Waiting changes are written if the disk takes them at once.
+                // An ending process writes waiting changes if the disk takes them at once.
                 let now = now + SECOND;
                 let commit = process.commit.take().map(|(_, number, changes)| (number, changes));
                 let mut next = commit.or_else(|| process.queue.commit(now, true));
@@ -397,8 +399,8 @@ impl Node {
                     assert!(left.is_empty(), "after an orderly end: {left:#?}");
                     assert!(!self.disk.exists(Path::new(UNDO)), "there is still something to put back");
                 } else if self.disk.is_troubled() {
-                    // If the kernel refuses to restore the last setting, and the disk to record it, its
-                    // original value is lost.
+                    // If the kernel refuses to restore the last setting, and the disk to record it, the
+                    // setting's original value is lost.
                     self.kernel.forgive_forwarding();
                 }
             }
@@ -416,7 +418,7 @@ impl Node {
         }
     }
 
-    /// Returns the number of entries and packets in the memory of the process.
+    /// Returns the number of entries and packets that the process has in memory.
     pub fn size(&self) -> usize {
         self.process.as_ref().map_or(0, |process| process.machine.size() + process.queue.held())
     }

@@ -1,4 +1,4 @@
-//! A home agent, two mobile routers and the Internet between them, in virtual time, with a check of the
+//! A home agent, two mobile routers and the Internet between them, in virtual time. The module checks the
 //! invariants at every step.
 
 use std::cmp::Reverse;
@@ -27,33 +27,35 @@ const PREFIXES: [Ipv6Addr; 2] = [ours(0xa, 0), ours(0xb, 0)];
 const HOSTS: [Ipv6Addr; 2] = [ours(0xa, 5), ours(0xb, 5)];
 const CORRESPONDENT: Ipv6Addr = ours(0x99, 1);
 const EVIL: Ipv6Addr = ours(0x666, 1);
-/// Address of the router on every link.
+/// Link-local address of the access router on every link.
 pub const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0xffff);
 pub const UPLINKS: [&str; 2] = ["w0", "w1"];
-/// Number of data that no host may receive.
+/// Packet number of forged data, which no host may receive.
 const FORGED: u32 = u32::MAX;
-/// Time for which the previous path accepts packets, and for which a packet may wait for the disk.
+/// Time for which both ends accept packets on the previous path, and for which a packet may wait for the
+/// disk.
 const GRACE: Duration = Duration::from_secs(60);
 const ADVERTISEMENTS: Duration = Duration::from_secs(60);
-/// Number of steps at one moment that is never reached without an endless loop.
+/// Number of steps at one moment of time that only an endless loop reaches.
 const MANY: u32 = 10_000;
-/// Number of packets on the wire above which none is doubled.
+/// Number of packets on the wire above which the network doubles no packet.
 const CROWD: usize = 50;
 /// Offset of the hop limit in a packet.
 const HOP_LIMIT: usize = 7;
-/// Number of messages that attackers record.
+/// Largest number of messages that attackers record.
 const RECORDED: usize = 30;
-/// Time for which a packet waits for the disk, in the units of a lifetime.
+/// Longest time for which a packet waits for the disk, in the units of a binding's lifetime.
 const STALE_UNITS: u16 = 8;
-/// Size in octets up to which a journal is read at every acknowledgement; a larger one is read now and then.
+/// Size in octets up to which the test reads a journal at every acknowledgement; it reads a larger journal
+/// only at some of them.
 const SMALL: u64 = 4000;
 
-/// 2001:db8:NETWORK::HOST
+/// Returns the address 2001:db8:NETWORK::HOST.
 const fn ours(network: u16, host: u16) -> Ipv6Addr {
     Ipv6Addr::new(0x2001, 0xdb8, network, 0, 0, 0, 0, host)
 }
 
-/// Returns the /64 of an address.
+/// Returns the /64 prefix of an address.
 pub fn network(address: Ipv6Addr) -> Ipv6Net {
     Ipv6Net::new_assert(address, 64).trunc()
 }
@@ -67,7 +69,7 @@ pub fn care_of(router: usize, uplink: usize, network: u64) -> Ipv6Addr {
     ours(0xf00 + 0x10 * uplink as u16 + network as u16, 10 + router as u16)
 }
 
-/// Returns a data packet with a number.
+/// Returns a data packet that contains a number.
 fn data(source: Ipv6Addr, destination: Ipv6Addr, number: u32) -> Vec<u8> {
     let header = Header {
         traffic_class: 0,
@@ -89,7 +91,7 @@ fn number_of(packet: &[u8]) -> Option<u32> {
     (packet.len() == HEADER_LEN + 60).then(|| u32::from_be_bytes(octets.try_into().expect("four")))
 }
 
-/// Returns a packet inside another one.
+/// Returns a packet that contains `inner` as a tunnelled packet.
 pub fn tunnelled(source: Ipv6Addr, destination: Ipv6Addr, inner: &[u8]) -> Vec<u8> {
     let header = Header {
         traffic_class: 0,
@@ -103,7 +105,7 @@ pub fn tunnelled(source: Ipv6Addr, destination: Ipv6Addr, inner: &[u8]) -> Vec<u
     [&header.emit()[..], inner].concat()
 }
 
-/// Conditions of the network.
+/// Conditions of the network between the machines.
 #[derive(Debug, Clone, Copy)]
 pub struct Conditions {
     pub loss: f64,
@@ -126,30 +128,30 @@ enum Event {
 /// All machines and the wire between them.
 pub struct World {
     pub now: Time,
-    /// Home agent, and mobile routers.
+    /// Machines: the home agent first, then the mobile routers.
     pub nodes: Vec<Node>,
     pub conditions: Conditions,
     pub rng: Rng,
     wire: BinaryHeap<Reverse<(Time, u64, Event)>>,
     events: u64,
-    /// Steps since the last change of the time.
+    /// Number of steps since virtual time last advanced.
     steps: u32,
-    /// Network of each uplink of each router.
+    /// Network to which each uplink of each router is connected.
     pub places: [[Option<u64>; 2]; 2],
     /// All care-of addresses that each router has had.
     had: [BTreeSet<Ipv6Addr>; 2],
-    /// Last time at which the home agent had a binding of a router with this care-of address.
+    /// Last time at which the home agent had a binding of this router with this care-of address.
     bound: BTreeMap<(usize, Ipv6Addr), Time>,
     /// Last acknowledged sequence number of each router.
     acknowledged: [Option<u16>; 2],
-    /// Last timestamp on the disk at the time of an acknowledgement.
+    /// Last timestamp that the disk had when an acknowledgement left, for each router.
     timestamps: [u64; 2],
     /// Binding Updates that attackers have recorded.
     recorded: Vec<Vec<u8>>,
     number: u32,
-    /// Nanoseconds by which all clocks are ahead of the right time, except for those that were set.
+    /// Nanoseconds by which all clocks are ahead of the right time, except for clocks that the test has set.
     pub ahead: i64,
-    /// Numbers of the data that have arrived.
+    /// Numbers of the data packets that have arrived.
     pub arrived: BTreeSet<u32>,
 }
 
@@ -179,7 +181,7 @@ impl World {
         world
     }
 
-    /// Gives a machine its state after boot.
+    /// Gives the kernel of a machine its state after boot.
     fn furnish(&mut self, index: usize) {
         let kernel = self.nodes[index].kernel.clone();
         let names: &[&str] = if index == 0 { &["eth0", "o0"] } else { &["w0", "w1", "i0", "o0"] };
@@ -189,13 +191,13 @@ impl World {
         for name in ["eth0", "i0", "o0"] {
             kernel.set_link(name, true, true);
         }
-        // Entries of an operator.
+        // An operator's entries, which carnet must not change.
         kernel.add_address("o0", ours(0x77, 1), 64);
         kernel.add_route(1234, network(ours(0x78, 0)), 1024, "o0");
         if self.rng.chance(0.3) {
             kernel.set_switch("o0", "forwarding", "1");
         }
-        // An operator's route in the place of one of carnet's.
+        // The operator has a route in the place of one of carnet's routes.
         if index == 0 && self.rng.chance(0.2) {
             kernel.add_route(254, HOMES[0].into(), 1024, "o0");
         }
@@ -223,7 +225,7 @@ impl World {
         }
     }
 
-    /// Moves an uplink; its interface comes back if it was removed.
+    /// Moves an uplink to another network; if its interface was removed, it comes back.
     pub fn attach(&mut self, router: usize, uplink: usize, network: Option<u64>) {
         self.places[router][uplink] = network;
         if self.nodes[1 + router].kernel.is_running(UPLINKS[uplink]).is_none() {
@@ -257,14 +259,14 @@ impl World {
         self.settle();
     }
 
-    /// Lets `span` pass.
+    /// Lets `span` of virtual time pass.
     pub fn run(&mut self, span: Duration) {
         let end = self.now + span;
         while self.step(end) {}
         self.now = end;
     }
 
-    /// Executes the next event, if it is before the end.
+    /// Executes the next event, if it is due before `end`. Returns whether it was.
     pub fn step(&mut self, end: Time) -> bool {
         let wire = self.wire.peek().map(|Reverse((at, ..))| *at);
         let due = self.nodes.iter().map(|node| node.due(self.now));
@@ -307,7 +309,7 @@ impl World {
         true
     }
 
-    /// Runs until no further event is due at this moment.
+    /// Runs events until no further event is due at this moment.
     fn settle(&mut self) {
         for _ in 0..1000 {
             let now = self.now;
@@ -358,7 +360,7 @@ impl World {
         }
     }
 
-    /// Sends a packet out of an interface.
+    /// Sends a packet of a machine out of an interface.
     fn send(&mut self, index: usize, interface: &str, packet: Vec<u8>) {
         let Ok(header) = Header::parse(&packet) else { return };
         let (source, destination) = (header.source, header.destination);
@@ -369,7 +371,7 @@ impl World {
             let uplink = if interface == "w0" { 0 } else { 1 };
             let place = self.places[index - 1][uplink];
             let is_own = place.is_some_and(|network| care_of(index - 1, uplink, network) == source);
-            // RFC 2827: a visited network only forwards packets with its own source addresses.
+            // RFC 2827: a visited network forwards only packets with its own source addresses.
             if !is_own || !interface.starts_with('w') {
                 return;
             }
@@ -388,7 +390,7 @@ impl World {
         }
         let Some((to, interface)) = to else { return };
         let Conditions { loss, duplicate, delay } = self.conditions;
-        // A loop of routes from an operator must not multiply packets.
+        // If an operator's routes form a loop, the network must not multiply packets in it.
         let copies = if self.rng.chance(duplicate) && self.wire.len() < CROWD { 2 } else { 1 };
         for _ in 0..copies {
             if !self.rng.chance(loss) {
@@ -422,8 +424,8 @@ impl World {
         self.receive(index, "carnet0", packet);
     }
 
-    /// Sends a packet from a host of the mobile network to its correspondent, and one back; returns their
-    /// numbers.
+    /// Sends a packet from a host of the mobile network to its correspondent, and a packet back; returns the
+    /// numbers of both.
     pub fn talk(&mut self, router: usize) -> [u32; 2] {
         self.number += 2;
         let numbers = [self.number - 1, self.number];
@@ -433,15 +435,16 @@ impl World {
         numbers
     }
 
-    /// Lets attackers try all their messages.
+    /// Lets attackers try all their messages once.
     pub fn attack(&mut self) {
         let router = self.rng.below(2) as usize;
         let other = 1 - router;
-        // A tunnel without a binding, and a tunnel of one router with the data of the other.
+        // A tunnelled packet without a binding, and a tunnelled packet of one router with the source address
+        // of the other router's network.
         let inner = data(HOSTS[router], CORRESPONDENT, FORGED);
         let uplink = self.rng.below(2) as usize;
         let theirs = self.places[other][uplink].map(|network| care_of(other, uplink, network));
-        // A packet from a previous care-of address.
+        // A tunnelled packet from a previous care-of address.
         let left = |it: &&Ipv6Addr| {
             let bound = self.bound.get(&(router, **it));
             bound.is_none_or(|at| self.now.saturating_since(*at) >= GRACE)
@@ -454,7 +457,8 @@ impl World {
         let count = self.recorded.len() as u64;
         if count > 0 {
             let packet = self.recorded[self.rng.below(count) as usize].clone();
-            // A recorded message again; from another address; with a changed octet.
+            // The attacker sends a recorded message again: unchanged, from another address, and with a
+            // changed octet.
             let mut elsewhere = packet.clone();
             elsewhere[8..24].copy_from_slice(&EVIL.octets());
             let mut other = packet.clone();
@@ -470,14 +474,15 @@ impl World {
         self.settle();
     }
 
-    /// Returns whether a machine runs and has all its entries. A starting machine, or one with failures, may
-    /// still lack rules.
+    /// Returns whether the process of a machine runs and its kernel has all entries. A starting process, or
+    /// one with failures, may still lack rules.
     fn is_in_order(&self, index: usize) -> bool {
         let process = self.nodes[index].process.as_ref();
         process.is_some_and(|process| process.machine.differences().is_empty())
     }
 
-    /// Sends packets of attackers on the links of a router, and on board: none may bypass the tunnel.
+    /// Sends packets of attackers on the links of a router, and on board: no such packet may bypass the
+    /// tunnel.
     fn trespass(&mut self, router: usize, uplink: usize) {
         if !self.is_in_order(1 + router) {
             return;
@@ -491,13 +496,13 @@ impl World {
         }
     }
 
-    /// Delivers a packet to the home agent.
+    /// Delivers a packet to the home agent's machine.
     pub fn inject(&mut self, packet: Vec<u8>) {
         self.receive(0, "eth0", packet);
         self.settle();
     }
 
-    /// Checks invariant 1: a router requested each binding, within its rights.
+    /// Checks invariant 1: the router requested each binding, within its rights.
     fn check_bindings(&mut self) {
         let Some(process) = &self.nodes[0].process else { return };
         let agent = process.station.home_agent().expect("it is one");
@@ -518,8 +523,8 @@ impl World {
         }
     }
 
-    /// Checks invariant 2: a packet enters a tunnel only towards a binding, or a former one within its grace
-    /// period.
+    /// Checks invariant 2: a packet enters a tunnel only towards a binding, or towards a former binding
+    /// within its grace period.
     fn check_tunnel(&self, packet: &[u8]) {
         let Ok((outer, inner)) = Header::parse_packet(packet) else { return };
         if outer.next_header != protocol::IPV6 || outer.source != AGENT {
@@ -541,8 +546,8 @@ impl World {
         );
     }
 
-    /// Checks invariant 2 at the router, which may be on its way to another care-of address. The router may
-    /// not know until the lifetime ends that the home agent has lost its binding.
+    /// Checks invariant 2 at the router, which may be moving to another care-of address. If the home agent
+    /// has lost the binding, the router may not know it until the lifetime ends.
     fn check_routers_tunnel(&self, router: usize, packet: &[u8]) {
         let Ok(outer) = Header::parse(packet) else { return };
         if outer.next_header != protocol::IPV6 || outer.destination != AGENT {
@@ -588,14 +593,14 @@ impl World {
         let last = node.sequence.unwrap_or_else(|| panic!("no sequence number of {home_address} is kept"));
         let behind = sequence.wrapping_sub(last);
         assert!(behind == 0 || behind >= 0x8000, "{sequence} was acknowledged, {last} is kept");
-        // The answer to an update that an attacker forwarded from elsewhere goes there, although the update
-        // names another address. A binding whose lifetime is shorter than the wait for the disk may be over
-        // when the packet leaves.
+        // If an attacker forwarded an update from another address, the answer goes to that address, although
+        // the update names another one. If a binding's lifetime is shorter than the wait for the disk, it may
+        // be over when the packet leaves.
         if behind == 0 && message.lifetime > STALE_UNITS && self.had[router].contains(&destination) {
             let registration = node.registration.as_ref().and_then(|it| it.care_of_address.ipv6());
             assert_eq!(registration, Some(destination), "{sequence} is acknowledged, and not kept");
         }
-        // A router without timestamps gets the home agent's time, which no record contains.
+        // A router without timestamps gets the home agent's time; no record contains this time.
         let settings = self.nodes[1 + router].config.mobile_router.as_ref().expect("a router");
         let has_timestamps = matches!(
             &settings.router.authentication,
@@ -609,7 +614,7 @@ impl World {
         self.timestamps[router] = self.timestamps[router].max(node.timestamp.unwrap_or(0));
     }
 
-    /// Checks invariant 3: replay protection never goes back.
+    /// Checks invariant 3: the sequence numbers of replay protection never decrease.
     fn check_kept(&mut self, kept: &carnet_station::PersistentState) {
         let wall = self.nodes[0].wall(self.now);
         let agent = self.nodes[0].process.as_ref().and_then(|process| process.station.home_agent());
@@ -627,7 +632,7 @@ impl World {
         for (router, home) in HOMES.iter().enumerate() {
             let known = kept.home_agent.iter().filter(|node| node.home_address == *home);
             for path in known.flat_map(|node| &node.former) {
-                // The grace period starts again if the clock was set back.
+                // If the clock was set back, the grace period starts again.
                 self.bound.extend(path.care_of_address.ipv6().map(|it| ((router, it), self.now)));
             }
             let Some(acknowledged) = self.acknowledged[router] else { continue };
@@ -652,7 +657,7 @@ impl World {
         is && care_of_address == self.places[router][0].map(|network| care_of(router, 0, network))
     }
 
-    /// Returns the differences between the kernels and the desired state.
+    /// Returns the differences between the kernels' entries and the desired state.
     pub fn differences(&self) -> Vec<String> {
         let all = self.nodes.iter().enumerate().flat_map(|(index, node)| {
             let differences = node.process.as_ref().map(|process| process.machine.differences());

@@ -1,4 +1,5 @@
-//! Named areas: of the config, set by operators, or learnt from Router Advertisements.
+//! Named areas: areas of the config, areas that operators have set, and areas learnt from Router
+//! Advertisements.
 
 use std::time::Duration;
 
@@ -16,14 +17,14 @@ use ipnet::Ipv6Net;
 use super::{Geonet, degrees, station_address, tenths_of_microdegrees};
 use crate::settings::geonet::{wire_area, wire_shape};
 
-/// Number of names of areas in the answer to an unknown name.
+/// Largest number of area names in the answer to an unknown name.
 const NAMED: usize = 10;
 
 impl Geonet {
     /// Returns the present place of the area with this name.
     ///
     /// # Errors
-    /// If the area does not exist, or its place is unknown.
+    /// Returns an error if the area does not exist, or if its place is unknown.
     pub(super) fn named(&self, now: Time, name: &str, station: &Station) -> Result<Area, String> {
         if let Some(area) = self.config.areas.iter().find(|area| area.name == name) {
             return Ok(wire_area(area));
@@ -44,7 +45,7 @@ impl Geonet {
         })
     }
 
-    /// Converts `POST /v1/areas` to a command of the station.
+    /// Converts the body of `POST /v1/areas` to a command of the station.
     ///
     /// # Errors
     /// Returns an error if the config has an area of this name, or if no station can have this address.
@@ -72,7 +73,7 @@ impl Geonet {
         }))
     }
 
-    /// Converts `POST /v1/areas/remove` to a command of the station.
+    /// Converts the body of `POST /v1/areas/remove` to a command of the station.
     ///
     /// # Errors
     /// Returns an error if the area is in the config.
@@ -83,7 +84,7 @@ impl Geonet {
         }
     }
 
-    /// `GET /v1/areas`
+    /// Returns the answer to `GET /v1/areas`.
     pub fn areas(&self, now: Time, station: &Station) -> Vec<model::Area> {
         let own = station.geonet().and_then(|router| router.position_vector());
         let own = own.map(|vector| Place::new(vector.latitude, vector.longitude));
@@ -159,7 +160,8 @@ fn shown(name: &str, origin: AreaOrigin, area: GeoArea, own: Option<Place>) -> m
     }
 }
 
-/// Returns the remaining seconds, rounded up, so that an existing area has at least one. `None`: unlimited.
+/// Returns the remaining seconds, rounded up, so that an existing area has at least one second. `None` means
+/// unlimited.
 fn remaining(now: Time, expires: Time) -> Option<u32> {
     let left = expires.saturating_since(now) + Duration::from_millis(999);
     (expires < Time::MAX).then(|| u32::try_from(left.as_secs()).unwrap_or(u32::MAX))

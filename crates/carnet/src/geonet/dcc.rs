@@ -1,14 +1,14 @@
-//! Congestion control, for operators and for the program that measures the channel.
+//! Congestion control, for operators and for the program that measures the channel load.
 
 use carnet_api::model::{ChannelRequest, Dcc};
 use carnet_base::Time;
 use carnet_station::Station;
 use carnet_station::io::Input;
 
-/// `GET /v1/dcc`
+/// Returns the answer to `GET /v1/dcc`.
 ///
 /// # Errors
-/// If the station has no congestion control.
+/// Returns an error if the station has no congestion control.
 pub fn dcc(now: Time, station: &Station) -> Result<Dcc, String> {
     let gate = station
         .congestion()
@@ -27,7 +27,7 @@ pub fn dcc(now: Time, station: &Station) -> Result<Dcc, String> {
     })
 }
 
-/// `POST /v1/channel`
+/// Converts the body of `POST /v1/channel` to an input of the station.
 ///
 /// # Errors
 /// Returns an error if the value is impossible.
@@ -85,7 +85,7 @@ mod tests {
         station.handle_input(now, WALL, Input::ChannelBusy(450)).expect("a gate");
         let shown = dcc(now + Duration::from_millis(300), &station).expect("a gate");
         assert_eq!((shown.busy_percent, shown.told_ms, shown.duty_cycle_percent), (45.0, Some(300), None));
-        // A stale value still counts, but does not look reported.
+        // The gate still uses an old value, but the API does not show it as reported.
         let shown = dcc(now + Duration::from_millis(1001), &station).expect("a gate");
         assert_eq!((shown.busy_percent, shown.told_ms, shown.waiting), (45.0, None, vec![0; 4]));
     }

@@ -1,8 +1,9 @@
-//! The fast path of a running station: whether it exists, on which interfaces it is, and when it reports.
+//! The fast path of a running GeoNetworking station: whether it exists, to which interfaces it is attached,
+//! and when it reports.
 //!
-//! The fast path runs with a radio that sends Ethernet frames and does not report acknowledgements. If the
-//! link reports lost frames, the router sends these another way (`carnet_geonet`, feedback). It gets reports
-//! only for frames that it has sent itself.
+//! The fast path runs only on a radio that sends Ethernet frames and does not report acknowledgements. If the
+//! link reports lost frames, the router sends these again by another station (`carnet_geonet`, feedback). The
+//! link reports only frames that the router has sent itself, so both cannot run together.
 
 use std::future::pending;
 use std::net::Ipv6Addr;
@@ -16,14 +17,14 @@ use tracing::{info, warn};
 use super::{Geonet, WireAddress};
 use crate::settings;
 
-/// Whether to use a fast path.
+/// Whether the config wants a fast path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wants {
-    /// Do not use one.
+    /// The station does not use a fast path.
     Never,
-    /// Use one if possible.
+    /// The station uses a fast path if possible.
     Perhaps,
-    /// Use one, or do not start.
+    /// The station uses a fast path, or does not start.
     Certainly,
 }
 
@@ -31,13 +32,13 @@ pub enum Wants {
 #[derive(Debug, Default)]
 pub(super) struct FastPath {
     path: Option<GeonetPath>,
-    /// Loading thread; packets take the slow path meanwhile.
+    /// Thread that loads the programs; packets take the slow path meanwhile.
     loading: Option<GeonetPathLoading>,
-    /// Whether the station must have it.
+    /// Whether the station must not run without the fast path.
     is_needed: bool,
-    /// The host's addresses on the topological interface.
+    /// Addresses of the host on the topological interface.
     addresses: Vec<Ipv6Addr>,
-    /// Whether the station knows about it.
+    /// Whether the station was told that the fast path exists.
     is_told: bool,
     /// Time of the next report, if the fast path has work.
     due: Option<Time>,
@@ -49,12 +50,12 @@ fn word(is_fast: bool) -> &'static str {
 }
 
 impl FastPath {
-    /// Returns the present data path.
+    /// Returns the name of the present data path.
     pub(super) fn name(&self) -> &'static str {
         word(self.path.as_ref().is_some_and(GeonetPath::is_placed))
     }
 
-    /// Begins to load the programs, which takes seconds on a slow processor.
+    /// Starts to load the programs, which takes seconds on a slow processor.
     ///
     /// # Errors
     /// Returns an error if the programs cannot be loaded but the config demands them.
@@ -69,7 +70,7 @@ impl FastPath {
         Ok(fast_path)
     }
 
-    /// Returns the data path after loading, while programs are being loaded.
+    /// Returns the name of the data path that follows after loading; `None` if no programs are being loaded.
     pub(super) fn loading(&self) -> Option<&'static str> {
         self.loading.as_ref().map(|_| word(true))
     }
@@ -77,7 +78,7 @@ impl FastPath {
     /// Waits until the programs are loaded. Safe to cancel.
     ///
     /// # Errors
-    /// Returns why the programs cannot be loaded, if the config demands them.
+    /// Returns the reason why the programs cannot be loaded, if the config demands them.
     pub(super) async fn loaded(&mut self) -> Result<(), String> {
         let Some(loading) = &mut self.loading else { return pending().await };
         let result = loading.finish().await;
@@ -121,8 +122,9 @@ impl FastPath {
 }
 
 impl Geonet {
-    /// Attaches the fast path to the present interfaces. Returns whether it has begun or ended since the last
-    /// call, for the station. `is_router` says whether the station has a router.
+    /// Attaches the fast path to the present interfaces. Returns whether the fast path exists if this has
+    /// changed since the last call, for the station. `is_router` says whether the station has a GeoNetworking
+    /// router.
     pub fn place_fast_path(&mut self, is_router: bool) -> Option<bool> {
         let Geonet { link, interfaces, address, fast_path, .. } = self;
         let path = fast_path.path.as_mut()?;
@@ -135,7 +137,7 @@ impl Geonet {
         });
         let before = path.is_placed();
         if let Err(error) = path.place(places) {
-            // The next change of an interface causes another attempt.
+            // When an interface changes, the program tries to attach again.
             warn!("GeoNetworking takes the slow path: {error}");
         }
         let is = path.is_placed();
@@ -155,7 +157,7 @@ impl Geonet {
         self.fast_path.path.as_ref().map(GeonetPath::sequence_numbers)
     }
 
-    /// Passes the router's message to the fast path.
+    /// Passes a message of the router to the fast path.
     pub fn accelerate(&mut self, now: Time, told: &Accelerate) {
         if let Some(path) = &mut self.fast_path.path {
             path.apply(now, told);
@@ -165,8 +167,8 @@ impl Geonet {
         }
     }
 
-    /// Returns the fast path's work since the last call. While it is in use, the caller asks as often as its
-    /// packets need a new position.
+    /// Returns the work that the fast path has done since the last call. While the fast path is in use, the
+    /// caller asks as often as its packets need a new position.
     pub fn report(&mut self, now: Time) -> Option<Report> {
         let freshness = self.freshness();
         self.tell_listeners();
@@ -176,7 +178,7 @@ impl Geonet {
         Some(report)
     }
 
-    /// Makes the fast path leave packets to the slow path if a client listens to them.
+    /// Makes the fast path leave packets to the slow path if a client listens to received payloads.
     pub fn tell_listeners(&mut self) {
         let is_heard = self.received.receiver_count() > 0;
         if let Some(path) = &mut self.fast_path.path {
@@ -184,7 +186,7 @@ impl Geonet {
         }
     }
 
-    /// Notes the host's addresses on the topological interface.
+    /// Stores the host's addresses on the topological interface, and passes them to the fast path.
     pub fn tell_addresses(&mut self, addresses: &[(Ipv6Addr, u8)]) {
         self.fast_path.addresses = addresses.iter().map(|(address, _)| *address).collect();
         if let Some(path) = &mut self.fast_path.path {

@@ -13,20 +13,20 @@ use carnet_linux::virtual_link::{
 use carnet_station::io::{VirtualFrame, VirtualLink};
 use tracing::{error, info};
 
-/// The virtual interfaces, if the config has any.
+/// The virtual interfaces of a station, if the config has any.
 #[derive(Debug)]
 pub struct Interfaces {
     links: Option<VirtualLinks>,
-    /// Desired interfaces, by number.
+    /// Interfaces that the station wants, by number.
     wanted: SmallMap<u32, VirtualLink>,
-    /// Interfaces that are uplinks: there the host accepts roadside units as routers.
+    /// Names of interfaces that are uplinks: on these the host accepts roadside units as routers.
     uplinks: Vec<String>,
-    /// Reason why the first failed interface could not be created.
+    /// Reason why the first failing interface could not be created.
     failure: Option<String>,
 }
 
 impl Interfaces {
-    /// Prepares for interfaces; `uplinks` accept default routers from Router Advertisements.
+    /// Prepares for virtual interfaces. Those in `uplinks` accept default routers from Router Advertisements.
     ///
     /// # Errors
     /// Returns an error if the kernel refuses to report events.
@@ -35,12 +35,12 @@ impl Interfaces {
         Ok(Interfaces { links, wanted: SmallMap::new(), uplinks, failure: None })
     }
 
-    /// Returns the reason why an interface could not be created.
+    /// Returns the reason why an interface could not be created, once.
     pub fn failure(&mut self) -> Option<String> {
         self.failure.take()
     }
 
-    /// Waits for frames of the host and events of the kernel; endlessly without interfaces.
+    /// Waits for frames of the host and events of the kernel; without virtual interfaces it never returns.
     pub async fn next_event(&mut self) -> Result<VirtualLinkEvent> {
         match &mut self.links {
             Some(links) => links.readable().await,
@@ -48,14 +48,14 @@ impl Interfaces {
         }
     }
 
-    /// Takes a batch of frames of the host.
+    /// Receives a batch of frames of the host, and passes each to `take`.
     pub fn receive(&mut self, take: impl FnMut(HostFrame<'_>)) {
         if let Some(links) = &mut self.links {
             links.try_receive(take);
         }
     }
 
-    /// Creates an interface, or changes it.
+    /// Creates a virtual interface, or changes it.
     pub fn set(&mut self, link: VirtualLink) {
         let Some(links) = &mut self.links else { return };
         let advertisements = if self.uplinks.contains(&link.name) {
@@ -94,7 +94,7 @@ impl Interfaces {
         }
     }
 
-    /// Removes an interface.
+    /// Removes a virtual interface.
     pub fn remove(&mut self, id: u32) {
         self.wanted.remove(&id);
         if let Some(links) = &mut self.links {
@@ -102,24 +102,24 @@ impl Interfaces {
         }
     }
 
-    /// Passes a frame to the host.
+    /// Passes a frame to the host on its virtual interface.
     pub fn write(&mut self, frame: &VirtualFrame) {
         self.write_packet(frame.link, frame.destination, frame.source, &frame.payload);
     }
 
-    /// Passes an IPv6 packet to the host.
+    /// Passes an IPv6 packet to the host on a virtual interface.
     pub fn write_packet(&mut self, link: u32, destination: [u8; 6], source: [u8; 6], packet: &[u8]) {
         if let Some(links) = &mut self.links {
             links.write(link, destination, source, packet);
         }
     }
 
-    /// Returns name and index of the interface on the topological link, which is the first.
+    /// Returns name and index of the interface on the topological link, which is the first interface.
     pub fn topological(&self) -> Option<(&str, u32)> {
         self.links.as_ref().and_then(|links| links.interface(0))
     }
 
-    /// Returns the counters, by name.
+    /// Returns the counters of the interfaces, by name.
     pub fn counters(&self) -> Vec<(String, u64)> {
         let Some(links) = &self.links else { return Vec::new() };
         let named = links.counters().named().into_iter();
@@ -130,10 +130,10 @@ impl Interfaces {
     }
 }
 
-/// Returns the station of an IPv6 address, by its interface identifier.
+/// Returns the station to which an IPv6 address belongs, found by the interface identifier.
 ///
 /// # Errors
-/// Returns an error if the address has no such identifier.
+/// Returns an error if the interface identifier is not that of a station.
 pub fn station_of(address: Ipv6Addr) -> std::result::Result<GnStation, String> {
     let station = addresses::station_of(address);
     station.map(|mac| GnStation::Mac(carnet_api::address::MacAddress(mac))).ok_or_else(|| {

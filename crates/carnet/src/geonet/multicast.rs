@@ -1,5 +1,5 @@
-//! The interfaces of the mobile network whose multicast goes over GeoNetworking, and the subscribed groups
-//! there.
+//! The interfaces of the mobile network whose multicast packets go over GeoNetworking, and the groups
+//! subscribed on the upstream interface.
 
 use std::future::pending;
 use std::net::Ipv6Addr;
@@ -13,14 +13,14 @@ use carnet_linux::multicast_link::{LanPacket, MulticastEvent, MulticastLinks};
 use carnet_station::Station;
 use tracing::info;
 
-/// The interfaces, if the config has any.
+/// The interfaces of the mobile network with multicast, if the config has any.
 #[derive(Debug)]
 pub struct Lans {
     links: Option<MulticastLinks>,
 }
 
 impl Lans {
-    /// Prepares for the interfaces.
+    /// Prepares for the interfaces of the config.
     ///
     /// # Errors
     /// Returns an error if the kernel refuses to report events.
@@ -36,7 +36,7 @@ impl Lans {
         Ok(Lans { links })
     }
 
-    /// Waits for packets and events of the kernel; endlessly without interfaces.
+    /// Waits for multicast packets and events of the kernel; without interfaces it never returns.
     pub async fn next_event(&mut self) -> Result<MulticastEvent> {
         match &mut self.links {
             Some(links) => links.readable().await,
@@ -44,14 +44,14 @@ impl Lans {
         }
     }
 
-    /// Takes a batch of packets.
+    /// Receives a batch of packets, and passes each to `take`.
     pub fn receive(&mut self, take: impl FnMut(LanPacket<'_>)) {
         if let Some(links) = &mut self.links {
             links.try_receive(take);
         }
     }
 
-    /// Sends a packet.
+    /// Sends a packet on an interface of the mobile network.
     pub fn write(&mut self, interface: &str, destination: [u8; 6], packet: &[u8]) {
         if let Some(links) = &mut self.links {
             links.write(interface, destination, packet);
@@ -65,7 +65,7 @@ impl Lans {
         }
     }
 
-    /// Returns the counters, by name.
+    /// Returns the counters of the interfaces, by name.
     pub fn counters(&self) -> Vec<(String, u64)> {
         let Some(links) = &self.links else { return Vec::new() };
         let named = links.counters().named().into_iter();
@@ -73,7 +73,7 @@ impl Lans {
     }
 }
 
-/// `GET /v1/groups`
+/// Returns the answer to `GET /v1/groups`.
 pub fn groups(now: Time, station: &Station) -> Vec<Group> {
     let memberships = station.multicast().into_iter().flat_map(|proxy| proxy.memberships());
     let groups = memberships.map(|membership| {

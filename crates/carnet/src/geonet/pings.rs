@@ -1,4 +1,4 @@
-//! The running pings.
+//! The pings that run now.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use tokio::sync::mpsc;
 
 use super::{degrees, mid};
 
-/// Events in the buffer of a slow reader of one ping.
+/// Number of events in the buffer of a slow reader of one ping.
 const EVENTS: usize = 1024;
 /// Largest number of simultaneous pings.
 const PINGS: usize = 64;
 
-/// All pings, by the identifier of their requests.
+/// All running pings, by the identifier of their requests.
 #[derive(Debug)]
 pub struct Pings {
     pings: SmallMap<u16, Ping>,
@@ -32,11 +32,11 @@ struct Ping {
     count: u16,
     interval: Duration,
     timeout: Duration,
-    /// Time of the next request; `None` after the last one.
+    /// Time of the next request; `None` after the last request.
     next: Option<Time>,
     sent: u16,
     answered: u32,
-    /// Unanswered requests, by number.
+    /// Unanswered requests, by sequence number.
     waiting: BTreeMap<u16, Waiting>,
     events: mpsc::Sender<GnPingEvent>,
 }
@@ -44,20 +44,20 @@ struct Ping {
 #[derive(Debug)]
 struct Waiting {
     since: Time,
-    /// Stations that have answered; a request to one station ends with its answer.
+    /// Stations that have answered. A request to one station ends with the answer.
     answers: Vec<u64>,
 }
 
 impl Pings {
-    /// Creates the table; the first ping gets this identifier.
+    /// Creates the table. The first ping gets this identifier.
     pub fn new(next_identifier: u16) -> Pings {
         Pings { pings: SmallMap::new(), next_identifier }
     }
 
-    /// Starts a ping; returns its identifier, and its first request, which counts as sent.
+    /// Starts a ping. Returns its identifier, and its first request, which counts as sent.
     ///
     /// # Errors
-    /// Returns an error if there are too many pings.
+    /// Returns an error if too many pings run.
     pub fn start(
         &mut self,
         now: Time,
@@ -94,17 +94,17 @@ impl Pings {
         Ok((identifier, request, receiver))
     }
 
-    /// Removes a ping whose first request was refused.
+    /// Removes a ping whose first request the station has refused.
     pub fn abandon(&mut self, identifier: u16) {
         self.pings.remove(&identifier);
     }
 
-    /// Returns the names of the areas of pings.
+    /// Returns the names of the areas to which pings go.
     pub fn areas(&self) -> impl Iterator<Item = &str> {
         self.pings.values().filter_map(|ping| ping.area.as_deref())
     }
 
-    /// Sets the present place of the area with this name.
+    /// Sets the present place of the area with this name in all pings to it.
     pub fn move_area(&mut self, name: &str, area: Area) {
         let there = self.pings.values_mut().filter(|ping| ping.area.as_deref() == Some(name));
         there.for_each(|ping| ping.transport = GeonetTransport::GeoBroadcast(area));
@@ -115,7 +115,7 @@ impl Pings {
         self.pings.values().filter_map(Ping::due).min()
     }
 
-    /// Reports late answers, ends finished pings, and returns the requests that are due.
+    /// Reports requests whose answers are late, ends finished pings, and returns the requests that are due.
     pub fn handle_timeout(&mut self, now: Time) -> Vec<GeonetRequest> {
         let mut requests = Vec::new();
         self.pings.retain(|identifier, ping| {
@@ -128,7 +128,7 @@ impl Pings {
         requests
     }
 
-    /// Takes an answer. Answers without a request are ignored.
+    /// Handles an answer. Ignores an answer that matches no request.
     pub fn answer(&mut self, now: Time, delivered: &Delivered, echo: Echo) {
         let Some(ping) = self.pings.get_mut(&echo.identifier) else { return };
         ping.answer(now, delivered, echo);
@@ -144,7 +144,7 @@ impl Ping {
     }
 
     fn due(&self) -> Option<Time> {
-        // All requests have the same timeout, so the first one is due first.
+        // All requests have the same timeout, so the oldest request is due first.
         let waiting = self.waiting.values().next().map(|waiting| waiting.since + self.timeout);
         waiting.into_iter().chain(self.next).min()
     }
@@ -202,7 +202,7 @@ impl Ping {
         }
     }
 
-    /// Returns whether the ping continues; reports its end if not.
+    /// Returns whether the ping continues; if not, reports its end.
     fn goes_on(&self) -> bool {
         if self.next.is_none() && self.waiting.is_empty() {
             self.tell(GnPingEvent::Done { sent: self.sent.into(), answered: self.answered });
@@ -211,7 +211,7 @@ impl Ping {
         !self.events.is_closed()
     }
 
-    /// Sends an event. A reader that is a thousand events behind loses some.
+    /// Sends an event to the ping's reader. A reader that is a thousand events behind loses some.
     fn tell(&self, event: GnPingEvent) {
         let _ = self.events.try_send(event);
     }

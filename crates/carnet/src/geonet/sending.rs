@@ -1,7 +1,7 @@
-//! Packets of operators: `POST /v1/gnsend`.
+//! Packets that operators send: `POST /v1/gnsend`.
 //!
-//! The router hands its packets to the link and gets no result. So this module refuses a packet that is known
-//! not to leave, and the operator sees the reason.
+//! The router passes its packets to the link and gets no result. So this module refuses a packet if it knows
+//! that the packet cannot leave. The operator then sees the reason.
 
 use carnet_api::model::{GnArea, GnNextHeader, GnSendRequest, GnTransport};
 use carnet_base::Time;
@@ -13,7 +13,7 @@ use carnet_wire::btp::{BtpA, BtpB};
 use super::{Geonet, state_word, station_address, tenths_of_microdegrees};
 
 impl Geonet {
-    /// `POST /v1/gnsend`
+    /// Converts the body of `POST /v1/gnsend` to a request of the station.
     ///
     /// # Errors
     /// Returns an error if the target is unknown, or if the link would not take the packet.
@@ -43,7 +43,7 @@ impl Geonet {
             (GnNextHeader::Ipv6, _) => (3, None),
         };
         let payload: Vec<u8> = header.into_iter().flatten().chain(packet.payload.0).collect();
-        // A packet that is stored and carried may wait until the link is back.
+        // A packet with store-carry-forward may wait until the link is back.
         if !packet.scf {
             self.check_link()?;
         }
@@ -80,7 +80,7 @@ impl Geonet {
     /// Checks that the link can send.
     ///
     /// # Errors
-    /// Returns an error if it cannot.
+    /// Returns an error if the link cannot send.
     pub fn check_link(&self) -> Result<(), String> {
         match self.link.state() {
             LinkState::Up => Ok(()),
@@ -99,8 +99,8 @@ impl Geonet {
     }
 }
 
-/// Returns the octets before the payload (EN 302 636-4-1 9.8); the Basic and the Common Header have twelve of
-/// them.
+/// Returns the number of octets before the payload (EN 302 636-4-1 9.8); Basic and Common Header have twelve
+/// of them.
 fn headers(transport: &GeonetTransport) -> usize {
     match transport {
         GeonetTransport::GeoUnicast(_) => 60,

@@ -1,4 +1,4 @@
-//! API of the facilities: the vehicle, events on the road, the map.
+//! API of the facilities: the vehicle, events on the road, and the Local Dynamic Map.
 
 use axum::Router;
 use axum::extract::Request as HttpRequest;
@@ -33,7 +33,7 @@ fn unprocessable(mistake: String) -> Refusal {
     Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, mistake)
 }
 
-/// `POST /v1/denm` and the requests about an existing event
+/// Answers `POST /v1/denm` and the requests about an existing event.
 async fn speak(app: App, wish: DenmWish, body: HttpRequest) -> Result<Response, Refusal> {
     let denm: Box<DenmRequest> = read(body).await?;
     let message = denm::message(wish, &denm).map_err(unprocessable)?;
@@ -44,18 +44,18 @@ async fn speak(app: App, wish: DenmWish, body: HttpRequest) -> Result<Response, 
     })
 }
 
-/// Returns the filter of the query.
+/// Returns the filter that the query of a request contains.
 fn filter(request: &HttpRequest) -> Result<Filter, Refusal> {
     Filter::parse(request.uri().query().unwrap_or_default()).map_err(bad_query)
 }
 
-/// `GET /v1/ldm`
+/// Answers `GET /v1/ldm`.
 async fn ldm(app: App, request: HttpRequest) -> Result<Response, Refusal> {
     let filter = filter(&request)?;
     Ok(json(&app.try_answer(|reply| Request::Ldm { filter, reply }).await?))
 }
 
-/// `GET /v1/messages`
+/// Answers `GET /v1/messages`.
 async fn messages(app: App, request: HttpRequest) -> Result<Response, Refusal> {
     let filter = filter(&request)?;
     let subscription = app.try_answer(|reply| Request::Messages { filter, reply }).await?;

@@ -14,15 +14,16 @@ use tokio::sync::broadcast::error::RecvError;
 use super::{App, Refusal, bad_query, get, get_with_query, message, post, read, unix_time, when};
 use crate::request::Request;
 
-/// Largest number of requests of one ping: their number has 16 bits.
+/// Largest number of requests of one ping, because their sequence number has 16 bits.
 const MAX_PINGS: u32 = 65535;
-/// Shortest and longest interval between them, milliseconds.
+/// Shortest and longest interval between two requests of a ping, milliseconds.
 const PING_INTERVAL_MS: std::ops::RangeInclusive<u64> = 1..=3_600_000;
-/// itsGnMaxPacketLifetime
+/// Longest lifetime of a packet in milliseconds (itsGnMaxPacketLifetime).
 const MAX_LIFETIME_MS: u64 = 600_000;
 /// Largest number of characters of an area's name.
 const NAME: usize = 64;
-/// Longest lifetime of an area: a year. Without a lifetime it lasts as long as the station.
+/// Longest lifetime of an area in milliseconds: a year. An area without a lifetime lasts as long as the
+/// station runs.
 const MAX_AREA_LIFETIME_MS: u64 = 366 * 24 * 3_600_000;
 
 pub(super) fn router() -> Router<App> {
@@ -57,7 +58,7 @@ fn unprocessable(mistake: String) -> Refusal {
     Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, mistake)
 }
 
-/// `POST /v1/areas`
+/// Answers `POST /v1/areas`.
 async fn set_area(app: App, body: HttpRequest) -> Result<Response, Refusal> {
     let area = read(body).await?;
     match mistake_in_area(&area) {
@@ -66,7 +67,7 @@ async fn set_area(app: App, body: HttpRequest) -> Result<Response, Refusal> {
     }
 }
 
-/// Returns the mistake in an area that any station would refuse.
+/// Returns the mistake in an area, if any station would refuse the area.
 fn mistake_in_area(area: &AreaRequest) -> Option<String> {
     let name = &area.name;
     if name.is_empty() || name.chars().count() > NAME || name.chars().any(char::is_control) {
@@ -97,7 +98,7 @@ fn mistake_in_area(area: &AreaRequest) -> Option<String> {
     }
 }
 
-/// Returns the mistake in a place.
+/// Returns the mistake in the coordinates of a place.
 fn off_the_globe(latitude: f64, longitude: f64) -> Option<String> {
     let is_on = (-90.0..=90.0).contains(&latitude) && (-180.0..=180.0).contains(&longitude);
     (!is_on).then(|| {
@@ -108,7 +109,7 @@ fn off_the_globe(latitude: f64, longitude: f64) -> Option<String> {
     })
 }
 
-/// `POST /v1/gnsend`
+/// Answers `POST /v1/gnsend`.
 async fn send(app: App, body: HttpRequest) -> Result<Response, Refusal> {
     let packet = read(body).await?;
     match mistake_in_packet(&packet) {
@@ -117,7 +118,7 @@ async fn send(app: App, body: HttpRequest) -> Result<Response, Refusal> {
     }
 }
 
-/// Returns the mistake in a packet that any station would refuse.
+/// Returns the mistake in a packet, if any station would refuse the packet.
 fn mistake_in_packet(packet: &GnSendRequest) -> Option<String> {
     let shb = matches!(packet.transport, GnTransport::Shb {});
     let btp = matches!(packet.next_header, GnNextHeader::BtpA | GnNextHeader::BtpB);
@@ -144,7 +145,7 @@ fn mistake_in_packet(packet: &GnSendRequest) -> Option<String> {
     }
 }
 
-/// `POST /v1/gnping`
+/// Answers `POST /v1/gnping`.
 async fn ping(app: App, body: HttpRequest) -> Result<Response, Refusal> {
     let ping: GnPingRequest = read(body).await?;
     if !(1..=MAX_PINGS).contains(&ping.count) {
@@ -166,7 +167,8 @@ async fn ping(app: App, body: HttpRequest) -> Result<Response, Refusal> {
     })))
 }
 
-/// Returns the ports of `port=`; if empty: payloads to any port, and those without one.
+/// Parses the ports in `port=` of a query. An empty list selects payloads to any port, and payloads without a
+/// port.
 fn ports(query: &str) -> Result<Vec<u16>, String> {
     let mut ports = Vec::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -182,7 +184,7 @@ fn ports(query: &str) -> Result<Vec<u16>, String> {
     Ok(ports)
 }
 
-/// `GET /v1/gnrecv`
+/// Answers `GET /v1/gnrecv`.
 async fn receive(app: App, request: HttpRequest) -> Result<Response, Refusal> {
     let ports = ports(request.uri().query().unwrap_or_default()).map_err(bad_query)?;
     let received = app.try_answer(Request::GnReceive).await?;

@@ -1,9 +1,9 @@
 //! `GET /metrics`: metrics for a Prometheus server, in its text format 0.0.4.
 //!
 //! Counters keep their names of docs/counters.md, with underscores for dots. If several counters divide one
-//! total (`dropped`, `left`, `received`), the last part is a label, so that sums make sense. Names and labels
-//! are API: later versions may add some, never rename one. Bindings are a number here; `GET /v1/bindings`
-//! lists them.
+//! total (`dropped`, `left`, `received`), the last part of the name is a label, so that sums make sense.
+//! Names and labels are API: later versions may add some, but never rename one. Bindings are only a number
+//! here; `GET /v1/bindings` lists them.
 
 use std::fmt::{Display, Write};
 
@@ -16,15 +16,15 @@ use crate::request::Request;
 
 const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Parts of counters' names, and the label that their last part becomes.
+/// Parts of counter names after which the last part becomes a label, and the name of that label.
 const LABELS: [(&str, &str); 3] = [("dropped", "reason"), ("left", "reason"), ("received", "message")];
 
-/// `GET /metrics`
+/// Answers `GET /metrics`.
 pub(super) async fn metrics(app: App) -> Result<Response, Refusal> {
     let status = app.answer(Request::Status).await?;
     let uplinks = app.answer(Request::Uplinks).await?;
     let counters = app.answer(Request::Counters).await?;
-    // A station without security has no such metrics.
+    // A station without security has no metrics of security.
     let security = app.answer(Request::Security).await?.ok();
     let text = text(&status, &uplinks, security.as_ref(), &counters);
     Ok(([(CONTENT_TYPE, FORMAT)], text).into_response())
@@ -83,7 +83,7 @@ fn uplink_gauges(page: &mut Page, uplinks: &[Uplink]) {
     }
     let active = |uplink: &Uplink| Some(u8::from(uplink.active));
     each(page, uplinks, "carnet_uplink_active", "Whether it carries the traffic.", active);
-    // The reason after `down: ` is for people only.
+    // The reason after `down: ` is for people, so the metric has only `down`.
     let states: Vec<_> = uplinks
         .iter()
         .map(|uplink| {
@@ -140,7 +140,8 @@ fn security_gauges(page: &mut Page, security: &Security) {
     page.gauge("carnet_security_waiting", help, labels.iter().map(|(labels, count)| (&labels[..], *count)));
 }
 
-/// Returns the family of a counter, and its label. Counters are sorted by name, so a family is contiguous.
+/// Returns the metric family of a counter, and the counter's label. Counters are sorted by name, so a family
+/// is contiguous.
 fn family(name: &str) -> (String, Option<(&str, &str)>) {
     let labelled = name.rsplit_once('.').and_then(|(front, last)| {
         let part = front.rsplit('.').next()?;
@@ -155,7 +156,7 @@ fn family(name: &str) -> (String, Option<(&str, &str)>) {
 struct Page(String);
 
 impl Page {
-    /// Writes a family of metrics; nothing without samples.
+    /// Writes a family of metrics; without samples it writes nothing.
     fn gauge<'l, V: Display>(
         &mut self,
         name: &str,

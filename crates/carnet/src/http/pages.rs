@@ -1,8 +1,8 @@
-//! The dashboard's files (`station.http_pages`), over TCP: a few kinds of file, of one directory.
+//! The dashboard's files (`station.http_pages`) over TCP: files of a few kinds, from one directory.
 //!
-//! The files are not in the program, which has to fit into the flash of a small router. The page shows data
-//! from the network. So a browser must load nothing from elsewhere and run no script but these files. It must
-//! not treat text as markup (Content Security Policy Level 3, Trusted Types).
+//! The program does not contain the files, because it has to fit into the flash of a small router. The page
+//! shows data from the network. So a browser must load nothing from elsewhere and run no script but these
+//! files. It must not treat text as markup (Content Security Policy Level 3, Trusted Types).
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -16,21 +16,22 @@ use axum::response::{IntoResponse, Response};
 
 use super::Refusal;
 
-/// Octets of the largest file.
+/// Size of the largest file that the server sends, in octets.
 const LARGEST: u64 = 1 << 20;
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src \
                       'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
                       require-trusted-types-for 'script'; trusted-types 'none'";
 
-/// A requested file.
+/// A file that a client has requested.
 pub(super) struct Page {
     name: String,
     kind: &'static str,
 }
 
 impl Page {
-    /// Returns the file of a path, unless it names a folder, a hidden file, or has encoded characters.
+    /// Returns the file of a URL path. Returns `None` if the path names a folder or a hidden file, or has
+    /// encoded characters.
     pub(super) fn named(path: &str) -> Option<Page> {
         let name = match path.strip_prefix('/')? {
             "" => "index.html",
@@ -49,7 +50,7 @@ impl Page {
         (plain && !stem.is_empty()).then(|| Page { name: name.to_owned(), kind })
     }
 
-    /// Reads the file, outside of the run loop, because a disk may be slow.
+    /// Reads the file outside of the run loop, because a disk may be slow.
     pub(super) async fn read(self, directory: &Path) -> Response {
         let path = directory.join(&self.name);
         match tokio::task::spawn_blocking(move || content(&path)).await {
@@ -72,7 +73,7 @@ impl Page {
 }
 
 fn content(path: &Path) -> io::Result<Vec<u8>> {
-    // Opening a special file could block.
+    // To open a special file could block, so only regular files pass.
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
     }

@@ -1,16 +1,17 @@
-//! The API over TCP (`station.http`): rights of clients, and limits of connections.
+//! The API over TCP (`station.http`): the rights of clients, and the limits of connections.
 //!
-//! The UNIX socket has file modes; here are tokens (`station.http_tokens`, RFC 6750 2.1). A `read` token may
-//! read, an `operate` token may do everything. Without a file of tokens the port is on a loopback address,
-//! which the config ensures. Every program may read there and none may change anything. Every page in a
-//! browser on this machine reaches that port. So requests without a token must name `localhost` or an IP
-//! address, which a page from elsewhere cannot do (DNS rebinding).
+//! For the UNIX socket, file modes decide; here tokens decide (`station.http_tokens`, RFC 6750 2.1). A `read`
+//! token may read, an `operate` token may do everything. Without a token file the port is on a loopback
+//! address, which the config ensures. Then every program on this machine may read, and none may change
+//! anything. Every page in a browser on this machine reaches that port. So requests without a token must name
+//! `localhost` or an IP address. A page from elsewhere cannot do so (DNS rebinding).
 //!
-//! An unknown client cannot shut others out. It has [`HEADER_WITHIN`] for a header, and its connection ends
-//! after one answer. A connection is *proven* once a request on it was allowed. If all places are used, a new
-//! connection takes that of the oldest unproven one, and a source has at most [`SHARE`] unproven ones.
+//! An unknown client cannot keep other clients out. It has [`HEADER_WITHIN`] for a header, and its connection
+//! ends after one answer. A connection is *proven* once the server has allowed a request on it. If all places
+//! are used, a new connection takes the place of the oldest unproven one. A source has at most [`SHARE`]
+//! unproven connections.
 //!
-//! Left out: TLS. An operator who opens the port to a network puts a proxy with TLS before it
+//! Left out: TLS. An operator who opens the port to a network puts a proxy with TLS in front of it
 //! (docs/operating.md).
 
 use std::net::{IpAddr, SocketAddr};
@@ -42,41 +43,42 @@ use zeroize::Zeroizing;
 
 use super::{Refusal, pages, when};
 
-/// Largest number of connections.
+/// Largest number of connections at the same time.
 const CONNECTIONS: usize = 64;
 /// Largest number of unproven connections of one source.
 const SHARE: usize = 8;
-/// Time limit of a request's header; a connection without a request ends as well.
+/// Time limit of a request's header. A connection on which no request comes ends after this time as well.
 const HEADER_WITHIN: Duration = Duration::from_secs(10);
-/// Silence after which a connection ends. Event streams send something every 15 s.
+/// Time without data after which a connection ends. Event streams send data every 15 s.
 const SILENCE: Duration = Duration::from_secs(60);
-/// Pause between two attempts to accept a connection without file descriptors.
+/// Pause before the next attempt to accept a connection, if the process has no file descriptor left.
 const RECOVERY: Duration = Duration::from_millis(100);
-/// Length of the shortest token, and size of the largest file, in octets.
+/// Length of the shortest token, and below the size of the largest token file, in octets.
 const SHORTEST: usize = 16;
 const LONGEST_FILE: u64 = 65_536;
 
-/// Right of a client.
+/// Right that a token gives to a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Right {
     Read,
     Operate,
 }
 
-/// Rights of clients.
+/// Checks requests for the rights of their clients.
 #[derive(Debug, Clone)]
 pub(super) struct Gate {
-    /// `station.http_tokens`. The server reads it for each request, so a removed token is invalid at once.
+    /// Path of the token file (`station.http_tokens`). The server reads the file for each request, so a
+    /// removed token is invalid at once.
     tokens: Option<Arc<PathBuf>>,
-    /// `station.http_pages`
+    /// Directory of the dashboard's files (`station.http_pages`).
     pages: Arc<PathBuf>,
 }
 
 impl Gate {
-    /// Creates the gate.
+    /// Creates the gate, with the token file if there is one.
     ///
     /// # Errors
-    /// When the file cannot be used.
+    /// Returns an error if the token file cannot be used.
     pub(super) fn new(tokens: Option<&Path>) -> anyhow::Result<Gate> {
         if let Some(path) = tokens {
             read_tokens(path)?;
@@ -84,7 +86,7 @@ impl Gate {
         Ok(Gate { tokens: tokens.map(|path| Arc::new(path.to_owned())), pages: Arc::default() })
     }
 
-    /// Adds the dashboard's files, which need no token.
+    /// Adds the directory of the dashboard's files, which need no token.
     pub(super) fn with_pages(self, directory: &Path) -> Gate {
         Gate { pages: Arc::new(directory.to_owned()), ..self }
     }
@@ -114,7 +116,7 @@ impl Gate {
         let Some(token) = token else {
             return refused(StatusCode::UNAUTHORIZED, "expected a token: Authorization: Bearer TOKEN");
         };
-        // Compares all tokens, so that the time does not depend on the matching one.
+        // The server compares all tokens, so that the time does not depend on which token matches.
         let right = tokens.iter().filter(|(_, known)| is_same(known, token)).map(|(right, _)| *right).max();
         match right {
             None => refused(StatusCode::UNAUTHORIZED, "nobody has this token"),
@@ -127,7 +129,7 @@ impl Gate {
     }
 }
 
-/// Whether a request was allowed on a connection.
+/// Whether the server has allowed a request on a connection.
 #[derive(Debug, Clone, Default)]
 struct Proven(Arc<AtomicBool>);
 
@@ -142,7 +144,7 @@ impl Proven {
 }
 
 /// Passes a request on if its token allows it. The dashboard's files need no token, because operators enter
-/// theirs there. The connection ends with the answer if the request was not allowed.
+/// their token on these pages. If the request is not allowed, the connection ends with the answer.
 async fn guard(
     State(gate): State<Gate>,
     Extension(proven): Extension<Proven>,
@@ -168,7 +170,7 @@ async fn guard(
     answer
 }
 
-/// Compares in a time that does not depend on the content.
+/// Compares two tokens in a time that does not depend on their content.
 fn is_same(known: &str, token: &str) -> bool {
     let differences = known.bytes().zip(token.bytes()).fold(0, |all, (a, b)| all | (a ^ b));
     std::hint::black_box(differences) == 0 && known.len() == token.len()
@@ -183,8 +185,8 @@ fn is_addressed_to_machine(headers: &HeaderMap) -> bool {
     name == "localhost" || name.parse::<IpAddr>().is_ok()
 }
 
-/// Reads the tokens of a file: one on a line, after `read` or `operate`. Only its owner may read it, as with
-/// keys.
+/// Reads the tokens of a file: one on each line, after `read` or `operate`. Only its owner may read the file,
+/// as with key files.
 fn read_tokens(path: &Path) -> anyhow::Result<Vec<(Right, Zeroizing<String>)>> {
     let place = path.display();
     let octets = key_file::read_up_to(path, LONGEST_FILE);
@@ -210,13 +212,13 @@ fn read_tokens(path: &Path) -> anyhow::Result<Vec<(Right, Zeroizing<String>)>> {
     Ok(tokens)
 }
 
-/// A port of the API.
+/// A TCP port on which the server listens.
 pub(super) struct Port {
     listener: TcpListener,
 }
 
 impl Port {
-    /// Listens at an address, even if no interface has it yet.
+    /// Listens at an address, even if no interface has this address yet.
     ///
     /// # Errors
     /// Returns an error if the address cannot be bound.
@@ -242,7 +244,7 @@ impl Port {
         }
     }
 
-    /// Serves the API to allowed clients, until the server stops.
+    /// Serves the API to clients that may use it, until the server stops.
     pub(super) async fn serve(
         self,
         gate: Gate,
@@ -270,7 +272,7 @@ impl Port {
     }
 }
 
-/// Serves the requests of one connection, until it ends or the server stops.
+/// Serves the requests on one connection, until the connection ends or the server stops.
 async fn converse(stream: TcpStream, app: Router, proven: Proven, stopped: watch::Receiver<bool>) {
     let io = TokioIo::new(Connection { stream, silence: Box::pin(sleep(SILENCE)) });
     let service = TowerToHyperService::new(app.layer(Extension(proven)));
@@ -281,23 +283,24 @@ async fn converse(stream: TcpStream, app: Router, proven: Proven, stopped: watch
         _ = connection.as_mut() => return,
         () = when(stopped) => connection.as_mut().graceful_shutdown(),
     }
-    // An error on a connection concerns only its client.
+    // An error on a connection concerns only the client of that connection.
     let _ = connection.await;
 }
 
-/// A connection that is being served.
+/// A connection that the server is serving.
 struct Place {
     source: IpAddr,
     proven: Proven,
     task: AbortHandle,
 }
 
-/// Connections that are being served, the oldest first.
+/// Connections that the server is serving, the oldest first.
 #[derive(Default)]
 struct Places(Vec<Place>);
 
 impl Places {
-    /// Makes room for a connection from a source, which may end another one; returns whether there is room.
+    /// Makes room for a connection from a source; another connection may end for it. Returns whether there is
+    /// room.
     fn make_room(&mut self, source: IpAddr) -> bool {
         self.0.retain(|place| !place.task.is_finished());
         let is_unproven = |place: &&Place| !place.proven.get();
@@ -315,14 +318,14 @@ impl Places {
     }
 }
 
-/// A connection that ends after [`SILENCE`].
+/// A connection that ends after [`SILENCE`] without data.
 struct Connection {
     stream: TcpStream,
     silence: Pin<Box<Sleep>>,
 }
 
 impl Connection {
-    /// Resets the timer of silence after a read or write; returns an error when the timer has run out.
+    /// Restarts the timer of silence after a read or write. Returns an error if the timer has run out.
     fn moved<T>(
         &mut self,
         cx: &mut TaskContext<'_>,
@@ -404,7 +407,7 @@ mod tests {
             assert_eq!(may(Right::Read, wrong), Err(401), "{wrong}");
         }
         assert!(gate.may(Right::Read, &HeaderMap::new()).is_err());
-        // A token that is removed from the file is invalid at once.
+        // A token that is removed from the file becomes invalid at once.
         file(&scratch, &format!("operate {OPERATOR}"), 0o600);
         assert_eq!(may(Right::Read, &format!("Bearer {READER}")), Err(401));
         file(&scratch, &format!("operate {OPERATOR}"), 0o644);
@@ -424,12 +427,12 @@ mod tests {
             assert!(format!("{error:#}").contains(expected), "{error:#}");
         }
         assert!(Gate::new(Some(Path::new("/nowhere"))).is_err());
-        // A user who can write the link chooses the tokens.
+        // A user who can replace the link chooses the tokens, so the server refuses a link.
         let link = scratch.path().join("link");
         std::os::unix::fs::symlink(file(&scratch, "read 0123456789abcdef", 0o600), &link).expect("a link");
         let error = Gate::new(Some(&link)).expect_err("a link");
         assert!(format!("{error:#}").contains("found a symbolic link"), "{error:#}");
-        // Root may give a file away; then it belongs to another user.
+        // Root may give the file to another user; then the server refuses it.
         if nix::unistd::geteuid().is_root() {
             let path = file(&scratch, "read 0123456789abcdef", 0o600);
             std::os::unix::fs::chown(&path, Some(4711), None).expect("given away");

@@ -1,4 +1,4 @@
-//! The server and the client over a real socket, with a small run loop.
+//! Tests of server and client over a real socket, with a small run loop.
 
 mod facilities;
 mod geonet;
@@ -16,7 +16,7 @@ use super::*;
 use crate::client::Client;
 use crate::scratch::Scratch;
 
-/// Answers like a station whose only uplink is wlan0.
+/// Answers requests like a station whose only uplink is wlan0.
 async fn run_loop(mut requests: mpsc::Receiver<Request>) {
     while let Some(request) = requests.recv().await {
         match request {
@@ -87,7 +87,8 @@ impl Bench {
         self.scratch.path().join("run/s.sock")
     }
 
-    /// Creates a server and a client, with the receiver of the requests.
+    /// Creates a server and a client. Also returns the receiver of the requests, so that the test plays the
+    /// run loop.
     async fn new() -> (Bench, mpsc::Receiver<Request>) {
         let scratch = Scratch::new();
         let socket = scratch.path().join("run/s.sock");
@@ -98,7 +99,7 @@ impl Bench {
         (Bench { scratch, server, client, events }, receiver)
     }
 
-    /// Creates a server and a client with a run loop.
+    /// Creates a server and a client with a run loop that answers.
     async fn answering() -> Bench {
         let (bench, receiver) = Bench::new().await;
         tokio::spawn(run_loop(receiver));
@@ -200,7 +201,7 @@ async fn events_arrive_and_a_slow_reader_is_told_what_it_missed() {
     bench.events.send(number(1)).expect("a reader");
     assert_eq!(events.next().await.expect("a stream"), Some(number(1)));
 
-    // No task runs in between, so the channel of four overflows by three.
+    // No other task runs during this loop, so the channel with room for four events loses three.
     for n in 2..=8 {
         bench.events.send(number(n)).expect("a reader");
     }
@@ -248,7 +249,7 @@ async fn a_dropped_server_removes_its_socket_but_not_anothers() {
     let socket = scratch.path().join("run/s.sock");
     let (requests, _receiver) = mpsc::channel(1);
     let (events, _) = broadcast::channel(1);
-    // An operator removes the socket by hand and starts another station.
+    // An operator removes the socket file by hand and starts another station.
     fs::remove_file(&socket).expect("a socket");
     let second = serve(&socket, None, requests, events).await.expect("a server");
     drop(server);
@@ -283,7 +284,8 @@ async fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
     assert_eq!(fs::read_to_string(&socket).expect("a file"), "precious");
 }
 
-/// `carnet revoke --all`: a binding that has gone meanwhile is no failure; a remaining one is.
+/// `carnet revoke --all`: a binding that has disappeared meanwhile is no failure; a binding that remains is
+/// one.
 #[tokio::test]
 async fn all_that_are_registered_are_revoked() {
     let home = |number: u16| Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, number);
@@ -297,7 +299,8 @@ async fn all_that_are_registered_are_revoked() {
                         let of =
                             |home_address: &Ipv6Addr| Binding { home_address: *home_address, ..binding() };
                         let mut bindings: Vec<Binding> = registered.iter().map(of).collect();
-                        // A station may be a mobile router as well.
+                        // A station may be a mobile router as well; `revoke` must leave the router's own
+                        // binding.
                         let own = Binding { role: Role::MobileRouter, ..of(&home(9)) };
                         bindings.extend([of(&home(1)), own]);
                         drop(reply.send(bindings));

@@ -10,7 +10,7 @@ use crate::facilities::{Filter, NO_FACILITIES, denm, ldm, vehicle};
 use crate::request::Answer;
 
 impl Runner {
-    /// Returns the present place of an area; `None` if the request names none.
+    /// Returns the present place of an area; `None` if the request has no area.
     pub(super) fn area(&self, area: Option<&GnArea>) -> Answer<Option<Area>> {
         let Some(area) = area else { return Ok(None) };
         self.ask_geonet(|geonet, _| geonet.area(clock::now(), area, &self.station)).flatten().map(Some)
@@ -35,19 +35,19 @@ impl Runner {
         if self.applications.is_none() {
             return Err(NO_FACILITIES.into());
         }
-        // A repeated event may wait until the link is back.
+        // If the event is repeated, its message may wait until the link is back.
         if request.repetition_interval_ms.is_none() {
             self.ask_geonet(|geonet, _| geonet.check_link()).flatten()?;
         }
         let area = self.area(request.area.as_ref())?;
-        // `here` is the station's present position.
+        // The area `here` is around the station's present position.
         self.update_position();
         let order = denm::order(wish, message, request, area);
         self.try_input(Input::Command(Command::Denm(order)))?;
         Ok(self.applications.as_mut().and_then(|applications| applications.take_triggered()))
     }
 
-    /// `GET /v1/services`: lists this station's own services first.
+    /// Returns the answer to `GET /v1/services`. This station's own services come first.
     pub(super) fn services(&self) -> Answer<Vec<AnnouncedService>> {
         let now = clock::now();
         let sa = &self.station.facilities().ok_or(NO_FACILITIES)?.services().sa;

@@ -16,7 +16,7 @@ use crate::geonet::{Geonet, GeonetEvent};
 use crate::upper_tester::Message;
 
 impl Runner {
-    /// Passes the present position to the router, so that its packets contain it.
+    /// Passes the present position to the router, so that the router's packets contain it.
     pub(super) fn update_position(&mut self) {
         let position = Geonet::of_mut(&mut self.geonet).and_then(|geonet| geonet.position_now(clock::now()));
         if let Some(position) = position {
@@ -102,7 +102,7 @@ impl Runner {
             GeonetEvent::Ping => {
                 let Some(geonet) = &mut self.geonet else { return Ok(()) };
                 for request in geonet.ping_requests(now, &self.station) {
-                    // A request that cannot be sent gets no answer; the ping reports it as lost.
+                    // If a request cannot be sent, no answer comes, and the ping reports the request as lost.
                     if let Err(refusal) = self.try_input(Input::Geonet(request)) {
                         tracing::debug!("{refusal}");
                     }
@@ -114,11 +114,11 @@ impl Runner {
 
     /// Receives a batch of frames.
     fn frames(&mut self, now: Time, wall: WallTime) -> carnet_linux::Result<()> {
-        // Under a flood there is always a frame: timers do not wait for it to end.
+        // Under a flood of frames the loop never ends by itself, so it ends when a timer is due.
         if self.station.poll_timeout().is_some_and(|due| due <= now) {
             self.input(Input::Timeout);
         }
-        // A received packet may be answered.
+        // The router may answer a received packet, and the answer needs the present position.
         self.update_position();
         let unacknowledged =
             Geonet::of_mut(&mut self.geonet).map_or(Ok(Vec::new()), Geonet::unacknowledged)?;
@@ -140,9 +140,9 @@ impl Runner {
         result
     }
 
-    /// Takes a batch of frames that the host has put into virtual interfaces.
+    /// Handles a batch of frames that the host has sent on virtual interfaces.
     fn host_frames(&mut self, now: Time, wall: WallTime) {
-        // Under a flood there is always a frame: timers do not wait for it to end.
+        // Under a flood of frames the loop never ends by itself, so it ends when a timer is due.
         if self.station.poll_timeout().is_some_and(|due| due <= now) {
             self.input(Input::Timeout);
         }
@@ -167,9 +167,9 @@ impl Runner {
         self.carry_collected();
     }
 
-    /// Takes a batch of packets to groups that hosts of the mobile network have sent.
+    /// Handles a batch of multicast packets that hosts of the mobile network have sent.
     fn lan_packets(&mut self, now: Time, wall: WallTime) {
-        // Under a flood there is always a packet: timers do not wait for it to end.
+        // Under a flood of packets the loop never ends by itself, so it ends when a timer is due.
         if self.station.poll_timeout().is_some_and(|due| due <= now) {
             self.input(Input::Timeout);
         }
@@ -187,7 +187,7 @@ impl Runner {
         self.carry_collected();
     }
 
-    /// Executes the outputs that were collected while frames were received.
+    /// Executes the outputs that the loop has collected while it received frames.
     fn carry_collected(&mut self) {
         let mut outputs = std::mem::take(&mut self.outputs);
         for output in outputs.drain(..) {
@@ -197,7 +197,8 @@ impl Runner {
         self.carry_out();
     }
 
-    /// Attaches the fast path of GeoNetworking to the interfaces, and tells the station that it exists.
+    /// Attaches the fast path of GeoNetworking to the interfaces, and tells the station whether the fast path
+    /// exists.
     pub(super) fn place_fast_path(&mut self) {
         let is_router = self.station.geonet().is_some();
         let changed = Geonet::of_mut(&mut self.geonet).and_then(|geonet| geonet.place_fast_path(is_router));
@@ -210,9 +211,9 @@ impl Runner {
         }
     }
 
-    /// Passes the payload size of a radio frame to the station.
+    /// Passes the largest payload of a radio frame to the station.
     pub(super) fn tell_mtu(&mut self) {
-        // Without a router there is no receiver.
+        // Without a GeoNetworking router the station does not need the payload size.
         if self.station.geonet().is_some()
             && let Some(mtu) = Geonet::of_mut(&mut self.geonet).and_then(Geonet::new_mtu)
         {
@@ -220,7 +221,7 @@ impl Runner {
         }
     }
 
-    /// Executes a command of the upper tester, and reports the result.
+    /// Executes a command of the upper tester, and reports the result to the tester.
     pub(super) fn steer(&mut self, tester: SocketAddr, message: Message) {
         let place = self.station.geonet().and_then(|router| router.position_vector()).copied();
         let done = match &message {

@@ -13,20 +13,20 @@ use tokio::time::Instant;
 
 use super::Runner;
 
-/// Packets to handle before other inputs get their turn.
+/// Number of packets that the loop handles before other inputs get their turn.
 const BATCH: usize = 256;
-/// Control messages to handle in one turn, of known senders and of others. The latter take fractions of a
-/// millisecond, even if each has to be verified. More wait in their own queue of the tunnel device and delay
-/// no other queue.
+/// Number of control messages that the loop handles in one turn, from known senders and from unknown ones.
+/// The latter take fractions of a millisecond, even if the station verifies each. Further messages wait in
+/// their own queue of the tunnel device and delay no other queue.
 const CONTROL: [(Queue, usize); 2] = [(Queue::Known, BATCH), (Queue::Strangers, 32)];
-/// Control messages with a shorter interval are gathered for this time.
+/// Time for which the station gathers control messages that come at shorter intervals.
 const GATHER: Duration = Duration::from_millis(4);
-/// Packets with a shorter interval are gathered, see [`Runner::packets`].
+/// Interval below which the station gathers packets, see [`Runner::packets`].
 const FREQUENT: Duration = Duration::from_micros(50);
 
-/// Time at which control messages are read that arrive close together, as at a home agent of very many
-/// routers. The station wakes for several at a time, because waking costs more than a message. A message
-/// after a pause is read at once.
+/// Time at which the station reads control messages that arrive close together, as at a home agent of very
+/// many routers. The station wakes for several messages at a time, because to wake costs more than a message.
+/// The station reads a message after a pause at once.
 #[derive(Debug, Default)]
 pub(super) struct Gathering {
     last: Option<Instant>,
@@ -34,7 +34,7 @@ pub(super) struct Gathering {
 }
 
 impl Gathering {
-    /// Notes that `count` messages have been read; `is_all` if the queue is empty.
+    /// Notes that the station has read `count` messages; `is_all` says that the queue is empty.
     fn read(&mut self, now: Instant, count: usize, is_all: bool) {
         let is_dense = count > 1 || self.last.is_some_and(|last| now < last + GATHER);
         self.until = (is_all && count > 0 && is_dense).then(|| now + GATHER);
@@ -43,36 +43,37 @@ impl Gathering {
         }
     }
 
-    /// Returns the time before which control messages are not read.
+    /// Returns the time before which the station reads no control messages.
     pub(super) fn until(&self) -> Option<Instant> {
         self.until
     }
 }
 
 impl Runner {
-    /// Reads packets from the tunnel device until it is empty or others have waited long enough.
+    /// Reads packets from the tunnel device until it is empty or other inputs have waited long enough.
     ///
-    /// Packets may come one by one and so fast that waking costs more than they do. Then this task yields the
-    /// core once before it leaves the device. Their sender on this core (the host, or the station at the
-    /// other end) can run, and the next packets come together. A machine with a core to spare does not
-    /// notice, nor does a single packet.
+    /// Packets may come one by one, but so fast that to wake costs more than to handle them. Then this task
+    /// yields the core once before it stops reading. The sender of the packets on this core (the host, or the
+    /// station at the other end) can run, and the next packets come together. A machine with a free core does
+    /// not notice this, nor does a single packet.
     pub(super) async fn packets(&mut self) {
         let (now, wall) = (clock::now(), clock::wall());
-        // Under a flood there is always a packet: timers do not wait for it to end.
+        // Under a flood of packets the loop never ends by itself, so it ends when a timer is due.
         if self.station.poll_timeout().is_some_and(|due| due <= now) {
             self.input(Input::Timeout);
         }
         let is_frequent = now.saturating_since(self.woken) < FREQUENT;
         self.woken = now;
         let (mut count, mut asked, mut has_yielded) = (0, 0, false);
-        // All read packets are handled: none may stay in the reader while the loop waits for the device.
+        // The loop handles all packets that the reader has read: none may stay in the reader while the
+        // program waits for the device.
         while let Some(reader) = self.reader.as_mut().filter(|r| count < BATCH || r.is_inside_burst()) {
             if reader.try_read_from(Queue::Forwarded, &mut self.buffer).is_err() {
                 self.flush_and_hear();
                 if has_yielded || !is_frequent {
                     break;
                 }
-                // The task does not yield while packets wait here.
+                // The task does not yield the core while control messages wait.
                 asked = self.control(now, wall);
                 if asked > 0 {
                     break;
@@ -91,13 +92,13 @@ impl Runner {
         }
         if !is_over || asked > 0 {
             self.flush_and_hear();
-            // The kernel's events, requests and signals run as well. Only a task that asks the kernel learns
-            // of arrived packets.
+            // Here the tasks for the kernel's events, requests and signals run. A task learns of arrived
+            // packets only if the runtime asks the kernel.
             tokio::task::yield_now().await;
         }
     }
 
-    /// Reads control messages, and returns their number.
+    /// Reads control messages, and returns the number of messages read.
     fn control(&mut self, now: Time, wall: WallTime) -> usize {
         let (mut asked, mut is_all) = (0, true);
         for (queue, most) in CONTROL {
@@ -117,7 +118,7 @@ impl Runner {
         asked
     }
 
-    /// Handles a packet of the tunnel device.
+    /// Handles the packet that the buffer has from the tunnel device.
     fn packet(&mut self, now: Time, wall: WallTime) {
         if self.recorder.is_active() {
             self.recorder.record(now, wall, Input::Packet(self.buffer.as_slice().to_vec()));
@@ -131,7 +132,7 @@ impl Runner {
         self.pass_on(verdict);
     }
 
-    /// Reads packets inside IPv4 or UDP until no packet is left or others have waited long enough.
+    /// Reads packets inside IPv4 or UDP until no packet is left or other inputs have waited long enough.
     pub(super) async fn datagrams(&mut self) {
         let (now, wall) = (clock::now(), clock::wall());
         if self.station.poll_timeout().is_some_and(|due| due <= now) {
@@ -157,7 +158,7 @@ impl Runner {
         tokio::task::yield_now().await;
     }
 
-    /// Reads messages that IPsec has verified.
+    /// Reads Mobility Header messages that IPsec has verified.
     pub(super) fn protected_messages(&mut self, protected: &Protected) {
         for _ in 0..BATCH {
             let Some(ProtectedMessage { source, destination, label, message }) = protected.receive() else {
@@ -167,10 +168,11 @@ impl Runner {
         }
     }
 
-    /// Executes the verdict on a packet.
+    /// Executes the verdict of the station on a packet.
     fn pass_on(&mut self, verdict: Verdict) {
         match verdict {
-            // Outputs, if any, precede the packet that waited for them.
+            // A packet that needs earlier outputs is an output itself, and the station queues it behind them.
+            // So this packet may leave at once.
             Verdict::Forward => {
                 if let Some(writer) = &mut self.writer {
                     writer.write_in_place(&mut self.buffer);
@@ -185,13 +187,14 @@ impl Runner {
         }
     }
 
-    /// Writes the packets that wait to be written together.
+    /// Writes the packets that wait so that one system call can write them together.
     pub(super) fn flush(&mut self) {
         self.writer.iter_mut().for_each(TunnelWriter::flush);
         self.datagram_writer.iter_mut().for_each(DatagramWriter::flush);
     }
 
-    /// Ends a burst: brings the fast path up to date, flushes, and handles results of earlier commits.
+    /// Ends a burst of packets: updates the fast path, writes waiting packets, and handles the results of
+    /// earlier commits.
     fn flush_and_hear(&mut self) {
         self.catch_up();
         self.flush();

@@ -12,7 +12,7 @@ use crate::geonet::Geonet;
 use crate::settings;
 
 impl Runner {
-    /// Reads the config again and changes the difference; a config with errors changes nothing.
+    /// Reads the config again and applies the differences. A config with errors changes nothing.
     pub(super) fn reload(&mut self, path: &Path, store: Option<&Path>) {
         let mut config = match Config::load(path).map(Box::new) {
             Ok(config) => config,
@@ -65,8 +65,8 @@ impl Runner {
             platform.set_ports(settings::ports(&config));
             platform.make_room(&settings::fast_path(&config, self.station.flow_label_key()));
         }
-        // A new uplink must listen to routers before the platform checks it, and a former one stops after
-        // that.
+        // A new uplink must accept Router Advertisements before the platform checks it. A former uplink stops
+        // accepting them after that.
         let uplinks = settings::ports(&config).uplinks;
         let both = [settings::ports(&self.config).uplinks, uplinks.clone()].concat();
         if let Some(geonet) = &mut self.geonet {
@@ -79,8 +79,8 @@ impl Runner {
         let before = self.station.persistent_state(now, wall).home_agent;
         self.station.reconfigure(now, wall, station_config);
         self.persist(Kept::Own);
-        // Only the replay protection stays of nodes that are no longer served. This includes nodes that were
-        // served before the home agent was off for a while. Registrations that the config no longer allows
+        // Of nodes that the home agent no longer serves, only the replay protection stays. This includes
+        // nodes that it served before it was off for a while. Registrations that the config no longer allows
         // are removed.
         for stored in before {
             let home_address = stored.home_address;

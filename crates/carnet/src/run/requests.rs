@@ -17,7 +17,7 @@ use crate::request::{Answer, Request};
 impl Runner {
     pub(super) fn request(&mut self, request: Request) {
         let now = clock::now();
-        // A client may have gone; then the answer is dropped.
+        // If the client has gone away, sending the answer fails, which does no harm.
         match request {
             Request::Status(reply) => {
                 let uptime = now.saturating_since(self.started);

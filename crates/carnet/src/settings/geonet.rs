@@ -5,7 +5,7 @@ use carnet_linux::frame_link::{FrameLinkConfig, MacAddress, UdpConfig};
 use carnet_linux::position::{PositionConfig, PositionOptions};
 pub use carnet_settings::geonet::{address, wire_area, wire_shape};
 
-/// Returns the settings of the link for frames; `mid` is the station's link-layer address, if known.
+/// Returns the settings of the link for frames. `mid` is the station's link-layer address, if it is known.
 pub fn link(config: &Geonet, mid: Option<MacAddress>) -> FrameLinkConfig {
     match &config.interface {
         GeonetInterface::Frames(name) => FrameLinkConfig::Interface(name.clone()),
@@ -19,7 +19,7 @@ pub fn link(config: &Geonet, mid: Option<MacAddress>) -> FrameLinkConfig {
     }
 }
 
-/// Returns the source of positions.
+/// Returns the settings of the source of positions.
 pub fn position(config: &Geonet) -> PositionConfig {
     match &config.position {
         PositionSource::Gpsd { host, port, device } => {

@@ -1,8 +1,8 @@
-//! Converts the config to the rights that the process keeps ([`carnet_linux::sandbox`]).
+//! Converts the config to the list of rights that the process keeps ([`carnet_linux::sandbox`]).
 //!
-//! The plan allows folders instead of the files in them, because files are replaced: by editors, by config
-//! management, by programs that measure signals. In a shared folder (`/etc`, a home) it allows only the file,
-//! and a file that replaces it is not read before the next start.
+//! The plan allows folders instead of the files in them, because other programs replace files: editors,
+//! config management, programs that measure signals. In a shared folder (`/etc`, a home) the plan allows only
+//! the file. If a new file replaces it, the process cannot read the new file before the next start.
 
 use std::fs;
 use std::net::IpAddr;
@@ -15,11 +15,11 @@ use carnet_linux::with_secrets;
 use super::{geonet_path, needs_platform, undo_file};
 use crate::geonet::Wants;
 
-/// Folders with private files of several users.
+/// Folders that contain private files of several users.
 const SHARED: [&str; 9] = ["/", "/etc", "/root", "/home", "/var", "/usr", "/opt", "/srv", "/mnt"];
 
-/// Returns the needs of a station with this config, read from `file`; makes missing folders that it writes
-/// to.
+/// Returns the rights that a station with this config needs; `file` is the config file. Creates missing
+/// folders into which the station writes.
 pub fn plan(config: &Config, file: &Path) -> Plan {
     let (station, platform) = (&config.station, needs_platform(config));
     let mut plan = Plan::default();
@@ -39,7 +39,8 @@ pub fn plan(config: &Config, file: &Path) -> Plan {
     let probe = config.mobile_router.as_ref().and_then(|router| router.captive_portal_probe.as_ref());
     if let Some(url) = probe {
         plan.connects.push(url.address.port());
-        // The socket of the probe is bound to a care-of address, with a port that the kernel chooses.
+        // The probe's socket is bound to a care-of address and a port that the kernel chooses, so port 0 is
+        // allowed.
         plan.listens.push(0);
     }
     if let Some(http) = &station.http {
@@ -84,13 +85,13 @@ pub fn plan(config: &Config, file: &Path) -> Plan {
     plan
 }
 
-/// Returns whether this data path loads BPF programs later, for new interfaces.
+/// Returns whether a station on this data path loads BPF programs later, for new interfaces.
 pub fn loads_later(config: &Config, path: Option<carnet_linux::Path>) -> bool {
     matches!(path, Some(carnet_linux::Path::Bpf | carnet_linux::Path::Xdp))
         || geonet_path(config) != Wants::Never
 }
 
-/// Returns what a process that has kept only `old` lacks for `new`.
+/// Returns a right that `new` needs and that a process with only the rights of `old` lacks, in words.
 pub fn beyond(old: &Plan, new: &Plan) -> Option<String> {
     let inside = |path: &PathBuf| old.read.iter().chain(&old.write).any(|known| path.starts_with(known));
     if let Some(path) = new.read.iter().find(|path| !inside(path)) {
@@ -107,21 +108,21 @@ pub fn beyond(old: &Plan, new: &Plan) -> Option<String> {
 
 /// Adds a folder in which the station creates files.
 fn own(plan: &mut Plan, folder: &Path) {
-    // If this fails, the code that writes reports the error.
+    // If this fails, the code that writes into the folder reports the error.
     let _ = fs::create_dir_all(folder);
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     plan.write.push(fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()));
 }
 
-/// Adds a folder with all its content, by its real name; if it does not exist, the folder in which it will
-/// be.
+/// Adds a folder with all its content, by its real name. If the folder does not exist, adds the folder that
+/// will contain it.
 fn whole(plan: &mut Plan, folder: &Path) {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let found = folder.ancestors().find_map(|ancestor| fs::canonicalize(ancestor).ok());
     plan.read.extend(found.filter(|found| !is_shared(found)));
 }
 
-/// Adds the folder of a file, and that of the target of a link.
+/// Adds the folder of a file. If the file is a link, adds the folder of its target, too.
 fn folder(plan: &mut Plan, file: &Path) {
     plan.named.push(file.to_owned());
     for name in [Some(file.to_owned()), fs::canonicalize(file).ok()].into_iter().flatten() {
@@ -164,7 +165,7 @@ mod tests {
         let of_system = read(Path::new("/etc/hostname"));
         assert!(of_system.contains(&PathBuf::from("/etc/hostname")), "{of_system:?}");
         assert!(!of_system.contains(&PathBuf::from("/etc")), "{of_system:?}");
-        // A file that is created later.
+        // This file is created later.
         assert_eq!(read(&at("later/much/signal")), [here]);
         assert_eq!(read(Path::new("/no/such/folder/signal")), Vec::<PathBuf>::new());
     }

@@ -1,25 +1,25 @@
 //! `[security]`: creates the security entity from the files that the config names.
 //!
-//! The cryptography is a feature of this crate. Without it, a config with signatures is refused with the
-//! reason.
+//! The cryptography is an optional feature of this crate. Without the feature, the program refuses a config
+//! with signatures and says why.
 
 use anyhow::Result;
 use carnet_api::config::{Config, Security, SecurityPolicy};
 use carnet_base::{Rng, WallTime};
 use carnet_station::geonet::security::SecurityEntity;
 
-/// A security entity, and warnings for the operator.
+/// A security entity, with warnings for the operator.
 pub struct Furnished {
-    /// The entity; `None` for unsecured packets.
+    /// The security entity; `None` if the station sends unsecured packets.
     pub entity: Option<Box<dyn SecurityEntity>>,
     /// Warnings that do not prevent the start.
     pub warnings: Vec<String>,
 }
 
-/// Reads certificates and keys, as they are valid on that date.
+/// Reads the certificates and keys that the config names, and checks their validity on `date`.
 ///
 /// # Errors
-/// The mistake with its file, and the expected content.
+/// Returns the mistake, with its file and the expected content.
 pub fn furnish(config: &Config, rng: Rng, date: WallTime) -> Result<Furnished> {
     match config.security.as_ref().filter(|security| security.policy != SecurityPolicy::Off) {
         None => Ok(Furnished { entity: None, warnings: Vec::new() }),
@@ -91,7 +91,7 @@ mod files {
         };
         let leap_seconds = u32::try_from(Timestamp::LEAP_SECONDS)?;
         let now = Now { time: Time::ZERO, date: Time64::from_wall_time(date, leap_seconds) };
-        // There are no polygons of countries here: a certificate for countries is valid nowhere.
+        // The program has no polygons of countries, so a certificate for countries is valid nowhere.
         let mut entity = Entity::new(config, Box::new(Computes), Box::new(()), rng);
         let mut warnings = Vec::new();
         let holds = |certificate: &Certificate| {
@@ -116,9 +116,10 @@ mod files {
         for (credential, reason) in credentials.furnish(&mut entity, &Computes, now) {
             let (key, path) = match credential {
                 Credential::Root(index) => ("roots", security.roots.get(index)),
-                // The operator has a warning already. Dates are checked again at each use.
+                // The operator has got a warning about the dates before. The entity checks dates again at
+                // each use.
                 Credential::Authority(_) if is_of_dates(reason) => continue,
-                // The issuing authority may have been left out because of its dates.
+                // The ticket's authority may have been left out because of its dates.
                 Credential::Authority(index) if credentials.authorities.get(index).is_some_and(is_over) => {
                     continue;
                 }
@@ -146,12 +147,12 @@ mod files {
         Ok(Furnished { entity: Some(Box::new(entity)), warnings })
     }
 
-    /// Returns whether a certificate is refused because of its dates.
+    /// Returns whether the reason to refuse a certificate is its dates.
     fn is_of_dates(reason: SecurityDrop) -> bool {
         matches!(reason, SecurityDrop::CertificateNotYetValid | SecurityDrop::CertificateExpired)
     }
 
-    /// Returns the reason why other stations would refuse it, in words.
+    /// Returns the reason why other stations would refuse a certificate, in words.
     fn words(reason: SecurityDrop) -> &'static str {
         match reason {
             SecurityDrop::WrongRole => "it is a certificate for something else",
@@ -175,7 +176,7 @@ mod files {
             .with_context(|| format!("[security]: {}, expected a certificate of TS 103 097", path.display()))
     }
 
-    /// Returns the certificates of tickets in a folder, in the order of their names.
+    /// Returns the certificate files of the tickets in a folder, in the order of their names.
     fn ticket_files(folder: &Path) -> Result<Vec<PathBuf>> {
         let what = || format!("security.tickets: cannot read {}, expected a folder", folder.display());
         let mut files = Vec::new();
@@ -187,7 +188,7 @@ mod files {
         Ok(files)
     }
 
-    /// Returns a ticket, and the key of the file beside it.
+    /// Reads a ticket, and its key from the file beside it.
     fn ticket(path: &Path) -> Result<(Certificate, PrivateKey)> {
         let file = path.with_extension("key");
         let octets = key_file::read(&file)
@@ -217,7 +218,7 @@ mod tests {
     use super::*;
     use crate::scratch::Scratch;
 
-    /// Seconds since 1970.
+    /// Date of the tests in seconds since 1970.
     const TODAY: u64 = 1_795_300_000;
     const DAY: i64 = 86_400;
 
@@ -253,7 +254,7 @@ mod tests {
             Files { scratch, root }
         }
 
-        /// Creates an authority with this number, and a ticket of it.
+        /// Creates an authority with this number, and a ticket of this authority.
         fn authority(&self, number: u8, validity: ValidityPeriod) -> PathBuf {
             let content = pki::authority("aa", key(number).public_key(), validity, None);
             let authority =
@@ -296,7 +297,7 @@ mod tests {
         let warnings = files.furnish(authorities.clone(), date(0)).expect("it is no mistake");
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         assert!(warnings[0].contains("3.cert does not hold yet"), "{warnings:?}");
-        // A month later the other authority is the valid one.
+        // A month later the other authority is the one that is valid.
         let warnings = files.furnish(authorities, date(40)).expect("it is no mistake");
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         assert!(warnings[0].contains("2.cert does not hold any more"), "{warnings:?}");

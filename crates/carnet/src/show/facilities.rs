@@ -6,7 +6,7 @@ use super::geonet::{age, place};
 use super::{lay_out, or_nothing};
 use crate::facilities::words::{self, CAUSES};
 
-/// Formats announced services.
+/// Formats a table of announced services.
 pub(super) fn services(services: &[AnnouncedService], width: Option<usize>) -> String {
     let rows = services.iter().map(|service| {
         vec![
@@ -22,7 +22,7 @@ pub(super) fn services(services: &[AnnouncedService], width: Option<usize>) -> S
     lay_out("no services", &columns, rows.collect(), width)
 }
 
-/// Formats stations, and events on the road.
+/// Formats the stations and the events on the road.
 pub(super) fn ldm(ldm: &Ldm, width: Option<usize>) -> String {
     let stations = ldm.stations.iter().map(|station| {
         vec![

@@ -8,7 +8,7 @@ use carnet_api::model::{
 
 use super::{NOTHING, lay_out, or_nothing, words};
 
-/// Formats stations, with a column for neighbours if some are out of range.
+/// Formats a table of stations. If some are out of range, it has a column that shows the neighbours.
 pub(super) fn locations(none: &str, locations: &[Location], width: Option<usize>) -> String {
     let all_near = locations.iter().all(|location| location.neighbour);
     let rows = locations.iter().map(|location| {
@@ -30,7 +30,7 @@ pub(super) fn locations(none: &str, locations: &[Location], width: Option<usize>
     lay_out(none, &columns, rows.collect(), width)
 }
 
-/// Formats areas, with the origin of those that are not in the config.
+/// Formats a table of areas, with the origin of areas that are not in the config.
 pub(super) fn areas(areas: &[Area], width: Option<usize>) -> String {
     let rows = areas.iter().map(|area| {
         vec![
@@ -111,7 +111,7 @@ pub(super) fn dcc(dcc: &Dcc) -> String {
     out
 }
 
-/// Formats subscribed groups.
+/// Formats a table of subscribed multicast groups.
 pub(super) fn groups(groups: &[Group], width: Option<usize>) -> String {
     let rows = groups.iter().map(|group| {
         let listed = group.sources.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
@@ -132,7 +132,7 @@ pub(super) fn groups(groups: &[Group], width: Option<usize>) -> String {
     lay_out("no groups", &columns, rows.collect(), width)
 }
 
-/// Returns the lines of `carnet status`, as names and values.
+/// Returns the GeoNetworking lines of `carnet status`, as names and values.
 pub(super) fn status(status: &GeonetStatus) -> [(&'static str, String); 4] {
     let place = status.latitude.zip(status.longitude).map(|(latitude, longitude)| place(latitude, longitude));
     let position = match place {
@@ -175,7 +175,7 @@ pub fn answer(answer: &GnPingAnswer) -> String {
     line
 }
 
-/// Formats the last line of a ping.
+/// Formats the summary of a ping, which is its last line.
 pub fn summary(target: &GnTarget, sent: u32, answered: u32, round_trips: &[f64]) -> String {
     let mut sorted = round_trips.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -187,12 +187,13 @@ pub fn summary(target: &GnTarget, sent: u32, answered: u32, round_trips: &[f64])
     line
 }
 
-/// Formats degrees with the resolution of GeoNetworking: seven digits, a centimetre.
+/// Formats latitude and longitude in degrees with the resolution of GeoNetworking: seven digits, which is a
+/// centimetre.
 pub(super) fn place(latitude: f64, longitude: f64) -> String {
     format!("{latitude:.7}, {longitude:.7}")
 }
 
-/// Formats milliseconds as `120 ms`, from ten seconds on as `12 s`.
+/// Formats an age in milliseconds as `120 ms`, from ten seconds on as `12 s`.
 pub(super) fn age(milliseconds: u64) -> String {
     match milliseconds {
         0..10_000 => format!("{milliseconds} ms"),

@@ -6,7 +6,7 @@ use carnet_api::model::Security;
 
 use super::{NOTHING, utc, words};
 
-/// Formats the tickets, the waiting messages, the accepted ones, and the drop reasons.
+/// Formats the tickets, the waiting messages, the accepted messages, and the drop reasons.
 pub(super) fn security(security: &Security) -> String {
     let mut out = String::new();
     let mut line = |name: &str, value: String| {

@@ -1,4 +1,4 @@
-//! Printed tables.
+//! Tests of printed tables.
 
 mod geonet;
 
@@ -30,7 +30,8 @@ HOME ADDRESS      CARE-OF ADDRESS  FOR    PREFIXES                         STATE
 2001:db8:1::5     -                -      -                                at home     0 of 0 s    65535
 ";
     assert_eq!(show(Table::Bindings, two_bindings(), None), expected);
-    // The table fits into 107 columns, and into 97 without its last column, which it then leaves out.
+    // The table needs 107 columns, and 97 without its column for the sequence number, which it then leaves
+    // out.
     assert_eq!(show(Table::Bindings, two_bindings(), Some(107)), expected);
     let narrow = "\
 HOME ADDRESS      CARE-OF ADDRESS  FOR    PREFIXES                         STATE       LEFT
@@ -319,7 +320,7 @@ sandbox           seccomp
     );
 }
 
-/// A registration outlives the uplinks: the state says that the home agent is not reachable.
+/// A registration outlives the uplinks: the printed state says that the home agent is not reachable.
 #[test]
 fn a_router_without_a_way_says_so() {
     let refusal = |state: &str| (state == "refused").then_some("status 131, home registration not supported");
@@ -359,7 +360,7 @@ fn events_are_one_line_each() {
         "1970-01-01T00:00:00.000Z missed count=3"
     );
     assert_eq!(event(&json!(5)), "5");
-    // A control character in a name must not reach the terminal.
+    // The terminal must not receive a control character of a name.
     assert_eq!(event(&json!({"event": "x", "to": "a\u{1b}[2J"})), "- x to=\"a\\u001b[2J\"");
 }
 
@@ -406,7 +407,7 @@ received          431
     assert!(text.contains("the last until -\n"), "{text}");
 }
 
-/// A key of the config in a state keeps its spelling.
+/// If a state contains a key of the config, the key keeps its spelling.
 #[test]
 fn keys_keep_their_underscores() {
     assert_eq!(words("no_answer"), "no answer");

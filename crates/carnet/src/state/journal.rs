@@ -1,4 +1,5 @@
-//! A file of keyed records that survives crashes. It is append-only, and compacted now and then.
+//! A file of keyed records that survives crashes. The journal only appends to the file, and sometimes
+//! compacts it.
 //!
 //! ```text
 //! carnet state 1
@@ -8,12 +9,13 @@
 //! own {"restart_counter":1800000000}
 //! ```
 //!
-//! The last line of a key counts. A commit is on the disk entirely or not at all: the next one begins only
-//! when the disk has the last. So an incomplete commit at the end was interrupted by a crash, and no
-//! acknowledgement reported it; the reader truncates it. At any other place it is damage, and the file is not
-//! used. Half of the replay protection is worse than a start that needs the operator.
+//! The last line of a key counts. A commit is on the disk entirely or not at all: the next commit begins only
+//! when the previous one is on the disk. So if the commit at the end is incomplete, a crash has interrupted
+//! it, and no acknowledgement has reported it. The reader truncates it. At any other place, an incomplete
+//! commit is damage, and the journal refuses the file. To use half of the replay protection is worse than a
+//! start that needs the operator.
 //!
-//! An embedded database would do more than necessary, and the size of the program is bounded. Left out:
+//! An embedded database would do more than necessary, and the size of the program is limited. Left out:
 //! transactions of several writers, and reading during a write. A lock keeps a second writer out.
 
 use std::collections::HashMap;
@@ -27,21 +29,22 @@ use anyhow::{Context, bail, ensure};
 use carnet_linux::disk::{self, Disk, DiskFile};
 
 const HEAD: &[u8] = b"carnet state 1\n";
-/// First octets of a commit.
+/// Octets with which each commit begins.
 const MARK: &[u8] = b"@ ";
-/// Size of a commit in a compacted file, in octets.
+/// Size of each commit in a compacted file, in octets.
 const PIECE: usize = 256 << 10;
-/// Number of replacements of a file during its opening after which this fails.
+/// Number of times that the file may be replaced while it is opened; after that the opening fails.
 const MAX_REPLACED: u32 = 8;
-/// Octets of outdated records that a file may have, in addition to as many as are current.
+/// Octets of outdated records that a file may always have. In addition it may have outdated octets up to the
+/// number of the current ones.
 const SLACK: u64 = 256 << 10;
 
 /// Key of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Key {
-    /// The station without the home agent's nodes.
+    /// State of the station without the home agent's nodes.
     Own,
-    /// A node of the home agent, by its home address.
+    /// State of one node of the home agent, named by its home address.
     Node(Ipv6Addr),
 }
 
@@ -65,40 +68,40 @@ impl FromStr for Key {
     }
 }
 
-/// Record of a key, one line of text; `None` removes it.
+/// New record of a key, one line of text; `None` removes the record.
 pub type Change = (Key, Option<String>);
 
-/// Content of a file.
+/// Content of an opened file.
 #[derive(Debug)]
 pub struct Found {
     /// The record of each key.
     pub records: Vec<(Key, String)>,
-    /// Octets of an interrupted commit, which were truncated.
+    /// Number of octets of an interrupted commit, which the reader has truncated.
     pub torn: u64,
 }
 
-/// The open journal.
+/// An open journal file.
 #[derive(Debug)]
 pub struct Journal {
     file: Box<dyn DiskFile>,
     path: PathBuf,
-    /// Length of the valid part; a failed commit may have left octets behind it.
+    /// Length of the valid part of the file; a failed commit may have left octets behind it.
     end: u64,
     untidy: bool,
-    /// Place of the last commit in the file, until it is written once more. Its writer may have been killed
-    /// before the commit was on the disk, or after the disk had refused it. Then it is in memory only, and
-    /// the kernel does not retry it.
+    /// Place of the last commit in the file, until it is written once more. The process that wrote it may
+    /// have been killed before the commit was on the disk, or after the disk had refused it. In this case the
+    /// commit is in the page cache only, and the kernel does not write it again.
     unconfirmed: Option<(u64, usize)>,
     places: Places,
     directory: Directory,
 }
 
-/// Directory of the file, which maps the name to the file.
+/// Directory that contains the file's name.
 #[derive(Debug)]
 struct Directory {
     disk: Box<dyn Disk>,
     path: PathBuf,
-    /// Whether the file has replaced another, and a crash may still bring that one back. Later commits count
+    /// Whether the file has replaced another file, which a crash may still bring back. Later commits count
     /// only after a sync of the directory.
     unsettled: bool,
 }
@@ -108,7 +111,7 @@ impl Directory {
         Directory { disk, path: disk::directory(file).to_owned(), unsettled: false }
     }
 
-    /// Makes the name of the file survive a crash.
+    /// Syncs the directory, so that the name of the file survives a crash.
     fn settle(&mut self) -> io::Result<()> {
         if self.unsettled {
             self.disk.sync_directory(&self.path)?;
@@ -118,25 +121,25 @@ impl Directory {
     }
 }
 
-/// Offset and length of the record of each key.
+/// Offset and length of each key's record in the file.
 #[derive(Debug, Default)]
 struct Places {
     of: HashMap<Key, (u64, u32)>,
-    /// Octets of the current records.
+    /// Sum of the octets of the current records.
     live: u64,
 }
 
 impl Journal {
-    /// Opens the file at `path`, or creates it with the records `first`.
+    /// Opens the file at `path`. If the file does not exist, creates it with the records `first`.
     ///
     /// # Errors
-    /// Returns an error if the file is damaged, of another program, or in use, or if the disk fails. The text
-    /// says what the operator can do.
+    /// Returns an error if the file is damaged, of another program, or in use, or if the disk fails. The
+    /// error's text says what the operator can do.
     pub fn open(disk: Box<dyn Disk>, path: &Path, first: &[Change]) -> anyhow::Result<(Journal, Found)> {
         let mut directory = Directory::of(disk, path);
         let file = match open_locked(&*directory.disk, path)? {
             Some(file) => {
-                // The program that renamed it may have been killed before a sync of the directory.
+                // The program that renamed the file may have been killed before it synced the directory.
                 directory.unsettled = true;
                 file
             }
@@ -179,7 +182,7 @@ impl Journal {
         Ok((journal, Found { records, torn }))
     }
 
-    /// Reads the records of the file.
+    /// Reads the records in the octets of the file.
     fn take_in(&mut self, octets: &[u8]) -> anyhow::Result<()> {
         ensure!(octets.starts_with(HEAD), "expected {:?} in its first line", HEAD.escape_ascii().to_string());
         let mut at = HEAD.len();
@@ -202,10 +205,11 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes a commit; it is on the disk when this returns. If this fails, no part of the commit counts.
+    /// Writes a commit; the commit is on the disk when this function returns. If the function fails, no part
+    /// of the commit counts.
     ///
     /// # Errors
-    /// Returns the error of the kernel.
+    /// Returns the kernel's error.
     pub fn append(&mut self, changes: &[Change]) -> io::Result<()> {
         self.directory.settle()?;
         self.tidy()?;
@@ -219,7 +223,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Truncates a failed commit, and writes the last commit again if it may not be on the disk.
+    /// Truncates a failed commit. Writes the last commit again if it may not be on the disk.
     fn tidy(&mut self) -> io::Result<()> {
         if self.untidy {
             self.file.set_len(self.end)?;
@@ -236,17 +240,17 @@ impl Journal {
         Ok(())
     }
 
-    /// Returns whether most of the file is outdated.
+    /// Returns whether most records in the file are outdated.
     pub fn is_wasteful(&self) -> bool {
         self.end > 2 * self.places.live + SLACK
     }
 
-    /// Writes the file again, with current records only. If that fails, the old one stays. If the disk
-    /// refuses to sync the directory, the old file has lost its name; then the next commit fails instead of
-    /// this function.
+    /// Writes a new file with only the current records. If this fails, the old file stays. If the disk
+    /// refuses to sync the directory, the old file has lost its name already. In this case the next commit
+    /// fails instead of this function.
     ///
     /// # Errors
-    /// Returns the error of the kernel.
+    /// Returns the kernel's error.
     pub fn compact(&mut self) -> anyhow::Result<()> {
         let mut old: Vec<(Key, (u64, u32))> = self.places.of.iter().map(|(key, at)| (*key, *at)).collect();
         old.sort_by_key(|(_, place)| *place);
@@ -277,13 +281,13 @@ impl Journal {
 }
 
 impl Places {
-    /// Notes the records of a commit at an offset.
+    /// Notes the places of the records in a commit at this offset.
     fn note_commit(&mut self, at: u64, octets: &[u8]) -> io::Result<()> {
         let head = octets.iter().position(|octet| *octet == b'\n').map_or(0, |newline| newline + 1);
         self.note(at + head as u64, octets.get(head..).unwrap_or_default()).map_err(io::Error::other)
     }
 
-    /// Notes the records of a commit, whose lines begin at an offset.
+    /// Notes the places of the records in a commit whose lines begin at this offset.
     fn note(&mut self, mut at: u64, lines: &[u8]) -> anyhow::Result<()> {
         for line in std::str::from_utf8(lines)?.split_inclusive('\n') {
             let (name, value) = line
@@ -306,7 +310,7 @@ impl Places {
     }
 }
 
-/// Returns the octets of a commit; empty without changes.
+/// Returns the octets of a commit; they are empty if there are no changes.
 fn commit(changes: &[Change]) -> Vec<u8> {
     let mut lines = String::new();
     for (key, value) in changes {
@@ -320,10 +324,11 @@ fn commit(changes: &[Change]) -> Vec<u8> {
     octets
 }
 
-/// Returns the lines of the commit at an offset, and where they begin, if it is complete.
+/// Returns the lines of the commit at an offset, and the offset of its first line. Returns `None` if the
+/// commit is incomplete.
 fn whole_commit(octets: &[u8], at: usize) -> Option<(usize, &[u8])> {
     let rest = octets.get(at..)?.strip_prefix(MARK)?;
-    // The first line has at most twenty digits of length.
+    // The first line has the length of the commit, which has at most twenty digits, and the checksum.
     let newline = rest.iter().take(32).position(|octet| *octet == b'\n')?;
     let (length, sum) = std::str::from_utf8(&rest[..newline]).ok()?.split_once(' ')?;
     let length: usize = length.parse().ok()?;
@@ -332,8 +337,9 @@ fn whole_commit(octets: &[u8], at: usize) -> Option<(usize, &[u8])> {
     is_whole.then_some((at + MARK.len() + newline + 1, lines))
 }
 
-/// Opens and locks the file of this name, if it exists. The previous owner may have replaced the file before
-/// the lock, which covers the old file only.
+/// Opens and locks the file of this name, if it exists. Its previous owner may have replaced the file before
+/// this process got the lock. In this case the lock covers only the old file, and the function opens the new
+/// one.
 fn open_locked(disk: &dyn Disk, path: &Path) -> anyhow::Result<Option<Box<dyn DiskFile>>> {
     for _ in 0..MAX_REPLACED {
         let opened = disk.open(path).with_context(|| format!("cannot open {}", path.display()))?;
@@ -346,13 +352,14 @@ fn open_locked(disk: &dyn Disk, path: &Path) -> anyhow::Result<Option<Box<dyn Di
     bail!("{} is in use by another station", path.display())
 }
 
-/// Returns whether a file still has this name.
+/// Returns whether this name still leads to this file.
 fn has_name(disk: &dyn Disk, file: &dyn DiskFile, path: &Path) -> anyhow::Result<bool> {
     disk.has_name(file, path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Replaces a file by a new one. After a crash one of the two exists, complete. The new one is certain after
-/// a sync of the directory. Only its owner may read it, because it shows where vehicles are.
+/// Replaces a file by a new one. After a crash one of the two files exists, and it is complete. After a sync
+/// of the directory it is certain to be the new file. Only its owner may read it, because it shows where
+/// vehicles are.
 fn replace(
     path: &Path,
     directory: &mut Directory,
@@ -360,13 +367,13 @@ fn replace(
 ) -> anyhow::Result<Box<dyn DiskFile>> {
     let disk = &*directory.disk;
     let new = path.with_extension("new");
-    // Truncates a file of an interrupted replacement, unless another process writes it.
+    // This truncates the file of an interrupted replacement, unless another process is writing it.
     let file = disk.create(&new).with_context(|| format!("cannot create {}", new.display()))?;
     lock(&*file, &new)?;
     ensure!(has_name(disk, &*file, &new)?, "{} is in use by another station", path.display());
     let written = file.set_len(0).and_then(|()| write(&*file)).and_then(|()| file.sync_all());
     if written.is_err() {
-        // The incomplete file would only take room.
+        // The incomplete file would only use disk space.
         let _ = disk.remove(&new);
     }
     written.with_context(|| format!("cannot write {}", new.display()))?;
@@ -377,12 +384,13 @@ fn replace(
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        // Closing is not enough: a process that is just being started has a copy of every open file.
+        // To close the file does not release its lock at once: a child process that is just starting has a
+        // copy of every open file.
         self.file.unlock();
     }
 }
 
-/// Locks a file, so that one station uses it.
+/// Locks a file, so that only one station uses it.
 fn lock(file: &dyn DiskFile, path: &Path) -> anyhow::Result<()> {
     match file.try_lock() {
         Ok(true) => Ok(()),
@@ -391,7 +399,7 @@ fn lock(file: &dyn DiskFile, path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// CRC-32C (RFC 3720 B.4).
+/// Returns the CRC-32C (RFC 3720 B.4) of these octets.
 fn crc32c(octets: &[u8]) -> u32 {
     const TABLE: [u32; 256] = {
         let mut table = [0; 256];

@@ -1,4 +1,5 @@
-//! Decides when changes are written, and which packets wait for them, without a clock, a thread or a disk.
+//! Decides when the state's changes are written, and which packets wait for them. It has no clock, thread or
+//! disk.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -9,43 +10,46 @@ use carnet_station::io::{Kept, Output};
 
 use super::journal::{Change, Journal, Key};
 
-/// Interval between commits without an urgent change.
+/// Least interval between commits that contain no urgent change.
 pub const TOGETHER: Duration = Duration::from_millis(10);
-/// Bound of packets that wait for the disk. Above it the oldest is lost, and its receiver sends again.
+/// Largest number of packets that wait for the disk. Above it the queue drops the oldest packet, and the
+/// receiver of that packet sends its request again.
 pub const HELD: usize = 16_384;
 /// Longest wait of a packet for the disk. After `MAX_BINDACK_TIMEOUT` (RFC 6275 12) a router without an
-/// answer has sent again, and may be at another place.
+/// answer has sent again, and may have another care-of address.
 pub const STALE: Duration = Duration::from_secs(32);
-/// Commits between two attempts to compact the file, after a failed one.
+/// Number of commits after which a failed compaction is tried again.
 const NOT_AT_ONCE: u32 = 1000;
 
-/// Treatment of an output.
+/// Treatment of one output of the station.
 #[derive(Debug)]
 pub enum Next {
-    /// A part of the state to store: [`record_of`].
+    /// The caller stores this part of the state: [`record_of`].
     Keep(Kept),
-    /// A packet that waits until the stored changes are on the disk.
+    /// The caller holds this packet until the stored changes are on the disk.
     Hold(Output),
-    /// An output to execute now.
+    /// The caller executes this output now.
     Carry(Output),
-    /// A packet that leaves when the fast path has the earlier changes of the data path, which it may report.
-    /// A Binding Acknowledgement acknowledges what is in force (RFC 6275 9.5.4, 10.3.1).
+    /// The caller sends this packet when the fast path has the earlier changes of the data path, which the
+    /// packet may report. A Binding Acknowledgement acknowledges bindings that are in force (RFC 6275 9.5.4,
+    /// 10.3.1).
     CarryInForce(Output),
 }
 
-/// Outputs of one input. It distinguishes packets that report a stored change from other outputs.
+/// Outputs that one input has caused. The type distinguishes packets that report a stored change from other
+/// outputs.
 #[derive(Debug, Default)]
 pub struct Burst {
-    /// Whether packets now wait for the disk.
+    /// Whether packets now have to wait for the disk.
     pub holds: bool,
-    /// Whether the data path has changed: a registration without a change is not urgent.
+    /// Whether the data path has changed. A registration without such a change is not urgent.
     pub changes: bool,
     /// Whether the fast path lacks some changes of the data path.
     pub behind: bool,
 }
 
 impl Burst {
-    /// Returns the treatment of the next output.
+    /// Returns the treatment of the next output of this input.
     pub fn next(&mut self, output: Output) -> Next {
         let is_change = matches!(output, Output::Forwarding(_));
         self.changes |= is_change;
@@ -67,8 +71,8 @@ impl Burst {
     }
 }
 
-/// Returns the record of a part of the station, and whether packets that report it wait until it is on the
-/// disk.
+/// Returns the record of a part of the state. Also returns whether packets that report this part wait until
+/// the record is on the disk.
 ///
 /// # Errors
 /// Returns an error if the state cannot be encoded.
@@ -87,17 +91,17 @@ pub fn record_of(
     })
 }
 
-/// Waiting changes, and the packets that wait for them.
+/// Changes that wait to be written, and the packets that wait for them.
 #[derive(Debug)]
 pub struct Queue {
     waiting: BTreeMap<Key, Option<String>>,
-    /// Whether a waiting change is urgent.
+    /// Whether one of the waiting changes is urgent.
     pressing: bool,
-    /// Earliest time of the next commit without an urgent change.
+    /// Earliest time of the next commit that contains no urgent change.
     earliest: Time,
     /// Number of the next commit.
     number: u64,
-    /// Whether an earlier commit is being written.
+    /// Whether the writer is still writing an earlier commit.
     writing: bool,
     held: VecDeque<(u64, Time, Output)>,
 }
@@ -115,12 +119,13 @@ impl Queue {
         }
     }
 
-    /// Sets the record of a key; `None` removes it.
+    /// Sets the new record of a key; `None` removes the record.
     pub fn set(&mut self, (key, record): Change) {
         self.waiting.insert(key, record);
     }
 
-    /// Holds a packet until all earlier changes are on the disk, unless that takes too long.
+    /// Holds a packet until all earlier changes are on the disk; if this takes too long, the queue drops the
+    /// packet.
     pub fn hold(&mut self, now: Time, packet: Output) {
         if self.held.len() >= HELD {
             self.held.pop_front();
@@ -128,8 +133,9 @@ impl Queue {
         self.held.push_back((self.number, now, packet));
     }
 
-    /// Returns the changes to write now, with their number, if no earlier commit is being written. Otherwise
-    /// they go into the next one. Changes that are not urgent may wait for more.
+    /// Returns the changes to write now, with the number of their commit. If an earlier commit is still being
+    /// written, returns `None`, and the changes wait for the next commit. Changes that are not urgent may
+    /// wait for further changes.
     pub fn commit(&mut self, now: Time, presses: bool) -> Option<(u64, Vec<Change>)> {
         self.pressing |= presses && !self.waiting.is_empty();
         if !self.may_commit() || (!self.pressing && now < self.earliest) {
@@ -143,12 +149,12 @@ impl Queue {
         Some((number, std::mem::take(&mut self.waiting).into_iter().collect()))
     }
 
-    /// Returns the time at which waiting changes are due.
+    /// Returns the time at which the waiting changes must be written.
     pub fn due(&self) -> Option<Time> {
         self.may_commit().then_some(self.earliest)
     }
 
-    /// Notes that a commit is on the disk; returns the packets that may leave.
+    /// Notes that a commit is on the disk. Returns the packets that may leave now.
     pub fn written(&mut self, now: Time, number: u64) -> Vec<Output> {
         self.writing = false;
         let count = self.held.iter().take_while(|(needs, ..)| *needs <= number).count();
@@ -156,29 +162,29 @@ impl Queue {
         held.filter(|(_, since, _)| now < *since + STALE).map(|(.., packet)| packet).collect()
     }
 
-    /// Gives up the current commit, because the store does not answer.
+    /// Gives up the current commit, because the store does not answer it.
     pub fn give_up(&mut self) {
         self.writing = false;
     }
 
-    /// Returns whether a commit is being written.
+    /// Returns whether the writer is writing a commit.
     pub fn is_writing(&self) -> bool {
         self.writing
     }
 
-    /// Returns the number of waiting packets.
+    /// Returns the number of packets that wait.
     #[cfg(test)]
     pub fn held(&self) -> usize {
         self.held.len()
     }
 
-    /// Returns whether there are changes, and no commit is being written.
+    /// Returns whether changes wait and no commit is being written.
     fn may_commit(&self) -> bool {
         !self.writing && !self.waiting.is_empty()
     }
 }
 
-/// Writes commits into a journal.
+/// Writes commits into a journal, and compacts the journal.
 #[derive(Debug)]
 pub struct Writer {
     journal: Journal,
@@ -186,19 +192,19 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Creates a writer.
+    /// Creates a writer for a journal.
     pub fn new(journal: Journal) -> Writer {
         Writer { journal, until_compaction: 0 }
     }
 
-    /// Writes a commit; it is on the disk when this returns. If this fails, no part of the commit counts, and
-    /// the caller may try again.
+    /// Writes a commit; the commit is on the disk when this function returns. If the function fails, no part
+    /// of the commit counts, and the caller may try again.
     ///
     /// # Errors
     /// Returns the error of the disk.
     pub fn write(&mut self, changes: &[Change]) -> std::io::Result<()> {
         self.journal.append(changes).or_else(|error| {
-            // Outdated records may take up the room.
+            // If the disk is full, outdated records may use the space, so the writer compacts the file.
             if self.journal.is_wasteful() && self.journal.compact().is_ok() {
                 self.journal.append(changes)
             } else {
@@ -207,10 +213,10 @@ impl Writer {
         })
     }
 
-    /// Compacts the file after a commit, if that is worth it.
+    /// Compacts the file after a commit if most of it is outdated.
     ///
     /// # Errors
-    /// Returns a message about a failed attempt; the file is still valid.
+    /// Returns a message if the attempt failed; the file is still valid then.
     pub fn tidy(&mut self) -> Result<(), String> {
         self.until_compaction = self.until_compaction.saturating_sub(1);
         if self.until_compaction == 0 && self.journal.is_wasteful() {

@@ -1,9 +1,10 @@
-//! Records in another program: `carnet-fleet`, which starts this one with `--store SOCKET`.
+//! Stores records in another program: `carnet-fleet`, which starts this program with `--store SOCKET`.
 //!
 //! The two programs exchange lines of JSON over a UNIX socket. When this station becomes the leader, it first
-//! receives `["2001:db8:1::1234","{...}"]` for each record and then an empty line. Then each commit is a
-//! line, `[["own","{...}"],["2001:db8:1::5678",null]]`. The answer is an empty line when the commit is
-//! stored. The station ends with the connection, because another machine may then be the leader.
+//! receives a line `["2001:db8:1::1234","{...}"]` for each record, and then an empty line. After that, the
+//! station sends each commit as a line, `[["own","{...}"],["2001:db8:1::5678",null]]`. The other program
+//! answers with an empty line when the commit is stored. If the connection ends, the station ends, because
+//! another machine may then be the leader.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
@@ -14,7 +15,7 @@ use anyhow::{Context, ensure};
 
 use super::journal::{Change, Key};
 
-/// `carnet-fleet` does not need this station: it has closed the connection before its first message.
+/// `carnet-fleet` does not need this station: it has closed the connection before it sent a record.
 #[derive(Debug)]
 pub struct NotWanted;
 
@@ -37,7 +38,7 @@ impl Remote {
     /// Connects to the socket.
     ///
     /// # Errors
-    /// Returns an error if no program listens.
+    /// Returns an error if no program listens on the socket.
     pub fn open(path: &Path) -> anyhow::Result<Remote> {
         let connect = || {
             let stream = UnixStream::connect(path)?;
@@ -47,10 +48,10 @@ impl Remote {
         connect().with_context(|| format!("cannot reach the store {}", path.display()))
     }
 
-    /// Returns a handle of the connection that can end the wait for it.
+    /// Returns a second handle of the connection. To shut it down ends the wait in [`Self::records`].
     ///
     /// # Errors
-    /// Returns an error without a free file descriptor.
+    /// Returns an error if the process has no free file descriptor.
     pub fn handle(&self) -> io::Result<UnixStream> {
         self.stream.try_clone()
     }
@@ -58,7 +59,7 @@ impl Remote {
     /// Waits until this station is the leader, and returns the records.
     ///
     /// # Errors
-    /// Returns an error if the connection ends before, or if a record cannot be parsed.
+    /// Returns an error if the connection ends before that, or if a record cannot be parsed.
     pub fn records(&mut self) -> anyhow::Result<Vec<(Key, String)>> {
         let (mut records, mut line) = (Vec::new(), String::new());
         loop {
@@ -73,21 +74,21 @@ impl Remote {
         }
     }
 
-    /// Returns the sender of changes and the receiver of answers.
+    /// Splits the connection into the sender of changes and the receiver of answers.
     pub fn split(self) -> (Commits, Answers) {
         (Commits(self.stream), Answers(self.reader))
     }
 }
 
-/// Sending half of the connection.
+/// Sending half of the connection: changes to store.
 #[derive(Debug)]
 pub struct Commits(UnixStream);
 
 impl Commits {
-    /// Sends a commit to be stored: [`Answers::next`] returns when it is.
+    /// Sends a commit; [`Answers::next`] returns when the other program has stored it.
     ///
     /// # Errors
-    /// Returns an error if the other program is gone.
+    /// Returns an error if the other program has closed the connection.
     pub fn send(&mut self, changes: &[Change]) -> io::Result<()> {
         let named: Vec<(String, &Option<String>)> =
             changes.iter().map(|(key, record)| (key.to_string(), record)).collect();
@@ -97,12 +98,12 @@ impl Commits {
     }
 }
 
-/// Receiving half of the connection.
+/// Receiving half of the connection: answers to commits.
 #[derive(Debug)]
 pub struct Answers(BufReader<UnixStream>);
 
 impl Answers {
-    /// Waits until the next commit is stored.
+    /// Waits until the other program has stored the next commit.
     ///
     /// # Errors
     /// Returns an error if the connection has ended.

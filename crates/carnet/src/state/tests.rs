@@ -1,4 +1,4 @@
-//! Stored records, and packets that wait for them.
+//! Tests of stored records, and of packets that wait for them.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ async fn what_was_kept_is_there_after_a_restart() {
     drop(state);
     let (mut state, loaded) = open(&directory);
     assert_eq!(loaded, own(7));
-    // The end writes uncommitted changes.
+    // `close` writes changes that no commit contains yet.
     state.set((Key::Own, text(&own(8))));
     state.close().await;
     drop(state);
@@ -68,7 +68,7 @@ async fn packets_wait_for_what_they_tell_of_and_changes_gather_meanwhile() {
     state.hold(packet(2));
     state.commit(true);
     assert!(state.0.as_ref().is_some_and(|keeping| keeping.queue.is_writing()));
-    // These changes share the next commit.
+    // These changes go together into the next commit.
     for number in 3..=5 {
         state.set((Key::Own, text(&own(u16::from(number)))));
         state.hold(packet(number));
@@ -82,7 +82,8 @@ async fn packets_wait_for_what_they_tell_of_and_changes_gather_meanwhile() {
     drop(state);
 }
 
-/// The first renewal is written at once, later ones together. An urgent change takes all of them along.
+/// The first renewal is written at once, and later ones are written together. An urgent change causes a
+/// commit of all waiting changes.
 #[tokio::test(start_paused = true)]
 async fn what_does_not_press_waits_for_more_of_its_kind() {
     let scratch = Scratch::new();
@@ -105,8 +106,8 @@ async fn what_does_not_press_waits_for_more_of_its_kind() {
     assert!(is_writing(&state));
     let news = state.news().await;
     assert_eq!(state.handle(news), (vec![packet(2), packet(3)], None));
-    // Urgent changes arrive while the disk is busy, and are written as soon as it is not, together with the
-    // others.
+    // Urgent changes arrive while the disk is busy. They are written as soon as the disk is idle, together
+    // with the other changes.
     for (number, presses) in [(4, true), (5, false), (6, true), (7, false)] {
         state.set((Key::Own, text(&own(number))));
         state.hold(packet(u8::try_from(number).expect("small")));
@@ -121,7 +122,7 @@ async fn what_does_not_press_waits_for_more_of_its_kind() {
     assert!(begin.elapsed() < TOGETHER * 2, "{:?}", begin.elapsed());
 }
 
-/// The log has one line at the begin of the failure and one at its end; no packet leaves in between.
+/// The log has one line when the failure begins and one line when it ends. No packet leaves in between.
 #[tokio::test]
 async fn a_disk_that_takes_nothing_is_told_once() {
     let scratch = Scratch::new();
@@ -140,15 +141,15 @@ async fn a_disk_that_takes_nothing_is_told_once() {
     assert_eq!(state.handle(failing()), (vec![], None));
     let (packets, told) = state.handle(News::Written(1));
     assert_eq!((packets, told.as_deref()), (vec![packet(1)], Some("the state can be written again")));
-    // The number of held packets is bounded.
+    // The queue holds only a limited number of packets.
     for _ in 0..HELD + 10 {
         state.hold(packet(9));
     }
     assert_eq!(state.0.as_ref().map(|keeping| keeping.queue.held()), Some(HELD));
 }
 
-/// Without a directory an acknowledgement only waits for the fast path, and each of a batch for its own
-/// binding.
+/// If no state directory exists, an acknowledgement waits only for the fast path. Each acknowledgement of a
+/// batch waits only for its own binding.
 #[test]
 fn packet_leaves_after_the_fast_path_has_the_changes_before_it() {
     let address = "2001:db8:a::1".parse().expect("an address");
@@ -171,7 +172,7 @@ fn packet_leaves_after_the_fast_path_has_the_changes_before_it() {
         .collect();
     assert_eq!(order, "packet change change commit packet packet change commit packet packet change ");
     assert!(burst.behind, "the last change is committed at the end of the burst");
-    // Packets for the disk wait longer.
+    // A packet that has to wait for the disk waits longer than for the fast path, so the caller holds it.
     let mut burst = Burst { holds: true, ..Burst::default() };
     assert!(matches!(burst.next(change()), Next::Carry(_)));
     assert!(matches!(burst.next(packet(1)), Next::Hold(_)));
@@ -208,7 +209,8 @@ async fn what_an_earlier_version_has_left_is_taken_over_and_rubbish_is_refused()
     assert!(warning.is_some_and(|warning| warning.contains("a crash interrupted")), "told");
 }
 
-/// The store receives changes, and packets wait for its answer. The station ends when the store does.
+/// The station sends changes to the store, and packets wait for the store's answer. If the store ends, the
+/// station ends.
 #[tokio::test]
 async fn what_another_keeps_is_acknowledged_when_it_says_so() {
     use std::io::{BufRead, BufReader, Write};
@@ -242,8 +244,8 @@ async fn what_another_keeps_is_acknowledged_when_it_says_so() {
     assert!(matches!(state.news().await, News::Lost(_)));
 }
 
-/// A station whose store has gone ends at once, even during a commit and with waiting changes: another
-/// machine is the leader.
+/// A station whose store has gone ends at once, even during a commit and with waiting changes, because
+/// another machine is the leader.
 #[tokio::test(start_paused = true)]
 async fn the_end_does_not_wait_for_a_store_that_has_gone() {
     use std::io::Write;
@@ -271,7 +273,7 @@ async fn the_end_does_not_wait_for_a_store_that_has_gone() {
     assert_eq!(before.elapsed(), Duration::ZERO);
 }
 
-/// A disk is full for a long time: packets that waited for it are too old to be sent.
+/// A disk is full for a long time: packets that waited for it are too old, so the station does not send them.
 #[test]
 fn what_has_waited_too_long_does_not_go() {
     let mut queue = Queue::new();

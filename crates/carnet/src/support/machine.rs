@@ -1,4 +1,4 @@
-//! Facts of the machine and its kernel: network, BPF programs, log.
+//! Facts about the machine and its kernel: network, BPF programs, log.
 
 use std::fs;
 use std::io::Read;
@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 
 use super::Bundle;
 
-/// Time after which the bundle does without the output of a command.
+/// Time after which the command stops waiting for the output of another command.
 const WITHIN: Duration = Duration::from_secs(10);
-/// Number of lines of the log.
+/// Number of lines of the log in the bundle.
 const LINES: &str = "2000";
 
-/// Files about the machine.
+/// Files of the machine that the bundle copies, with their names in it.
 const FACTS: [(&str, &str); 12] = [
     ("machine/kernel.txt", "/proc/version"),
     ("machine/system.txt", "/etc/os-release"),
@@ -34,10 +34,10 @@ const FACTS: [(&str, &str); 12] = [
     ("bpf/lockdown.txt", "/sys/kernel/security/lockdown"),
 ];
 
-/// Files about the station's process, below `/proc/PID`.
+/// Files about the station's process that the bundle copies, below `/proc/PID`.
 const PROCESS: [&str; 5] = ["status", "limits", "smaps_rollup", "cgroup", "cmdline"];
 
-/// Files of a network namespace, below `/proc/PID/net`.
+/// Files of the network namespace that the bundle copies, below `/proc/PID/net`.
 const NETWORK: [&str; 10] = [
     "dev",
     "if_inet6",
@@ -51,7 +51,7 @@ const NETWORK: [&str; 10] = [
     "wireless",
 ];
 
-/// Commands that run in the station's network namespace.
+/// Commands that the bundle runs in the station's network namespace, with file names for their outputs.
 const ASKED: [(&str, &[&str]); 12] = [
     ("network/links.json", &["ip", "-json", "-details", "-statistics", "link"]),
     ("network/addresses.json", &["ip", "-json", "address"]),
@@ -82,7 +82,8 @@ pub(super) fn program() -> Value {
     })
 }
 
-/// Adds all facts to the bundle. `process` is the station's, which may have its own network namespace.
+/// Adds all facts about the machine to the bundle. `process` is that of the station, which may have its own
+/// network namespace.
 pub(super) fn look(bundle: &mut Bundle, process: Option<i32>, station: Option<&str>) {
     bundle.add("machine/program.json", "this program", format!("{:#}\n", program()));
     for (name, path) in FACTS {
@@ -121,20 +122,20 @@ pub(super) fn look(bundle: &mut Bundle, process: Option<i32>, station: Option<&s
     );
 }
 
-/// Returns whether a process has another network namespace than this one.
+/// Returns whether another process has a network namespace different from that of this process.
 fn is_elsewhere(process: &str) -> bool {
     let space = |process: &str| fs::read_link(format!("/proc/{process}/ns/net")).ok();
     let (theirs, ours) = (space(process), space("self"));
     theirs.is_some() && theirs != ours
 }
 
-/// Returns the names in a folder.
+/// Returns the names of the files in a folder.
 fn names(folder: &str) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// Adds the output of a command.
+/// Runs a command, and adds its output to the bundle.
 fn ask(bundle: &mut Bundle, name: &str, words: &[&str]) {
     let line = words.join(" ");
     match output(words) {
@@ -143,7 +144,7 @@ fn ask(bundle: &mut Bundle, name: &str, words: &[&str]) {
     }
 }
 
-/// Returns the output of a command, or the reason for its failure.
+/// Runs a command. Returns its output, or the reason for its failure.
 fn output(words: &[&str]) -> Result<Vec<u8>, String> {
     let [program, arguments @ ..] = words else { return Err("no command".into()) };
     let mut command = Command::new(program);

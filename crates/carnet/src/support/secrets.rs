@@ -1,20 +1,21 @@
-//! Values that must not be in a bundle: the secrets of the config, and those in the files that it names.
+//! Values that must not be in a bundle: secrets in the config, and secrets in the files that the config
+//! names.
 //!
-//! The config goes into the bundle without them. This module finds copies in other places, such as a line of
-//! the log.
+//! The config is in the bundle without its secrets. This module finds copies of the secrets at other places,
+//! such as a line of the log.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use carnet_api::config::{Disclosed, LEFT_OUT};
 
-/// Shortest word of a file that counts as a secret, in octets: a shorter one is no token, and could be any
-/// word.
+/// Length of the shortest word of a file that counts as a secret, in octets. A shorter word is no token, and
+/// could be any word.
 const SHORTEST: usize = 16;
-/// Largest size of a file, in octets.
+/// Largest size of a file that is searched for secrets, in octets.
 const LONGEST_FILE: u64 = 65_536;
 
-/// Known secrets.
+/// Secrets that the module searches for.
 #[derive(Default)]
 pub(super) struct Secrets {
     words: Vec<Vec<u8>>,
@@ -59,16 +60,16 @@ impl Secrets {
                 self.words.push(form);
             }
         }
-        // Longest first: one may be the beginning of another.
+        // The longest word comes first, because a shorter one may be the beginning of it.
         self.words.sort_by_key(|word| std::cmp::Reverse(word.len()));
     }
 
-    /// Returns the files that could not be read.
+    /// Returns the files with secrets that could not be read.
     pub(super) fn unread(&self) -> Vec<PathBuf> {
         self.unread.clone()
     }
 
-    /// Removes the secrets from a text, and returns their number.
+    /// Removes the secrets from a text, and returns the number of places.
     pub(super) fn remove(&self, text: &mut Vec<u8>) -> usize {
         let mut places = 0;
         for word in &self.words {

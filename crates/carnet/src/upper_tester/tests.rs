@@ -1,4 +1,4 @@
-//! Messages of the upper tester, octet by octet, and malformed ones.
+//! Tests of the upper tester's messages octet by octet, and of malformed messages.
 
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ fn malformed_messages_are_not_understood() {
             let (needed, parts) = match &message {
                 Message::Initialize | Message::ChangePseudonym => (1, false),
                 Message::ChangePosition(..) => (9, false),
-                // The payload may be missing; an incomplete one is refused.
+                // The payload may be missing, but the upper tester refuses an incomplete payload.
                 Message::Btp(_) => (5, length > 5),
                 Message::Gn(_) => (octets.len(), false),
             };
@@ -120,12 +120,12 @@ fn delivered(next_header: u8, payload: &[u8]) -> Delivered {
     }
 }
 
-/// Limits the wait for an event that never comes.
+/// Waits for `what` with a time limit, in case the event never comes.
 async fn heard<T>(what: impl Future<Output = T>) -> T {
     timeout(Duration::from_secs(30), what).await.expect("within half a minute")
 }
 
-/// The last tester gets the events; GeoNetworking and BTP events have their own payload.
+/// The last tester gets the events. The payloads of GeoNetworking and BTP events differ.
 #[tokio::test]
 async fn results_and_events() {
     let config = config::Conformance { upper_tester: "127.0.0.1:0".parse().expect("an address") };
@@ -151,7 +151,7 @@ async fn results_and_events() {
         upper_tester.answer(from, &message, true);
         upper_tester.delivered(&delivered(BTP_B, b"\x07\xd1\x00\x00hello"));
         upper_tester.delivered(&delivered(0, b"any"));
-        // The payload is too short for BTP.
+        // The payload is too short for a BTP header.
         upper_tester.delivered(&delivered(BTP_A, b"\x07\xd1"));
         let expected = [
             answer.to_owned(),
@@ -168,7 +168,7 @@ async fn results_and_events() {
     }
 }
 
-/// The claimed position stays on the globe, and initializing ends it.
+/// The claimed position must stay on the globe. The message to initialize ends the displacement.
 #[tokio::test]
 async fn another_place() {
     let config = config::Conformance { upper_tester: "127.0.0.1:0".parse().expect("an address") };

@@ -1,9 +1,9 @@
-//! Access to the store: by TLS, with the certificates of `[access]`, and as one of etcd's own users.
+//! Access to the store: by TLS with the certificates of `[access]`, and as one of etcd's own users.
 //!
-//! An authority that the config names must have issued the store's certificate. The certificate must hold the
-//! name or the address in the config. The system's authorities are for the Web, so this module does not use
-//! them. Only their owner may read the files with the key and the password. The program wipes its copies in
-//! memory.
+//! An authority that the config names must have issued the store's certificate. The certificate must contain
+//! the name or the address that the config has for the server. The system's authorities are for the Web, so
+//! this module does not use them. Only their owner may read the files with the key and the password. The
+//! program wipes its copies of both in memory.
 
 use std::error::Error;
 use std::fmt::{self, Debug, Formatter};
@@ -26,12 +26,12 @@ use tokio_rustls::rustls::{
 };
 use zeroize::Zeroizing;
 
-/// Largest size of a file of certificates, in octets.
+/// Largest size of a certificate file, in octets.
 const MOST: u64 = 1 << 20;
 
 const NO_TLS: &str = "expected TLS, as store has https://";
 
-/// The table `[access]`.
+/// The table `[access]` of the config: paths of files.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Files {
@@ -42,19 +42,19 @@ pub struct Files {
     password_file: Option<PathBuf>,
 }
 
-/// Content of the files of `[access]`.
+/// Contents of the files that `[access]` names.
 #[derive(Debug, Default)]
 pub struct Access {
-    /// TLS, for servers with `https://`.
+    /// TLS for servers with `https://`.
     pub tls: Option<Arc<Tls>>,
-    /// User for all requests.
+    /// User that sends all requests.
     pub user: Option<Arc<User>>,
 }
 
-/// Certificates that a server has to present, and the client's own.
+/// TLS settings: which certificates a server has to present, and the client's own certificate.
 pub struct Tls {
     connector: TlsConnector,
-    /// Path of the authorities, for error messages.
+    /// Path of the file with the authorities, for error messages.
     ca: PathBuf,
 }
 
@@ -72,7 +72,7 @@ struct Question<'q> {
 }
 
 impl Files {
-    /// Makes relative paths begin in this folder.
+    /// Resolves relative paths from this folder.
     pub fn begin_in(&mut self, folder: &Path) {
         let paths = [&mut self.ca, &mut self.certificate, &mut self.key, &mut self.password_file];
         for path in paths.into_iter().flatten() {
@@ -80,10 +80,10 @@ impl Files {
         }
     }
 
-    /// Reads the files, for servers with `https://` or for those without.
+    /// Reads the files; `encrypted` says whether the servers have `https://`.
     ///
     /// # Errors
-    /// Returns the mistake, with its place.
+    /// Returns the mistake and its place.
     pub fn read(&self, encrypted: bool) -> anyhow::Result<Access> {
         if !encrypted {
             for (name, there) in [
@@ -153,7 +153,7 @@ impl Files {
     }
 }
 
-/// Reads the certificates in a file, at least one.
+/// Reads the certificates in a file, which has at least one.
 fn certificates(name: &str, path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
     let mut octets = Vec::new();
     let read = File::open(path).and_then(|file| file.take(MOST + 1).read_to_end(&mut octets));
@@ -167,7 +167,7 @@ fn certificates(name: &str, path: &Path) -> anyhow::Result<Vec<CertificateDer<'s
     Ok(found)
 }
 
-/// Reads a file that only its owner may read.
+/// Reads a secret from a file that only its owner may read.
 fn secret(name: &str, path: &Path) -> anyhow::Result<Zeroizing<Vec<u8>>> {
     let octets = key_file::read(path);
     octets.map(Zeroizing::new).with_context(|| format!("access.{name}: cannot take {}", path.display()))
@@ -182,7 +182,7 @@ fn private_key(path: &Path) -> anyhow::Result<PrivateKeyDer<'static>> {
     })
 }
 
-/// Reads the only line of a file.
+/// Reads the password, which is the only line of a file.
 fn password(path: &Path) -> anyhow::Result<Zeroizing<String>> {
     let octets = secret("password_file", path)?;
     let line = octets.strip_suffix(b"\n").unwrap_or(&octets);
@@ -199,9 +199,9 @@ impl User {
         User { name: name.into(), password: Zeroizing::new(password.into()) }
     }
 
-    /// Returns the request for a token.
+    /// Returns the body of the request for a token.
     pub fn question(&self) -> anyhow::Result<Zeroizing<Vec<u8>>> {
-        // A buffer that has to grow would leave a copy of the password behind.
+        // If the buffer had to grow, it would leave a copy of the password in memory.
         let longest = 64 + 6 * (self.name.len() + self.password.len());
         let mut text = Zeroizing::new(Vec::with_capacity(longest));
         serde_json::to_writer(&mut *text, &Question { name: &self.name, password: &self.password })?;
@@ -210,10 +210,10 @@ impl User {
 }
 
 impl Tls {
-    /// Begins TLS over a connection to the server of this name.
+    /// Starts TLS over a connection to the server of this name.
     ///
     /// # Errors
-    /// Returns an error if another server answers, or if it speaks no TLS.
+    /// Returns an error if another server answers, or if the server speaks no TLS.
     pub async fn over(
         &self,
         name: &ServerName<'static>,
@@ -228,7 +228,7 @@ impl Tls {
                     format!("expected a certificate that holds for {}", name.to_str())
                 }
                 Some(rustls::Error::InvalidMessage(_)) => NO_TLS.into(),
-                // etcd resets a connection that it has not read to its end.
+                // etcd resets a connection if it has not read all octets that the client sent.
                 None if matches!(
                     error.kind(),
                     io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset
@@ -243,14 +243,14 @@ impl Tls {
     }
 }
 
-/// Returns the error of TLS, if it is one.
+/// Returns the TLS error that caused this error, if a TLS error did.
 fn in_tls<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e rustls::Error> {
-    // `source` of an I/O error skips the error that it contains, so look at that first.
+    // `source` of an I/O error skips the error that it contains, so the contained error comes first.
     error.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref()
 }
 
-/// Returns whether etcd has refused the certificate of this member: with TLS 1.3 that happens after the
-/// handshake.
+/// Returns whether etcd has refused the certificate of this member. With TLS 1.3 etcd refuses it only after
+/// the handshake.
 pub fn refuses_certificate(error: &anyhow::Error) -> bool {
     matches!(
         error.chain().find_map(in_tls),
@@ -266,7 +266,7 @@ pub fn refuses_certificate(error: &anyhow::Error) -> bool {
     )
 }
 
-// Keys and passwords must not be in logs.
+// Keys and passwords must not appear in logs.
 
 impl Debug for Tls {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {

@@ -1,9 +1,10 @@
-//! A home agent's process: `carnet run`, which keeps its records here instead of on the disk.
+//! A home agent's process: `carnet run`, which stores its records through this program instead of on the
+//! disk.
 //!
-//! A standby starts the process early. The process loads BPF programs and then waits for its records.
-//! `--store` tells it the socket of the records, and it reports readiness as to systemd (`sd_notify`). It
-//! ends when its connection ends, so it also ends when this program dies. It does not de-register anything
-//! then, because the home agent continues elsewhere.
+//! A standby starts the process early. The process loads BPF programs and then waits for its records. The
+//! option `--store` names the socket of the records. The process reports readiness as to systemd
+//! (`sd_notify`). It ends when its connection to this program ends, so it also ends when this program dies.
+//! It does not de-register anything then, because the home agent continues on another member.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,35 +24,35 @@ use tokio::process::{Child, Command};
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, UnboundedSender, channel, unbounded_channel};
 use tokio::time::timeout;
 
-/// Time within which the process has to remove its routes and addresses.
+/// Time within which an ending process has to remove its routes and addresses.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// Event of a home agent.
+/// Event that a home agent's process reports.
 #[derive(Debug)]
 pub enum News {
-    /// The home agent is active.
+    /// The home agent has become active.
     Working,
-    /// Records to store, with the number of the commit.
+    /// The home agent has records to store: the number of the commit and its changes.
     Commit(u64, Vec<Change>),
     /// The process has ended: the reason, and whether this program ended it.
     Ended(String, bool),
 }
 
-/// Parameters of the process.
+/// Parameters with which this program starts the process.
 #[derive(Debug, Clone)]
 pub struct Recipe {
-    /// The carnet program.
+    /// Path of the carnet program.
     pub program: PathBuf,
-    /// The home agent's config.
+    /// Path of the home agent's config.
     pub config: PathBuf,
-    /// Directory of its sockets.
+    /// Directory of the sockets between this program and the process.
     pub directory: PathBuf,
     /// Name of the seat.
     pub name: String,
 }
 
 impl Recipe {
-    /// Checks the home agent's config, by the program that will use it. May block.
+    /// Checks the home agent's config with the carnet program that will use it. The call may block.
     ///
     /// # Errors
     /// Returns the mistakes in the config.
@@ -60,8 +61,8 @@ impl Recipe {
         let checked =
             std::process::Command::new(&self.program).args(["check", "--config"]).arg(&self.config).output();
         let checked = checked.with_context(|| format!("program: cannot run {program}"))?;
-        // The home agent logs its warnings when it runs. One of them concerns the missing state_dir, which is
-        // right here.
+        // The home agent logs its warnings when it runs. One of them says that state_dir is missing, which is
+        // intended here.
         ensure!(
             checked.status.success(),
             "config: expected the config of a home agent, found mistakes\n{}",
@@ -79,21 +80,21 @@ impl Recipe {
     }
 }
 
-/// Message to the agent's task.
+/// Message to the task that owns the process.
 #[derive(Debug)]
 enum Told {
-    /// The oldest commit is stored.
+    /// The store has the oldest commit that was not stored yet.
     Written,
-    /// The process must read its config again.
+    /// The process must read its config file again.
     Reload,
 }
 
-/// A process that runs or starts.
+/// A process that runs or is starting.
 #[derive(Debug)]
 pub struct Agent {
     begin: Option<Sender<BTreeMap<String, String>>>,
     tell: UnboundedSender<Told>,
-    /// Events of the agent.
+    /// Events that the process reports.
     pub news: UnboundedReceiver<News>,
 }
 
@@ -111,30 +112,30 @@ impl Agent {
         Agent { begin: Some(begin), tell, news }
     }
 
-    /// Passes the records to the process, which becomes the home agent. Call it once.
+    /// Passes the records to the process, which becomes the home agent. The caller does this once.
     pub fn begin(&self, records: BTreeMap<String, String>) {
         if let Some(begin) = &self.begin {
             let _ = begin.try_send(records);
         }
     }
 
-    /// Ends the process. [`News::Ended`] follows.
+    /// Ends the process; then [`News::Ended`] follows.
     pub fn stop(&mut self) {
         self.begin = None;
     }
 
-    /// Tells the process that its oldest commit is stored.
+    /// Tells the process that the store has its oldest commit.
     pub fn written(&self) {
         let _ = self.tell.send(Told::Written);
     }
 
-    /// Tells an active process to read its config again.
+    /// Tells an active process to read its config file again.
     pub fn reload(&self) {
         let _ = self.tell.send(Told::Reload);
     }
 }
 
-/// Returns the paths of the sockets for the records and for the readiness of a seat's home agent.
+/// Returns the paths of two sockets of a seat's home agent: one for the records, one for readiness.
 pub fn sockets(directory: &Path, seat: &str) -> [PathBuf; 2] {
     ["store", "ready"].map(|kind| directory.join(format!("{seat}.{kind}")))
 }
@@ -160,7 +161,8 @@ async fn live(
         .spawn()
         .with_context(|| format!("cannot start {}", recipe.program.display()))?;
     let (mut commits, mut taken) = (0_u64, None::<(Lines<BufReader<OwnedReadHalf>>, OwnedWriteHalf)>);
-    // Records and a signal that came too early: before the process handles SIGHUP, the signal would end it.
+    // Records and a signal may come before the process is ready. A SIGHUP that comes before the process
+    // handles SIGHUP would end it.
     let (mut early, mut early_reload) = (None, false);
     let mut notice = [0; 256];
     loop {
@@ -190,7 +192,7 @@ async fn live(
                 }
             }
             line = next_line(&mut taken) => {
-                // The end of the connection is handled as the end of the process.
+                // If the connection ends, the process is ending, too.
                 let Some(line) = line? else {
                     taken = None;
                     continue;
@@ -212,14 +214,14 @@ async fn live(
     }
 }
 
-/// A process that has ended ignores the signal.
+/// A process that has ended gets no signal.
 fn reload(child: &Child) {
     if let Some(process) = child.id().and_then(|id| i32::try_from(id).ok()) {
         let _ = kill(Pid::from_raw(process), Signal::SIGHUP);
     }
 }
 
-/// Sends all records. The process reads all of them before it does anything else.
+/// Sends all records. The process reads all of them before any other work.
 async fn give(stream: &mut OwnedWriteHalf, records: &BTreeMap<String, String>) -> anyhow::Result<()> {
     let mut text = Vec::new();
     for record in records {
@@ -230,7 +232,7 @@ async fn give(stream: &mut OwnedWriteHalf, records: &BTreeMap<String, String>) -
     stream.write_all(&text).await.context("it does not take its records")
 }
 
-/// Returns the next line. Safe to cancel.
+/// Returns the next line of the process. Safe to cancel.
 async fn next_line(
     taken: &mut Option<(Lines<BufReader<OwnedReadHalf>>, OwnedWriteHalf)>,
 ) -> std::io::Result<Option<String>> {
@@ -240,7 +242,7 @@ async fn next_line(
     }
 }
 
-/// Path of a socket, removed on drop.
+/// Path of a bound socket; dropping the value removes the socket.
 struct Bound(PathBuf);
 
 impl Drop for Bound {
@@ -249,7 +251,7 @@ impl Drop for Bound {
     }
 }
 
-/// Binds a socket; replaces one that a crash has left.
+/// Binds a socket, and replaces a socket that a crash has left.
 fn bound<S>(path: &Path, bind: impl FnOnce(PathBuf) -> std::io::Result<S>) -> anyhow::Result<(S, Bound)> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
@@ -259,8 +261,8 @@ fn bound<S>(path: &Path, bind: impl FnOnce(PathBuf) -> std::io::Result<S>) -> an
     .with_context(|| format!("cannot listen at {}", path.display()))
 }
 
-/// Waits until the process has ended and has removed its routes and addresses. The end of the connection has
-/// told it to.
+/// Waits until the process has ended and has removed its routes and addresses. The process ends because its
+/// connection has ended.
 async fn end(child: &mut Child) -> anyhow::Result<String> {
     if let Ok(status) = timeout(FAREWELL, child.wait()).await {
         return Ok(of(status?));

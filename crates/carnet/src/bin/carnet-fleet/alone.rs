@@ -1,8 +1,8 @@
-//! Ensures one program for each seat in a directory. A second one would take the sockets of the first, and
-//! end its home agent.
+//! Ensures that each seat has only one program in a directory. A second program would take the sockets of the
+//! first, and end its home agent.
 //!
-//! A lock on a file (`flock`) ensures it; the kernel releases it with the process. Left out: programs with
-//! other directories.
+//! A lock on a file (`flock`) ensures this; the kernel releases the lock with the process. Left out: programs
+//! that use other directories.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
-/// The lock; its file is removed on drop.
+/// The lock on the seat's file; dropping the value removes the file.
 #[derive(Debug)]
 pub struct Alone {
     path: PathBuf,
@@ -21,10 +21,10 @@ pub struct Alone {
 }
 
 impl Alone {
-    /// Takes the lock.
+    /// Takes the lock of a seat.
     ///
     /// # Errors
-    /// Returns an error with the process that holds the lock, or if the file cannot be created.
+    /// Returns an error that names the process with the lock, or an error if the file cannot be created.
     pub fn in_place(directory: &Path, seat: &str) -> anyhow::Result<Alone> {
         let path = directory.join(format!("{seat}.lock"));
         let cannot = || format!("cannot lock {}", path.display());
@@ -65,7 +65,7 @@ impl Alone {
 
 impl Drop for Alone {
     fn drop(&mut self) {
-        // The lock is still held, so no other process has the file.
+        // This process still has the lock here, so no other process uses the file.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -78,7 +78,7 @@ mod tests {
     fn a_second_one_is_refused_and_told_of_the_first() {
         let directory = std::env::temp_dir().join(format!("carnet-fleet-alone-{}", std::process::id()));
         fs::create_dir_all(&directory).expect("a directory");
-        // A file that a crash left is not locked.
+        // A crash has left this file, so no process has a lock on it.
         fs::write(directory.join("north.lock"), "4711").expect("a file");
         let first = Alone::in_place(&directory, "north").expect("there is none");
         let _other = Alone::in_place(&directory, "south").expect("another seat");

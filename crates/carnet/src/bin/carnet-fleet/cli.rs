@@ -55,9 +55,9 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// Where it is.
+    /// Returns the path of the config file.
     pub(crate) fn path(self) -> PathBuf {
-        // One of them is there: the command line was refused otherwise.
+        // One of the two is present: otherwise clap has refused the command line.
         self.config.or(self.named).unwrap_or_default()
     }
 }

@@ -1,4 +1,4 @@
-//! The config file of a member.
+//! The config file of a member of a fleet.
 
 use std::fs;
 use std::net::{IpAddr, Ipv6Addr};
@@ -20,45 +20,45 @@ use crate::links::Wanted;
 const ENCRYPTED: &str = "https://";
 const CLEAR: &str = "http://";
 
-/// Content of the file.
+/// Content of the config file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// This member's name.
+    /// Name of this member.
     pub member: String,
     /// Servers of etcd, as `https://HOST:PORT` or `http://HOST:PORT`.
     pub store: Vec<String>,
     /// Certificates and user for the servers.
     #[serde(default)]
     pub access: Files,
-    /// First part of all keys.
+    /// First part of all keys in the store.
     #[serde(default = "carnet")]
     pub fleet: String,
     /// Directory of the sockets between this program and its home agents.
     #[serde(default = "run_directory")]
     pub directory: PathBuf,
-    /// The carnet program.
+    /// Path of the carnet program.
     #[serde(default = "carnet_program")]
     pub program: PathBuf,
-    /// Times that differ from the defaults.
+    /// Times that replace the defaults.
     #[serde(default)]
     pub times: Times,
     /// Name of the seat.
     pub seat: String,
-    /// The home agent's config.
+    /// Path of the home agent's config.
     pub config: PathBuf,
     /// Members that may be the leader, the preferred one first.
     pub members: Vec<String>,
-    /// Interfaces; without the carriers of all of them this member is isolated.
+    /// Interfaces of this member. The member is isolated unless all of them have a carrier.
     #[serde(default)]
     pub links: Vec<String>,
-    /// Neighbours, as `ADDRESS` or `ADDRESS%INTERFACE`; without an answer of any of them this member is
-    /// isolated.
+    /// Neighbours, as `ADDRESS` or `ADDRESS%INTERFACE`. The member is isolated unless at least one of them
+    /// answers.
     #[serde(default)]
     pub reach: Vec<String>,
 }
 
-/// Times in milliseconds.
+/// Times of the seat in milliseconds.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Times {
@@ -81,7 +81,7 @@ fn carnet_program() -> PathBuf {
     "carnet".into()
 }
 
-/// Returns whether a text can be part of a key, and of a file's name.
+/// Returns whether a text can be a part of a key and of a file's name.
 fn is_name(text: &str) -> bool {
     !text.is_empty()
         && text.chars().all(|one| one.is_ascii_alphanumeric() || "-_.".contains(one))
@@ -92,7 +92,7 @@ fn is_interface(text: &str) -> bool {
     (1..=15).contains(&text.len()) && !text.chars().any(|one| one.is_whitespace() || "/:%".contains(one))
 }
 
-/// Returns the neighbour to ask, with the interface that a link-local address needs.
+/// Parses a neighbour, with the interface that a link-local address needs.
 fn neighbour(text: &str) -> Option<Neighbour> {
     let (address, interface) = match text.split_once('%') {
         Some((address, interface)) => (address, Some(interface)),
@@ -107,22 +107,22 @@ fn neighbour(text: &str) -> Option<Neighbour> {
     (somebody && there).then(|| Neighbour { address, interface: interface.map(str::to_owned) })
 }
 
-/// Returns the scheme before a server's name, and its name and port.
+/// Splits a server's URL: returns the scheme, and the name with the port.
 fn place(text: &str) -> Option<(&'static str, &str)> {
     let (scheme, rest) = [ENCRYPTED, CLEAR]
         .into_iter()
         .find_map(|scheme| Some((scheme, text.strip_prefix(scheme)?.trim_end_matches('/'))))?;
     let (host, port) = rest.rsplit_once(':')?;
-    // An IPv6 address without brackets would lose its last part as the port.
+    // Without its brackets, the last part of an IPv6 address would be read as the port.
     let is_host = !host.is_empty() && (!host.contains(':') || host.starts_with('[') && host.ends_with(']'));
     (is_host && port.parse::<u16>().is_ok()).then_some((scheme, rest))
 }
 
-/// Returns the name that a server's certificate has to have.
+/// Returns the name that the certificate of a server has to contain.
 fn name(place: &str) -> anyhow::Result<ServerName<'static>> {
     let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
     let address = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-    // Brackets contain an IPv6 address only.
+    // Brackets may contain only an IPv6 address.
     let named = match address {
         Some(address) => {
             address.parse::<Ipv6Addr>().ok().map(|address| ServerName::from(IpAddr::from(address)))
@@ -135,10 +135,10 @@ fn name(place: &str) -> anyhow::Result<ServerName<'static>> {
 }
 
 impl Config {
-    /// Reads the config.
+    /// Reads the config from a file.
     ///
     /// # Errors
-    /// Returns the mistake, with its place.
+    /// Returns the mistake and its place in the file.
     pub fn load(path: &Path) -> anyhow::Result<Config> {
         let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         let mut config: Config = toml::from_str(&text).with_context(|| path.display().to_string())?;
@@ -205,7 +205,7 @@ impl Config {
     }
 
     /// Checks the home agent's config. Returns warnings about both configs: settings that are valid but
-    /// hardly intended.
+    /// probably not intended.
     ///
     /// # Errors
     /// Returns the mistakes in the home agent's config.
@@ -229,10 +229,10 @@ impl Config {
         Ok(warnings)
     }
 
-    /// Returns the servers, with the content of the files of `[access]`.
+    /// Returns the servers of the store, with the contents of the files that `[access]` names.
     ///
     /// # Errors
-    /// Returns the mistake in the servers.
+    /// Returns the mistake in the servers' URLs.
     pub fn servers(&self) -> anyhow::Result<Vec<Server>> {
         let first = self.store.first().context("store: expected at least one server of etcd")?;
         let encrypted = first.starts_with(ENCRYPTED);
@@ -256,12 +256,12 @@ impl Config {
         places.into_iter().map(server).collect()
     }
 
-    /// Returns the silence after which neighbours are missing.
+    /// Returns the time without any answer after which neighbours count as missing.
     fn silence(&self) -> Duration {
         Duration::from_millis(self.times.reach_ms.unwrap_or(1000))
     }
 
-    /// Returns the links and neighbours to watch.
+    /// Returns the links and neighbours that this member has to watch.
     pub fn links(&self) -> Wanted {
         let reach = self.reach.iter().filter_map(|text| neighbour(text)).collect();
         Wanted { links: self.links.clone(), reach, silence: self.silence() }
@@ -279,9 +279,9 @@ impl Config {
         set(&mut seat.lease, self.times.lease_ms);
         set(&mut seat.patience, self.times.patience_ms);
         set(&mut seat.settled, self.times.settled_ms);
-        // A member notices a lost carrier at once, and a lost neighbour after up to five requests, of which
-        // it sends four in that time. So other members may notice a common fault this much later, and still
-        // have to report it.
+        // A member notices a lost carrier at once. It notices a lost neighbour only after up to five
+        // requests; it sends four in that time. So for a fault that all members share, other members may
+        // notice it this much later, and still have to report it.
         if !self.reach.is_empty() {
             seat.doubt = seat.doubt.max(self.silence() * 2);
         }

@@ -1,9 +1,9 @@
-//! The store in etcd: its JSON gateway (`/v3/kv/txn`, `/v3/kv/range`, `/v3/kv/put`, `/v3/watch`,
-//! `/v3/auth/authenticate`) over HTTP/1.1, by TLS if the config has `https://`.
+//! The store in etcd. The module uses etcd's JSON gateway (`/v3/kv/txn`, `/v3/kv/range`, `/v3/kv/put`,
+//! `/v3/watch`, `/v3/auth/authenticate`) over HTTP/1.1, by TLS if the config has `https://`.
 //!
-//! The gateway has keys and values in Base64, and 64-bit numbers as text. After any error a transaction may
-//! have been executed, unless etcd says that it refuses the token. Answers are bounded: one above [`LONGEST`]
-//! is an error. Error messages repeat at most [`WORDS`] characters of etcd's text.
+//! The gateway encodes keys and values in Base64, and 64-bit numbers as text. After any error a transaction
+//! may have been executed, unless etcd says that it refuses the token. The size of answers is bounded: an
+//! answer above [`LONGEST`] is an error. Error messages repeat at most [`WORDS`] characters of etcd's text.
 
 mod server;
 
@@ -31,63 +31,63 @@ use crate::access::{self, User};
 
 pub use server::Server;
 
-/// Largest number of keys in one answer.
+/// Largest number of keys in one answer of etcd.
 const PAGE: u32 = 1000;
 /// Largest size of an answer, or of one line of a watch, in octets.
 const LONGEST: usize = 64 << 20;
-/// Largest size of all keys and values of a seat, in octets: some hundred thousand bindings.
+/// Largest size of all keys and values of a seat, in octets; enough for some hundred thousand bindings.
 const MOST: usize = 512 << 20;
-/// Longest answer with the reason of an error, in octets.
+/// Largest size of an answer with the reason of an error, in octets.
 const LONGEST_WHY: usize = 64 << 10;
-/// Characters of etcd's text in error messages.
+/// Largest number of characters of etcd's text in an error message.
 const WORDS: usize = 300;
-/// Time limit of a connection, including TLS.
+/// Time limit for opening a connection, including TLS.
 const CONNECT: Duration = Duration::from_millis(500);
-/// Time limit of a read request, and of a password, for which etcd computes a hash.
+/// Time limit of a read request, and of a login, for which etcd computes a password hash.
 pub const READ: Duration = Duration::from_secs(5);
-/// Key of the home agent's own record; the other keys are nodes.
+/// Last part of the key of the home agent's own record; the other keys are those of nodes.
 const OWN: &str = "own";
 /// Largest size of a token, in octets.
 const LONGEST_TOKEN: usize = 16 << 10;
-/// Errors of etcd for a request that it has refused because of the token, before it did anything. The token
-/// is unknown, missing, or older than a change of users.
+/// Errors of etcd for a request that it has refused because of its token, before any effect. The token is
+/// unknown, missing, or older than a change of users.
 const STALE: [&str; 3] =
     ["etcdserver: invalid auth token", NO_USER, "etcdserver: revision of auth store is old"];
 const NO_USER: &str = "etcdserver: user name is empty";
 /// Error of etcd for a token request while its authentication is off.
 const NO_USERS: &str = "etcdserver: authentication is not enabled";
 
-/// First words of etcd's refusal of a certificate with a common name, if etcd has users: its gateway cannot
-/// use one.
+/// First words of etcd's refusal of a certificate with a common name. If etcd has users, its gateway cannot
+/// use such a certificate.
 const COMMON_NAME: &str = "CommonName of client";
 
-/// A connection to a server of etcd.
+/// A connection to one of etcd's servers.
 #[derive(Debug)]
 pub struct Connection {
     sender: SendRequest<Full<Bytes>>,
-    /// Task that drives the connection; its result says why it has ended.
+    /// Task that drives the connection; its result says why the connection has ended.
     driver: Option<JoinHandle<hyper::Result<()>>>,
     server: Server,
 }
 
-/// State of a seat, without the records themselves.
+/// State of a seat in the store, without the records themselves.
 #[derive(Debug)]
 pub struct Overview {
-    /// Revision of the store at the time of the read.
+    /// Revision of the store at which the state was read.
     pub revision: Revision,
-    /// Value of [`Key::Owner`]; `None` if the key does not exist.
+    /// Value of [`Key::Owner`]; `None` if the store has no such key.
     pub owner: Option<String>,
-    /// Number of nodes with records.
+    /// Number of nodes that have records.
     pub nodes: u64,
 }
 
-/// Answer of etcd: a success, or its reason for a failure.
+/// Answer of etcd: a success, or etcd's reason for a failure.
 enum Answered {
     Yes(Response<Incoming>),
     No(StatusCode, String),
 }
 
-/// The prefix of a seat's keys.
+/// Prefix of all keys of a seat.
 #[derive(Debug, Clone)]
 pub struct Prefix(String);
 
@@ -97,7 +97,7 @@ struct Header {
     revision: Number,
 }
 
-/// A 64-bit number, which JSON of protocol buffers has as text.
+/// A 64-bit number; the JSON form of protocol buffers has it as text.
 #[derive(Debug, Default, Clone, Copy)]
 struct Number(u64);
 
@@ -144,7 +144,8 @@ struct Authenticated {
     token: String,
 }
 
-/// etcd up to 3.5 sends both fields, with the same text; later versions send the second only.
+/// Error of etcd. Versions up to 3.5 send both fields, with the same text; later versions send only the
+/// second.
 #[derive(Deserialize)]
 struct Failure {
     error: Option<String>,
@@ -182,11 +183,11 @@ fn decoded(text: &str) -> anyhow::Result<String> {
     Ok(String::from_utf8(STANDARD.decode(text)?)?)
 }
 
-/// Returns the end of the range of all names with this prefix, which ends with a slash.
+/// Returns the end of the range of all keys with this prefix, which ends with a slash.
 fn after(names: &str) -> String {
     let mut end = names.to_owned();
     end.pop();
-    // The character after a slash.
+    // The character after a slash ends the range.
     end.push('0');
     end
 }
@@ -201,7 +202,7 @@ impl Prefix {
         encoded(&format!("{}{key}", self.0))
     }
 
-    /// Returns the end of the range of all keys.
+    /// Returns the end of the range of all keys of the seat.
     fn end(&self) -> String {
         encoded(&after(&self.0))
     }
@@ -237,7 +238,7 @@ impl Connection {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        // The task ends with the connection.
+        // The task ends when the connection ends.
         Ok(Connection { sender, driver: Some(tokio::spawn(connection)), server: server.clone() })
     }
 
@@ -262,7 +263,8 @@ impl Connection {
         }
     }
 
-    /// Returns a token for a user, `None` if etcd needs none, or the reason why etcd refuses the user.
+    /// Requests a token for a user. Returns the token, or `None` if etcd needs no token, or the reason why
+    /// etcd refuses the user.
     async fn authenticate(&mut self, user: &User) -> anyhow::Result<Result<Option<HeaderValue>, String>> {
         let question = Bytes::from_owner(user.question()?);
         let response = match self.exchange("/v3/auth/authenticate", question, None).await? {
@@ -283,7 +285,7 @@ impl Connection {
         Ok(Ok(Some(token)))
     }
 
-    /// Sends a request, and returns the answer or its beginning.
+    /// Sends a request, and returns the answer, or only its beginning.
     async fn exchange(
         &mut self,
         path: &str,
@@ -295,8 +297,8 @@ impl Connection {
             .uri(path)
             .header(header::HOST, &self.server.place)
             .header(header::CONTENT_TYPE, "application/json")
-            // This header marks the request as one of the gateway. Otherwise etcd would take the common name
-            // of its own certificate for the user.
+            // This header marks the request as one of the JSON gateway. Otherwise etcd would take the common
+            // name of its own certificate for the user.
             .header(header::ACCEPT, "application/json");
         if let Some(token) = token {
             request = request.header(header::AUTHORIZATION, token);
@@ -326,7 +328,7 @@ impl Connection {
         Ok(Answered::No(status, why))
     }
 
-    /// Returns why a request has failed: the reason for the end of the connection, if it has ended.
+    /// Returns why a request has failed. If the connection has ended, this is the reason for its end.
     async fn why(&mut self, error: hyper::Error) -> anyhow::Error {
         let ended = match self.driver.take() {
             Some(driver) if self.sender.is_closed() => driver.await.ok().and_then(Result::err),
@@ -339,10 +341,10 @@ impl Connection {
         error
     }
 
-    /// Executes a transaction.
+    /// Executes a transaction in the store.
     ///
     /// # Errors
-    /// If it is unknown whether the transaction was executed.
+    /// Returns an error if it is unknown whether etcd has executed the transaction.
     pub async fn transact(&mut self, prefix: &Prefix, transaction: &Transaction) -> anyhow::Result<Outcome> {
         let owner = prefix.name(&Key::Owner);
         let put = |key: &str, value: &str| json!({"request_put": {"key": key, "value": encoded(value)}});
@@ -376,17 +378,17 @@ impl Connection {
         })
     }
 
-    /// Writes a key without a condition.
+    /// Writes a key without any condition.
     ///
     /// # Errors
-    /// Returns an error if it is unknown whether the key was written.
+    /// Returns an error if it is unknown whether etcd has written the key.
     pub async fn put(&mut self, prefix: &Prefix, key: &Key, value: &str) -> anyhow::Result<()> {
         let body = json!({"key": prefix.name(key), "value": encoded(value)});
         whole(self.send("/v3/kv/put", &body).await?).await?;
         Ok(())
     }
 
-    /// Reads all keys, at one revision.
+    /// Reads all keys of a seat at one revision.
     ///
     /// # Errors
     /// Returns an error if a read fails.
@@ -409,7 +411,7 @@ impl Connection {
                 ensure!(snapshot.revision > 0, "etcd's answer has no revision");
             }
             for pair in &page.kvs {
-                // Keys come in ascending order, so a faulty server cannot make this loop endless.
+                // The loop accepts keys only in ascending order, so a faulty server cannot make it endless.
                 let name = STANDARD.decode(&pair.key)?;
                 ensure!(name >= from, "etcd's answer has keys that were not asked for");
                 octets += pair.key.len() + pair.value.len();
@@ -429,13 +431,13 @@ impl Connection {
         }
     }
 
-    /// Reads the state for operators, for any number of records.
+    /// Reads the state of a seat for operators. The cost does not depend on the number of records.
     ///
     /// # Errors
     /// Returns an error if a read fails.
     pub async fn overview(&mut self, prefix: &Prefix) -> anyhow::Result<Overview> {
         let records = format!("{}record/", prefix.0);
-        // One transaction reads all at one revision.
+        // One transaction reads all of it at one revision.
         let body = json!({"success": [
             {"request_range": {"key": prefix.name(&Key::Owner)}},
             {"request_range": {"key": encoded(&records), "range_end": encoded(&after(&records)), "count_onl\
@@ -452,7 +454,7 @@ impl Connection {
         Ok(Overview { revision: answer.header.revision.0, owner, nodes })
     }
 
-    /// Begins to watch all keys, from the revision after `known`.
+    /// Begins to watch all keys of a seat, from the revision after `known`.
     ///
     /// # Errors
     /// Returns an error if the watch cannot begin.
@@ -474,19 +476,19 @@ impl Connection {
     }
 }
 
-/// A watch: changes of keys as they arrive.
+/// A watch, which delivers changes of keys as they arrive.
 #[derive(Debug)]
 pub struct Watch {
     _connection: Connection,
     prefix: Prefix,
     body: Incoming,
     buffer: Vec<u8>,
-    /// Octets of the buffer in which no end of a line was found.
+    /// Number of octets in the buffer that are known to contain no end of a line.
     searched: usize,
 }
 
 impl Watch {
-    /// Returns the next changes, by revision. Safe to cancel.
+    /// Returns the next changes, grouped by revision. Safe to cancel.
     ///
     /// # Errors
     /// Returns an error if the watch has ended: the caller must read all keys and begin another watch.
@@ -532,18 +534,18 @@ impl Watch {
     }
 }
 
-/// Returns the whole body of an answer, if it is at most [`LONGEST`].
+/// Returns the whole body of an answer; fails if it is larger than [`LONGEST`].
 async fn whole(response: Response<Incoming>) -> anyhow::Result<Bytes> {
     at_most(LONGEST, response).await
 }
 
-/// Returns the printable, shortened text of another program.
+/// Returns a text of another program with only printable characters, shortened.
 fn words(said: &str) -> String {
     let printable = said.trim().chars().map(|one| if one.is_control() { '\u{fffd}' } else { one });
     printable.take(WORDS).collect()
 }
 
-/// Returns the whole body of an answer, if it is at most `longest` octets.
+/// Returns the whole body of an answer; fails if it is larger than `longest` octets.
 async fn at_most(longest: usize, response: Response<Incoming>) -> anyhow::Result<Bytes> {
     let body = http_body_util::Limited::new(response.into_body(), longest);
     let collected = body.collect().await.map_err(|error| anyhow::anyhow!("{error}"))?;

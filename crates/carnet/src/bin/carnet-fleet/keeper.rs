@@ -1,4 +1,4 @@
-//! A seat's keeper: executes the decisions of [`Seat`], with the store and the home agent's process.
+//! The keeper of a seat executes the decisions of [`Seat`], with the store and the home agent's process.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -19,17 +19,17 @@ use crate::agent::{self, Agent, Recipe};
 use crate::etcd::{Connection, Prefix, Server};
 use crate::links::Verdict;
 
-/// Pause after a home agent that has ended unexpectedly.
+/// Pause before a restart after a home agent has ended unexpectedly.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Pause between two attempts to watch the store.
 const AGAIN: Duration = Duration::from_millis(200);
-/// After this silence the server of a watch counts as gone: a standby writes every second, and a leader more
-/// often.
+/// Time without a message after which the server of a watch counts as gone. A standby writes every second,
+/// and a leader more often.
 const SILENT: Duration = Duration::from_secs(3);
 /// Largest number of simultaneous attempts at one transaction.
 const ATTEMPTS: usize = 4;
 
-/// Message of the store.
+/// Message of the store's task to the keeper.
 #[derive(Debug)]
 enum FromStore {
     Outcome(RequestId, Outcome),
@@ -38,32 +38,33 @@ enum FromStore {
     Lost(u64, String),
 }
 
-/// Servers and keys of a seat.
+/// Servers of the store, and the keys of a seat.
 #[derive(Debug, Clone)]
 pub struct Place {
-    /// The store.
+    /// Servers of the store.
     pub servers: Vec<Server>,
     /// Prefix of the seat's keys.
     pub prefix: Prefix,
 }
 
-/// State of the home agent here.
+/// State of the home agent's process on this machine.
 #[derive(Debug)]
 enum Process {
-    /// No process until this time; with the records for the next one, if it becomes the leader.
+    /// The seat starts no process before this time. If this member becomes the leader, the next process gets
+    /// these records.
     None(Instant, Option<BTreeMap<String, String>>),
-    /// The process waits for its records.
+    /// The process is started and waits for its records.
     Waits(Agent),
     Runs(Agent),
-    /// The process is ending; with the records for the next one, if it becomes the leader.
+    /// The process is ending. If this member becomes the leader, the next process gets these records.
     Ends(Agent, Option<BTreeMap<String, String>>),
 }
 
-/// A seat, with its store and its process.
+/// A seat with its store and the home agent's process.
 pub struct Keeper {
     name: String,
     seat: Seat,
-    /// Number of this process, different from those of other processes of this member.
+    /// Number of this program's process, different from those of other processes of this member.
     number: u64,
     began: Instant,
     place: Place,
@@ -79,7 +80,7 @@ pub struct Keeper {
     role: Role,
     member: String,
     links: watch::Receiver<Verdict>,
-    /// Results of the check of the home agent's config, for a standby.
+    /// Results of the config checks for a reload on a standby.
     checked: UnboundedReceiver<Result<(), String>>,
     tell_checked: UnboundedSender<Result<(), String>>,
     /// Whether another process claims to be this member.
@@ -87,7 +88,7 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Creates a keeper that starts, with the verdict on the links.
+    /// Creates a keeper, with the present verdict on the links.
     pub fn new(
         name: String,
         config: SeatConfig,
@@ -128,8 +129,8 @@ impl Keeper {
         Time::ZERO + self.began.elapsed()
     }
 
-    /// Runs until `end`; then gives the seat up first, and returns when the process has ended. `reload`
-    /// passes the request to read the home agent's config again.
+    /// Runs until `end`. Then the keeper gives the seat up first, and returns when the home agent's process
+    /// has ended. `reload` brings requests to read the home agent's config again.
     pub async fn run(mut self, mut end: watch::Receiver<bool>, mut reload: UnboundedReceiver<()>) {
         let mut ending = false;
         self.hear_links();
@@ -165,8 +166,9 @@ impl Keeper {
         }
     }
 
-    /// Makes the home agent read its config again. A leader's process does so itself. A standby's process is
-    /// replaced, after a check of the config. A process that starts later reads the new config anyway.
+    /// Makes the home agent use its changed config. The process of a leader reads the config again itself.
+    /// The keeper replaces the process of a standby after a check of the config. A process that starts later
+    /// reads the new config anyway.
     fn reload(&self) {
         info!("seat {}: the home agent's config is read again", self.name);
         match &self.process {
@@ -182,8 +184,8 @@ impl Keeper {
         }
     }
 
-    /// Replaces the waiting process after the check. With mistakes in the config it stays, with the config of
-    /// its start.
+    /// Replaces the waiting process after the check of the config. If the config has mistakes, the process
+    /// stays, with the config of its start.
     fn renew(&mut self, checked: Result<(), String>) {
         match (checked, &self.process) {
             (Err(why), _) => error!("seat {}: the home agent's config is not taken over: {why}", self.name),
@@ -191,13 +193,13 @@ impl Keeper {
                 info!("seat {}: another home agent waits, by that config", self.name);
                 self.stop();
             }
-            // The process has become active meanwhile.
+            // The process has become active during the check.
             (Ok(()), Process::Runs(agent)) => agent.reload(),
             (Ok(()), Process::None(..) | Process::Ends(..)) => {}
         }
     }
 
-    /// Starts a home agent that waits, if the pause is over.
+    /// Starts a home agent that waits for its records, if the pause is over.
     fn prepare(&mut self) {
         if let Process::None(from, wanted) = &mut self.process
             && *from <= Instant::now()
@@ -213,7 +215,7 @@ impl Keeper {
         }
     }
 
-    /// Ends the home agent, waiting or active.
+    /// Ends the home agent's process, whether it waits or is active.
     fn stop(&mut self) {
         let nothing = Process::None(Instant::now(), None);
         self.process = match std::mem::replace(&mut self.process, nothing) {
@@ -248,13 +250,13 @@ impl Keeper {
                 }
                 self.seat.handle_lost(now);
             }
-            // Result of an attempt that was given up.
+            // The keeper has given this attempt up, so its result has no effect.
             _ => {}
         }
     }
 
-    /// Warns of two machines with one name. Other members see them as one, and do not notice when one of them
-    /// fails.
+    /// Warns if two machines have the same member name. Other members take both for one member, and do not
+    /// notice when one of them fails.
     fn look_for_doubles(&mut self, events: &[Event]) {
         let mut processes = events.iter().filter_map(|event| {
             let value = event.value.as_deref()?;
@@ -267,7 +269,7 @@ impl Keeper {
                 _ => None,
             }
         });
-        // A process of an earlier run writes no more.
+        // A process of an earlier run writes no more, so another number means a second machine.
         if processes.any(|process| process != self.number) && !std::mem::replace(&mut self.doubled, true) {
             warn!("seat {}: another process says that it is the member {}, too", self.name, self.member);
         }
@@ -286,7 +288,7 @@ impl Keeper {
     fn hear_agent(&mut self, news: agent::News) {
         let now = self.now();
         match news {
-            // Events of a process that is ending do not count for the next one.
+            // An ending process may still report events; they do not count for the next process.
             agent::News::Working | agent::News::Commit(..) if !matches!(self.process, Process::Runs(_)) => {}
             agent::News::Working => {
                 info!("seat {}: the home agent works", self.name);
@@ -323,7 +325,7 @@ impl Keeper {
                 Output::Hello(value) => {
                     let (place, key) = (self.place.clone(), Key::Member(self.member.clone()));
                     tokio::spawn(async move {
-                        // A lost write does no harm: the next one has the same content.
+                        // If a write is lost, the next write has the same content, so no harm is done.
                         for server in &place.servers {
                             let put = async {
                                 Connection::to(server).await?.put(&place.prefix, &key, &value).await
@@ -377,7 +379,7 @@ impl Keeper {
             if !first {
                 sleep(AGAIN).await;
             }
-            // Use another server each time.
+            // Each attempt uses another server.
             let server = &place.servers[number as usize % place.servers.len()];
             let error = match follow(server, &place.prefix, number, silent, &tell).await {
                 Ok(never) => match never {},
@@ -409,7 +411,7 @@ async fn agent_news(process: &mut Process) -> agent::News {
     }
 }
 
-/// Reads, then watches, endlessly.
+/// Reads all keys, then watches them, and repeats this endlessly.
 async fn follow(
     server: &Server,
     prefix: &Prefix,
@@ -429,8 +431,9 @@ async fn follow(
     }
 }
 
-/// Executes one transaction after the other. The seat repeats one that takes too long, and then this task
-/// tries the next server. Earlier attempts continue, because a slow store answers each of them late.
+/// Executes one transaction after the other. If a transaction takes too long, the seat repeats it, and then
+/// this task tries the next server. Earlier attempts continue, because a slow store answers each of them
+/// late.
 async fn make(
     name: String,
     place: Place,
@@ -457,7 +460,8 @@ async fn make(
             Some(ended) = attempts.join_next() => match ended.ok().flatten() {
                 Some(Ok((open, id, outcome))) => {
                     connection = Some(open);
-                    // The other attempts have been executed or never will be; so has a repeated one.
+                    // The other attempts have been executed, or etcd will never execute them; the same holds
+                    // for repeated transactions.
                     attempts = JoinSet::new();
                     while to_make.try_recv().is_ok() {}
                     if std::mem::take(&mut failing) {
@@ -473,7 +477,7 @@ async fn make(
                         warn!("seat {name}: the store does not take a transaction: {error:#}");
                     }
                 }
-                // There was no answer in time: try the next server.
+                // No answer came in time, so the next attempt goes to the next server.
                 None => turn += 1,
             },
         }

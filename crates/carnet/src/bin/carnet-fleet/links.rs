@@ -1,8 +1,8 @@
-//! Finds whether this member is connected to its routers. All its interfaces must have carriers, and at least
-//! one of its neighbours must answer.
+//! Finds out whether this member is connected to its routers. The member is connected if all its interfaces
+//! have carriers, and at least one of its neighbours answers.
 //!
-//! A neighbour is missing only after several requests. So a stalled program does not mistake its own silence
-//! for that of its neighbours.
+//! A neighbour counts as missing only after several requests. So a stalled program does not take its own
+//! silence for that of its neighbours.
 
 use std::future::pending;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use carnet_linux::{Carriers, Echoes, Neighbour};
 use tokio::sync::watch::{Receiver, Sender, channel};
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 
-/// Requests without an answer after which neighbours are missing.
+/// Number of requests without an answer after which neighbours count as missing.
 const ATTEMPTS: u32 = 4;
 /// Pause after a failed request to the kernel.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -19,31 +19,31 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// Links and neighbours to watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
-    /// Interfaces; all must have a carrier.
+    /// Interfaces that must all have a carrier.
     pub links: Vec<String>,
-    /// Neighbours; one must answer.
+    /// Neighbours, of which at least one must answer.
     pub reach: Vec<Neighbour>,
-    /// Silence after which neighbours are missing.
+    /// Time without any answer after which neighbours count as missing.
     pub silence: Duration,
 }
 
-/// Result: connected, or the reason why not.
+/// Verdict on the links: connected, or the reason why not.
 pub type Verdict = Result<(), String>;
 
-/// Watchers of links and neighbours.
+/// Watchers of the links and the neighbours.
 struct Links {
     carriers: Carriers,
-    /// Requests to neighbours, if there are any.
+    /// Sender of requests to neighbours; `None` without neighbours.
     echoes: Option<Echoes>,
     asking: Interval,
-    /// Requests since the last answer.
+    /// Number of requests since the last answer.
     unanswered: u32,
-    /// Whether a neighbour answers; `None` if unknown.
+    /// Whether a neighbour answers; `None` if this is unknown.
     reached: Option<bool>,
 }
 
 impl Wanted {
-    /// Begins to watch. Returns after the first verdict.
+    /// Starts to watch. Returns after the first verdict.
     ///
     /// # Errors
     /// Returns an error if the kernel refuses to show links or to send requests.
@@ -63,7 +63,7 @@ impl Wanted {
 }
 
 impl Links {
-    /// Sends the first verdict, and each change.
+    /// Sends the first verdict, and then each changed verdict.
     async fn look(mut self, tell: Sender<Verdict>) {
         let mut told = None;
         let mut found = self.verdict();
@@ -101,7 +101,8 @@ impl Links {
             }
         };
         tokio::select! {
-            // Answers that arrived while this program was stalled count before the timeout.
+            // The order matters: answers that arrived while this program was stalled count before the
+            // timeout.
             biased;
             answered = answered => {
                 answered?;

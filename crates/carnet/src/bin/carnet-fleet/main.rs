@@ -1,19 +1,19 @@
 //! A member of a fleet of home agents.
 //!
-//! Several machines may be one home agent, a *seat*. Each runs this program, once for each seat, in a network
-//! namespace of its own, because each namespace has one station. The leader of the seat runs `carnet run`
-//! with the home agent's config. etcd has the content of an acknowledgement before it leaves. When the leader
-//! dies, another member is the leader within a second, with all bindings. `carnet_fleet` explains how, and
-//! why there are never two leaders.
+//! Several machines may be one home agent, a *seat*. Each machine runs this program, once for each seat, in a
+//! network namespace of its own, because each namespace has one station. The leader of the seat runs `carnet
+//! run` with the home agent's config. Before an acknowledgement leaves, etcd has its content. When the leader
+//! dies, another member becomes the leader within a second, with all bindings. `carnet_fleet` explains how,
+//! and why there are never two leaders.
 //!
 //! * [`config`] reads the config file, [`keeper`] runs a seat.
 //! * [`alone`] ensures that there is one program for each seat in a directory.
 //! * [`links`] watches whether routers are reachable.
 //! * [`status`] shows the state of a seat.
-//! * [`etcd`] communicates with the store, with the certificates and passwords of [`access`]. [`agent`]
+//! * [`etcd`] communicates with the store; [`access`] reads certificates and passwords for it. [`agent`]
 //!   communicates with the home agent's process.
 //!
-//! Left out: the routes to the home agent, which a routing daemon of the leader announces.
+//! Left out: routes to the home agent. A routing daemon on the leader announces them.
 #![forbid(unsafe_code)]
 
 mod access;
@@ -49,7 +49,7 @@ use config::Config;
 use etcd::Prefix;
 use keeper::{Keeper, Place};
 
-/// Exit code of a mistake in the config.
+/// Exit status for a mistake in the config.
 const MISTAKE: u8 = 2;
 
 fn main() -> ExitCode {

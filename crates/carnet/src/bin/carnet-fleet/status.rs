@@ -1,11 +1,11 @@
-//! State of the seat and its members, for people and as JSON.
+//! State of a seat and its members, for people and as JSON.
 //!
 //! etcd stores no times: an entry about the leader may be a year old. So this command reads the entries, and
-//! then listens to writes: a leader writes each beat, and a standby each second. It ends when it has received
-//! a write of all members. Otherwise it ends after the silence by which members themselves detect a dead one;
-//! a leader has its lease.
+//! then listens to writes: a leader writes each beat, and a standby each second. The command ends when it has
+//! received a write of all members. Otherwise it ends after the silence by which a member counts as dead; for
+//! a leader this is the lease.
 //!
-//! Left out: the start of the present leadership, which etcd does not store; the log has it.
+//! Left out: the time at which the present leader began. etcd does not store it; the log has it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -24,23 +24,23 @@ use crate::agent;
 use crate::config::Config;
 use crate::etcd::{Connection, Overview, Prefix, READ, Server, Watch};
 
-/// State of the seat.
+/// State of a seat, as JSON.
 #[derive(Debug, Serialize)]
 struct Status {
     seat: String,
-    /// Leader of the seat.
+    /// Name of the leader.
     owner: Option<String>,
     state: State,
-    /// Member that was the last to write as the leader, or to give the seat up.
+    /// Member that was the last to write as the leader, or that gave the seat up.
     last: Option<Last>,
     members: Vec<Member>,
-    /// Number of nodes of which the home agent has records.
+    /// Number of nodes for which the home agent has records.
     nodes: Option<u64>,
     store: Vec<Asked>,
     here: Here,
 }
 
-/// State of the seat.
+/// State of the seat in one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum State {
@@ -48,13 +48,13 @@ enum State {
     Working,
     /// The leader's home agent is starting.
     Starting,
-    /// The last leader gave it up, and no member has taken it yet.
+    /// The last leader gave the seat up, and no member has taken it yet.
     Free,
     /// The last leader no longer writes.
     Silent,
-    /// The seat never had a leader.
+    /// The seat has never had a leader.
     New,
-    /// Another version wrote the leader's entry.
+    /// Another version of this program wrote the leader's entry.
     Unknown,
     /// No server of the store answers.
     Unreachable,
@@ -66,9 +66,9 @@ struct Last {
     /// Number of the leader's process. It is text, because many programs read JSON numbers as floating-point
     /// numbers.
     process: String,
-    /// Number of the transaction of that process.
+    /// Number of the last transaction of that process.
     transaction: u64,
-    /// Member to which the leader gives the seat, if it chose one.
+    /// Member to which the leader gives the seat, if the leader chose a member.
     gives_to: Option<String>,
 }
 
@@ -76,9 +76,9 @@ struct Last {
 struct Member {
     name: String,
     state: MemberState,
-    /// Whether the member is isolated.
+    /// Whether the member is cut off from its routers.
     cut_off: bool,
-    /// Whether the member is in this config.
+    /// Whether this config lists the member.
     listed: bool,
 }
 
@@ -90,7 +90,7 @@ enum MemberState {
     Silent,
 }
 
-/// A server of the store.
+/// A server of the store, with the result of the request to it.
 #[derive(Debug, Serialize)]
 struct Asked {
     server: String,
@@ -98,21 +98,21 @@ struct Asked {
     error: Option<String>,
 }
 
-/// The member of this config on this machine.
+/// The member of this config, on this machine.
 #[derive(Debug, Serialize)]
 struct Here {
     member: String,
-    /// Whether it runs, if this user may know.
+    /// Whether the member's program runs; `None` if this user may not know.
     runs: Option<bool>,
 }
 
-/// State that the store has sent.
+/// State that the store has sent so far.
 #[derive(Debug)]
 struct Listener {
     seat: SeatConfig,
-    /// Leader's entry; its token is `None` if another version wrote it.
+    /// Leader's entry; its token is `None` if another version of this program wrote it.
     owner: Option<Option<Token>>,
-    /// Whether the entry was written while this program listened.
+    /// Whether the leader wrote its entry while this program listened.
     fresh: bool,
     present: BTreeMap<String, Presence>,
 }
@@ -153,19 +153,19 @@ impl Listener {
         self.token().filter(|_| has_it).map(|token| token.member.as_str())
     }
 
-    /// Returns whether all members and the leader have written.
+    /// Returns whether all members and the leader have written since the start.
     fn has_heard_all(&self) -> bool {
         let owner = self.owner();
         let heard = |name: &String| owner == Some(name) || self.present.contains_key(name);
         owner.is_some() && self.seat.members.iter().all(heard)
     }
 
-    /// Returns how long to listen.
+    /// Returns how long the command listens.
     fn patience(&self) -> Duration {
         if self.state() == State::Silent { GONE.max(self.seat.lease) } else { GONE }
     }
 
-    /// Returns the members: those of the config, and others that wrote.
+    /// Returns the members: those of the config, and further members that wrote.
     fn members(&self) -> Vec<Member> {
         let owner = self.owner();
         let listed = |name: &str| self.seat.members.iter().any(|one| one == name);
@@ -188,7 +188,7 @@ impl Listener {
     }
 }
 
-/// Prints the state; returns whether the seat has a leader.
+/// Prints the state of the seat; returns whether the seat has a leader.
 ///
 /// # Errors
 /// Returns an error if the state cannot be read or printed.
@@ -345,8 +345,8 @@ fn here(config: &Config) -> Here {
     Here { member: config.member.clone(), runs: runs(&config.directory, &config.seat) }
 }
 
-/// Returns whether a program of this seat runs on this machine, by connecting to its socket. The program does
-/// not notice.
+/// Returns whether a program of this seat runs on this machine: connects to its socket. The program does not
+/// notice the connection.
 fn runs(directory: &Path, seat: &str) -> Option<bool> {
     let [_, ready] = agent::sockets(directory, seat);
     match UnixDatagram::unbound().and_then(|socket| socket.connect(ready)) {
@@ -373,7 +373,7 @@ mod tests {
         Token { member: member.into(), process: u64::MAX, count: 3, state }.to_text()
     }
 
-    /// Asserts the state and the leader.
+    /// Asserts the state and the leader that the listener reports.
     fn says(listener: &Listener, owner: Option<&str>, expected: &str) {
         let config: Config = toml::from_str(
             "member = 'anna'\nstore = []\nseat = 'north'\nconfig = 'north.toml'\nmembers = ['anna', \
@@ -385,7 +385,7 @@ mod tests {
         assert!(status.text().contains(expected), "{}", status.text());
     }
 
-    /// An earlier entry does not prove that the leader is alive.
+    /// An entry from before the start does not prove that the leader is alive.
     #[test]
     fn an_owner_is_one_that_is_heard() {
         let working = token("anna", TokenState::Working);
@@ -404,7 +404,7 @@ mod tests {
         );
     }
 
-    /// The silence follows the configured lease.
+    /// The time after which the leader counts as silent follows the configured lease.
     #[test]
     fn an_owner_has_its_lease() {
         let mut listener = listener(Some(&token("anna", TokenState::Working)));
@@ -429,7 +429,7 @@ mod tests {
         says(&listener, None, "nobody knows: what the store says is not of this version\n");
     }
 
-    /// The lists of two members' configs may differ.
+    /// The configs of two members may list different members.
     #[test]
     fn whoever_else_is_heard_is_shown() {
         let mut listener = listener(None);

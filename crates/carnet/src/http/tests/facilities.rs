@@ -1,4 +1,4 @@
-//! Answers to correct and wrong requests of applications.
+//! Answers of the API to correct and wrong requests of applications.
 
 use serde_json::json;
 
@@ -9,7 +9,7 @@ async fn events_get_names_and_mistakes_are_told() {
     let bench = Bench::answering().await;
     let made = bench.client.post_for("/v1/denm", &json!({"cause": 94})).await.expect("a name");
     assert_eq!(made, json!({"action_id": {"originating_station_id": 7, "sequence_number": 1}}));
-    // The API takes a name or a number, also a number with a fraction of zero.
+    // The API accepts a name or a number, also a number with the fraction zero.
     for cause in [json!("stationary_vehicle"), json!(94.0)] {
         let again = bench.client.post_for("/v1/denm", &json!({"cause": cause, "validity_s": 600.0})).await;
         assert_eq!(again.expect("a name"), made);

@@ -1,4 +1,4 @@
-//! The API of GeoNetworking, with a run loop that has one neighbour, answers pings and knows one area.
+//! Tests of the GeoNetworking API, with a run loop that has one neighbour, answers pings and knows one area.
 
 use carnet_api::address::{GnAddress, MacAddress, Octets};
 use carnet_api::model::{
@@ -15,7 +15,7 @@ use crate::request::Request;
 
 const OTHER: GnAddress = GnAddress(0x1400_0200_0000_0002);
 
-/// Answers requests that the run loop of the other tests does not answer.
+/// Answers the requests that the run loop of the other tests does not answer.
 pub(super) fn answer(request: Request) {
     match request {
         Request::Neighbours(reply) => drop(reply.send(Ok(vec![location()]))),
@@ -39,7 +39,7 @@ pub(super) fn answer(request: Request) {
         }
         Request::GnReceive(reply) => {
             let (sender, receiver) = broadcast::channel(2);
-            // One message more than the channel holds.
+            // The loop sends one message more than the channel holds.
             for hops in 7..=9 {
                 drop(sender.send(received(hops)));
             }
@@ -79,7 +79,7 @@ pub(super) fn answer(request: Request) {
             _ => Ok(Ldm::default()),
         })),
         Request::Messages { reply, .. } => drop(reply.send(Err("no facilities".into()))),
-        // All requests are named, so that a new one without an arm does not compile.
+        // This arm names all other requests, so that a new request without an arm does not compile.
         Request::Status(_)
         | Request::Bindings(_)
         | Request::Uplinks(_)
@@ -323,7 +323,7 @@ async fn the_answers_to_a_ping_are_a_stream_that_ends() {
     }
 }
 
-/// A client that goes away ends the ping: the run loop sees its closed channel.
+/// If the client goes away, the ping ends: the run loop sees that its channel is closed.
 #[tokio::test]
 async fn a_ping_that_nobody_waits_for_ends() {
     let (bench, mut requests) = Bench::new().await;
@@ -334,7 +334,7 @@ async fn a_ping_that_nobody_waits_for_ends() {
     let Some(Request::GnPing { reply, .. }) = requests.recv().await else { panic!("no ping") };
     let (sender, receiver) = mpsc::channel(1);
     reply.send(Ok(receiver)).expect("a server that waits");
-    // The stream is dropped with the answer, its connection with it.
+    // Dropping the answer drops the stream, and with it the connection.
     let _bench = client.await.expect("a task").expect("a stream");
     tokio::time::timeout(std::time::Duration::from_secs(5), sender.closed()).await.expect("no end");
 }

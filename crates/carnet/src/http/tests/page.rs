@@ -10,18 +10,18 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::Bench;
 
 const PAGE: &str = include_str!("../../../../../docs/api.md");
-/// Sources with the paths of the server.
+/// Source files that contain the paths of the server.
 const SOURCES: [&str; 3] =
     [include_str!("../../http.rs"), include_str!("../geonet.rs"), include_str!("../facilities.rs")];
 
-/// Returns method and path of every request of the page.
+/// Returns method and path of every request on the page.
 fn requests() -> Vec<(&'static str, &'static str)> {
     let rows = PAGE.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
     let requests = rows.filter_map(|(request, _)| request.split_once(' '));
     requests.filter(|(method, _)| ["GET", "POST"].contains(method)).collect()
 }
 
-/// Returns the example of a body, after the heading of its request.
+/// Returns the example of a body on the page, after the heading of its request.
 fn body(path: &str) -> Value {
     let heading = |method| PAGE.split_once(&format!("\n`{method} {path}`"));
     let (_, rest) = heading("POST").or_else(|| heading("PUT")).unwrap_or_else(|| panic!("no body of {path}"));
@@ -58,8 +58,8 @@ async fn the_server_has_every_request_of_the_page() {
     }
 }
 
-/// Returns method and path of every request of `docs/openapi.json`, which is generated from the types
-/// (`carnet-api`).
+/// Returns method and path of every request in `docs/openapi.json`, which `carnet-api` generates from the
+/// types.
 fn described() -> Vec<(String, String)> {
     let description = include_str!("../../../../../docs/openapi.json");
     let description: Value = serde_json::from_str(description).expect("JSON");
@@ -90,7 +90,7 @@ async fn the_server_takes_the_methods_of_the_description_and_no_others() {
             let mut stream = tokio::net::UnixStream::connect(bench.socket()).await.expect("a connection");
             let request = format!("{method} {path} HTTP/1.1\r\nHost: carnet\r\nContent-Length: 0\r\n\r\n");
             stream.write_all(request.as_bytes()).await.expect("sent");
-            // Only the status of the first line.
+            // Reads only the status of the first line.
             let mut line = [0; 12];
             stream.read_exact(&mut line).await.expect("an answer");
             let is_described = described.iter().any(|(m, p)| m == method && p == path);
@@ -104,7 +104,7 @@ async fn the_server_takes_the_methods_of_the_description_and_no_others() {
 #[tokio::test]
 async fn a_body_is_an_object() {
     let bench = Bench::answering().await;
-    // serde would read a struct from an array, too: here the uplink, and an unknown vehicle.
+    // serde would read a struct from an array, too: here a handover, and an event on the road.
     for (path, body) in
         [("/v1/handover", serde_json::json!(["wlan0"])), ("/v1/denm", serde_json::json!([null, 94]))]
     {
@@ -140,7 +140,7 @@ fn every_body_of_the_page_is_read() {
     read::<Vehicle>("/v1/vehicle");
 }
 
-/// Source with the declarations of events.
+/// Source file that declares the events.
 const EVENTS: &str = include_str!("../../../../mobility/src/event.rs");
 
 #[test]

@@ -1,4 +1,4 @@
-//! The API over TCP, and Prometheus's requests.
+//! Tests of the API over TCP, and of the requests of Prometheus.
 
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
@@ -19,7 +19,7 @@ struct Port {
 impl Port {
     async fn open(tokens: Option<&str>) -> Port {
         let scratch = Scratch::new();
-        // A port that was free a moment ago.
+        // Takes a port that was free a moment ago.
         let free = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = free.local_addr().expect("an address");
         drop(free);
@@ -39,7 +39,7 @@ impl Port {
         Port { address, server, _scratch: scratch }
     }
 
-    /// Sends a request, and returns the status and the whole answer.
+    /// Sends a request, and returns the status and the whole answer of the server.
     async fn ask(&self, request: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(self.address).await.expect("a connection");
         let request = format!("{request}\r\nConnection: close\r\n\r\n");
@@ -90,7 +90,7 @@ async fn with_tokens_everybody_has_to_bring_one() {
     assert_eq!(port.ask(&post("fedcba9876543210")).await.0, 204);
 }
 
-/// Returns a connection from an address of this machine, with one octet of a header sent.
+/// Opens a connection from an address of this machine, and sends one octet of a header.
 async fn begin(from: [u8; 4], to: SocketAddr) -> TcpStream {
     let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
     socket.bind((from, 0).into()).expect("an address of this machine");
@@ -108,7 +108,7 @@ async fn is_ended(stream: &mut TcpStream) -> bool {
 const READ: &str = "GET /v1/status HTTP/1.1\r\nHost: ha.example\r\nAuthorization: Bearer 0123456789abcdef";
 
 /// Clients without a token, from one address or from many, do not keep other clients out. A client that has
-/// shown a token stays connected.
+/// presented a valid token stays connected.
 #[tokio::test]
 async fn slow_connections_of_strangers_make_room_for_others() {
     let port = Port::open(Some("read 0123456789abcdef\n")).await;
@@ -130,10 +130,11 @@ async fn slow_connections_of_strangers_make_room_for_others() {
         for stream in &mut slow {
             left += usize::from(!is_ended(stream).await);
         }
-        // One source has its share; many sources use the room that the events and the request left.
+        // One source has only its share. Many sources use all places but two, which the event stream and the
+        // request have.
         let expected = if from_one { 8 } else { 62 };
         assert!(left <= expected, "{left} of 80 slow connections are still served");
-        // The oldest went, not the newest.
+        // The server has ended the oldest connections, not the newest.
         assert!(left > 0 && !is_ended(&mut slow[79]).await, "{left} are left");
     }
     let mut rest = [0; 4096];
@@ -141,7 +142,7 @@ async fn slow_connections_of_strangers_make_room_for_others() {
     assert!(!more.is_ok_and(|read| read.is_ok_and(|octets| octets == 0)), "the events ended");
 }
 
-/// Single octets at long intervals do not keep a connection without a request.
+/// A client that sends single octets at long intervals cannot keep a connection without a request.
 #[tokio::test]
 async fn a_header_that_takes_too_long_ends_its_connection() {
     let port = Port::open(Some("read 0123456789abcdef\n")).await;
@@ -158,7 +159,7 @@ async fn a_header_that_takes_too_long_ends_its_connection() {
     panic!("a header of 25 s is still read");
 }
 
-/// A client without a token gets one answer on its connection.
+/// A client without a valid token gets one answer, and then its connection ends.
 #[tokio::test]
 async fn a_connection_without_a_token_ends_after_its_answer() {
     let port = Port::open(Some("read 0123456789abcdef\n")).await;
@@ -224,7 +225,8 @@ async fn the_dashboard_is_read_without_a_token_and_nothing_else_is() {
         );
         assert!(answer.contains("x-content-type-options: nosniff\r\n"), "{answer}");
     }
-    // No path elsewhere or upwards, and no file outside of the dashboard.
+    // The server sends no file for a path that leads outside of the directory, nor a file that is not of the
+    // dashboard.
     for path in [
         "/../README.md",
         "/%2e%2e/README.md",
@@ -242,7 +244,7 @@ async fn the_dashboard_is_read_without_a_token_and_nothing_else_is() {
     assert_eq!(port.ask("POST /main.js HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0").await.0, 401);
 }
 
-/// Returns promtool, also if `tools/setup.sh test` has installed it.
+/// Returns the command for promtool, also if `tools/setup.sh test` has installed it.
 fn promtool() -> Option<Command> {
     let unpacked = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../out/tools/promtool");
     let tool = if unpacked.exists() { unpacked } else { "promtool".into() };
@@ -323,14 +325,14 @@ fn promtool_finds_no_fault_with_metrics_and_alerts() {
             promtool().expect("promtool").args(arguments).current_dir(&folder).output().expect("its end");
         assert!(said.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&said.stdout));
     }
-    // The metrics of alerts and dashboard exist.
+    // All metrics that the alerts and the dashboard use exist.
     let families: Vec<&str> =
         text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
     for file in ["carnet.rules.yml", "grafana.json"] {
         let content = fs::read_to_string(folder.join(file)).expect(file);
         for name in content.split(|c: char| !c.is_ascii_lowercase() && c != '_' && !c.is_ascii_digit()) {
             let is_metric = name.starts_with("carnet_");
-            // Metrics of roles that this station does not have.
+            // Metrics of roles that this test's station does not have.
             let elsewhere =
                 name.starts_with("carnet_home_agent_") || name.starts_with("carnet_mobile_router_");
             let elsewhere = elsewhere || name == "carnet_uplink_volume_limit_bytes";

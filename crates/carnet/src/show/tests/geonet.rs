@@ -1,4 +1,4 @@
-//! GeoNetworking as it is printed.
+//! Tests of printed GeoNetworking answers.
 
 use carnet_api::model::{GnPingAnswer, GnTarget};
 use serde_json::{Value, json};

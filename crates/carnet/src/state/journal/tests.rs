@@ -1,4 +1,4 @@
-//! Crashes, damage and full disks.
+//! Tests of crashes, damage and full disks.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -66,7 +66,7 @@ fn a_new_file_begins_with_what_it_is_given() {
     assert_eq!(found.records, [(node(7), "{\"v\":\"imported\"}".to_owned())]);
 }
 
-/// After a crash all commits before the last one are there, nothing of the last one is, and writing
+/// After a crash the file has all commits before the last one and no part of the last one, and writing
 /// continues.
 #[test]
 fn a_commit_that_a_crash_interrupted_is_cut_off() {
@@ -79,7 +79,8 @@ fn a_commit_that_a_crash_interrupted_is_cut_off() {
     drop(journal);
     let whole = fs::read(&path).expect("a file");
     for length in good..whole.len() {
-        // Cut short; and as long as it was to be, with pages that never came.
+        // The commit is cut short. In the second case the file also has its full length, with zeros for pages
+        // that were never written.
         for padding in [0, whole.len() - length] {
             let mut octets = whole[..length].to_vec();
             octets.extend(vec![0; padding]);
@@ -94,7 +95,8 @@ fn a_commit_that_a_crash_interrupted_is_cut_off() {
     }
 }
 
-/// Damage of any octet before the last commit is reported with its place, and the file stays as it is.
+/// If any octet before the last commit is damaged, the journal reports the place, and the file stays as it
+/// is.
 #[test]
 fn damage_is_refused() {
     let scratch = Scratch::new();
@@ -118,7 +120,7 @@ fn damage_is_refused() {
         fs::write(&path, rubbish).expect("writes");
         assert!(refusal(&path).contains("first line"));
     }
-    // A commit of some later version, whole but not to be understood.
+    // A commit of a later version: it is complete, but this version cannot parse it.
     let mut octets = HEAD.to_vec();
     octets.extend(b"@ 10 00000000\nlease 1 2\n");
     let sum = crc32c(b"lease 1 2\n");
@@ -138,15 +140,15 @@ fn one_station_at_a_time() {
     assert!(refusal(&path).contains("in use by another station"));
 }
 
-/// A file that has replaced the old one is the one from then on, also if the disk refuses the directory. But
-/// nothing counts as written until the disk has it.
+/// A file that has replaced the old one counts from then on, also if the disk refuses to sync the directory.
+/// But no commit counts as written until the disk has synced the directory.
 #[test]
 fn a_directory_that_the_disk_does_not_take_keeps_the_new_file_and_holds_what_comes() {
     let scratch = Scratch::new();
     let path = scratch.path().join("s.state");
     let (mut journal, ..) = open(&path);
     journal.append(&[set(1, "a"), set(2, "b")]).expect("appends");
-    // Where there is no such directory.
+    // The journal now has an empty path, for which no directory exists.
     let works = std::mem::take(&mut journal.directory.path);
     journal.compact().expect("the file is there");
     let refused = journal.append(&[set(1, "c")]).expect_err("not on the disk");
@@ -165,7 +167,8 @@ fn octets_of(journal: &Journal) -> Vec<u8> {
     octets
 }
 
-/// Of two stations that begin at once one opens what the other is just replacing, or just making.
+/// Two stations start at the same time. One of them opens the file that the other is just replacing or
+/// creating.
 #[test]
 fn a_file_that_was_replaced_while_it_was_opened_is_not_taken_for_the_one_of_the_name() {
     let scratch = Scratch::new();
@@ -176,7 +179,7 @@ fn a_file_that_was_replaced_while_it_was_opened_is_not_taken_for_the_one_of_the_
     assert!(has_name(&Files, &early, &path).expect("looks"));
     journal.compact().expect("compacts");
     assert!(!has_name(&Files, &early, &path).expect("looks"));
-    // The other process is writing: its file stays.
+    // The other process is writing the new file, so it stays.
     let new = path.with_extension("new");
     fs::write(&new, b"half").expect("writes");
     let other = OpenOptions::new().write(true).open(&new).expect("opens");
@@ -215,7 +218,7 @@ fn a_file_that_is_mostly_out_of_date_is_written_anew() {
     assert!(!path.with_extension("new").exists());
 }
 
-/// More than one commit of [`PIECE`] octets.
+/// The file is larger than one commit of [`PIECE`] octets.
 #[test]
 fn a_large_file_is_written_anew_in_pieces() {
     let scratch = Scratch::new();
@@ -232,8 +235,8 @@ fn a_large_file_is_written_anew_in_pieces() {
     assert!(found[&node(1999)].contains(&text));
 }
 
-/// A process that is killed after the disk has refused a commit leaves the commit in memory. The next process
-/// takes it for written, and writes it before anything follows it.
+/// A process is killed after the disk has refused a commit, so the commit is only in the page cache. The next
+/// process takes the commit for written, and writes it again before any further commit.
 #[test]
 fn what_the_disk_has_refused_before_a_crash_is_written_again_after_it() {
     let path = Path::new("/state/s.state");
@@ -255,7 +258,8 @@ fn what_the_disk_has_refused_before_a_crash_is_written_again_after_it() {
     }
 }
 
-/// The same with the name of the file: of one that was put in the place of another, and of the first one.
+/// The disk has not synced the name of the file before a crash. The next process syncs it again. The test
+/// covers a file that replaced another, and the first file.
 #[test]
 fn a_name_that_the_disk_did_not_take_before_a_crash_is_given_again_after_it() {
     let path = Path::new("/state/s.state");

@@ -1,8 +1,8 @@
-//! One of the store's servers, and the token of its user there.
+//! One of the store's servers, and the user's token for it.
 //!
-//! The client requests a token when it needs one, and keeps one for each server, because servers forget
-//! tokens that are not used there. One task at a time requests it; tasks that wait meanwhile get the same
-//! answer, or the same error.
+//! The client requests a token when it needs one. It keeps a token for each server, because servers forget
+//! tokens that are not used with them. One task at a time requests the token. Tasks that wait meanwhile get
+//! the same token, or the same error.
 
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
@@ -16,34 +16,34 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use super::{Connection, READ};
 use crate::access::{Tls, User};
 
-/// Time for which a refused password is not tried again.
+/// Time for which the client does not try a refused password again.
 const REFUSED: Duration = Duration::from_secs(1);
 
 /// One of the store's servers.
 #[derive(Clone)]
 pub struct Server {
-    /// `host:port`
+    /// Name and port of the server, `host:port`.
     pub place: String,
     pub(super) tls: Option<(Arc<Tls>, ServerName<'static>)>,
     pub(super) user: Option<Arc<User>>,
     state: Arc<Mutex<State>>,
 }
 
-/// State of the token for a server.
+/// State of the token for one server.
 #[derive(Default)]
 struct State {
-    /// Last received token.
+    /// Token that the server gave last.
     given: Given,
-    /// Time and reason of the last failure, and whether etcd refused the user.
+    /// Last failure: its time, whether etcd refused the user, and the reason.
     failed: Option<(Instant, bool, String)>,
 }
 
-/// A token.
+/// A token that a server has given.
 #[derive(Clone, Default)]
 pub(super) struct Given {
-    /// Number of the token; 0 for no token.
+    /// Number of the token, which grows with each token; 0 before the first.
     number: u64,
-    /// Token; `None` if etcd needs none.
+    /// Token as a header value; `None` if etcd needs no token.
     pub(super) value: Option<HeaderValue>,
 }
 
@@ -53,7 +53,7 @@ impl Server {
         Server { place: place.to_owned(), tls, user, state: Arc::default() }
     }
 
-    /// Returns a token that differs from the refused one.
+    /// Returns a token. If `refused` is given, the result is a token other than this one.
     pub(super) async fn token(&self, refused: Option<&Given>) -> anyhow::Result<Given> {
         let Some(user) = self.user.clone() else { return Ok(Given::default()) };
         let old = refused.map_or(0, |given| given.number);
@@ -64,13 +64,13 @@ impl Server {
                 return Ok(state.given.clone());
             }
         }
-        // The request runs to its end even if its caller stops waiting. Otherwise a caller that never waits
-        // long enough would never get a token.
+        // The token request runs to its end even if its caller stops waiting. Otherwise a caller with a short
+        // wait would never get a token.
         let server = self.clone();
         let asked = tokio::spawn(async move {
             let mut state = server.state.lock().await;
-            // Another task has received one meanwhile. Otherwise all tasks that wait behind a failed request
-            // would also send one, one after the other, and more would join than finish.
+            // Another task has received a new token meanwhile. Without this check, all tasks behind a failed
+            // request would also send one each, one after the other, and more would join than finish.
             if state.given.number > old {
                 return Ok(state.given.clone());
             }
@@ -96,7 +96,7 @@ impl Server {
     }
 }
 
-// Tokens are not for logs.
+// Tokens must not appear in logs.
 impl Debug for Server {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.place)
@@ -110,7 +110,8 @@ mod tests {
 
     use super::*;
 
-    /// A server of etcd accepts connections but does not answer: more tasks would begin to wait than finish.
+    /// A server of etcd accepts connections but does not answer. If each task sent its own request, more
+    /// tasks would begin to wait than finish.
     #[tokio::test]
     async fn who_waits_for_a_token_that_cannot_be_had_does_not_ask_after_the_others() {
         let listener = TcpListener::bind("[::1]:0").await.expect("a port");
@@ -132,7 +133,7 @@ mod tests {
             waiting.into_iter().map(|one| format!("{:#}", one.err().expect("no token"))).collect();
         assert!(errors.iter().all(|one| one.starts_with("cannot have a token")), "{errors:?}");
         assert!(!taking.is_finished(), "one asks for all");
-        // The next one asks again.
+        // The next task sends a new request.
         server.token(None).await.err().expect("no token");
         assert_eq!(taking.await.expect("it counts"), 2);
     }

@@ -1,4 +1,4 @@
-//! The keeper by itself, with a store that the test plays.
+//! Tests of the keeper alone, with a store that the test plays.
 
 use std::sync::{Arc, Mutex};
 
@@ -22,14 +22,14 @@ async fn store() -> (TcpListener, Place) {
     (listener, Place { servers: vec![server], prefix: Prefix::of("carnet", "north") })
 }
 
-/// The next connection, and the request that comes by it.
+/// Accepts the next connection, and reads one request from it.
 async fn asked(listener: &TcpListener) -> TcpStream {
     let (mut stream, _) = listener.accept().await.expect("a connection");
     request(&mut stream).await.expect("a request");
     stream
 }
 
-/// The next request that comes by a connection, if there is one.
+/// Returns the next request of a connection, if one comes.
 async fn request(stream: &mut TcpStream) -> Option<String> {
     let (mut text, mut octets) = (String::new(), [0; 4096]);
     let whole = |text: &str| {
@@ -44,8 +44,8 @@ async fn request(stream: &mut TcpStream) -> Option<String> {
     Some(text)
 }
 
-/// An attempt that takes longer than the time until the next one still counts: otherwise a store that slow
-/// would never give an answer.
+/// An attempt that takes longer than the time until the next attempt still counts. Otherwise a slow store
+/// would never give an answer in time.
 #[tokio::test]
 async fn a_store_that_is_slow_is_heard() {
     let (listener, place) = store().await;
@@ -63,11 +63,11 @@ async fn a_store_that_is_slow_is_heard() {
     assert!(matches!(heard, Some(FromStore::Outcome(1, Outcome::Done(7)))), "{heard:?}");
 }
 
-/// Answers of a store with one user: to a request for a token, and to one transaction after the other.
+/// Answers of a store that has one user: to a request for a token, and to one transaction after the other.
 struct Guarded {
     token: (u16, &'static str),
     transactions: Vec<(u16, String)>,
-    /// Tokens are given when it says so.
+    /// If present, the store gives a token only after this notification.
     gate: Option<Arc<Notify>>,
 }
 
@@ -75,7 +75,7 @@ const TOKEN: (u16, &str) = (200, r#"{"token":"TOKEN"}"#);
 const DONE: &str = r#"{"header":{"revision":"7"},"succeeded":true}"#;
 
 impl Guarded {
-    /// Where it is, and what it is asked: paths and tokens.
+    /// Starts the store. Returns its place, and the path and token of each request that it receives.
     async fn begin(self) -> (Place, UnboundedReceiver<String>) {
         let (listener, mut place) = store().await;
         let user = Arc::new(User::new("north", "secret"));
@@ -123,7 +123,7 @@ async fn transacted(place: &Place) -> anyhow::Result<Outcome> {
     Connection::to(&place.servers[0]).await?.transact(&place.prefix, &transaction()).await
 }
 
-/// In the words of etcd up to 3.5, and in those of later ones.
+/// The store uses the words of etcd up to 3.5 for the refusal, and those of later versions.
 #[tokio::test]
 async fn a_transaction_that_is_refused_for_its_token_is_made_with_another() {
     for refused in [
@@ -149,7 +149,8 @@ async fn a_transaction_that_is_refused_for_its_token_is_made_with_another() {
     }
 }
 
-/// The first might still be executed, and the second would then say that another member has written.
+/// etcd might still execute the first attempt. The second attempt would then see a changed key, as if another
+/// member had written it.
 #[tokio::test]
 async fn a_transaction_that_may_have_been_made_is_not_made_again() {
     for refused in [
@@ -166,7 +167,7 @@ async fn a_transaction_that_may_have_been_made_is_not_made_again() {
     }
 }
 
-/// For any text of etcd, or of a server in its place, the log has one line.
+/// For any text of etcd, or of another server in its place, the log has one line.
 #[tokio::test]
 async fn of_what_etcd_says_instead_of_an_answer_little_is_told() {
     for (said, told) in [
@@ -181,12 +182,12 @@ async fn of_what_etcd_says_instead_of_an_answer_little_is_told() {
     }
 }
 
-/// Or else it would be read for ever, and kept.
+/// Otherwise the client would read keys endlessly, and store them.
 #[tokio::test]
 async fn keys_that_come_again_and_again_are_not_read() {
     let prefix = Prefix::of("carnet", "north");
     let page = |revision: &str| {
-        // "/carnet/north/owner"
+        // Base64 of "/carnet/north/owner".
         let key = "L2Nhcm5ldC9ub3J0aC9vd25lcg==";
         let pair = format!(r#"{{"key":"{key}","value":"e30=","mod_revision":"{revision}"}}"#);
         (200, format!(r#"{{"header":{{"revision":"{revision}"}},"kvs":[{pair}],"more":true}}"#))
@@ -197,12 +198,13 @@ async fn keys_that_come_again_and_again_are_not_read() {
     let error = open.read(&prefix).await.expect_err("it has no end").to_string();
     assert_eq!(error, "etcd's answer has keys that were not asked for");
     assert_eq!(asked_of(&mut told)[1..], ["/v3/kv/range token1", "/v3/kv/range token1"]);
-    // There is no revision after that.
+    // No revision follows the largest one.
     let known = Revision::MAX;
     assert!(open.watch(&prefix, known).await.is_ok());
 }
 
-/// A password costs etcd some work, even a wrong one; and an unusable token does not count.
+/// A password costs etcd some work, even if it is wrong. An unusable token does not count as a refused
+/// password.
 #[tokio::test]
 async fn a_password_that_is_refused_is_not_shown_each_time() {
     let wrong = "etcdserver: authentication failed, invalid user ID or password";
@@ -222,8 +224,8 @@ async fn a_password_that_is_refused_is_not_shown_each_time() {
     }
 }
 
-/// An attempt lasts no longer than a lease. Where a password takes longer, one would follow the other for
-/// ever.
+/// An attempt lasts no longer than a lease. If etcd takes longer for a password, one request would otherwise
+/// follow the other endlessly.
 #[tokio::test]
 async fn a_token_is_asked_for_to_the_end() {
     let gate = Arc::new(Notify::new());
@@ -238,7 +240,7 @@ async fn a_token_is_asked_for_to_the_end() {
     assert_eq!(asked_of(&mut told), ["/v3/kv/txn token1"]);
 }
 
-/// If etcd has no users, no token is sent, until etcd gets users.
+/// If etcd has no users, the client sends no token, until etcd gets users.
 #[tokio::test]
 async fn a_store_without_users_is_asked_without_a_token() {
     let token = (400, r#"{"error":"etcdserver: authentication is not enabled","code":9}"#);
@@ -250,8 +252,8 @@ async fn a_store_without_users_is_asked_without_a_token() {
     assert_eq!(asked_of(&mut told), ["/v3/auth/authenticate -", "/v3/kv/txn -", "/v3/kv/txn -"]);
 }
 
-/// A commit of a home agent that was told to end would be answered to the next one. That one's
-/// acknowledgements would then leave one commit too early.
+/// If an ending home agent reports a commit, the answer would go to the next home agent. The acknowledgements
+/// of the next home agent would then leave one commit too early.
 #[tokio::test]
 async fn what_a_home_agent_says_that_ends_is_not_said_of_the_next() {
     let (_listener, place) = store().await;
