@@ -28,7 +28,7 @@ pub(crate) struct Contest {
     found: String,
 }
 
-/// What the installer has to do after one more second.
+/// Action that is due after one more second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Second {
     /// The installer has nothing to do.

@@ -1,7 +1,7 @@
 //! Tests whether neighbours answer ICMPv6 Echo Requests (RFC 4443 4.1, 4.2), which every node answers.
 //!
-//! A reply must come from one of the neighbours, with the random data of this socket and the sequence number
-//! of one of the [`LATEST`] requests. So an attacker who does not see the requests cannot answer for a
+//! A reply must come from one of the neighbours. It must have the random data of this socket and the sequence
+//! number of one of the [`LATEST`] requests. So an attacker who does not see the requests cannot answer for a
 //! neighbour. The socket needs `CAP_NET_RAW`. The kernel computes and checks the ICMPv6 checksums.
 //!
 //! Neighbor Discovery alone would not suffice: the kernel checks a neighbour only while it sends packets to

@@ -12,11 +12,11 @@
 //! installer tries it again later. It recognises carnet's entries by their mark (origin), and never removes
 //! other entries.
 //!
-//! **The local rule.** The kernel looks up its `local` table first, by a rule of priority 0, and no other
-//! rule can precede a rule of priority 0. To capture packets to a care-of address, the installer moves the
-//! rule down to [`priority::LOCAL`]. It adds the new rule before it deletes the old rule. At the end it
-//! restores the old rule first. So the kernel always finds the machine's own addresses. Another program that
-//! moves the rule back to priority 0 hides the captured packets from carnet.
+//! **The local rule.** The kernel looks up its `local` table first, by a rule of priority 0. No other rule
+//! can precede it. To capture packets to a care-of address, the installer moves the rule down to
+//! [`priority::LOCAL`]. It adds the new rule before it deletes the old rule. At the end it restores the old
+//! rule first. So the kernel always finds the machine's own addresses. Another program that moves the rule
+//! back to priority 0 hides the captured packets from carnet.
 //!
 //! **Other programs.** The kernel reports when another program changes a setting, or adds the local rule
 //! again at priority 0. The installer corrects both, after pauses that grow with each repetition

@@ -2,8 +2,8 @@
 //!
 //! The thread that reads these counters also forwards packets. It must not wait for the kernel's RTNL mutex,
 //! which `RTM_GETLINK` takes. A program that removes a network namespace holds the mutex for a second and
-//! more, and packets of the slow path would have to wait for that time. `/proc/net/dev` and `SIOCGIFINDEX`
-//! take no such lock.
+//! more. Packets of the slow path would have to wait for that time. `/proc/net/dev` and `SIOCGIFINDEX` take
+//! no such lock.
 
 use std::io;
 

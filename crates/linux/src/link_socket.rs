@@ -9,7 +9,7 @@
 //! receive the same messages at either place.
 //!
 //! Left out: ICMPv6 in fragments or behind extension headers, which Neighbor Discovery forbids (RFC 6980) and
-//! ICMPv6 errors do not have. The sockets do receive two kinds of messages after a type 2 routing header:
+//! ICMPv6 errors do not have. There are two exceptions after a type 2 routing header: the sockets receive
 //! answers to mobile prefix discovery (RFC 6275 6.8) and Echo Replies (RFC 6275 9.3.2).
 
 use std::collections::{BTreeMap, VecDeque};
@@ -258,8 +258,8 @@ fn parse(interface: &str, packet: &[u8], peer: Option<[u8; 6]>) -> Option<LinkMe
 
 /// Returns a filter that accepts incoming ICMPv6 errors (1 to 4), Neighbor Discovery without Redirect (133 to
 /// 136) and answers to home agent discovery (145). After a type 2 routing header the filter accepts Echo
-/// Replies (129) and answers to mobile prefix discovery (147), because the kernel's own IPv6 may not process
-/// that header. In a `SOCK_DGRAM` packet socket the packet begins with the IPv6 header.
+/// Replies (129) and answers to mobile prefix discovery (147). The kernel's own IPv6 may not process that
+/// header. In a `SOCK_DGRAM` packet socket the packet begins with the IPv6 header.
 fn filter() -> [SockFilter; 26] {
     const LOAD_BYTE: u16 = (libc::BPF_LD | libc::BPF_B | libc::BPF_ABS) as u16;
     const ANY_OF: u16 = (libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K) as u16;

@@ -18,9 +18,8 @@ pub fn give_back_code() {
     let maps = ["/proc/self/smaps", "/proc/self/maps"].map(std::fs::read_to_string);
     let maps = maps.into_iter().flatten().next().unwrap_or_default();
     for (begin, end) in unwritten(&maps) {
-        // SAFETY: each range is a private mapping of a file that the process may not write to, and the
-        // process has written none of its pages. So the kernel fills the pages as before when they are
-        // touched again.
+        // SAFETY: each range is a private mapping of a file that the process may not write to. The process
+        // has written none of its pages. So the kernel fills the pages as before when they are touched again.
         unsafe {
             libc::madvise(begin as *mut libc::c_void, end - begin, libc::MADV_DONTNEED);
         }

@@ -320,7 +320,7 @@ impl Platform {
 
     /// Applies one change of the desired forwarding state.
     ///
-    /// If the interface of an entry is missing or down, that is no error: the platform installs the entry
+    /// If the interface of an entry is missing or down, that is no error. The platform installs the entry
     /// when the interface appears or comes up. After an error the entry stays desired, too. The platform
     /// tries it again when interfaces change, and at intervals.
     pub fn apply(&mut self, change: &Change) -> Result<()> {
@@ -357,8 +357,8 @@ impl Platform {
         self.keeper.doubt_settings();
     }
 
-    /// Returns texts that say what on this machine differs from the station's needs, for example a setting
-    /// that another program changes, or an entry that the kernel refuses.
+    /// Returns texts that say what on this machine differs from the station's needs. Examples are a setting
+    /// that another program changes, and an entry that the kernel refuses.
     pub fn obstacles(&self) -> Vec<String> {
         self.keeper.installer.obstacles()
     }
@@ -523,8 +523,8 @@ fn follow_links(
     for complaint in installer.fast_path.follow(&observer.links) {
         tracing::warn!("{complaint}");
     }
-    // BPF programs handle packets before the kernel merges them. For the TUN device merging saves work,
-    // because each packet costs a system call.
+    // BPF programs handle packets before the kernel merges them. With the TUN device merging saves work,
+    // because the device delivers a burst in one piece.
     let by_tun = path == Path::Tun;
     installer.gather(observer.links.values().filter(|link| by_tun && ports.send(link)));
 }

@@ -1,14 +1,14 @@
-//! Checks the capabilities of the process before it changes anything.
+//! Checks the capabilities of the process before carnet changes anything on the machine.
 
 use std::fs;
 
 use crate::error::{Error, Result};
 
-/// Name and number of the needed capabilities (`capabilities(7)`): for changes of the network, and for packet
+/// Name and number of each needed capability (`capabilities(7)`): for changes of the network, and for packet
 /// sockets.
 const NEEDED: [(&str, u32); 2] = [("CAP_NET_ADMIN", 12), ("CAP_NET_RAW", 13)];
 
-/// Further capabilities to load BPF programs; `CAP_SYS_ADMIN` replaces both.
+/// Further capabilities that a process needs to load BPF programs; `CAP_SYS_ADMIN` replaces both.
 const FOR_PROGRAMS: [(&str, u32); 2] = [("CAP_BPF", 39), ("CAP_PERFMON", 38)];
 const SYS_ADMIN: u32 = 21;
 
@@ -24,7 +24,7 @@ fn effective(status: &str) -> Option<u64> {
     u64::from_str_radix(line.trim(), 16).ok()
 }
 
-/// Returns the missing capabilities to load BPF programs.
+/// Returns the names of the missing capabilities to load BPF programs, from the text of a `/proc/.../status`.
 fn missing_for_programs(status: &str) -> Option<Vec<&'static str>> {
     let effective = effective(status)?;
     if effective >> SYS_ADMIN & 1 == 1 {
@@ -33,15 +33,15 @@ fn missing_for_programs(status: &str) -> Option<Vec<&'static str>> {
     Some(FOR_PROGRAMS.iter().filter(|(_, bit)| effective >> bit & 1 == 0).map(|(name, _)| *name).collect())
 }
 
-/// Returns the names of the capabilities that this process lacks for loading BPF programs; empty if they are
-/// unknown.
+/// Returns the names of the capabilities that this process lacks for loading BPF programs; empty if carnet
+/// cannot read its capabilities.
 pub fn missing_for_bpf() -> Vec<&'static str> {
     let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     missing_for_programs(&status).unwrap_or_default()
 }
 
-/// Returns an error with the missing capabilities. Without `/proc` they are unknown, and the kernel will
-/// refuse.
+/// Returns an error with the missing capabilities. Without `/proc` carnet cannot read them; the kernel then
+/// refuses the first operation without its capability.
 pub(crate) fn check() -> Result<()> {
     let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     match missing(&status) {

@@ -1,12 +1,12 @@
-//! Sends and receives Mobility Header messages under the kernel's IPsec (RFC 4877), by a raw socket.
+//! Sends and receives Mobility Header messages under the kernel's IPsec (RFC 4877), through a raw socket.
 //!
-//! The socket sends from any address, this machine's or not, and with a flow label that ESP in transport mode
-//! keeps. Received messages have arrived under ESP: a policy of the socket itself requires that of the kernel
-//! (`IPV6_XFRM_POLICY`), for any policies of the machine. The kernel compares addresses with those of the
-//! security association. The IKE daemon, which creates the associations, decides which peer may have one for
-//! which addresses.
+//! The socket can send from any source address, even one that this machine does not own. It also sets the
+//! flow label, which ESP in transport mode keeps. All received messages have arrived under ESP. A policy of
+//! the socket itself (`IPV6_XFRM_POLICY`) makes the kernel require that, whatever the policies of the machine
+//! say. The kernel compares a packet's addresses with those of the security association. The IKE daemon
+//! creates the associations. It decides which peer may have an association for which addresses.
 //!
-//! Left out: AH, and a policy for sent messages: their sender sees whether they were protected.
+//! Left out: AH, and a policy for sent messages. Their protection depends on the policies of the machine.
 
 use std::future::{pending, poll_fn};
 use std::io;
@@ -23,14 +23,14 @@ use tokio::io::unix::AsyncFd;
 use crate::error::{Error, Result};
 use crate::readable::watch;
 
-/// `IPV6_XFRM_POLICY`, `IPV6_FLOWINFO_SEND` and `IPV6_FLOWINFO` of `linux/in6.h`.
+/// Socket options `IPV6_XFRM_POLICY`, `IPV6_FLOWINFO_SEND` and `IPV6_FLOWINFO` of `linux/in6.h`.
 const XFRM_POLICY: libc::c_int = 35;
 const FLOWINFO_SEND: libc::c_int = 33;
 const FLOWINFO: libc::c_int = 11;
-/// Octets of `struct xfrm_userpolicy_info` and of `struct xfrm_user_tmpl` of `linux/xfrm.h`.
+/// Lengths in octets of `struct xfrm_userpolicy_info` and `struct xfrm_user_tmpl` of `linux/xfrm.h`.
 const POLICY_LEN: usize = 168;
 const TEMPLATE_LEN: usize = 64;
-/// Octets of the largest Mobility Header (RFC 6275 6.1.1).
+/// Maximum length of a Mobility Header in octets (RFC 6275 6.1.1).
 const MESSAGE_MAX: usize = 2048;
 const LABEL: u32 = 0x000f_ffff;
 
@@ -47,7 +47,7 @@ pub struct ProtectedMessage {
     pub message: Vec<u8>,
 }
 
-/// The socket. Cheap to clone. Without a socket no message is received.
+/// A socket for messages under ESP; cheap to clone. With `None` carnet receives no such messages.
 #[derive(Debug, Clone, Default)]
 pub struct Protected(Option<Arc<AsyncFd<socket2::Socket>>>);
 
@@ -67,7 +67,7 @@ impl Protected {
         self.0.is_some()
     }
 
-    /// Waits until a message may be ready; for ever without a socket. Safe to cancel.
+    /// Waits until a message may be ready; waits for ever if there is no socket. Safe to cancel.
     pub async fn readable(&self) -> io::Result<()> {
         match &self.0 {
             Some(file) => {
@@ -81,7 +81,7 @@ impl Protected {
         }
     }
 
-    /// Returns the next message.
+    /// Returns the next received message; `None` if no message waits.
     pub fn receive(&self) -> Option<ProtectedMessage> {
         let file = self.0.as_ref()?;
         loop {
@@ -101,10 +101,11 @@ impl Protected {
         }
     }
 
-    /// Sends a message.
+    /// Sends a Mobility Header message.
     ///
     /// # Errors
-    /// Returns the kernel's error, also if a policy needs a security association that is still being created.
+    /// Fails with the kernel's error. The kernel also refuses a message if a policy requires a security
+    /// association that the IKE daemon is still creating.
     pub fn send(
         &self,
         source: Ipv6Addr,
@@ -119,8 +120,9 @@ impl Protected {
     }
 }
 
-/// Lets the kernel load its module for policies, which it does when a program opens such a socket. Call it
-/// before the process drops the privilege. If it fails, opening the socket reports the cause.
+/// Makes the kernel load its IPsec module, which it does when a privileged program opens a NETLINK_XFRM
+/// socket. The caller must call this before the process drops its capabilities. If it fails,
+/// [`Protected::open`] reports the cause later.
 pub fn prepare() {
     drop(netlink_sys::Socket::new(netlink_sys::protocols::NETLINK_XFRM));
 }
@@ -129,9 +131,9 @@ fn open() -> io::Result<AsyncFd<socket2::Socket>> {
     let mobility = Protocol::from(libc::c_int::from(protocol::MOBILITY));
     let socket = socket2::Socket::new(Domain::IPV6, Type::RAW, Some(mobility))?;
     socket.set_nonblocking(true)?;
-    // The home agent's address belongs to no interface.
+    // The home agent's address may be assigned to no interface.
     socket.set_freebind_v6(true)?;
-    // Set the policy first: messages received before it are discarded below.
+    // Set the policy before the socket is used. Messages that arrived before the policy are discarded below.
     option(&socket, XFRM_POLICY, &only_esp())?;
     for (name, value) in [(libc::IPV6_RECVPKTINFO, 1), (FLOWINFO, 1), (FLOWINFO_SEND, 1)] {
         let value: libc::c_int = value;
@@ -150,13 +152,13 @@ fn only_esp() -> Vec<u8> {
         }
     };
     let family = (libc::AF_INET6 as u16).to_ne_bytes();
-    // Fields sel.family and sel.proto.
+    // The fields sel.family and sel.proto.
     put(40, &family);
     put(44, &[protocol::MOBILITY]);
-    // Field lft: four limits of octets and packets, all unlimited.
+    // The field lft: four limits of octets and packets, all unlimited.
     put(56, &[0xff; 32]);
-    // Fields dir and action: in (0), allowed (0) if the packet matches the template. Then id.proto, family,
-    // mode (transport is 0), and any algorithm.
+    // The fields dir and action stay 0: received packets are allowed if they match the template. The
+    // template's fields are id.proto, family, mode (0, transport) and algorithms (any).
     put(POLICY_LEN + 20, &[protocol::ESP]);
     put(POLICY_LEN + 24, &family);
     put(POLICY_LEN + 52, &[0xff; 12]);
@@ -177,7 +179,7 @@ fn option(socket: &socket2::Socket, name: libc::c_int, value: &[u8]) -> io::Resu
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Buffer for control messages, with their alignment.
+/// Buffer with the alignment that control messages need.
 #[repr(C, align(8))]
 struct Control([u8; 128]);
 
@@ -220,8 +222,8 @@ fn receive(socket: &socket2::Socket) -> io::Result<Option<ProtectedMessage>> {
     let mut control = Control([0; 128]);
     let (mut label, mut destination) = (0, None);
     let mut part = libc::iovec { iov_base: octets.as_mut_ptr().cast(), iov_len: octets.len() };
-    // SAFETY: all zeros is a valid `sockaddr_in6` and a valid `msghdr`. Every pointer in the latter points to
-    // a value that lives until the end of the block, with the right length. Control messages are read only
+    // SAFETY: all zeros is a valid `sockaddr_in6` and a valid `msghdr`. Every pointer in the `msghdr` points
+    // to a value that lives until the end of the block, with the right length. Control messages are read only
     // within the length that the kernel reports, and unaligned.
     let (length, source) = unsafe {
         let mut address: libc::sockaddr_in6 = MaybeUninit::zeroed().assume_init();
@@ -264,8 +266,8 @@ mod tests {
         assert_eq!(size_of::<libc::in6_pktinfo>(), 20);
         let octets = only_esp();
         assert_eq!(octets.len(), 232);
-        // These fields are not zero: family and protocol of the selector, limits, protocol and family of the
-        // template, algorithms.
+        // Only these fields are not zero: family and protocol of the selector, the limits, protocol and
+        // family of the template, and its algorithms.
         let set: Vec<usize> = (0..octets.len()).filter(|at| octets[*at] != 0).collect();
         let expected = [40, 44].into_iter().chain(56..88).chain([188, 192]).chain(220..232);
         assert_eq!(set, expected.collect::<Vec<_>>());

@@ -1,4 +1,4 @@
-//! Descriptors that tokio watches for input.
+//! Registers descriptors with tokio, which watches them for input.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -7,14 +7,14 @@ use netlink_sys::Socket as NetlinkSocket;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// An owner of a descriptor, which stays open and the same as long as the owner lives.
+/// A type that owns a descriptor. As long as the owner lives, the descriptor stays open and the same.
 pub(crate) trait Owner: AsRawFd {}
 
 impl Owner for OwnedFd {}
 impl Owner for socket2::Socket {}
 impl Owner for NetlinkSocket {}
 
-/// Registers `owner` with the runtime of this thread.
+/// Registers the descriptor of `owner` for input with the runtime of this thread.
 pub(crate) fn watch<T: Owner>(owner: T) -> io::Result<AsyncFd<T>> {
     watch_for(owner, Interest::READABLE)
 }

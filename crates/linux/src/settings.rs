@@ -1,16 +1,19 @@
-//! Switches under `/proc/sys/net/ipv6/conf`, one of IPv4's, and features of interfaces ([`crate::offloads`]).
+//! Reads, writes and restores settings of interfaces: sysctls under `/proc/sys/net/ipv6/conf`, the IPv4
+//! sysctl `rp_filter`, and features ([`crate::offloads`]).
 //!
-//! That tree shows the network namespace of the thread that opens a file. The module writes a value only if
-//! it differs from the desired one, and restores it only if it is still carnet's. A later change of another
-//! program stays.
+//! The files under `/proc/sys/net` belong to the network namespace of the thread that opens them. The module
+//! writes a value only if it differs from the desired value. It restores the original value only if no other
+//! program has changed the setting since.
 //!
-//! Some switches of `all` overwrite every interface (`forwarding`, `disable_ipv6`, ...), in both directions.
-//! So carnet stores the interfaces' former values with the value of `all`. A later value of another program
-//! stays, and a later interface gets the former value of `default`. Interfaces are identified by name only.
+//! Writing some sysctls of `all` (`forwarding`, `disable_ipv6` and others) overwrites the value of every
+//! interface, when carnet sets them and when it restores them. So carnet stores the former values of all
+//! interfaces together with the value of `all`. When carnet restores `all`, each interface gets its stored
+//! value, unless another program has set another value since. An interface that appeared later gets the
+//! former value of `default`. carnet identifies these interfaces by name only.
 //!
-//! `rp_filter` (RFC 3704) is IPv4's. If it is strict (1, or `all` is 1), the kernel drops packets from any
-//! interface but the one by which it would answer. Only then carnet writes it; a loose or disabled filter
-//! stays unchanged.
+//! `rp_filter` (RFC 3704) is a sysctl of IPv4. If the filter is strict (1 for the interface or for `all`),
+//! the kernel drops a packet that arrives at an unexpected interface: it would send the answer by another
+//! one. Only then carnet changes the filter; a loose or disabled filter stays unchanged.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,7 +30,7 @@ pub(crate) const FORWARDING: &str = "forwarding";
 
 const ROOT: &str = "/proc/sys/net/ipv6/conf";
 const IPV4_ROOT: &str = "/proc/sys/net/ipv4/conf";
-/// Switch of IPv4; the next constant is its strict value.
+/// Name of the IPv4 sysctl; the next constant is its value for a strict filter.
 const RP_FILTER: &str = "rp_filter";
 const STRICT: &str = "1";
 
@@ -35,12 +38,12 @@ fn root(name: &str) -> &'static str {
     if name == RP_FILTER { IPV4_ROOT } else { ROOT }
 }
 
-/// Returns whether settings of this interface concern all interfaces.
+/// Returns whether the name stands for all interfaces: `all` or `default`.
 pub(crate) fn is_common(interface: &str) -> bool {
     matches!(interface, "all" | "default")
 }
 
-/// Returns the name of the switch that operators use.
+/// Returns the name of a setting as operators know it, for messages.
 fn described(interface: &str, name: &str) -> String {
     match name {
         name if offloads::is_feature(name) => format!("feature {name} of {interface}"),
@@ -49,7 +52,7 @@ fn described(interface: &str, name: &str) -> String {
     }
 }
 
-/// Refuses a name that would leave the directory.
+/// Refuses a name of an interface or setting whose path would leave the directory.
 pub(crate) fn check(setting: &Setting) -> Result<()> {
     let name_is_fine =
         setting.name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
@@ -65,17 +68,17 @@ pub(crate) fn check(setting: &Setting) -> Result<()> {
     })
 }
 
-/// A tree of switches.
+/// The settings of a machine: the kernel's, or simulated ones.
 pub(crate) trait Tree {
-    /// Returns the value; `None` if the switch does not exist.
+    /// Returns the value; `None` if the setting does not exist.
     fn read(&self, interface: &str, name: &str) -> io::Result<Option<String>>;
-    /// Sets the value of a switch.
+    /// Sets the value of a setting.
     fn write(&mut self, interface: &str, name: &str, value: &str) -> io::Result<()>;
-    /// Returns all names with switches: interfaces, `all` and `default`.
+    /// Returns all names that have sysctls: interfaces, `all` and `default`.
     fn interfaces(&self) -> io::Result<Vec<String>>;
 }
 
-/// The kernel's tree of switches.
+/// The settings of the kernel.
 struct ProcSys;
 
 impl Tree for ProcSys {
@@ -104,7 +107,7 @@ fn read(interface: &str, name: &str) -> io::Result<Option<String>> {
     }
 }
 
-/// Returns whether the switch or its interface does not exist.
+/// Returns whether an error means that the setting or its interface does not exist.
 fn is_missing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV))
 }
@@ -116,13 +119,13 @@ fn write(interface: &str, name: &str, value: &str) -> io::Result<()> {
     fs::write(format!("{}/{interface}/{name}", root(name)), value)
 }
 
-/// Switches and the record of carnet's changes.
+/// Reads and writes settings, and notes carnet's changes in the undo file.
 pub(crate) struct Switches {
     tree: Box<dyn Tree>,
-    /// Number of times that a switch was written.
+    /// Number of times that carnet has written a setting.
     pub(crate) writes: u64,
-    /// Whether the process ends with this last attempt. A value is then restored even if the record cannot be
-    /// written first.
+    /// Whether the process ends after this attempt to restore settings. carnet then restores a value even if
+    /// it cannot write the undo file first.
     pub(crate) parting: bool,
 }
 
@@ -132,29 +135,29 @@ impl std::fmt::Debug for Switches {
     }
 }
 
-/// Outcome of setting a switch.
+/// Outcome of writing a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Set {
-    /// The switch has the desired value.
+    /// The setting has the desired value.
     Done,
-    /// carnet does not write the switch: see [`is_others_business`].
+    /// carnet must not write the setting, see [`is_others_business`].
     LeftAlone,
-    /// The interface of the switch is missing.
+    /// The setting or its interface does not exist.
     Missing,
 }
 
-/// Returns the setting that accepts Router Advertisements, on a router too.
+/// Returns the setting that makes the kernel accept Router Advertisements even while the machine forwards.
 pub(crate) fn accept_ra(interface: &str) -> Setting {
     Setting { interface: interface.to_owned(), name: ACCEPT_RA.to_owned(), value: "2".to_owned() }
 }
 
-/// Returns whether carnet must not change the switch. If the kernel ignores Router Advertisements, a program
+/// Returns whether carnet must not change the setting. If the kernel ignores Router Advertisements, a program
 /// in user space handles them (NetworkManager, systemd-networkd), or the operator wants none.
 fn is_others_business(setting: &Setting, current: &str) -> bool {
     setting.name == ACCEPT_RA && setting.value.trim() != "0" && current == "0"
 }
 
-/// Returns whether carnet has made this machine a router.
+/// Returns whether carnet has turned forwarding on for all interfaces of this machine.
 pub(crate) fn forwards(record: &Record) -> bool {
     record
         .settings
@@ -162,13 +165,13 @@ pub(crate) fn forwards(record: &Record) -> bool {
         .any(|s| s.interface == "all" && s.name == FORWARDING && s.original == "0" && s.ours != "0")
 }
 
-/// Returns the interfaces with a changed switch of this name.
+/// Returns the interfaces on which carnet has changed the setting of this name.
 pub(crate) fn recorded(record: &Record, name: &str) -> Vec<String> {
     record.settings.iter().filter(|s| s.name == name).map(|s| s.interface.clone()).collect()
 }
 
-/// Returns the value of a switch without carnet's changes: a later interface has its value from carnet's
-/// `all`.
+/// Returns the value that a setting would have without carnet's changes. `current` may come from carnet's
+/// value of `all`, if the interface appeared after carnet wrote `all`.
 fn without_ours(record: &Record, setting: &Setting, current: String) -> String {
     let is_all = |s: &&ChangedSetting| s.interface == "all" && s.name == setting.name && s.ours == current;
     let all = record.settings.iter().find(is_all).filter(|_| setting.interface != "all");
@@ -178,12 +181,12 @@ fn without_ours(record: &Record, setting: &Setting, current: String) -> String {
 }
 
 impl Switches {
-    /// Creates the switches of the kernel.
+    /// Returns access to the settings of the kernel.
     pub(crate) fn of_kernel() -> Switches {
         Switches::of(Box::new(ProcSys))
     }
 
-    /// Creates the switches of a tree.
+    /// Returns access to the settings of this tree.
     pub(crate) fn of(tree: Box<dyn Tree>) -> Switches {
         Switches { tree, writes: 0, parting: false }
     }
@@ -193,7 +196,7 @@ impl Switches {
         self.tree.write(interface, name, value)
     }
 
-    /// Returns the value of a switch on every interface.
+    /// Returns the value of the setting of this name on every interface.
     fn read_everywhere(&self, name: &str) -> io::Result<BTreeMap<String, String>> {
         let mut values = BTreeMap::new();
         for interface in self.tree.interfaces()? {
@@ -206,14 +209,14 @@ impl Switches {
         Ok(values)
     }
 
-    /// Returns whether the filter of an interface is strict: the higher value of the interface and `all`
-    /// applies.
+    /// Returns whether `rp_filter` is strict on an interface. The kernel uses the higher value of the
+    /// interface and `all`.
     fn is_strict(&self, interface: &str) -> bool {
         let of = |interface| self.tree.read(interface, RP_FILTER).ok().flatten().unwrap_or_default();
         [of("all"), of(interface)].into_iter().max().as_deref() == Some(STRICT)
     }
 
-    /// Returns whether the switch has this value now.
+    /// Returns whether the setting has this value now.
     pub(crate) fn is(&self, interface: &str, name: &str, value: &str) -> Result<bool> {
         let current = self.tree.read(interface, name);
         let current =
@@ -227,8 +230,8 @@ impl Switches {
         is(ACCEPT_RA, "2") || is(ACCEPT_RA, "1") && is(FORWARDING, "0")
     }
 
-    /// Returns the value that another program has set since carnet did, in words; `None` if it is unchanged,
-    /// as far as that is known.
+    /// Returns, in words, the value that another program has set in place of carnet's value. Returns `None`
+    /// if the value is unchanged or cannot be read.
     pub(crate) fn found_instead(&self, setting: &Setting) -> Option<String> {
         let Setting { interface, name, value } = setting;
         let current = self.tree.read(interface, name).ok()??;
@@ -246,7 +249,7 @@ impl Switches {
         Some(format!("{} is {current}, {needed} is needed", described(interface, name)))
     }
 
-    /// Returns whether this setting will turn a host into a router.
+    /// Returns whether writing this setting turns forwarding on while it is off.
     pub(crate) fn begins_forwarding(&self, setting: &Setting) -> Result<bool> {
         let (interface, name) = (setting.interface.as_str(), setting.name.as_str());
         Ok((interface, name) == ("all", FORWARDING)
@@ -254,9 +257,10 @@ impl Switches {
             && self.is(interface, name, "0")?)
     }
 
-    /// Sets a switch to its desired value.
+    /// Writes the desired value of a setting, and notes the original value in the undo file first.
     ///
-    /// `index` is that of the interface, 0 if [`is_common`]. The setting has passed [`check`].
+    /// `index` is the index of the interface; 0 for `all` and `default`. The setting must have passed
+    /// [`check`].
     pub(crate) fn set(&mut self, setting: &Setting, index: u32, undo: &mut UndoFile) -> Result<Set> {
         let Setting { interface, name, value } = setting;
         let failed =
@@ -279,14 +283,14 @@ impl Switches {
         }
         let earlier = known.filter(|at| undo.record.settings[*at].index != index);
         if let Some(at) = earlier {
-            // The record is of an earlier interface of this name.
+            // The undo file has a value of an earlier interface with this name, so delete the entry.
             undo.record.settings.remove(at);
         }
         let known = known.filter(|_| earlier.is_none());
         let returns = known.is_some_and(|at| undo.record.settings[at].returns);
         let mut others = None;
-        // If the switch lacks the desired value, the present values of interfaces are not carnet's, unless a
-        // restoration was not finished.
+        // If `all` does not have carnet's value, the present values of the interfaces are not from carnet,
+        // unless carnet was interrupted while it restored them.
         if interface == "all" && (known.is_none() || !right && !returns) {
             let mut values = self.read_everywhere(name).map_err(failed)?;
             for own in undo.record.settings.iter().filter(|s| s.name == *name && s.interface != "all") {
@@ -297,8 +301,9 @@ impl Switches {
         match known {
             Some(at) => {
                 let changed = &mut undo.record.settings[at];
-                // An operator has set it since, and must get that value back at the end. The value of a
-                // single interface proves nothing, because `all` overwrites it.
+                // An operator has set `all` since carnet did, so carnet must restore the operator's value at
+                // the end. For a single interface a changed value does not prove that, because writing `all`
+                // overwrites it.
                 if interface == "all" && !right && !returns && current != changed.ours {
                     changed.original = current;
                 }
@@ -317,14 +322,15 @@ impl Switches {
                 returns: false,
             }),
         }
-        // Record the switch even if it has the value already: it must keep that value when `all` overwrites
-        // it.
+        // Note the setting even if it has the desired value already. After a write to `all` overwrote it,
+        // carnet must set it again.
         undo.save()?;
         if !right {
             self.write(interface, name, value).map_err(failed)?;
         }
         if let Some(changed) = known.filter(|_| returns).and_then(|at| undo.record.settings.get_mut(at)) {
-            // The desired value is in force only from here on.
+            // From here on the setting has the desired value, so an interrupted restoration no longer
+            // matters.
             changed.returns = false;
             undo.save()?;
         }
@@ -334,8 +340,8 @@ impl Switches {
         Ok(Set::Done)
     }
 
-    /// Restores the value that a switch had before carnet. `index` is that of its interface now, `None` if
-    /// the interface is gone.
+    /// Restores the value that a setting had before carnet changed it. `index` is the present index of its
+    /// interface; `None` if the interface is gone.
     pub(crate) fn restore(
         &mut self,
         interface: &str,
@@ -364,7 +370,7 @@ impl Switches {
         match current.as_deref() {
             Some(current) if current == original && !returns => {}
             Some(current) if current == original || current == ours => {
-                // Writing `all` overwrites all interfaces, and some of them must be restored.
+                // Writing `all` overwrites all interfaces, so note first which values to restore on them.
                 if interface == "all" && (!returns || undo.is_unsaved()) {
                     if !returns {
                         others = self.originals(&undo.record, &undo.record.settings[at]).map_err(failed)?;
@@ -386,7 +392,8 @@ impl Switches {
                 }
                 if interface == "all" {
                     for own in undo.record.settings.iter_mut().filter(|s| s.name == name) {
-                        // A value under carnet's `all` is not the original one.
+                        // The value came from carnet's write to `all`, so replace it by the interface's
+                        // original value.
                         if let Some(original) = others.get(&own.interface) {
                             own.original = original.clone();
                         }
@@ -400,9 +407,10 @@ impl Switches {
         Ok(())
     }
 
-    /// Returns the values for interfaces without a setting of carnet's after `all` overwrites them. A value
-    /// that another program has set since carnet's change comes first, then the interface's former value. A
-    /// later interface gets the value that new ones had.
+    /// Returns the value that each interface without a setting of carnet's must get after `all` has
+    /// overwritten it. That is the value that another program has set since carnet wrote `all`; otherwise the
+    /// interface's value from before. An interface that appeared later gets the value that new interfaces
+    /// had.
     fn originals(&self, record: &Record, all: &ChangedSetting) -> io::Result<BTreeMap<String, String>> {
         let mut originals = all.others.clone();
         let own = recorded(record, &all.name);
@@ -443,30 +451,33 @@ impl Switches {
     }
 }
 
-/// Returns whether this network namespace has IPv6.
+/// Returns whether the kernel has IPv6 in this network namespace.
 pub(crate) fn ipv6_exists() -> bool {
     fs::metadata("/proc/sys/net").is_err() || fs::metadata(ROOT).is_ok()
 }
 
-/// Parts of Router Advertisements that the kernel uses on one of carnet's own interfaces, on a router too.
+/// Parts of Router Advertisements that the kernel uses on an interface that carnet has created, even while
+/// the machine forwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Advertisements {
-    /// No part.
+    /// The kernel ignores Router Advertisements.
     Ignored,
-    /// Addresses and prefixes, but no default route.
+    /// The kernel uses addresses and prefixes, but no default route.
     Addresses,
-    /// All parts.
+    /// The kernel uses all parts.
     All,
 }
 
-/// Sets which parts the kernel uses. The interface vanishes at the end, so nothing is restored.
+/// Sets which parts the kernel uses. carnet restores nothing, because the interface vanishes with the
+/// process.
 pub(crate) fn accept_advertisements(interface: &str, taken: Advertisements) -> Result<()> {
     let (accept, default_router) = match taken {
         Advertisements::Ignored => ("0", "0"),
         Advertisements::Addresses => ("2", "0"),
         Advertisements::All => ("2", "1"),
     };
-    // Write the narrower switch first, so that no advertisement is used in between.
+    // Write the sysctl for default routes before `accept_ra`, so that the kernel makes no default route in
+    // between.
     for (name, value) in [("accept_ra_defrtr", default_router), (ACCEPT_RA, accept)] {
         write(interface, name, value)
             .map_err(|e| Error::kernel(format!("set net.ipv6.conf.{interface}.{name}"), e))?;
@@ -488,12 +499,12 @@ pub(crate) fn disable_ipv6(interface: &str) -> Result<()> {
 }
 
 /// Lets the kernel answer route lookups for IPv4 packets from this interface, although no such packets
-/// arrive. By these lookups the fast path finds the next hop of packets that it puts into IPv4.
+/// arrive. With these lookups the fast path finds the next hop of packets that it encapsulates in IPv4.
 pub(crate) fn forward_ipv4_from(interface: &str) -> io::Result<()> {
     fs::write(format!("{IPV4_ROOT}/{interface}/{FORWARDING}"), "1")
 }
 
-/// Enables IPv6 on the tunnel device if new interfaces have none.
+/// Enables IPv6 on the TUN device, in case the machine disables IPv6 on new interfaces.
 pub(crate) fn enable_ipv6(interface: &str, writes: &mut u64) -> Result<()> {
     let failed = |e: io::Error| Error::kernel(format!("enable IPv6 on {interface}"), e);
     match read(interface, "disable_ipv6").map_err(failed)? {

@@ -1,9 +1,10 @@
-//! File of the changes to revert after a crash.
+//! The undo file, which lists the changes to revert after a crash.
 //!
-//! Routes and rules have carnet's mark, and the tunnel device vanishes with the process. But a changed
-//! setting has no record of its former value, and not every kernel keeps the mark of an address. So carnet
-//! records settings before it changes them, and addresses directly after. The file belongs to one boot and
-//! one network namespace: carnet ignores it elsewhere, and each line that no longer matches.
+//! After a crash carnet finds its routes and rules by their mark, and the TUN device has vanished with the
+//! process. But the kernel does not store the former value of a setting, and not every kernel stores the mark
+//! of an address. So carnet writes a setting into the file before it changes the setting, and an address
+//! directly after it has added the address. The file belongs to one boot and one network namespace: carnet
+//! ignores it in another one. It also ignores each entry that no longer matches the kernel's state.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,9 +22,10 @@ use crate::error::{Error, Result};
 pub(crate) struct Place {
     /// Content of `/proc/sys/kernel/random/boot_id`.
     pub(crate) boot_id: String,
-    /// Inode of the network namespace. Another namespace may get it later, so the cookie is checked too.
+    /// Inode of the network namespace. Another namespace may get the same inode later, so carnet checks the
+    /// cookie too.
     pub(crate) netns: u64,
-    /// Cookie of the namespace, unique since boot (Linux 5.14 and later, else 0).
+    /// Cookie of the namespace, unique since boot (Linux 5.14 and later; otherwise 0).
     pub(crate) netns_cookie: u64,
 }
 
@@ -41,7 +43,7 @@ impl Place {
 
 /// Returns the cookie of the calling thread's network namespace.
 fn netns_cookie() -> Option<u64> {
-    /// `SO_NETNS_COOKIE` of asm-generic/socket.h.
+    /// Socket option `SO_NETNS_COOKIE` of asm-generic/socket.h.
     const SO_NETNS_COOKIE: libc::c_int = 71;
     let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::DGRAM, None).ok()?;
     let mut cookie = 0u64;
@@ -59,27 +61,27 @@ fn netns_cookie() -> Option<u64> {
     (result == 0).then_some(cookie)
 }
 
-/// A setting that was changed.
+/// A setting that carnet has changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ChangedSetting {
     pub(crate) interface: String,
     /// Index of the interface, 0 for `all`: a later interface of the same name has settings of its own.
     pub(crate) index: u32,
     pub(crate) name: String,
-    /// Former value.
+    /// Value before carnet changed the setting.
     pub(crate) original: String,
-    /// carnet's value.
+    /// Value that carnet has set.
     pub(crate) ours: String,
-    /// For `all`: former values of every interface, because writing `all` overwrites some switches of
+    /// For `all`: former values of every interface, because writing `all` overwrites some settings of all
     /// interfaces.
     pub(crate) others: BTreeMap<String, String>,
-    /// Whether the setting, and those after it in the record, are being restored. The latter may not be
-    /// restored yet even if this one is.
+    /// Whether carnet has begun to restore the setting and those after it in the record. Later ones may not
+    /// be restored yet even if this one is.
     #[serde(default)]
     pub(crate) returns: bool,
 }
 
-/// An address that was added.
+/// An address that carnet has added.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AddedAddress {
     pub(crate) interface: String,
@@ -88,14 +90,14 @@ pub(crate) struct AddedAddress {
     pub(crate) prefix_length: u8,
 }
 
-/// A link-layer address that was changed.
+/// A link-layer address that carnet has changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ChangedLinkAddress {
     pub(crate) interface: String,
     pub(crate) index: u32,
-    /// Former address.
+    /// Address before the change.
     pub(crate) original: [u8; 6],
-    /// carnet's address.
+    /// Address that carnet has set.
     pub(crate) ours: [u8; 6],
 }
 
@@ -114,21 +116,21 @@ struct Contents {
     record: Record,
 }
 
-/// The file, and the record in memory.
+/// The undo file, and its content in memory.
 #[derive(Debug)]
 pub(crate) struct UndoFile {
     disk: Box<dyn Disk>,
     path: PathBuf,
     place: Place,
-    /// Whether the file differs from the record.
+    /// Whether the file differs from the content in memory.
     unsaved: bool,
     /// Content of the file.
     pub(crate) record: Record,
 }
 
 impl UndoFile {
-    /// Reads the record of an earlier run; empty if that run was in another boot or namespace, or if the file
-    /// is unreadable.
+    /// Reads the file of an earlier run. The record is empty if that run was in another boot or namespace, or
+    /// if the file is unreadable.
     pub(crate) fn open(path: &Path) -> UndoFile {
         UndoFile::open_on(Box::new(Files), path, Place::here())
     }
@@ -156,7 +158,7 @@ impl UndoFile {
         UndoFile { disk, path: path.to_owned(), place, unsaved: false, record }
     }
 
-    /// Writes the record so that after a power cut the file has the old or the new record.
+    /// Writes the record to the file. After a power cut the file has either the old or the new record.
     pub(crate) fn save(&mut self) -> Result<()> {
         self.unsaved = true;
         let failed = |e: std::io::Error| Error::kernel(format!("write {}", self.path.display()), e);

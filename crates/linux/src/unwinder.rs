@@ -1,19 +1,19 @@
 //! Replaces the unwinder in a program that aborts on a panic and lacks the feature `backtrace`, as for
 //! OpenWrt.
 //!
-//! Rust's library can print a backtrace. It links an unwinder and a reader of debug information into every
-//! program, 0.2 MB of this one. A program for OpenWrt has neither unwind tables (`discard-unwind-tables.ld`)
-//! nor symbols. These functions replace the unwinder's: `_Unwind_Backtrace` reports an empty stack, so the
-//! compiler removes the code that would print its frames. The library names the other functions and never
-//! calls them.
+//! Rust's library can print a backtrace. For that, it links an unwinder and a reader of debug information
+//! into every program, 0.2 MB of carnet. A program for OpenWrt has neither unwind tables
+//! (`discard-unwind-tables.ld`) nor symbols. These functions replace the unwinder's: `_Unwind_Backtrace`
+//! reports an empty stack, so the compiler removes the code that would print its frames. The library refers
+//! to the other functions but never calls them here.
 
 use std::ffi::{c_int, c_void};
 
-/// `_URC_END_OF_STACK`.
+/// Result `_URC_END_OF_STACK` of an unwinder: the stack has ended.
 const END_OF_STACK: c_int = 5;
 
-// SAFETY of the names, here and below: they are the unwinder's. Each function does what callers may expect
-// from an unwinder, or ends the program.
+// SAFETY of the exported names, here and below: no other unwinder is linked, so no other function has these
+// names. Each function does what callers may expect from an unwinder, or ends the program.
 #[unsafe(no_mangle)]
 extern "C" fn _Unwind_Backtrace(_frame: *const c_void, _data: *mut c_void) -> c_int {
     END_OF_STACK

@@ -1,22 +1,23 @@
 //! Virtual Ethernet interfaces for IPv6 over GeoNetworking.
 //!
 //! Each interface is a TAP device. It has the station's link-layer address on the air, and the IPv6
-//! link-local address that follows from that. (EN 302 636-6-1 demands the interface identifier of the MID,
-//! for any default of the machine, so the kernel makes no other.) Both follow the station's address, which
-//! may be a new pseudonym: no frame with the new address has the old link-local address. Other addresses of
-//! the interface stay. Neighbours that know them get the new link-layer address at once (`ndisc_notify`), so
-//! that packets continue. The devices are not persistent: they vanish with the process, together with their
-//! addresses and routes.
+//! link-local address that follows from that. (EN 302 636-6-1 demands that the interface identifier comes
+//! from the MID. So carnet keeps the kernel from making another link-local address.) When the station gets a
+//! new address, for example a new pseudonym, carnet changes both addresses together. No frame with the new
+//! link-layer address has the old link-local address. Other addresses of the interface stay. Neighbours that
+//! know them get the new link-layer address at once (`ndisc_notify`), so that packets continue. The devices
+//! are not persistent: they vanish with the process, together with their addresses and routes.
 //!
-//! Frames have a virtio header if the kernel supports it, as in [`crate::TunnelReader`]: bursts are read in
-//! one piece and cut into packets here. Frames to the host are written one by one.
+//! Frames have a virtio header if the kernel supports it. So carnet reads bursts in one piece and cuts them
+//! into packets here, like [`crate::TunnelReader`]. It writes frames to the host one by one.
 //!
-//! No other interface may have the name already. A device that another program deletes is created again.
+//! Creating an interface fails if another interface has its name. If another program deletes a device, carnet
+//! creates it again.
 //!
 //! Router Advertisements: interfaces of the configuration ignore them, unless the operator sets `accept_ra`
-//! after the start. An uplink uses them. A link that carnet learnt from a Router Advertisement uses them only
-//! for its addresses. Otherwise any station that reaches this one by GeoBroadcast could become its default
-//! router.
+//! after the start. An uplink uses them. A link that carnet has learnt from a Router Advertisement uses
+//! advertisements only for its addresses. Otherwise any station that reaches this one by GeoBroadcast could
+//! become its default router.
 
 use std::future::poll_fn;
 use std::io;
@@ -32,7 +33,7 @@ pub use crate::settings::Advertisements;
 /// A 48-bit link-layer address.
 pub type MacAddress = [u8; 6];
 
-/// Most frames that wait in the kernel, as in the tunnel device.
+/// Maximum number of frames that wait in the kernel, the same as for the TUN device.
 const QUEUE: u32 = 4000;
 
 /// Settings of a virtual interface.
@@ -48,7 +49,7 @@ pub struct VirtualLinkConfig {
     pub link_local: Ipv6Addr,
     /// MTU of the interface in octets, at least 1280.
     pub mtu: u32,
-    /// Parts of Router Advertisements that the kernel uses, on a router too.
+    /// Parts of Router Advertisements that the kernel uses, even while the machine forwards.
     pub advertisements: Advertisements,
 }
 
@@ -76,7 +77,7 @@ pub enum VirtualLinkEvent {
     Addresses {
         /// Number of the interface.
         link: u32,
-        /// Addresses of the interface, except those that may belong to another node.
+        /// Addresses of the interface, except those whose duplicate address detection has not ended.
         addresses: Vec<(Ipv6Addr, u8)>,
     },
 }
@@ -96,7 +97,7 @@ pub struct VirtualLinks {
     links: Vec<VirtualLink>,
     requests: Requests,
     events: Events,
-    /// Whether interfaces or addresses have changed.
+    /// Whether interfaces or addresses have changed since they were last read.
     dirty: bool,
     counters: FrameCounters,
 }
@@ -117,7 +118,7 @@ impl VirtualLinks {
         })
     }
 
-    /// Creates an interface, or changes its differing settings.
+    /// Creates an interface, or changes the settings of an existing one.
     ///
     /// # Errors
     /// Fails if the kernel refuses; [`Error::Busy`] if another interface has the name.
@@ -156,11 +157,11 @@ impl VirtualLinks {
         self.links.retain(|link| link.config.id != id);
     }
 
-    /// Waits until frames may be ready, or interfaces have changed. Safe to cancel; must be awaited all the
-    /// time, if only in a `select!`.
+    /// Waits until frames may be ready, or interfaces have changed. Safe to cancel; the caller has to await
+    /// it all the time, for example in a `select!`.
     ///
     /// # Errors
-    /// Fails if the kernel's events are unreadable, or a vanished interface cannot be created again.
+    /// Fails if the kernel's events are unreadable, or carnet cannot create a vanished interface again.
     pub async fn readable(&mut self) -> Result<VirtualLinkEvent> {
         poll_fn(|cx| self.poll(cx)).await
     }
@@ -180,7 +181,8 @@ impl VirtualLinks {
         }
     }
 
-    /// Gives the host an IPv6 packet in a frame. A frame that the kernel refuses is counted.
+    /// Passes an IPv6 packet in a frame to the host. If the kernel refuses the frame, only a counter shows
+    /// it.
     pub fn write(&mut self, link: u32, destination: MacAddress, source: MacAddress, packet: &[u8]) {
         let known = self.links.iter().find(|known| known.config.id == link);
         self.counters.written(known.map(|link| link.device.write(destination, source, packet)));
@@ -192,8 +194,8 @@ impl VirtualLinks {
         Some((link.info.name.as_str(), link.info.index))
     }
 
-    /// Returns the number of requests to the kernel about interfaces and addresses so far. Packets cause
-    /// none.
+    /// Returns the number of requests to the kernel about interfaces and addresses so far. Packets cause no
+    /// such requests.
     pub fn questions(&self) -> u64 {
         self.requests.reads
     }
@@ -256,8 +258,8 @@ fn create(requests: &mut Requests, config: VirtualLinkConfig) -> Result<VirtualL
     Ok(VirtualLink { config, device, info, addresses: None })
 }
 
-/// Adds the address without duplicate address detection, which GeoNetworking does for it (EN 302 636-4-1
-/// 10.2.1.5).
+/// Adds the address without duplicate address detection, because GeoNetworking itself detects duplicate
+/// addresses (EN 302 636-4-1 10.2.1.5).
 fn add_link_local(requests: &mut Requests, info: &LinkInfo, address: Ipv6Addr) -> Result<()> {
     match requests.add_address(info.index, &info.name, address, 64) {
         Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),

@@ -1,12 +1,14 @@
 //! Wipes memory that held secrets.
 //!
-//! A key has a type that wipes it when it is dropped (`carnet_base::Key`). But before that its digits and
-//! octets are in other memory: the text of the config, the TOML parser and the stack. They are also in
-//! vectors that grow and leave their octets behind. So code that reads secrets runs in [`with_secrets`].
-//! Until it ends, all freed heap memory of any thread is wiped, and afterwards the stack below.
+//! A key has a type that wipes it when it is dropped (`carnet_base::Key`). But while the config is read, the
+//! key's digits and octets are also in other memory: in the text of the config, in the TOML parser and on the
+//! stack. A vector that grows leaves its octets in the old place. So code that reads secrets runs in
+//! [`with_secrets`]. Until that code ends, carnet wipes all heap memory that any thread frees. After that it
+//! wipes the stack that the code has used.
 //!
-//! This requires [`WipingAllocator`] as the program's allocator. At other times it is the system's allocator
-//! plus a check of a flag. Packets and messages are no secrets, and there are very many of them.
+//! This requires [`WipingAllocator`] as the program's allocator. Outside of [`with_secrets`] it only checks a
+//! counter and calls the system's allocator. Packets and messages are no secrets, and there are very many of
+//! them.
 //!
 //! Left out: memory that is freed at other times, registers, and the kernel's copy of a file.
 
@@ -14,13 +16,14 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Octets of stack to wipe: more than reading a config uses, without optimization too.
+/// Number of octets of the stack to wipe: more than reading a config uses, even in a build without
+/// optimization.
 const STACK: usize = 512 * 1024;
 
-/// Number of threads that read secrets.
+/// Number of threads that run code in [`with_secrets`] now.
 static READING: AtomicUsize = AtomicUsize::new(0);
 
-/// The system's allocator, which wipes freed memory while secrets are read.
+/// An allocator that calls the system's allocator, and wipes freed memory while any thread reads secrets.
 pub struct WipingAllocator;
 
 /// Wipes memory before it is freed.
@@ -30,7 +33,7 @@ pub struct WipingAllocator;
 unsafe fn wipe(memory: *mut u8, size: usize) {
     // SAFETY: the caller guarantees that the memory is writable for `size` octets.
     unsafe { memory.write_bytes(0, size) };
-    // Otherwise the compiler would remove the write, because no code reads the memory any more.
+    // Without `black_box` the compiler would remove the write, because no code reads the memory any more.
     black_box(memory);
 }
 
@@ -38,8 +41,8 @@ fn is_reading() -> bool {
     READING.load(Ordering::Relaxed) > 0
 }
 
-// SAFETY: all calls go to the system's allocator, whose guarantees hold for the same arguments. The added
-// code touches only memory that the caller has given up, or has just been given.
+// SAFETY: all calls go to the system's allocator, whose guarantees hold for the same arguments. The code here
+// writes only to memory that the caller has freed, or that the system has just allocated.
 unsafe impl GlobalAlloc for WipingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller keeps the contract of `alloc`, which is the system's.
@@ -53,7 +56,7 @@ unsafe impl GlobalAlloc for WipingAllocator {
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         if is_reading() {
-            // SAFETY: the caller gives the memory up, which has the size of the layout.
+            // SAFETY: the caller frees the memory, which has the size of the layout.
             unsafe { wipe(memory, layout.size()) };
         }
         // SAFETY: the caller keeps the contract of `dealloc`, which is the system's.
@@ -65,9 +68,10 @@ unsafe impl GlobalAlloc for WipingAllocator {
             // SAFETY: the caller keeps the contract of `realloc`, which is the system's.
             return unsafe { System.realloc(memory, layout, size) };
         }
-        // The system would leave moved octets in the old place, and truncated ones.
-        // SAFETY: the caller guarantees that the size is valid with this alignment. Both places are as large
-        // as the copied part, and do not overlap. The old place is given up only if there is a new one.
+        // The system's `realloc` would leave the octets in the old place, so copy and wipe them here. SAFETY:
+        // the caller guarantees that the size is valid with this alignment. Both places are as large as the
+        // copied part, and do not overlap. The old place is freed only if the allocation of the new one has
+        // succeeded.
         unsafe {
             let new = System.alloc(Layout::from_size_align_unchecked(size, layout.align()));
             if !new.is_null() {
@@ -79,8 +83,8 @@ unsafe impl GlobalAlloc for WipingAllocator {
     }
 }
 
-/// Runs code that reads secrets, and wipes the memory that it used. Its result should be small, or hold its
-/// secrets in the heap: a move leaves the octets in the old place.
+/// Runs code that reads secrets, and wipes the memory that it used. The result of the code should be small,
+/// or hold its secrets on the heap, because moving a value leaves its octets in the old place.
 pub fn with_secrets<T>(reads: impl FnOnce() -> T) -> T {
     READING.fetch_add(1, Ordering::Relaxed);
     let done = apart(reads);
@@ -89,7 +93,7 @@ pub fn with_secrets<T>(reads: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Runs the code in stack frames of its own, below the caller's.
+/// Runs the code in separate stack frames, below the frame of the caller.
 #[inline(never)]
 fn apart<T>(reads: impl FnOnce() -> T) -> T {
     reads()
@@ -104,8 +108,8 @@ fn wipe_stack() {
     let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
     let (first, behind) = (begin.next_multiple_of(page), (begin + STACK) / page * page);
     if first < behind {
-        // SAFETY: these pages contain only `room`, whose content does not matter. They are zeros when they
-        // are touched next.
+        // SAFETY: these pages contain only `room`, whose content does not matter. When code touches them the
+        // next time, they are zeros.
         unsafe {
             libc::madvise(first as *mut libc::c_void, behind - first, libc::MADV_DONTNEED);
         }
@@ -117,13 +121,14 @@ fn wipe_stack() {
 mod tests {
     use super::*;
 
-    /// The test reads freed memory of the system's allocator, which writes only addresses at the beginning.
+    /// The test reads memory after it was freed. The system's allocator overwrites only the begin of freed
+    /// memory, with addresses.
     #[test]
     fn what_is_freed_while_secrets_are_read_is_wiped() {
         let layout = Layout::from_size_align(4096, 16).expect("a layout");
         let left = |memory: *mut u8| {
-            // SAFETY: the layout has a size. Only this thread has used this place, and the system gives it
-            // out next.
+            // SAFETY: the layout has a size. Only this thread has used memory of this size, so the system
+            // allocates the same place again.
             let again = unsafe { WipingAllocator.alloc(layout) };
             assert_eq!(again, memory, "the system hands out what was freed last");
             // SAFETY: the place has 4096 octets that were written before.

@@ -1,4 +1,5 @@
-//! Router Advertisements on a machine that carnet makes a router, and the ownership of `accept_ra`.
+//! Tests Router Advertisements on a machine that carnet makes a router, and that `accept_ra` of other
+//! programs stays.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -25,7 +26,7 @@ fn learnt() -> bool {
     ip("-6 route show default").contains("proto ra")
 }
 
-/// Settings of the home link `h0` that a home agent needs to be 0.
+/// Settings that a home agent wants to be 0 on its home link `h0`.
 const STOPPED: [&str; 2] = ["accept_ra_defrtr", "accept_ra_pinfo"];
 
 fn stopped() -> [String; 2] {
@@ -71,7 +72,8 @@ async fn obstacles(platform: &mut Platform, texts: &[&str]) {
     }
 }
 
-/// Otherwise any host on the home link could redirect the home agent's packets to itself.
+/// A machine with another default route ignores the routes of advertisements on the home link. Otherwise any
+/// host there could redirect the home agent's packets to itself.
 #[test]
 fn home_link_gives_nothing_by_advertisement_to_a_machine_that_has_it_from_elsewhere() {
     in_namespace(|scratch| async move {
@@ -150,7 +152,7 @@ fn a_router_keeps_what_its_links_advertise() {
         advertise(&peer);
         events_until(&mut platform, |_| learnt()).await;
 
-        // One interface appears later, and another program changes a setting back.
+        // One interface appears later, and another program sets a setting back.
         ip("link add late type veth peer name later");
         events_until(&mut platform, |_| sysctl("late/accept_ra") == "2").await;
         set_sysctl("transit/accept_ra", "1");
@@ -204,7 +206,7 @@ fn accept_ra_of_0_is_left_to_whoever_set_it() {
         ip("link set v0 up");
         events_for(&mut platform, Duration::from_millis(100)).await;
         assert_eq!(sysctl("v0/accept_ra"), "0");
-        // Another program turns `accept_ra` on, and off again.
+        // Another program sets `accept_ra` to 1, and then to 0 again.
         set_sysctl("v0/accept_ra", "1");
         ip("link set v0 mtu 1400");
         events_until(&mut platform, |_| sysctl("v0/accept_ra") == "2").await;

@@ -1,4 +1,4 @@
-//! Adds and removes entries, with `ip` as the oracle.
+//! Tests that the platform adds and removes entries; `ip` shows the kernel's state.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use carnet_station::forwarding::desired::*;
 
-/// Creates two virtual interfaces, `v0` and `i0`, each connected to a counterpart in this namespace.
+/// Creates two virtual interfaces, `v0` and `i0`, each with the other end in this namespace.
 fn two_links() {
     for (here, there) in [("v0", "v1"), ("i0", "i1")] {
         ip(&format!("link add {here} type veth peer name {there}"));
-        // Otherwise link-local addresses would appear in the middle of a test.
+        // Without `addrgenmode none`, link-local addresses would appear in the middle of a test.
         ip(&format!("link set {here} addrgenmode none up"));
         ip(&format!("link set {there} addrgenmode none up"));
         wait_until_up(here);
@@ -25,8 +25,8 @@ fn two_links() {
 }
 
 /// The kernel joins the solicited-node group of an address only when its worker gets the lock of all
-/// interfaces. A node that solicits the address earlier would repeat that only a second later. Here other
-/// threads hold that lock.
+/// interfaces. A neighbour whose solicitation comes earlier repeats it only a second later. In this test
+/// other threads hold that lock all the time.
 #[test]
 fn neighbours_find_an_address_as_soon_as_it_is_there() {
     in_namespace(|scratch| async move {
@@ -61,7 +61,7 @@ fn neighbours_find_an_address_as_soon_as_it_is_there() {
     });
 }
 
-/// Returns the route of a socket that is bound to the uplink and its address, by `ip route get`.
+/// Returns the route that `ip route get` shows for a socket that is bound to the uplink and this address.
 fn way_from(address: &str) -> String {
     ip(&format!("-4 route get 198.51.100.2 from {address} oif v0")).lines().next().unwrap().trim().to_owned()
 }
@@ -74,7 +74,7 @@ fn ipv4_table_of_an_uplink_is_restored_whatever_takes_it_away() {
         ip("addr add 10.2.0.185/24 dev v0");
         ip("addr add 10.3.0.7/24 dev i0");
         ip("route add default via 10.3.0.1 dev i0");
-        // A network manager has a rule of its own at this priority.
+        // Another program, for example a network manager, has a rule at the same priority.
         ip("-4 rule add pref 130 from 10.2.0.185 lookup 77");
         let before = whole_state();
         let (alone, by_table) = ("198.51.100.2 from 10.2.0.185 dev v0", "via 10.64.0.1 dev v0 table 13510");
@@ -118,10 +118,10 @@ fn ipv4_table_of_an_uplink_is_restored_whatever_takes_it_away() {
             }
             events_until(&mut platform, |_| installed() == complete).await;
         }
-        // A DHCP renewal has another gateway.
+        // The uplink gets another gateway, as after a DHCP renewal.
         platform.apply(&set(ipv4_route("v0", Some("10.2.0.1")))).unwrap();
         assert!(way_from("10.2.0.185").contains("via 10.2.0.1 dev v0 table 13510"));
-        // A modem has no gateway.
+        // The uplink has no gateway, as with a modem.
         platform.apply(&set(ipv4_route("v0", None))).unwrap();
         assert!(way_from("10.2.0.185").contains("dev v0 table 13510"), "{}", way_from("10.2.0.185"));
         for entry in entries.iter().rev() {
@@ -212,7 +212,7 @@ fn closing_and_dropping_put_everything_back() {
             } else {
                 drop(platform);
             }
-            // The device is gone although another process still holds its descriptor.
+            // The TUN device is gone although another process still holds its descriptor.
             assert_eq!(whole_state(), before);
             assert!(!scratch.undo_file().exists());
             assert!(tunnel.try_write(&[0x60; 40]).is_err());
@@ -220,7 +220,7 @@ fn closing_and_dropping_put_everything_back() {
     });
 }
 
-/// A request to the kernel would wait for the RTNL mutex, and the packets of the slow path with it.
+/// A netlink request would wait for the RTNL mutex, and the packets of the slow path would wait meanwhile.
 #[test]
 fn counters_of_interfaces_are_read_without_a_request_to_the_kernel() {
     in_namespace(|scratch| async move {
@@ -234,7 +234,8 @@ fn counters_of_interfaces_are_read_without_a_request_to_the_kernel() {
         socket.send_to(&[0; 1000], "[2001:db8::2]:9").unwrap();
         let second = platform.octets("v0").unwrap().unwrap();
         assert_eq!((second.epoch, second.received), (first.epoch, first.received));
-        // Ethernet, IPv6 and UDP headers are counted too. The kernel may send reports of its own meanwhile.
+        // The counters include Ethernet, IPv6 and UDP headers, and MLD reports that the kernel may send
+        // meanwhile.
         assert!(second.total >= first.total + 1062, "{first:?} {second:?}");
         ip("link del v0");
         assert_eq!(platform.octets("v0").unwrap(), None);
@@ -285,7 +286,8 @@ fn replacing_a_route_leaves_one_and_no_gap() {
             TUNNEL_DEVICE,
         ];
         platform.apply(&set(route(TABLE_MAIN, "2001:db8:c::/64", 512, "fe80::3 i0"))).unwrap();
-        // Two witnesses: the kernel's events, and a socket that looks up the route all the time.
+        // Two observers check that a route exists all the time: a monitor of the kernel's events, and a
+        // socket that looks the route up again and again.
         let account = scratch.path().join("account");
         let mut monitor = Command::new("ip")
             .args(["-6", "monitor", "route"])
@@ -293,7 +295,7 @@ fn replacing_a_route_leaves_one_and_no_gap() {
             .spawn()
             .unwrap();
         let told = |what: &str| std::fs::read_to_string(&account).unwrap().contains(what);
-        // The monitor listens once it has reported a route.
+        // The monitor has begun to listen when it reports this first route.
         while !told("2001:db8:77::") {
             ip("-6 route add 2001:db8:77::/48 dev v0");
             std::thread::sleep(Duration::from_millis(20));
@@ -307,9 +309,10 @@ fn replacing_a_route_leaves_one_and_no_gap() {
             move || {
                 while !stop.load(Ordering::Relaxed) {
                     tries.fetch_add(1, Ordering::Relaxed);
-                    // The kernel fails a lookup that finds the old route and takes its reference when the
-                    // exchange has just dropped the last one (ip6_rt_pcpu_alloc): ENETUNREACH, once, with any
-                    // NLM_F_REPLACE. If there were no route, the next lookup would fail as well.
+                    // While the kernel exchanges a route, a lookup may find the old route just as its last
+                    // reference is dropped (ip6_rt_pcpu_alloc). The kernel then returns ENETUNREACH once, for
+                    // any program with NLM_F_REPLACE. So the test fails only if the next lookup fails as
+                    // well.
                     let fails = || socket.connect("[2001:db8:c::1]:9").is_err();
                     if fails() && fails() {
                         gaps.fetch_add(1, Ordering::Relaxed);
@@ -360,7 +363,7 @@ fn what_others_made_is_left_alone() {
         ip("-6 route add 2001:db8:d::/64 dev v0 metric 512 proto 135");
         let before = whole_state();
         let mut platform = scratch.open();
-        // A route with carnet's mark counts as a leftover.
+        // carnet removes this route at the start: it has carnet's mark, so it counts as a leftover.
         assert!(ip_json("-6 route show 2001:db8:d::/64").is_empty());
 
         platform.apply(&set(address("i0", "2001:db8:a::1/128"))).unwrap();
@@ -379,7 +382,8 @@ fn what_others_made_is_left_alone() {
     });
 }
 
-/// Needs a kernel that keeps marks (5.18 and later), which its own address on `lo` shows.
+/// The test needs a kernel that stores marks of addresses (5.18 and later). The mark of the kernel's own
+/// address on `lo` shows that.
 #[test]
 fn an_address_that_an_operator_makes_his_own_stays() {
     in_namespace(|scratch| async move {
@@ -450,7 +454,7 @@ fn settings_are_put_back_unless_somebody_else_has_changed_them() {
         assert_eq!(sysctl("v0/accept_ra"), "2");
         assert_eq!(sysctl("all/forwarding"), "0");
         assert_eq!((sysctl("v0/forwarding"), sysctl("default/forwarding")), ("0".into(), "0".into()));
-        // The kernel overwrote it with the 0 of `all`.
+        // `forwarding` was 1 before. Writing 0 to `all` has overwritten it, and carnet must restore it.
         assert_eq!(sysctl("i0/forwarding"), "1");
     });
 }
@@ -458,7 +462,7 @@ fn settings_are_put_back_unless_somebody_else_has_changed_them() {
 #[test]
 fn settings_of_all_and_of_one_interface_do_not_get_into_each_others_way() {
     in_namespace(|scratch| async move {
-        // One name sorts before `all`, the other after.
+        // The name of one interface sorts before `all`, the name of the other after it.
         ip("link add a0 type veth peer name v0");
         let (all, early, late) = (
             setting("all", "forwarding", "1"),
@@ -520,7 +524,7 @@ fn the_local_rule_moves_with_the_first_capture_and_returns_with_the_last() {
         platform.close().unwrap();
         assert_eq!(rules(), usual);
 
-        // An operator has moved the local rule: carnet neither moves it nor restores it at 0.
+        // An operator has moved the local table's rule, so carnet neither moves it nor adds it at priority 0.
         ip("-6 rule add pref 200 lookup local");
         ip("-6 rule del pref 0");
         let before = rules();
@@ -536,7 +540,8 @@ fn errors_say_what_was_tried() {
     in_namespace(|scratch| async move {
         two_links();
         let mut platform = scratch.open();
-        // A gateway that is not on the link yet may appear soon. The station reports it only if that lasts.
+        // The kernel refuses a route whose gateway is not on the link. The gateway may appear soon, so carnet
+        // reports the refusal only if it lasts.
         let early = set(route(13510, "2001:db8::/64", 1, "2001:db8:9::1 v0"));
         platform.apply(&early).expect("it is tried again");
         assert_eq!(routes("13510"), Vec::<String>::new());
@@ -583,7 +588,7 @@ fn a_strict_filter_of_ipv4_sources_is_loosened_and_no_other_touched() {
             platform.apply(&remove(entry)).unwrap();
         }
         assert_eq!((read("v0"), read("v1")), ("1".to_owned(), "0".to_owned()));
-        // `all` is strict.
+        // Now `rp_filter` of `all` is strict.
         write("all", "1");
         platform.apply(&set(setting("v1", "rp_filter", "2"))).unwrap();
         assert_eq!(read("v1"), "2");

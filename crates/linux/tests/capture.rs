@@ -1,9 +1,9 @@
-//! Packets that the kernel's own IPv6 input would refuse arrive unchanged in the tunnel device.
+//! Tests that packets that the kernel's own IPv6 would refuse arrive unchanged in the TUN device.
 //!
-//! The peer sends the messages of a home agent or a mobile router. They are a Binding Update with a Home
-//! Address option, a Binding Acknowledgement with a type 2 routing header, and tunnelled packets. The latter
-//! are complete or in fragments. Without carnet's rules the kernel answers them with ICMPv6 errors, which the
-//! first test verifies.
+//! The peer sends the messages of a home agent or a mobile router. The messages are a Binding Update with a
+//! Home Address option, a Binding Acknowledgement with a type 2 routing header, and tunnelled packets,
+//! complete or in fragments. Without carnet's rules the kernel answers them with ICMPv6 errors, as the first
+//! test verifies.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -35,7 +35,7 @@ fn packet(next_header: u8, source: &str, destination: &str, payload: &[u8]) -> V
     packet
 }
 
-/// Returns name and octets of each packet that the other side sends.
+/// Returns name and octets of each packet that the other end of the tunnel sends.
 fn packets(source: &str, destination: &str) -> Vec<(&'static str, Vec<u8>)> {
     let home = octets("2001:db8:1::1234");
     let mobility = [59, 1, 6, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 4, 1, 2];
@@ -144,15 +144,15 @@ fn a_mobile_router_gets_them_at_its_care_of_address() {
         assert_eq!(errors, []);
         assert_intact(&sent, &read_all(&tunnel).await);
 
-        // The kernel handles all other packets as before: an echo from the home agent, tunnels from unknown
-        // nodes.
+        // The kernel handles all other packets as before, for example an Echo Request from the home agent,
+        // and tunnelled packets of unknown nodes.
         peer.run(|| add_address("p0", "2001:db8:f1::2/64"));
         let echo = peer.run(|| run(&format!("ping -c1 -W2 -I {HOME_AGENT} {CARE_OF}")));
         assert!(echo.contains("1 received"), "{echo}");
         assert_ne!(send(&peer, packets("2001:db8:f1::2", CARE_OF).into_iter().map(|(_, p)| p).collect()), []);
         assert_eq!(read_all(&tunnel).await, Vec::<Vec<u8>>::new());
 
-        // A packet that carnet writes is routed to the peer, through the uplink.
+        // The kernel routes a packet that carnet writes through the uplink to the peer.
         let echo_request = {
             let mut message = vec![128, 0, 0, 0, 0x12, 0x34, 0, 1];
             let sum: u32 = [octets(CARE_OF), octets(HOME_AGENT)]
@@ -214,7 +214,7 @@ fn the_kernel_itself_sends_nothing_into_the_tunnel() {
         platform.apply(&set(setting("all", "forwarding", "1"))).unwrap();
         silent(&platform).await;
         platform.close().unwrap();
-        // The machine is a router already.
+        // The machine is a router before carnet starts.
         set_sysctl("all/forwarding", "1");
         let mut platform = scratch.open();
         silent(&platform).await;

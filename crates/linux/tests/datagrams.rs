@@ -1,4 +1,4 @@
-//! IPv6 inside IPv4 and UDP: packets that leave by the sockets, and packets that arrive.
+//! Tests the sockets for IPv6 inside IPv4 and UDP: packets that they send, and packets that they receive.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -42,7 +42,7 @@ fn linked() -> Peer {
     peer
 }
 
-/// Reads `count` packets.
+/// Reads `count` packets from the sockets.
 async fn read(io: &Datagrams, count: usize) -> Vec<(Received, Vec<u8>)> {
     let mut reader = DatagramReader::new(io.clone());
     let mut buffer = vec![0; 65_535];
@@ -75,8 +75,8 @@ fn bursts_of_udp_in_both_directions() {
         let there = socket_of(&peer);
         let mut writer = DatagramWriter::new(io.clone());
         let mut sent = Vec::new();
-        // Packets of one size, the last one shorter; then with another traffic class; then one larger than
-        // its predecessor.
+        // Send packets of one size, the last one shorter; then packets with another traffic class; then a
+        // packet larger than the packet before.
         for (at, (length, class)) in
             [(1200, 0), (1200, 0), (1200, 0), (700, 0), (1200, 0xb8), (1200, 0xb8), (300, 2), (301, 2)]
                 .into_iter()
@@ -260,7 +260,7 @@ fn each_uplink_sends_by_itself_whatever_the_main_table_prefers() {
     });
 }
 
-/// Forged messages, more than are read at once, cause no loss of packets.
+/// Forged ICMP messages cause no loss of packets, even if there are more than carnet reads at once.
 #[test]
 fn many_complaints_cost_no_packet() {
     in_namespace(|scratch| async move {
@@ -271,7 +271,8 @@ fn many_complaints_cost_no_packet() {
         let there = socket_of(&peer);
         let (here, remote) = (end("udp:192.0.2.1:4191"), end("udp:192.0.2.2:5000"));
         let mut writer = DatagramWriter::new(io.clone());
-        // Port unreachable, about a UDP packet of this socket: IPv4 header, ports, length, no checksum.
+        // The ICMP message is "port unreachable" and quotes a UDP packet of this socket: IPv4 header, ports,
+        // length, no checksum.
         let quoted = [
             &[0x45, 0, 0, 128, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2][..],
             &[0x10, 0x5f, 0x13, 0x88, 0, 108, 0, 0],

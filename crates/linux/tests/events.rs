@@ -1,5 +1,5 @@
-//! Events about interfaces, and entries that are installed again after the kernel or an operator removed
-//! them.
+//! Tests the platform's events about interfaces, and that it installs entries again that the kernel or an
+//! operator has removed.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -108,7 +108,7 @@ fn optimistic_address_is_usable_during_duplicate_address_detection() {
             println!("\nSKIPPED: this kernel is without CONFIG_IPV6_OPTIMISTIC_DAD");
             return;
         }
-        // The detection does not end within the test.
+        // With these settings, duplicate address detection does not end within the test.
         for (name, value) in [("optimistic_dad", "1"), ("use_optimistic", "1"), ("dad_transmits", "1000")] {
             std::fs::write(format!("{folder}/{name}"), value).unwrap();
         }
@@ -162,7 +162,7 @@ fn default_routers_come_in_order_and_without_carnets_own() {
     });
 }
 
-/// Creates the interfaces `v0` and `i0`, up and without addresses of the kernel's own.
+/// Creates the interfaces `v0` and `i0`, which are up and have no addresses from the kernel.
 fn make_links() {
     for name in ["v0", "i0"] {
         ip(&format!("link add {name} type veth peer name {name}p"));
@@ -171,8 +171,8 @@ fn make_links() {
     }
 }
 
-/// Covers source-specific routes, several next hops by a next-hop object, tables of rules, a lifetime that
-/// ends, and a router that does not answer.
+/// The test covers routes for certain sources, a next-hop object with several next hops, tables to which
+/// rules lead, a lifetime that ends, and a router that does not answer.
 #[test]
 fn default_routes_are_those_that_the_kernel_would_use() {
     in_namespace(|scratch| async move {
@@ -227,7 +227,7 @@ fn default_routes_are_those_that_the_kernel_would_use() {
     });
 }
 
-/// With `nexthop_compat_mode` off a route has only the number of its next-hop object. A change of the object
+/// With `nexthop_compat_mode` off, a route has only the number of its next-hop object. A change of the object
 /// causes an event about the object only.
 #[test]
 fn default_route_by_next_hop_object_has_the_object_s_router_without_compat_mode() {
@@ -335,7 +335,8 @@ fn advertise(peer: &Peer, lifetime: u16) {
     });
 }
 
-/// The kernel lists an expired route until it collects it, and makes it valid again without an event.
+/// The kernel lists an expired route for a while. An advertisement makes the route valid again without an
+/// event.
 #[test]
 fn router_whose_route_had_expired_is_noticed_when_it_advertises_again() {
     in_namespace(|scratch| async move {
@@ -431,9 +432,9 @@ fn what_an_interface_loses_comes_back() {
         events_for(&mut platform, Duration::from_millis(50)).await;
         ip("link set v0 up");
         events_until(&mut platform, |_| complete()).await;
-        // A route and an address of IPv6, and a route of IPv4.
+        // carnet has restored three entries: an IPv6 route, an IPv6 address and an IPv4 route.
         assert_eq!(platform.counters().restored, 3);
-        // The link goes down and up so fast that both events are read together.
+        // The link goes down and up so fast that the platform reads both events together.
         run("ip link set v0 down");
         run("ip link set v0 up");
         events_until(&mut platform, |_| complete()).await;
@@ -503,12 +504,13 @@ fn what_an_operator_deletes_comes_back() {
             })
             .await;
             if deletion == "-6 rule flush" {
-                // The command removes the main rule as well, which is not carnet's.
+                // The command before has also removed the main table's rule, which is not carnet's, so add it
+                // again.
                 ip("-6 rule add pref 32766 lookup main proto kernel");
             }
         }
         assert!(platform.counters().restored >= 8);
-        // After that there are no further requests.
+        // After the repair the platform makes no further requests.
         let counters = platform.counters();
         events_for(&mut platform, Duration::from_millis(100)).await;
         assert_eq!(platform.counters().writes, counters.writes);
@@ -530,7 +532,7 @@ fn lost_events_lead_to_a_full_look() {
         let file = scratch.path().join("batch");
         std::fs::write(&file, batch).unwrap();
         ip(&format!("-6 -batch {}", file.display()));
-        // Later events are certainly lost, because the buffer is full.
+        // The buffer is full now, so the kernel loses all later events.
         ip("-6 route del default table 13510");
         ip("link add late type veth peer name later");
         let events =

@@ -1,5 +1,5 @@
-//! GeoNetworking frames between two network namespaces: over a pair of virtual Ethernet interfaces, and in
-//! UDP datagrams.
+//! Tests GeoNetworking frames between two network namespaces, over a pair of virtual Ethernet interfaces and
+//! in UDP datagrams.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -42,8 +42,7 @@ fn join(peer: &Peer) {
     wait_until_up("v0");
 }
 
-/// Sends complete Ethernet frames from `interface` of the calling thread's namespace, with a socket of its
-/// own.
+/// Sends complete Ethernet frames from `interface` of the calling thread's namespace, with a separate socket.
 fn inject(interface: &str, frames: &[Vec<u8>]) {
     let index = ip_json(&format!("link show {interface}"))[0]["ifindex"].as_i64().unwrap();
     let socket = Socket::new(Domain::PACKET, Type::RAW, None).unwrap();
@@ -76,7 +75,7 @@ fn ethernet(destination: MacAddress, source: MacAddress, ether_type: u16, payloa
     [&destination[..], &source, &ether_type.to_be_bytes(), payload].concat()
 }
 
-/// Receives until no frame has arrived for a while.
+/// Receives frames until no frame has arrived for a while.
 async fn receive(link: &mut FrameLink) -> Vec<Frame> {
     let mut frames: Vec<Frame> = Vec::new();
     while let Ok(event) = tokio::time::timeout(Duration::from_millis(150), link.readable()).await {
@@ -103,7 +102,7 @@ async fn until(link: &mut FrameLink, state: LinkState) {
     }
 }
 
-/// Runs `body` with a runtime in the peer's namespace.
+/// Runs `body` in the peer's namespace, with a runtime of its own.
 fn there<T: Send + 'static, F: Future<Output = T>>(
     peer: &Peer,
     body: impl FnOnce() -> F + Send + 'static,
@@ -119,7 +118,7 @@ fn only_frames_of_the_ether_type_for_this_station_arrive() {
         let peer = joined();
         let mut link = open("v0");
         assert_eq!((link.state(), link.address(), link.mtu()), (LinkState::Up, HERE, 1500));
-        // This holds even on a promiscuous interface, which tcpdump for example needs.
+        // The link drops frames to other stations even on a promiscuous interface, as tcpdump makes it.
         ip("link set v0 promisc on");
         peer.run(|| {
             inject(
@@ -180,7 +179,7 @@ fn own_frames_are_not_heard_and_the_other_side_hears_them_once() {
     });
 }
 
-/// Receives until there are `count` frames, and then until no more have arrived for a while.
+/// Receives frames until there are `count`, and then until no more have arrived for a while.
 async fn receive_count(link: &mut FrameLink, count: usize) -> Vec<Frame> {
     let mut frames = Vec::new();
     let deadline = Instant::now() + Duration::from_secs(30);
@@ -207,7 +206,7 @@ fn tcpdump_sees_plain_ethernet() {
                 .unwrap()
         });
         let mut link = open("v0");
-        // tcpdump does not report that it has begun to listen.
+        // tcpdump does not say when it begins to listen, so send frames until it reports one.
         let deadline = Instant::now() + Duration::from_secs(10);
         while dump.try_wait().unwrap().is_none() {
             assert!(Instant::now() < deadline, "tcpdump hears nothing");
@@ -237,7 +236,7 @@ fn a_hundred_thousand_frames_arrive_once_each_and_in_order() {
                         next += 1;
                     }
                     link.flush();
-                    // Sends about 40,000 frames per second.
+                    // With this pause the test sends about 40,000 frames per second.
                     let _ = tokio::time::timeout(Duration::from_micros(1500), link.readable()).await;
                 }
                 link.counters()
@@ -297,8 +296,7 @@ fn every_frame_is_received_or_counted_as_overrun() {
         let received = receive(&mut link).await.len() as u64;
         let overruns = link.counters().dropped(FrameDrop::Overrun);
         assert!(received > 1000 && overruns > 1000, "{received} received, {overruns} overruns");
-        // The queue of the virtual interface itself may lose a few frames, which no counter of the socket
-        // shows.
+        // The queue of the virtual interface may lose a few frames, which no counter of the socket shows.
         assert!(
             received + overruns <= sent && received + overruns > sent * 9 / 10,
             "{received} + {overruns}"
@@ -356,7 +354,7 @@ fn what_is_queued_when_the_interface_goes_is_counted() {
             link.send(BROADCAST, b"waits").unwrap();
         }
         ip("link del v0");
-        // The link has not noticed the change yet.
+        // The interface is gone, but the link has not noticed that yet.
         link.flush();
         until(&mut link, LinkState::Missing).await;
         assert_eq!((link.counters().sent, link.counters().dropped(FrameDrop::Down)), (0, 10));

@@ -1,4 +1,4 @@
-//! Positions from a real gpsd. Its receiver is this test, or gpsfake.
+//! Tests positions from a real gpsd, whose receiver is this test or gpsfake.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use carnet_linux::clock;
 use carnet_linux::position::*;
 
-/// Runs `body` in a namespace of its own, if gpsd and gpsfake are installed.
+/// Runs `body` in a separate network namespace, if gpsd and gpsfake are installed.
 fn with_gpsd<F: Future<Output = ()>>(body: impl FnOnce(Scratch) -> F + Send + 'static) {
     for tool in ["gpsd", "gpsfake"] {
         let directories = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
@@ -93,7 +93,7 @@ impl Receiver {
     fn speak(&self) {
         if !self.silent.get() {
             let text = cycle(self.fix.get(), self.ahead.get());
-            // The send is refused as long as gpsd does not listen.
+            // The send fails as long as gpsd does not listen.
             let _ = self.socket.send_to(text.as_bytes(), ("127.0.0.1", self.port));
         }
     }
@@ -117,7 +117,7 @@ async fn until(
             spoken = Instant::now();
             receivers.iter().for_each(|receiver| receiver.speak());
         }
-        // The call is cancelled all the time, as in a busy `select!`.
+        // The timeout cancels the call again and again, as a busy `select!` does.
         if let Ok(event) = tokio::time::timeout(Duration::from_millis(20), source.next_event()).await {
             let done = wanted(&event);
             seen.push(event);
@@ -192,7 +192,7 @@ fn gpsd_may_come_late_stop_and_start_again() {
         for _ in 0..2 {
             let gpsd = Gpsd::start(&scratch, &["udp://127.0.0.1:5000"]);
             let events = until(&mut source, &[&receiver], is_fix).await;
-            // Only one failure was reported, for any number of attempts.
+            // The source has reported only one failure, although it has tried several times.
             let told = lost(&events);
             assert!(told.iter().all(|reason| **reason == LostReason::NoDevice), "{told:?}");
             drop(gpsd);
@@ -236,7 +236,7 @@ fn of_two_receivers_one_is_followed() {
     });
 }
 
-/// The clock is an hour off, as with a wrong time zone.
+/// The system clock differs by an hour, as with a wrong time zone.
 #[test]
 fn a_wrong_clock_is_noticed_and_so_is_a_right_one() {
     with_gpsd(|scratch| async move {
@@ -248,7 +248,8 @@ fn a_wrong_clock_is_noticed_and_so_is_a_right_one() {
         let events = until(&mut source, &[&receiver], is_clock).await;
         let Some(PositionEvent::Clock(difference)) = events.last() else { unreachable!() };
         assert!(difference.wrong && (difference.milliseconds + 3_600_000).abs() < 2000, "{difference:?}");
-        // Start a new gpsd, because this one takes a time of day that steps back for the next day's.
+        // Start a new gpsd, because the running gpsd takes a time of day that steps back for a time of the
+        // next day.
         drop(gpsd);
         let gpsd = Gpsd::start(&scratch, &["udp://127.0.0.1:5000"]);
         receiver.ahead.set(0);
@@ -279,7 +280,7 @@ fn gpsfake_drives() {
             until(&mut source, &[], |e| *e == PositionEvent::Lost { reason: LostReason::NoFix }).await;
         assert!(events.iter().filter(|e| is_fix(e)).count() > 3, "{events:#?}");
         until(&mut source, &[], is_fix).await;
-        // gpsfake then ends its gpsd, too.
+        // On this signal gpsfake also ends its gpsd.
         nix::sys::signal::kill(
             nix::unistd::Pid::from_raw(gpsfake.id().try_into().unwrap()),
             nix::sys::signal::Signal::SIGINT,

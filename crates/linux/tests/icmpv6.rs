@@ -1,4 +1,4 @@
-//! Receives and sends ICMPv6 on links.
+//! Tests that the platform receives and sends ICMPv6 on links.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -16,7 +16,7 @@ const DEFENDED: &str = "2001:db8:1::1234";
 
 fn mac(interface: &str) -> [u8; 6] {
     let text = std::fs::read_to_string(format!("/sys/class/net/{interface}/address"));
-    // In a namespace made by unshare, /sys still shows the old one: use `ip`.
+    // /sys still shows the namespace from before `unshare`, so ask `ip`.
     let text = ip_json(&format!("link show {interface}"))
         .first()
         .map(|link| link["address"].as_str().unwrap().to_owned())
@@ -88,7 +88,7 @@ fn send_octets(peer: &Peer, frame: Vec<u8>) {
     });
 }
 
-/// Lets the peer resolve the link-layer address of [`DEFENDED`], by sending a packet to it.
+/// Lets the peer send a packet to [`DEFENDED`], so that it resolves the link-layer address.
 fn ask(peer: &Peer) {
     peer.run(|| {
         let socket = std::net::UdpSocket::bind("[::]:0").unwrap();
@@ -160,7 +160,7 @@ fn solicitations_for_another_node_are_heard_and_answered() {
         answer.message = advertisement(0x20);
         answer.message[31] ^= 1;
         let frames = peer.run(|| {
-            // All protocols: ETH_P_ALL.
+            // The socket receives frames of all protocols (ETH_P_ALL).
             let all = Protocol::from(libc::ETH_P_ALL.to_be() >> 16);
             let socket = Socket::new(Domain::PACKET, Type::RAW, Some(all)).unwrap();
             socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
@@ -203,7 +203,7 @@ fn only_the_kinds_asked_for_are_heard_and_never_ones_own() {
                 message[0] = kind;
                 socket.send_to(&message, &SockAddr::from(to)).unwrap();
             }
-            // UDP datagrams whose first octet equals such a type are no ICMPv6.
+            // The first octet of this UDP datagram equals the type of an ICMPv6 message, but it is no ICMPv6.
             let udp = std::net::UdpSocket::bind("[::]:34048").unwrap();
             udp.send_to(&[1; 48], "[2001:db8:1::fe]:9").unwrap();
         });
@@ -222,8 +222,8 @@ fn only_the_kinds_asked_for_are_heard_and_never_ones_own() {
     });
 }
 
-/// RFC 6275 9.3.2: a home agent answers like a correspondent node, after a type 2 routing header. Of these
-/// answers a mobile router needs only those to echoes and to mobile prefix discovery.
+/// RFC 6275 9.3.2: a home agent sends its answers to a mobile router with a type 2 routing header. The
+/// platform receives two kinds of them: Echo Replies and answers to mobile prefix discovery.
 #[test]
 fn answers_behind_a_type_2_routing_header_are_heard() {
     in_namespace(|scratch| async move {
@@ -262,7 +262,7 @@ fn a_burst_of_malformed_packets_does_not_make_deaf() {
     in_namespace(|scratch| async move {
         let peer = home_link();
         let mut platform = scratch.open_watching("h0", false);
-        // After that the kernel sends no more events of its own.
+        // After these events the kernel sends no more events about the new link.
         let settled = |seen: &[PlatformEvent]| {
             latest(seen, "h0")
                 .is_some_and(|i| i.addresses.len() == 2 && i.addresses.iter().all(|a| !a.tentative))
@@ -286,7 +286,7 @@ fn a_burst_of_malformed_packets_does_not_make_deaf() {
             }
         };
         tokio::time::timeout(Duration::from_secs(3), heard_it).await.expect("deaf");
-        // The timer would have woken the station, too, but later.
+        // The message has woken the station, because the timer would have woken it later.
         assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
         assert_eq!(platform.counters().icmpv6_malformed, 130);
     });
@@ -299,7 +299,7 @@ fn frames_for_others_are_not_heard() {
         ip("link set h0 promisc on");
         let mut platform = scratch.open_watching("h0", true);
         send_frame(&peer, [2, 0, 0, 0, 0, 9], 8, &[136, 0, 0, 0, 0, 0, 0, 9]);
-        // Frames of a VLAN that this machine is not in, and frames with only a priority tag.
+        // The peer sends frames of a VLAN that this machine is not in, and frames with only a priority tag.
         send_tagged(&peer, mac("h0"), &[0x81, 0, 0, 5], 8, &[136, 0, 0, 0, 0, 0, 0, 5]);
         send_tagged(&peer, mac("h0"), &[0x81, 0, 0xe0, 0], 8, &[136, 0, 0, 0, 0, 0, 0, 2]);
         send_frame(&peer, mac("h0"), 8, &[136, 0, 0, 0, 0, 0, 0, 1]);
@@ -387,7 +387,8 @@ fn a_link_without_addresses_needs_none() {
             (7, message.source, &message.message[4..])
         );
 
-        // A tunnel interface has no link-layer addresses. Without a reader at its other end it only counts.
+        // A tunnel interface has no link-layer addresses. Without a program that reads the device, the kernel
+        // only counts packets.
         ip("tuntap add mode tun name t0");
         ip("link set t0 up");
         let sent = |platform: &mut Platform| {

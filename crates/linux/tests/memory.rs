@@ -1,7 +1,7 @@
-//! Memory of this process per binding of a home agent, counted octet by octet.
+//! Measures the memory that this process needs per binding of a home agent, by counting allocated octets.
 //!
-//! The allocator of this test counts the memory in use. Tables grow by doubling: the number of bindings fills
-//! them as far as 100,000 bindings fill theirs.
+//! The allocator of this test counts the memory in use. Tables grow by doubling. With the number of bindings
+//! here they are filled to the same fraction as with 100,000 bindings.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -52,16 +52,16 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// 100,000 / 32 bindings.
+/// Number of bindings: 100,000 / 32.
 const BINDINGS: usize = 3125;
 
 const WALL: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
-/// Time after which path MTU discovery has ended on all paths: no node answers here.
+/// Time after which path MTU discovery has ended on all paths, because no node answers in this test.
 const SETTLED: Time = Time::from_secs(600);
 const LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
 fn address(network: u128, number: usize) -> Ipv6Addr {
-    // The addresses are far apart, as those of real operators, and in no order.
+    // The addresses are far apart, as the addresses of different operators are, and in no order.
     let scattered = (number as u32).wrapping_mul(0x9e37_79b1);
     Ipv6Addr::from(network << 96 | u128::from(scattered) << 64 | 1)
 }
@@ -127,7 +127,7 @@ fn carry_out(station: &mut Station, platform: &mut Platform) {
     platform.commit();
 }
 
-/// Returns the octets per binding: in total, and without the station.
+/// Returns the octets per binding: first in total, then without the station's own data.
 async fn per_binding(platform: &mut Platform, path: Path) -> (usize, usize) {
     let ports = Ports { home_agent: true, ..Ports::default() };
     let fast = FastPathConfig { paths: vec![path], flow_label_key: 1, bindings: 2 * BINDINGS, ports };
@@ -152,7 +152,8 @@ async fn per_binding(platform: &mut Platform, path: Path) -> (usize, usize) {
     (all / BINDINGS, left / BINDINGS)
 }
 
-/// A change that needs more memory states here how much, and why it is worth a hundred thousand times that.
+/// If a change needs more memory per binding, its author raises the limit here and says why that is worth
+/// 100,000 times this memory.
 #[test]
 fn a_binding_takes_no_more_memory_than_it_may() {
     for (path, most) in [(Path::Tun, 3700), (Path::Bpf, 5000)] {

@@ -1,6 +1,6 @@
-//! Signals of cellular modems over a real bus. This machine has no modem, and ModemManager shows none without
-//! one. So a service replaces ModemManager, made with another implementation of D-Bus, with the objects and
-//! types of ModemManager's own API reference (1.20).
+//! Tests signals of cellular modems over a real D-Bus. Test machines have no modem, so a service replaces
+//! ModemManager. The service uses another implementation of D-Bus, and has the objects and types of
+//! ModemManager's API reference (1.20).
 #![allow(clippy::unwrap_used)]
 
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use carnet_linux::signal::{Signal, SignalSource, Signals};
 use tokio::time::{sleep, timeout};
 use zbus::zvariant::{OwnedObjectPath, OwnedValue, Value};
 
-/// A bus of its own, and the folder of its socket.
+/// A D-Bus daemon for the test, and the folder of its socket.
 struct Bus {
     daemon: Child,
     folder: PathBuf,
@@ -72,7 +72,7 @@ impl Modem {
     }
 }
 
-/// `Modem.Signal`, which measures once it is ordered to.
+/// The interface `Modem.Signal` of a modem, which measures only after it was ordered to.
 struct Measuring {
     rate: u32,
     rsrp: f64,
@@ -98,7 +98,7 @@ impl Measuring {
     }
 }
 
-/// `Modem.Modem3gpp`, with its registration state.
+/// The interface `Modem.Modem3gpp` of a modem, with its registration state.
 struct Registered(u32);
 
 #[zbus::interface(name = "org.freedesktop.ModemManager1.Modem.Modem3gpp")]
@@ -125,7 +125,8 @@ const MODEMS: [&str; 3] = [
     "/org/freedesktop/ModemManager1/Modem/2",
 ];
 
-/// A modem that measures, one that reports only percent, and one whose data has an interface of its own.
+/// Starts the service with three modems: one that measures, one that reports only percent, and one whose
+/// connection has a separate interface.
 async fn modem_manager(socket: &Path) -> zbus::Connection {
     let address = format!("unix:path={}", socket.display());
     let bearer = "/org/freedesktop/ModemManager1/Bearer/0";
@@ -199,7 +200,8 @@ async fn a_modem_is_found_by_its_port_and_told_to_measure() {
     let source = |name: &str| SignalSource { interface: name.into(), file: None };
     let uplinks = ["wwan0", "wwan1", "qmapmux0.0", "eth0"].map(source).to_vec();
     let mut signals = Signals::with_bus(uplinks, &bus.socket);
-    // -82 dBm is 50 %, -51 dBm is 100 %. The bearer's modem is one whose ports are not uplinks.
+    // -82 dBm is 50 %, -51 dBm is 100 %. The third modem is found by its bearer, because its ports are no
+    // uplinks.
     until(&mut signals, &[("wwan0", -97), ("wwan1", -82), ("qmapmux0.0", -51)]).await;
 
     let measuring = manager.object_server().interface::<_, Measuring>(MODEMS[0]).await.unwrap();

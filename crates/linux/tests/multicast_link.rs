@@ -1,5 +1,5 @@
-//! Multicast of the mobile network. A peer's kernel sends and listens, and `/proc` and `ip` show the joined
-//! groups.
+//! Tests multicast of the mobile network. A peer's kernel sends and listens, and `/proc` and `ip` show the
+//! joined groups.
 
 #![allow(clippy::unwrap_used)]
 
@@ -20,7 +20,7 @@ fn address(text: &str) -> Ipv6Addr {
     text.parse().expect("an address")
 }
 
-/// Waits until the received packets satisfy `enough`. Returns them.
+/// Receives packets until they satisfy `enough`, and returns them.
 async fn receive(links: &mut MulticastLinks, enough: impl Fn(&[Vec<u8>]) -> bool) -> Vec<Vec<u8>> {
     let mut packets = Vec::new();
     let wait = async {
@@ -93,7 +93,7 @@ fn what_a_host_sends_to_a_group_comes_with_its_checksum_and_its_reports_as_well(
         let (header, message) = Header::parse_packet(data).unwrap();
         assert_eq!(message[8..], *b"hello");
         assert_eq!(checksum::upper_layer(header.source, header.destination, protocol::UDP, message), 0);
-        // Sent frames cause no events.
+        // The frames that the links send cause no events.
         links.write("lan0", [0x33, 0x33, 0, 0, 0, 0x42], data);
         let counters = links.counters();
         assert_eq!((counters.sent, counters.write_errors, counters.malformed), (1, 0, 0));

@@ -1,4 +1,4 @@
-//! Tests carriers, and neighbours that answer.
+//! Tests whether interfaces have a carrier, and whether neighbours answer echoes.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -59,7 +59,7 @@ fn a_neighbour_that_answers_is_heard_and_nobody_else() {
             (silent.to_vec(), false),
         ] {
             let mut echoes = Echoes::open(asked.clone()).unwrap();
-            // Answers to another socket arrive meanwhile and do not count.
+            // Replies to another socket, which arrive meanwhile, do not count.
             let mut other = Echoes::open(vec![neighbour("2001:db8::2", None)]).unwrap();
             let answered = timeout(if answers { LONG } else { Duration::from_millis(300) }, async {
                 loop {

@@ -1,5 +1,6 @@
-//! Control messages of one sender arrive in the order in which it sent them. This also holds while the sender
-//! becomes known or unknown, when the tunnel device changes its queue.
+//! Tests that control messages of one sender arrive in the order in which the sender sent them. The order
+//! must also hold when the sender becomes known or unknown, and its messages move to another queue of the TUN
+//! device.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -61,12 +62,12 @@ fn messages_of_a_sender_stay_in_order_while_he_becomes_known_and_is_forgotten() 
         let mut reader = TunnelReader::new(io.clone());
         let mut buffer = PacketBuffer::new();
         let (mut sent, mut expected) = (0, 0);
-        // Queue of the latest message, and number of times that the queue changed.
+        // The queue of the latest message, and how often that queue has changed.
         let (mut place, mut changes) = (Queue::Strangers, 0);
         let deadline = Instant::now() + Duration::from_secs(60);
         for round in 0_u32.. {
-            // A flood that is not read to its end; then a few messages, each after all earlier ones have been
-            // read.
+            // The first rounds are a flood, of which the test reads only a part. In later rounds the test
+            // reads all messages before it sends the next one.
             let is_crowd = round % 60 < 15;
             let count = if is_crowd { 20 } else { u32::from(round % 60 == 59) };
             let (first, last) = (sent, sent + count);
@@ -84,13 +85,13 @@ fn messages_of_a_sender_stay_in_order_while_he_becomes_known_and_is_forgotten() 
                 65 => platform.apply(&remove(tunnel.clone())).unwrap(),
                 _ => {}
             }
-            // Reads the queue of known senders first, as the station does, and in the other order.
+            // Read the queue of known senders first, as the station does, or last.
             let mut queues = [Queue::Known, Queue::Strangers];
             if round % 2 == 1 {
                 queues.reverse();
             }
             let _ = tokio::time::timeout(Duration::from_millis(25), io.readable(None)).await;
-            // A request to the kernel makes the packets in a queue visible.
+            // The runtime asks the kernel, and then knows that a queue has packets.
             tokio::task::yield_now().await;
             for queue in queues {
                 let mut left = if is_crowd { 7 } else { u32::MAX };

@@ -1,4 +1,4 @@
-//! The probe for captive portals against hostile web servers, over the loopback interface.
+//! Tests the probe for captive portals against hostile web servers, over the loopback interface.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
@@ -26,7 +26,7 @@ fn server<T: Send + 'static>(
     (target, running)
 }
 
-/// Returns the probe's result for the answer of a server that closes the connection after it.
+/// Returns the probe's result if the server sends this answer and then closes the connection.
 async fn judged(answer: Vec<u8>) -> PortalProbe {
     let (target, running) = server(move |mut stream| stream.write_all(&answer).expect("an answer"));
     let found = target.request("lo", &[LOOPBACK]).await;
@@ -39,7 +39,7 @@ async fn header_without_end_is_not_read_to_the_end() {
     for line in ["X: 1\r\n".to_owned(), "x".repeat(1 << 16)] {
         let (target, running) = server(move |mut stream| {
             stream.write_all(b"HTTP/1.1 302 Found\r\n").expect("a first line");
-            // Octets that the probe does not read reset the connection.
+            // The probe closes the connection before it has read all octets, so a write fails in the end.
             while stream.write_all(line.as_bytes()).is_ok() {}
         });
         let own = PortalProbe::Redirected(format!("http://{}/generate_204", target.authority));
@@ -68,7 +68,7 @@ async fn server_that_says_nothing_of_a_portal_is_no_answer() {
     assert_eq!(target.request("no such", &[LOOPBACK]).await, PortalProbe::Unanswered);
     assert_eq!(target.request("lo", &[LOOPBACK]).await, PortalProbe::Unanswered);
     running.join().expect("it has closed the connection");
-    // No server listens there any more.
+    // No server listens at this port any more.
     assert_eq!(target.request("lo", &[LOOPBACK]).await, PortalProbe::Unanswered);
     target.address.set_ip("::1".parse().expect("an address"));
     assert_eq!(target.request("lo", &[LOOPBACK]).await, PortalProbe::Unanswered);

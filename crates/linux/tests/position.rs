@@ -1,5 +1,4 @@
-//! Positions without a receiver: parses gpsd's reports, drives the tracker by hand, and tests traces and dead
-//! reckoning.
+//! Tests positions without a receiver: the parser of gpsd's reports, the tracker, traces and dead reckoning.
 #![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
@@ -16,7 +15,7 @@ use carnet_wire::geonet::GnAddress;
 use geographiclib_rs::{DirectGeodesic, Geodesic, InverseGeodesic};
 use proptest::prelude::*;
 
-/// Lines captured from gpsd 3.22.
+/// Lines that were captured from gpsd 3.22.
 const VERSION: &str = r#"{"class":"VERSION","release":"3.22","rev":"3.22","proto_major":3,"proto_minor":14}"#;
 const TPV: &str = r#"{"class":"TPV","device":"/dev/pts/1","mode":3,"time":"2026-11-21T12:00:00.000Z","ept":0.005,"lat":48.837500000,"lon":2.100800000,"altHAE":147.0000,"altMSL":100.0000,"alt":100.0000,"epv":34.500,"track":90.0000,"magtrack":90.7544,"magvar":0.8,"speed":9.980,"climb":0.000,"epc":69.00,"geoidSep":47.000,"eph":17.100,"sep":34.200}"#;
 const NO_FIX: &str = r#"{"class":"TPV","device":"/dev/pts/1","mode":1,"time":"2026-11-21T12:00:01.000Z"}"#;
@@ -79,7 +78,7 @@ fn a_fix_has_the_units_of_this_crate() {
     };
     assert_eq!(fix, expected);
     let vector = fix.position_vector(GnAddress(5), 5, PAI_INTERVAL);
-    // The value was computed by hand in the notes on the standard.
+    // The expected value was computed by hand from the standard.
     assert_eq!(vector.timestamp.0, 0x2F3F_A188);
     assert_eq!((vector.latitude, vector.longitude), (488_375_000, 21_008_000));
     assert_eq!((vector.speed, vector.heading, vector.accurate), (998, 900, true));
@@ -115,7 +114,7 @@ fn what_is_not_a_fix_is_none() {
         assert_ne!(line, TPV);
         assert_eq!(fix_of(&line), None, "{line}");
     }
-    // Absurd values beside the position are left out.
+    // The fix leaves out absurd values of fields other than the position.
     let line =
         TPV.replace(r#""speed":9.980"#, r#""speed":-3"#).replace(r#""track":90.0000"#, r#""track":1e9"#);
     let fix = fix_of(&line).unwrap();
@@ -149,7 +148,8 @@ proptest! {
         reports(&octets);
     }
 
-    /// After any mutation of a valid session the output is sound, and the next valid line is parsed.
+    /// After any mutation of a valid session the reports are valid, and the reader parses the next valid
+    /// line.
     #[test]
     fn mutations_are_survived(
         edits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3u8), 1..8),
@@ -182,7 +182,7 @@ proptest! {
         }
     }
 
-    /// Compares with a geodesic computed to nanometres.
+    /// The expected place is on a geodesic that was computed to nanometres.
     #[test]
     fn reckoning_follows_the_geodesic(
         latitude in -80.0..80.0f64, longitude in -180.0..180.0f64,
@@ -193,7 +193,8 @@ proptest! {
         let earth = Geodesic::wgs84();
         let (true_lat, true_lon) = earth.direct(latitude, longitude, track, speed * seconds);
         let error: f64 = earth.inverse(lat, lon, true_lat, true_lon);
-        // The limit is for a kilometre. Near the poles parallels bend more.
+        // The limit in metres is for a path of a kilometre. Near the poles parallels bend more, so the limit
+        // is larger.
         let limit = if latitude.abs() < 60.0 { 0.15 } else { 0.6 };
         prop_assert!(error < limit, "{} m off", error);
     }
@@ -235,7 +236,7 @@ fn a_reckoned_position_is_less_and_less_sure() {
     let distance: f64 =
         Geodesic::wgs84().inverse(fix.latitude, fix.longitude, later.latitude, later.longitude);
     assert!((distance - 19.96).abs() < 1e-3, "{distance}");
-    // At rest a receiver has no track.
+    // A receiver at rest reports no track.
     fix.track = None;
     assert_eq!(reckon_fix(&fix, Duration::from_secs(2)).latitude, fix.latitude);
 }
@@ -252,9 +253,9 @@ fn reckoning_goes_across_the_antimeridian_and_not_across_the_pole() {
 struct Driven {
     tracker: Tracker,
     now: Time,
-    /// System clock minus receiver's in milliseconds.
+    /// System clock minus the receiver's time, in milliseconds.
     difference: i64,
-    /// Number of reports so far. Each is a millisecond later than the previous one.
+    /// Number of reports so far. Each report is a millisecond later than the report before.
     reports: u64,
 }
 
@@ -386,7 +387,8 @@ fn a_burst_of_old_reports_is_no_wrong_clock() {
 fn a_pulse_is_better_than_the_report() {
     let mut driven = Driven::new();
     let pulse = TOFF.replace("TOFF", "PPS").replace("350000000", "150000000");
-    // The report differs by 1.9 s, within the tolerance. The pulse differs by 0.15 s, beyond its tolerance.
+    // The time in a report differs by 1.9 s, which is within the tolerance. The pulse differs by 0.15 s,
+    // which exceeds the pulse's tolerance.
     driven.difference = 1900;
     driven.hear(&pulse);
     driven.hear(TOFF);
@@ -417,8 +419,8 @@ fn a_trace_is_interpolated() {
     assert_eq!(there(&trace, 1.0), (48.0, 2.0, 10.0, 350.0));
     let (latitude, longitude, speed, heading) = there(&trace, 2.0);
     assert!(near(latitude, 48.0) && near(longitude, 2.0005) && near(speed, 15.0) && near(heading, 0.0));
-    // The second line has no motion, so that between the two positions applies: 111 m to the North in one
-    // second.
+    // The second line has no speed and heading, so they follow from the two positions: 111 m to the North in
+    // one second.
     let (.., speed, heading) = there(&trace, 3.5);
     assert!((speed - 111.2).abs() < 0.1 && near(heading, 0.0), "{speed} {heading}");
     assert!(matches!(trace.at(4.0), Moment::There { .. }));
@@ -546,7 +548,7 @@ fn between_fixes_the_station_goes_on_and_its_time_too() {
     // 9.98 m/s to the East: 4.99 m are 68 microdegrees at this latitude.
     assert!((half.longitude - fix.longitude - 68.0e-6).abs() < 0.2e-6, "{half:?}");
     assert_eq!(half.confidence, Some(17.1 + 0.5));
-    // The next fix took 300 ms longer: neither the time nor the station steps back.
+    // The next fix took 300 ms longer to arrive. Neither the time nor the position steps back.
     let late = Fix {
         received: Time::from_secs(7) + Duration::from_millis(800),
         time: wall(NOON + 400),
@@ -557,7 +559,7 @@ fn between_fixes_the_station_goes_on_and_its_time_too() {
     let next = reckoner.position(Time::from_secs(7) + Duration::from_millis(800)).unwrap();
     assert_eq!(next.time, wall(NOON + 501));
     assert!(next.longitude > half.longitude && next.longitude < half.longitude + 1e-6, "{next:?}");
-    // The reckoner follows a receiver that was set to another time.
+    // The reckoner accepts the time of a receiver that was set back by an hour.
     let back = Fix { received: Time::from_secs(9), time: wall(NOON - 3_600_000), ..fix };
     reckoner.handle_fix(back.clone());
     assert_eq!(reckoner.position(Time::from_secs(9)), Some(back));
@@ -592,7 +594,7 @@ fn tpv(time: &str, place: &str) -> Report {
 
 const PLACE: &str = r#""lat":48.8375,"lon":2.1008"#;
 
-/// Events of a tracker that gets a report every 500 ms.
+/// A tracker that gets a report every 500 ms, and its events.
 struct Listening {
     tracker: Tracker,
     now: Time,
@@ -611,7 +613,7 @@ impl Listening {
     fn hear(&mut self, report: &Report) {
         self.now += Duration::from_millis(500);
         self.tracker.handle_timeout(self.now);
-        // The system clock advances as the receiver's does at first.
+        // The system clock advances at the same rate as the receiver's clock at first.
         let clock = wall(NOON + self.now.as_nanos() / 1_000_000 - 1500);
         self.tracker.handle_report(self.now, clock, report, true);
         while let Some(event) = self.tracker.poll_event() {
@@ -644,7 +646,7 @@ fn a_receiver_that_repeats_one_epoch_loses_the_fix_and_is_named() {
     assert_eq!(listening.fixes, 10);
     assert_eq!(listening.lost, [LostReason::Frozen("/dev/ttyUSB0".into())]);
     assert_eq!(listening.clocks, [], "the clock is right");
-    // The receiver continues with the present time.
+    // The receiver's reports have the present time again.
     listening.goes_on(50, 4);
     assert_eq!((listening.fixes, listening.lost.len()), (14, 1));
 }
@@ -655,7 +657,7 @@ fn a_receiver_whose_time_goes_back_is_believed_again_once_it_goes_on() {
     listening.goes_on(120, 10);
     listening.goes_on(0, 20);
     assert!(listening.fixes > 20 && listening.lost.len() == 1, "{} {:?}", listening.fixes, listening.lost);
-    // An old report among new ones is no new fix.
+    // An old report among new reports is no new fix.
     let before = listening.fixes;
     listening.goes_on(20, 2);
     listening.goes_on(3, 1);

@@ -1,6 +1,6 @@
 //! Tests restarts after a crash, and starts without privileges.
 //!
-//! Some of these tests start this test program a second time: as a station that is killed, or as one under
+//! Some of these tests start this test program a second time, as a station that is killed or that runs under
 //! other conditions. [`child`] is the code of that process.
 #![allow(clippy::unwrap_used)]
 
@@ -17,7 +17,7 @@ use carnet_station::forwarding::packet::PacketBuffer;
 
 const ROLE: &str = "CARNET_TEST_ROLE";
 
-/// Does nothing in an ordinary run.
+/// The code of the second process. In an ordinary test run it does nothing.
 #[test]
 fn child() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -59,7 +59,7 @@ fn child() {
     });
 }
 
-/// Returns the command that runs this program in a role, after the words of `prefix`.
+/// Returns the command that runs this program in a role, with the words of `prefix` before the program.
 fn child_command(prefix: &[&str], role: &str) -> Command {
     let program = std::env::current_exe().unwrap();
     let mut command = match prefix {
@@ -74,7 +74,7 @@ fn child_command(prefix: &[&str], role: &str) -> Command {
     command
 }
 
-/// Returns the child's output after `result: `, or all of it.
+/// Returns the child's output after `result: `, or the whole output without that word.
 fn result_of(mut command: Command) -> String {
     let output = command.output().unwrap();
     let text =
@@ -143,7 +143,7 @@ fn leftovers_are_cleaned_without_an_undo_file_too() {
             ip("link del carnet0");
             if !keep_undo_file {
                 std::fs::remove_file(scratch.undo_file()).unwrap();
-                // The former values are unknown now.
+                // The former values of settings are unknown now.
                 set_sysctl("all/forwarding", "0");
                 for interface in ["v0", "v1", "i0", "i1"] {
                     set_sysctl(&format!("{interface}/accept_ra"), "1");
@@ -165,7 +165,7 @@ fn a_tunnel_device_deleted_from_outside_is_fatal() {
             platform.apply(&set(entry)).unwrap();
         }
         events_until(&mut platform, |seen| latest(seen, "i0").is_some()).await;
-        // Another name of the device does no harm.
+        // carnet finds its device even if another program has renamed it.
         ip("link set carnet0 down");
         ip("link set carnet0 name other");
         ip("link set other name carnet0");
@@ -223,7 +223,7 @@ fn an_undo_file_from_elsewhere_is_ignored() {
         .join()
         .unwrap();
 
-        // An interface of that name exists, but it is another one.
+        // An interface of the recorded name exists, but it is another interface.
         std::fs::write(scratch.undo_file(), &undo).unwrap();
         ip("link del v0");
         ip("link add v0 type veth peer name v1");
@@ -250,8 +250,8 @@ fn a_machine_without_a_local_rule_gets_it_back() {
 /// Returns a command prefix that switches to another user, with the program where that user can run it.
 fn as_nobody(scratch: &Scratch) -> (String, Vec<String>) {
     let program = scratch.path().join("program");
-    // This process must not copy the file: another test's child would inherit the descriptor, and the file
-    // would be "busy".
+    // `cp` copies the file, and not this process. A child of another test would inherit the descriptor, and
+    // executing the file would fail (ETXTBSY).
     run(&format!("cp {} {}", std::env::current_exe().unwrap().display(), program.display()));
     for path in [scratch.path(), &program] {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();

@@ -1,4 +1,4 @@
-//! Signals from files in the format of measuring programs.
+//! Tests signals from files, as measuring programs write them.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use carnet_linux::signal::{Signal, SignalSource, Signals};
 use tokio::time::timeout;
 
-/// A folder of its own, removed at the end.
+/// A folder of the test, which is removed at the end.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -29,7 +29,7 @@ impl Drop for Folder {
     }
 }
 
-/// Returns the next event, with a limit far above the time that it needs.
+/// Returns the next event, and fails after far more time than an event needs.
 async fn next(signals: &mut Signals) -> (String, i32) {
     match timeout(Duration::from_secs(10), signals.next()).await.expect("comes") {
         Signal::Strength { interface, dbm } => (interface, dbm),
@@ -40,7 +40,7 @@ async fn next(signals: &mut Signals) -> (String, i32) {
 #[tokio::test]
 async fn a_file_that_grows_or_is_replaced_is_followed() {
     let folder = Folder::new("grows");
-    // At the start there is no folder and no file.
+    // When the reader is opened, neither the folder nor the file exists.
     let mut signals = Signals::open(vec![folder.source("wlan0"), folder.source("wwan0")]);
     assert!(timeout(Duration::from_millis(50), signals.next()).await.is_err());
     fs::create_dir_all(&folder.0).expect("a folder");

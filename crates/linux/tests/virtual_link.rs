@@ -1,4 +1,4 @@
-//! Virtual interfaces for IPv6 over GeoNetworking, with `ip` and the kernel's own traffic as witnesses.
+//! Tests virtual interfaces for IPv6 over GeoNetworking, by the output of `ip` and the kernel's own traffic.
 
 #![allow(clippy::unwrap_used)]
 
@@ -75,12 +75,14 @@ fn an_interface_is_as_it_was_wanted_and_goes_at_the_end() {
         assert_eq!(addresses(&mut links).await, [(address(LINK_LOCAL), 64)]);
         let shown = ip("-6 addr show dev gn0");
         assert!(!shown.contains("tentative") && shown.matches("inet6").count() == 1, "{shown}");
-        // The station gets an address of the operator, but not one that may belong to another node.
+        // The station learns of the operator's address, but not of an address whose duplicate address
+        // detection has not ended.
         ip("-6 addr add 2001:db8::1/64 dev gn0 nodad");
         assert_eq!(addresses(&mut links).await, [(address("2001:db8::1"), 64), (address(LINK_LOCAL), 64)]);
 
         links.remove(7);
-        // A child that another test is just starting holds the descriptor until it executes its own program.
+        // Wait, because a child process of another test holds the device's descriptor until it executes its
+        // program.
         for _ in 0..1000 {
             if !ip("link show").contains("gn0") {
                 return;
@@ -140,7 +142,8 @@ fn frames_go_both_ways_with_right_checksums_and_bursts_are_cut() {
             assert_eq!(packet.len(), 40 + 8 + 1000);
         }
 
-        // Waits for the answer. A busy kernel makes the address usable a moment later than it reports.
+        // Wait until packets to the address arrive: a busy kernel reports a new address a moment before it is
+        // usable.
         wait_until_own("gn0", LINK_LOCAL);
         let port = socket.local_addr().unwrap().port();
         let mut answer = packet.clone();
@@ -192,7 +195,8 @@ fn advertise(links: &mut VirtualLinks) {
     links.write(7, [0x33, 0x33, 0, 0, 0, 1], [2, 0, 0, 0, 0, 0xb], &packet);
 }
 
-/// Returns whether the kernel has made an address, and a default route, from an advertisement.
+/// Returns whether the kernel has made an address, and whether it has made a default route, from an
+/// advertisement.
 async fn made(links: &mut VirtualLinks, advertisements: Advertisements) -> (bool, bool) {
     links.set(VirtualLinkConfig { advertisements, ..config() }).unwrap();
     advertise(links);
@@ -219,7 +223,7 @@ fn whoever_reaches_a_learnt_link_is_no_default_router() {
         let mut links = VirtualLinks::open().unwrap();
         assert_eq!(made(&mut links, Advertisements::Ignored).await, (false, false));
         assert_eq!(made(&mut links, Advertisements::Addresses).await, (true, false));
-        // An interface becomes an uplink, and then ceases to be one.
+        // The interface becomes an uplink, and then is no uplink any more.
         assert_eq!(made(&mut links, Advertisements::All).await, (true, true));
         links.set(config()).unwrap();
         assert_eq!((sysctl("gn0/accept_ra"), sysctl("gn0/accept_ra_defrtr")), ("0".into(), "0".into()));

@@ -484,8 +484,8 @@ impl FastPath {
     }
 
     /// Invalidates cached next hops because routes, rules or addresses have changed. `narrow` says that only
-    /// neighbours changed, or carnet's own routes into the TUN device. Such a change invalidates less: a new
-    /// route of carnet only leads more packets there, and a removed route belonged to a binding that is gone.
+    /// neighbours changed, or carnet's own routes into the TUN device. Such a change invalidates less. A new
+    /// route of carnet only leads more packets there. A removed route belonged to a binding that is gone.
     /// Like [`Self::commit`], the call may close the fast path.
     pub(crate) fn forget(
         &mut self,

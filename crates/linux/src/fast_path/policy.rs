@@ -1,8 +1,8 @@
 //! Finds out whether the kernel routes by interface and destination only. While that is so, the programs
 //! cache next hops instead of asking the kernel for each flow (`bpf/ways.h`).
 //!
-//! An obstacle is a route or rule that uses other fields of a packet. carnet writes a new obstacle into the
-//! map `POLICY` before it invalidates the programs' caches. It removes a past obstacle from the map after
+//! An obstacle is a route or rule that uses other fields of a packet. First carnet writes a new obstacle into
+//! the map `POLICY`. Then it invalidates the programs' caches. It removes a past obstacle from the map after
 //! that. So entries that the programs cache in between are invalid, too.
 
 use crate::netlink::{Heard, Requests, rules_are_plain};

@@ -3,9 +3,9 @@
 //!
 //! BPF programs know tunnels in IPv6, in IPv4 and in UDP in IPv4, and distribute packets among the tunnels of
 //! a binding. Tunnel devices of the kernel know one tunnel in IPv6 for all packets of a binding. Bindings
-//! that send in any other way stay with the slow path. BPF programs may still receive packets from their
-//! tunnels: a received copy of a packet has an extension header, and the programs leave packets with such
-//! headers to the slow path.
+//! that send in any other way stay with the slow path. BPF programs may still receive packets from the
+//! tunnels of such bindings. If a binding sends copies of each packet, a received copy has an extension
+//! header, and the programs leave it to the slow path.
 
 use std::collections::{BTreeMap, BTreeSet};
 

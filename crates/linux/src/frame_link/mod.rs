@@ -124,7 +124,7 @@ pub struct FrameLink {
     reports: Reports,
 }
 
-/// What the link knows of the driver's reports of acknowledgements.
+/// State of the driver's reports of acknowledgements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reports {
     /// No report has arrived yet: the link looks for one after this number of further batches.
@@ -379,8 +379,8 @@ impl FrameLink {
         self.mtu
     }
 
-    /// Returns the octets of the frames that wait to be sent: in this link and, if the kernel reports it, in
-    /// the kernel and the interface. For UDP only the frames in this link count.
+    /// Returns the octets of the frames that wait to be sent: in this link, and in kernel and interface if
+    /// the kernel reports it. For UDP only the frames in this link count.
     pub fn backlog(&self) -> u32 {
         let kernel = match (&self.medium, &self.socket) {
             (Medium::Packet, Some(socket)) => packet::unsent(socket.get_ref()),

@@ -30,8 +30,8 @@ fn filter() -> [SockFilter; 4] {
 }
 
 /// Returns the SO_PRIORITY of a DCC profile. By EN 302 663, DP0 uses the access category AC_VO, DP1 AC_VI,
-/// DP2 AC_BE and DP3 AC_BK. mac80211 takes a value from 256 on as 256 plus a user priority of IEEE 802.1D.
-/// The user priorities 7, 5, 3 and 1 map to these four categories.
+/// DP2 AC_BE and DP3 AC_BK. The kernel's mac80211 takes a value from 256 on as 256 plus a user priority of
+/// IEEE 802.1D. The user priorities 7, 5, 3 and 1 map to these four categories.
 pub(super) const fn priority(profile: u8) -> u16 {
     match profile {
         0 => 256 + 7,

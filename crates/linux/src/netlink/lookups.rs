@@ -1,5 +1,5 @@
-//! Finds the routing tables that the kernel looks up for packets that this machine itself sends, each with
-//! the source addresses to which the lookup applies.
+//! Finds the routing tables that the kernel looks up for packets that this machine itself sends. Each lookup
+//! applies to certain source addresses.
 //!
 //! The tables are in the order of the rules that lead to them. The packet has no mark, and any destination
 //! and protocol. Left out: carnet's own rules, which lead to its own tables. Left out too: rules that match a

@@ -3,7 +3,7 @@
 //!
 //! A fast path may cache the next hop of a whole network only if no rule or route treats packets to this
 //! network differently. This module learns that from the kernel's events, because reading a very long routing
-//! table at each change would take too long. carnet reads the whole table only at the start, and when an
+//! table at each change would take too long. The module reads the whole table only at the start, and when an
 //! obstacle may have vanished.
 
 use std::collections::BTreeSet;

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! Seconds count from the opening of the source. If the first value is 1,000,000,000 or more, the seconds are
-//! UNIX time of the system clock, so that several stations move in step. Between two lines the player
+//! UNIX time of the system clock. So several stations can move in step. Between two lines the player
 //! interpolates the position, the short way round the globe, and a speed and heading that both lines have. If
 //! a line has no speed and heading, the player computes them from the two positions. Before the first line
 //! the station has no fix, and after the last line the trace has ended.

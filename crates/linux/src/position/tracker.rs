@@ -3,20 +3,21 @@
 //! The tracker receives reports, connections and the time, and returns [`PositionEvent`]s:
 //!
 //! * **One receiver at a time.** The tracker uses the receiver that gave the last fix as long as it sends
-//!   reports. It ignores the others. Otherwise positions would jump between two antennas.
+//!   reports. It ignores other receivers meanwhile, so that positions do not jump between two antennas.
 //! * **Silence.** A fix that is older than `stale_after` is lost, even if gpsd still lists the receiver.
-//! * **A receiver that repeats itself.** A report with the time of an earlier one is no new fix. After
-//!   `stale_after` the fix is lost, and the event names the receiver, not the clock, as the cause. A
-//!   receiver's time may step back for good (a week number that rolled over, a recording that begins again).
-//!   The receiver counts again once the fix is lost and its time advances.
-//! * **Invalid fixes** (no time, a place that is not on the globe) count as silence of the receiver, and an
-//!   event has the error.
-//! * **The clock.** Every fix has the receiver's time, which the tracker compares with the system's. That
-//!   difference contains the delay of the report, so the limit is generous. A pulse per second (`PPS`, else
-//!   `TOFF`) from a gpsd on this machine is more precise and is preferred. Bursts of old reports, as after
-//!   the process was stopped, do not prove a wrong clock. The clock must be wrong for [`SETTLE`] before an
-//!   event reports it.
-//! * **Leap seconds**: see [`super::leap`].
+//! * **A receiver that repeats itself.** A report with the same time as an earlier report is no new fix.
+//!   After `stale_after` without a new fix the position is lost, and the event names the receiver as the
+//!   cause. A receiver's time may step back for good, for example when a week number rolls over or a
+//!   recording begins again. Once the position is lost, the tracker accepts the receiver's fixes again as
+//!   soon as its time advances.
+//! * **Invalid fixes** (no time, a place that is not on the globe) count as silence of the receiver. When the
+//!   position is lost, the event contains the error.
+//! * **The clock.** Every fix has the receiver's time, which the tracker compares with the system clock. The
+//!   difference contains the delay of the report, so its tolerance is large. A report of a pulse per second
+//!   (`PPS`, otherwise `TOFF`) from a gpsd on this machine is more precise, so the tracker prefers it. Bursts
+//!   of old reports, as after the process was stopped, do not prove a wrong clock. The clock must be wrong
+//!   for [`SETTLE`] before an event reports it.
+//! * **Leap seconds**: the tracker reports their number, see [`super::leap`].
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -29,10 +30,10 @@ use super::{ClockDifference, FixMode, LostReason, PositionEvent, PositionOptions
 /// Time for which the clock must be wrong before an event reports it.
 pub const SETTLE: Duration = Duration::from_secs(2);
 
-/// Time for which a pulse per second is valid.
+/// Time for which the last report of a pulse per second is used.
 const PULSE_LIFETIME: Duration = Duration::from_secs(10);
 
-/// Most letters of a receiver's name in an event.
+/// Maximum number of letters of a receiver's name in an event.
 const LONGEST_NAME: usize = 64;
 
 /// Tracks the receivers of a gpsd.
@@ -41,21 +42,23 @@ pub struct Tracker {
     options: PositionOptions,
     leap_seconds: i64,
     mode: FixMode,
-    /// Last reported reason for a missing position, while it holds.
+    /// Reason in the last event for a missing position; `None` while there is a position.
     lost: Option<LostReason>,
-    /// Receiver that gave the last fix; the next field is the fix.
+    /// Receiver that gave the last fix; `last_fix` is the time of the fix's arrival.
     device: String,
     last_fix: Option<Time>,
-    /// Receiver's time in the last fix; the next field is that in the last possible fix.
+    /// Receiver's time in the last accepted fix. The next field is the receiver's time in the last valid
+    /// report, accepted or not.
     fix_time: Option<WallTime>,
     report_time: Option<WallTime>,
-    /// Fault of the last report since the last fix, and its time.
+    /// Fault of the last report after the last fix, and the time of this report.
     fault: Option<(Time, LostReason)>,
     /// Time at which the receiver counts as silent.
     deadline: Option<Time>,
-    /// Last comparison of clocks by a gpsd on this machine.
+    /// Last comparison of the clocks by a gpsd on this machine: time, milliseconds, and whether it was a
+    /// pulse per second.
     offset: Option<(Time, i64, bool)>,
-    /// Time since which the clock seems wrong; the next field is the last reported difference.
+    /// Time since which the clock seems wrong; the next field is the difference in the last event.
     suspect_since: Option<Time>,
     told: Option<ClockDifference>,
     events: VecDeque<PositionEvent>,
@@ -84,18 +87,18 @@ impl Tracker {
         }
     }
 
-    /// Handles an open connection.
+    /// Handles a new connection to gpsd.
     pub fn handle_connected(&mut self, now: Time) {
         self.deadline = Some(now + self.options.stale_after);
     }
 
-    /// Handles a broken or failed connection.
+    /// Handles a broken connection to gpsd, or a failed attempt to connect.
     pub fn handle_disconnected(&mut self, reason: String) {
         self.offset = None;
         self.lose(LostReason::Disconnected(reason));
     }
 
-    /// Handles a report of gpsd. `wall` is the system clock. `local`: gpsd runs on this machine.
+    /// Handles a report of gpsd. `wall` is the system clock. `local` says that gpsd runs on this machine.
     pub fn handle_report(&mut self, now: Time, wall: WallTime, report: &Report, local: bool) {
         match report {
             Report::Version { release } => {
@@ -119,28 +122,28 @@ impl Tracker {
         }
     }
 
-    /// Handles the passing of time.
+    /// Handles the time `now`; the caller calls this at the time that [`Tracker::poll_timeout`] returns.
     pub fn handle_timeout(&mut self, now: Time) {
         if self.deadline.is_some_and(|deadline| deadline <= now) {
-            // gpsd repeats the last report of a silent receiver once. A frozen receiver continues to send
-            // reports.
+            // gpsd repeats the last report of a silent receiver once. So an old fault means silence, and a
+            // recent fault means that the receiver still sends reports.
             let goes_on = |at: Time| now.saturating_since(at) <= self.options.stale_after / 2;
             let fault = self.fault.take().filter(|(at, _)| goes_on(*at));
             self.lose(fault.map_or(LostReason::Stale, |(_, fault)| fault));
         }
     }
 
-    /// Returns when [`Tracker::handle_timeout`] must be called.
+    /// Returns when the caller must call [`Tracker::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Time> {
         self.deadline
     }
 
-    /// Returns the next event; `None` without one.
+    /// Returns the next event; `None` if there is no further event.
     pub fn poll_event(&mut self) -> Option<PositionEvent> {
         self.events.pop_front()
     }
 
-    /// Returns the leap seconds since 2004, as far as known.
+    /// Returns the leap seconds since 2004, as gpsd or the config says.
     pub fn leap_seconds(&self) -> i64 {
         self.leap_seconds
     }
@@ -168,7 +171,8 @@ impl Tracker {
             }
         };
         let before = self.report_time.replace(fix.time);
-        // After a loss it is enough that the receiver's time advances.
+        // After a loss the receiver's time needs only to be later than in its last report, not than in the
+        // last fix.
         let before = if self.last_fix.is_some() && self.lost.is_none() { self.fix_time } else { before };
         if tpv.device == self.device && before.is_some_and(|before| fix.time <= before) {
             let device: String = tpv.device.chars().take(LONGEST_NAME).collect();
@@ -194,7 +198,7 @@ impl Tracker {
         self.judge_clock(now, milliseconds, precise);
     }
 
-    /// Handles a report without a fix. If the fix is lost, the fault is the reported reason.
+    /// Handles a report without a fix. If the position is lost later, the event has this fault as its reason.
     fn suspect(&mut self, now: Time, fault: LostReason) {
         let same = |lost: &LostReason| std::mem::discriminant(lost) == std::mem::discriminant(&fault);
         if self.deadline.is_none() && !self.lost.as_ref().is_some_and(same) {
@@ -214,7 +218,8 @@ impl Tracker {
         let tolerance = if precise { self.options.pulse_tolerance } else { self.options.clock_tolerance };
         let tolerance = u64::try_from(tolerance.as_millis()).unwrap_or(u64::MAX);
         let told_wrong = self.told.is_some_and(|told| told.wrong);
-        // The lower limit prevents alternating reports about a clock near the limit.
+        // After a report of a wrong clock the limit is lower, so that a clock near the limit does not cause
+        // alternating reports.
         let limit = if told_wrong { tolerance / 4 * 3 } else { tolerance };
         let wrong = milliseconds.unsigned_abs() > limit;
         let difference = ClockDifference { milliseconds, precise, wrong };

@@ -1,4 +1,4 @@
-//! Capabilities (`capabilities(7)`) that the program keeps, and their purpose.
+//! Selects the capabilities (`capabilities(7)`) that the program keeps, and drops all others.
 
 use std::ffi::CString;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use super::{Plan, checked, control, seccomp};
 
-/// A capability and its purpose.
+/// A capability, and the work that needs it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Need {
     /// Name of the capability.
@@ -46,11 +46,12 @@ pub static NEEDS: [Need; 7] = [
     Need { name: "CAP_DAC_OVERRIDE", number: 1, why: "files of the config that belong to somebody else" },
 ];
 
-/// `CAP_SETPCAP`, to drop capabilities for good.
+/// Number of `CAP_SETPCAP`, which a process needs to drop capabilities for good; then the number of
+/// `CAP_DAC_OVERRIDE`.
 const SETPCAP: u32 = 8;
 const DAC_OVERRIDE_NUMBER: u32 = 1;
 const DAC_READ_SEARCH_NUMBER: u32 = 2;
-/// Number above that of any kernel's last capability.
+/// A number above the last capability of any kernel.
 const MOST: u32 = 63;
 
 const VERSION: u32 = 0x2008_0522;
@@ -69,7 +70,8 @@ struct Word {
     inheritable: u32,
 }
 
-/// Effective, permitted and inheritable sets, low words first (`capget(2)`).
+/// The effective, permitted and inheritable capabilities as two words of each set, the low words first
+/// (`capget(2)`).
 #[derive(Debug, Clone, Copy, Default)]
 struct Sets([Word; 2]);
 
@@ -95,7 +97,8 @@ impl Sets {
     }
 }
 
-/// Returns the needs of the plan, among those that the process has.
+/// Returns the capabilities that the plan needs and the process has. `others_files` says that the plan has
+/// files of other users.
 pub(super) fn needs(plan: &Plan, others_files: bool) -> Vec<&'static Need> {
     let has = |need: usize| Sets::get().is_ok_and(|sets| sets.has(NEEDS[need].number));
     let low = |ports: &[u16]| ports.iter().any(|port| *port < 1024);
@@ -113,12 +116,14 @@ pub(super) fn needs(plan: &Plan, others_files: bool) -> Vec<&'static Need> {
     wanted.into_iter().filter(|(need, wanted)| *wanted && has(*need)).map(|(need, _)| &NEEDS[need]).collect()
 }
 
-/// Drops all other capabilities, and those that an executed program would get. Returns the remaining ones.
+/// Drops all capabilities except `needs`, and those that an executed program would get. Returns the names of
+/// the remaining capabilities.
 pub(super) fn keep(needs: &[&'static Need]) -> io::Result<Vec<&'static str>> {
     if Sets::get()?.has(SETPCAP) {
-        // Executing a program must give no capability. This does not limit present ones.
+        // Drop capabilities from the bounding set, so that executing a program gives none. The present
+        // capabilities stay.
         for number in 0..=MOST {
-            // A capability that this kernel lacks cannot be dropped: ignore the error.
+            // The call fails for a number that this kernel does not know, so ignore the error.
             let _ = control(libc::PR_CAPBSET_DROP, number.into());
         }
     }
@@ -145,12 +150,12 @@ fn held(which: impl Fn(&Need) -> bool) -> io::Result<Vec<&'static Need>> {
     Ok(NEEDS.iter().filter(|need| sets.has(need.number) && which(need)).collect())
 }
 
-/// Drops the capabilities to load BPF programs.
+/// Drops the capabilities to load BPF programs. Returns the names of the remaining capabilities.
 pub(super) fn keep_without_programs() -> io::Result<Vec<&'static str>> {
     let loads =
         |need: &Need| [BPF, PERFMON, SYS_ADMIN].iter().any(|known| NEEDS[*known].number == need.number);
     let before = Sets::get()?;
-    // If the kernel refuses maps to this process anyway, no map exists.
+    // If the kernel refuses access to BPF maps already now, the process has no map.
     let there_are_none = seccomp::maps_are_refused();
     let mut without = before;
     for need in NEEDS.iter().filter(|need| loads(need)) {
@@ -158,14 +163,14 @@ pub(super) fn keep_without_programs() -> io::Result<Vec<&'static str>> {
     }
     without.set()?;
     // Before Linux 5.19, on a system that forbids unprivileged BPF, only a process that may load programs may
-    // use maps.
+    // access maps.
     let maps_need_it = !there_are_none && seccomp::maps_are_refused();
     before.set()?;
     let bpf = if before.has(NEEDS[BPF].number) { BPF } else { SYS_ADMIN };
     reduce(&held(|need| !loads(need) || maps_need_it && need.number == NEEDS[bpf].number)?)
 }
 
-/// Drops all capabilities except that to open files of other users.
+/// Drops all capabilities except the one to open files of other users.
 pub(super) fn keep_for_files() -> io::Result<Vec<&'static str>> {
     reduce(&held(|need| need.number == DAC_OVERRIDE_NUMBER)?)
 }
@@ -184,13 +189,14 @@ pub(super) fn of_others(plan: &Plan) -> Option<PathBuf> {
     closed.map(|(path, _)| path.clone())
 }
 
-/// Returns whether owner and mode deny the process access. A missing file denies nothing.
+/// Returns whether owner and mode of a file deny the process this access. False for a missing file.
 fn is_closed(path: &[u8], mode: libc::c_int) -> bool {
     let Ok(path) = CString::new(path) else { return false };
     // SAFETY: the path ends with a zero octet and lives until the call has returned.
     let result = checked(unsafe {
         libc::syscall(libc::SYS_faccessat2, libc::AT_FDCWD, path.as_ptr(), mode, libc::AT_EACCESS)
     });
-    // On a kernel that cannot check this (before Linux 5.8) the process keeps the capability.
+    // A kernel before Linux 5.8 cannot check the access without the capability, so there the process keeps
+    // it.
     result.is_err_and(|error| matches!(error.raw_os_error(), Some(libc::EACCES | libc::ENOSYS | libc::EPERM)))
 }

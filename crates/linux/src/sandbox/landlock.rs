@@ -1,8 +1,10 @@
-//! Landlock (`landlock(7)`) restricts files, TCP ports, signals and abstract sockets to those of the plan.
+//! Landlock (`landlock(7)`) restricts the process to the files and TCP ports of the plan, and forbids signals
+//! and abstract sockets to the outside.
 //!
-//! A rule belongs to a present file. So rules name folders and not files, because files are replaced. Entries
-//! of `/proc` stay open: the kernel frees and creates them again when it needs memory, and a rule would be
-//! about the former entry.
+//! A rule applies to the file that exists when the rule is made, and not to a later file of the same name. So
+//! the rules name folders, because programs replace files. For files in `/proc` the module keeps descriptors
+//! open. Otherwise the kernel may free such a file and create it again, and the rule would apply to the
+//! former one.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -17,7 +19,7 @@ const CREATE_RULESET_VERSION: u32 = 1;
 const RULE_PATH_BENEATH: libc::c_int = 1;
 const RULE_NET_PORT: libc::c_int = 2;
 
-// Rights of `linux/landlock.h`.
+// Access rights, as in `linux/landlock.h`.
 const EXECUTE: u64 = 1;
 const WRITE_FILE: u64 = 1 << 1;
 const READ_FILE: u64 = 1 << 2;
@@ -28,7 +30,7 @@ const MAKE_SOCK: u64 = 1 << 9;
 const REFER: u64 = 1 << 13;
 const TRUNCATE: u64 = 1 << 14;
 const IOCTL_DEV: u64 = 1 << 15;
-/// Rights of the first version.
+/// All rights that Landlock's first version knows.
 const FIRST: u64 = (1 << 13) - 1;
 /// Rights that a rule about a file may contain.
 const OF_FILES: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV;
@@ -42,14 +44,14 @@ const OVERWRITE: u64 = READ | WRITE_FILE | TRUNCATE;
 const OWN: u64 = OVERWRITE | REMOVE_FILE | MAKE_REG | MAKE_SOCK;
 const DEVICE: u64 = READ_FILE | WRITE_FILE | IOCTL_DEV;
 
-/// Paths that the program and its libraries read with any config.
+/// Paths that the program and its libraries read, whatever the config is.
 const READABLE: [&str; 9] = [
     "/proc/self",
-    // Symbols of the program for a panic's backtrace, if their package is installed.
+    // Debug symbols of the program for a panic's backtrace, if their package is installed.
     "/usr/lib/debug/.build-id",
     "/proc/sys/kernel/random",
     "/proc/sys/vm/overcommit_memory",
-    // Number of processors: maps have a value for each.
+    // Number of processors, because per-CPU maps have a value for each processor.
     "/sys/devices/system/cpu",
     "/sys/kernel/btf",
     "/proc/version",
@@ -57,7 +59,7 @@ const READABLE: [&str; 9] = [
     "/dev/urandom",
 ];
 
-/// Files that a host name lookup reads (`getaddrinfo(3)`), libraries included.
+/// Files that `getaddrinfo(3)` and its libraries read to look up a host name.
 const FOR_NAMES: [&str; 12] = [
     "/etc/hosts",
     "/etc/host.conf",
@@ -92,10 +94,10 @@ struct NetPort {
     port: u64,
 }
 
-/// Descriptors of the files that rules belong to, open until the process ends.
+/// Descriptors of the files to which rules apply, open until the process ends.
 static PINNED: Mutex<Vec<File>> = Mutex::new(Vec::new());
 
-/// Rules that are not enforced yet.
+/// A set of Landlock rules that the kernel does not enforce yet.
 #[derive(Debug)]
 pub(super) struct Ruleset {
     ruleset: OwnedFd,
@@ -118,7 +120,7 @@ pub fn version() -> u32 {
     result.ok().and_then(|abi| u32::try_from(abi).ok()).unwrap_or(0)
 }
 
-/// Explains an error to an operator.
+/// Returns a text that explains an error of Landlock to the operator.
 pub(super) fn why(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::ENOSYS | libc::EOPNOTSUPP) => {
@@ -134,7 +136,8 @@ impl Ruleset {
         let abi = version();
         let since = |version: u32, rights: u64| if abi >= version { rights } else { 0 };
         let files = FIRST | since(2, REFER) | since(3, TRUNCATE) | since(5, IOCTL_DEV);
-        // systemd's notification socket may be an abstract one.
+        // The notification socket of systemd may be an abstract socket, so do not forbid abstract sockets
+        // then.
         let notified = std::env::var_os("NOTIFY_SOCKET");
         let abstract_one = notified.is_some_and(|name| name.as_encoded_bytes().starts_with(b"@"));
         let scoped = if abstract_one { SCOPE_SIGNALS } else { SCOPE_SIGNALS | SCOPE_ABSTRACT_SOCKETS };
@@ -182,7 +185,7 @@ impl Ruleset {
         Ok(rules)
     }
 
-    /// Allows access to a file, or to a folder with all its content. A missing path is skipped.
+    /// Allows access to a file, or to a folder with all its content. Does nothing if the path does not exist.
     fn allow(&mut self, path: &Path, allowed: u64) -> io::Result<()> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let Ok(file) = OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_CLOEXEC).open(path)
@@ -197,15 +200,16 @@ impl Ruleset {
     }
 
     fn add(&self, kind: libc::c_int, rule: *const libc::c_void) -> io::Result<()> {
-        // SAFETY: the kernel reads the rule, a structure of its kind. The caller keeps it alive until this
-        // returns.
+        // SAFETY: the kernel reads the rule, a structure of the type that `kind` names. The caller keeps it
+        // alive until this function returns.
         checked(unsafe {
             libc::syscall(libc::SYS_landlock_add_rule, self.ruleset.as_raw_fd(), kind, rule, 0_u32)
         })
         .map(drop)
     }
 
-    /// Enforces the rules and returns their version. `no_new_privs` must be set.
+    /// Makes the kernel enforce the rules, and returns the Landlock version. The process must have set
+    /// `no_new_privs`.
     pub(super) fn restrict(self) -> io::Result<u32> {
         // SAFETY: the call takes only numbers.
         checked(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, self.ruleset.as_raw_fd(), 0_u32) })?;
@@ -214,8 +218,8 @@ impl Ruleset {
     }
 }
 
-/// Returns the folder of the resolver's configuration after symbolic links, in which it is replaced, unless
-/// that is `/etc`.
+/// Returns the folder in which programs replace the resolver's configuration: the folder of
+/// `/etc/resolv.conf` after symbolic links. Returns an empty path if that is `/etc`.
 fn of_resolver() -> PathBuf {
     let file = std::fs::canonicalize("/etc/resolv.conf").unwrap_or_default();
     match file.parent() {

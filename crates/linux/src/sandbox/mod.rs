@@ -1,23 +1,26 @@
-//! Limits the process, so that an attacker who takes it over can do little more than its config needs.
+//! Limits the rights of the process, so that an attacker who takes it over can do little more than its config
+//! needs.
 //!
-//! [`enter`] is called once, with a [`Plan`] of the station's needs. It is called before there are threads,
-//! because each thread inherits the rights of its creator. The limits hold until the process ends and cannot
-//! be widened: the station refuses to reload a config that needs more. There are four layers, each of which
-//! the kernel may lack:
+//! The program calls [`enter`] once, with a [`Plan`] of the station's needs. It does so before it starts
+//! threads, because each thread inherits the rights of its creator. The limits hold until the process ends,
+//! and the process cannot widen them. So the station refuses to reload a config that needs more rights. There
+//! are four layers, each of which the kernel may lack:
 //!
-//! * [`capabilities`]: of root's capabilities only the needed ones ([`capabilities::NEEDS`]), and no way to
-//!   gain others (`no_new_privs`);
-//! * [`landlock`]: only the files that the config names, only its TCP ports, and no file to execute;
-//! * [`seccomp`]: only the system calls that the program makes;
-//! * memory that other processes cannot read: no core file with keys in it, no debugger of the same user
-//!   (`PR_SET_DUMPABLE`).
+//! * [`capabilities`]: the process keeps only the capabilities that it needs ([`capabilities::NEEDS`]), and
+//!   cannot gain others (`no_new_privs`);
+//! * [`landlock`]: the process can use only the files and TCP ports that the config names, and can execute no
+//!   file;
+//! * [`seccomp`]: the process can make only the system calls that the program needs;
+//! * `PR_SET_DUMPABLE`: other processes of the same user cannot read the memory of the process, and no core
+//!   file contains its keys.
 //!
-//! The module is written for this program and not taken from a crate. The OpenWrt build has no room for three
-//! crates, and the needed part of each is a page.
+//! The module makes these system calls itself. The OpenWrt build has no room for the three crates that exist,
+//! and carnet needs only a page of code of each.
 //!
-//! Left out: namespaces and a user of its own (the unit sets both under systemd), and UDP, netlink and
-//! packets, which are the program's work. An attacker in a station that loads BPF programs can load others,
-//! and these may read the kernel's memory. `dataplane.path = "tun"` avoids that.
+//! Left out: namespaces and a separate user, which the systemd unit sets. Left out too: limits on UDP,
+//! netlink and packet sockets, which the program needs for its work. An attacker in a station that loads BPF
+//! programs can load other programs, and these may read the kernel's memory. `dataplane.path = "tun"` avoids
+//! that.
 
 pub mod capabilities;
 pub mod landlock;
@@ -27,7 +30,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Needs of a station.
+/// Rights that a station needs, by its config.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
     /// Whether the station changes routes, rules and addresses, or creates TUN and TAP devices.
@@ -42,8 +45,8 @@ pub struct Plan {
     pub names: bool,
     /// Files, and folders with all their content, that the station reads.
     pub read: Vec<PathBuf>,
-    /// Those of the `read` paths that the config names. If the process cannot open one, it keeps the
-    /// capability to open it.
+    /// Paths from `read` that the config names. If the process may not open one of them as its own user, it
+    /// keeps the capability to open files of other users.
     pub named: Vec<PathBuf>,
     /// Folders in which the station writes, renames and removes files, and creates sockets.
     pub write: Vec<PathBuf>,
@@ -55,7 +58,7 @@ pub struct Plan {
     pub datagrams: Vec<u16>,
 }
 
-/// Limits that are in force.
+/// The limits that the kernel enforces on the process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Held {
     /// Names of the remaining capabilities.
@@ -66,25 +69,28 @@ pub struct Held {
     pub landlock: Option<u32>,
     /// Whether seccomp filters system calls.
     pub seccomp: bool,
-    /// Limits that are not in force, each with its reason.
+    /// Limits that the kernel does not enforce, each with its reason.
     pub lacking: Vec<String>,
-    /// Remarks for the operator about capabilities that were kept.
+    /// Remarks for the operator about capabilities that the process has kept.
     pub remarks: Vec<String>,
 }
 
-/// Drops all rights that the plan does not need. [`Held::lacking`] has the limits that failed.
+/// Drops all rights that the plan does not need. [`Held::lacking`] lists the limits that the kernel could not
+/// enforce.
 ///
-/// This restricts the calling thread, and threads that it starts later.
+/// The limits apply to the calling thread, and to threads that it starts later.
 pub fn enter(plan: &Plan) -> Held {
     let mut held = Held::default();
     ENTERED.store(true, Ordering::Relaxed);
     if plan.programs || plan.steers {
-        // Before Linux 5.11 maps count as locked memory, so raise the limit while the process may.
+        // Before Linux 5.11 BPF maps count as locked memory. So raise the limit of locked memory while the
+        // process still may.
         let limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
         // SAFETY: the kernel reads the structure, which lives until the call has returned.
         unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &limit) };
     }
-    // Open the paths with the former rights: the config may name files that only root can reach.
+    // Open the paths before capabilities are dropped, because the config may name files that only root can
+    // reach.
     let ruleset = landlock::Ruleset::new(plan);
     let others = capabilities::of_others(plan);
     if let Some(path) = &others {
@@ -114,12 +120,12 @@ pub fn enter(plan: &Plan) -> Held {
     held
 }
 
-/// Whether [`enter`] was called.
+/// Whether the program has called [`enter`].
 static ENTERED: AtomicBool = AtomicBool::new(false);
 
 impl Held {
-    /// Drops the right to load BPF programs after the needed ones are loaded. Their maps can still be
-    /// written.
+    /// Drops the right to load BPF programs after the station has loaded its programs. The station can still
+    /// write their maps.
     pub fn settle(&mut self) {
         match capabilities::keep_without_programs() {
             Ok(kept) => self.capabilities = kept,
@@ -135,17 +141,17 @@ impl Held {
     }
 }
 
-/// Drops all capabilities of a thread that only reads and writes files, except that to use files of other
-/// users. Does nothing before [`enter`]. (The thread shares its memory with the others, so this protects
-/// against mistakes, not against intruders.)
+/// Drops all capabilities of the calling thread except the one to use files of other users. It is for a
+/// thread that only reads and writes files. Does nothing before [`enter`]. (The thread shares its memory with
+/// other threads, so this protects against mistakes, not against intruders.)
 pub fn with_files_alone() {
     if ENTERED.load(Ordering::Relaxed) {
         let _ = capabilities::keep_for_files();
     }
 }
 
-/// Runs `work` with a file mode mask for new files and sockets. (Modes are not changed afterwards: `chmod`
-/// accepts any path, which Landlock does not check.)
+/// Runs `work` with this mask for the modes of new files and sockets. (The sandbox forbids changing modes
+/// afterwards: `chmod` accepts any path, and Landlock does not check it.)
 pub fn with_umask<T>(mask: u32, work: impl FnOnce() -> T) -> T {
     // SAFETY: the call takes a number, and cannot fail.
     let before = unsafe { libc::umask(mask as libc::mode_t) };
@@ -161,7 +167,7 @@ fn control(option: libc::c_int, value: libc::c_ulong) -> io::Result<()> {
     checked(unsafe { libc::prctl(option, value, zero, zero, zero) }.into()).map(drop)
 }
 
-/// Returns the result of a system call, or its error.
+/// Returns the result of a system call, or the kernel's error.
 fn checked(result: libc::c_long) -> io::Result<libc::c_long> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }

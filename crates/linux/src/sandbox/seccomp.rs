@@ -1,5 +1,5 @@
-//! Filters system calls (`seccomp(2)`): allows those that the program makes, some of them with certain
-//! arguments only.
+//! Filters system calls (`seccomp(2)`): allows the calls that the program makes, some of them only with
+//! certain arguments.
 //!
 //! | what | answer |
 //! |---|---|
@@ -8,46 +8,48 @@
 //! | newer than the list; `clone3`, whose flags a filter cannot see | ENOSYS, as an older kernel would say, so that a libc takes the older call |
 //! | any other | EPERM, and a line in the kernel's audit log |
 //!
-//! If a libc begins to use another existing call, that call gets EPERM until the list contains it. The log
-//! has the call's number. `station.sandbox = "off"` helps until then.
+//! If a new libc uses a call that is not on the list, the kernel refuses the call with EPERM and logs its
+//! number. Until the list contains the call, the operator can set `station.sandbox = "off"`.
 //!
-//! Since 5.11 the kernel computes the answer in advance if it depends on no argument. So the calls of the
-//! data path cost next to nothing. An older kernel goes through the list, in which these calls are first.
+//! Since Linux 5.11 the kernel computes the filter's answer in advance for calls whose arguments do not
+//! matter. So the filter costs almost no time for the calls of the data path. An older kernel runs the filter
+//! at each call; the list begins with the calls of the data path.
 //!
-//! There are lists for x86_64, aarch64 and riscv64. A 32-bit architecture has other calls for times and
-//! lengths, for which no list exists yet.
+//! There are lists for x86_64, aarch64 and riscv64. No list exists for 32-bit architectures, which have other
+//! calls for times and lengths.
 
 use std::io;
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
 pub(super) use filter::{restrict, restrict_to_maps};
 
-/// Fails: this architecture has no list.
+/// Fails, because this architecture has no list.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
 pub(super) fn restrict(_: &super::Plan) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Fails: this architecture has no list.
+/// Fails, because this architecture has no list.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
 pub(super) fn restrict_to_maps() -> io::Result<()> {
     Ok(())
 }
 
-/// Returns whether the kernel refuses calls about BPF maps without checking them.
+/// Returns whether the kernel refuses all calls about BPF maps, before it checks their arguments.
 pub(super) fn maps_are_refused() -> bool {
     const MAP_LOOKUP_ELEM: libc::c_int = 1;
-    // No descriptor has such a high number. All other fields are zero.
+    // The first field is a map's descriptor, of a number that no open descriptor has. All other fields are
+    // zero.
     let mut attr = [0_u64; 16];
     attr[0] = u64::from(u32::MAX >> 1);
-    // SAFETY: the kernel reads this number of octets, which live until the call has returned.
+    // SAFETY: the kernel reads as many octets as `attr` has, and `attr` lives until the call has returned.
     let result = super::checked(unsafe {
         libc::syscall(libc::SYS_bpf, MAP_LOOKUP_ELEM, attr.as_mut_ptr(), size_of_val(&attr))
     });
     result.is_err_and(|error| error.raw_os_error() == Some(libc::EPERM))
 }
 
-/// Explains an error to an operator.
+/// Returns a text that explains an error of seccomp to the operator.
 pub(super) fn why(error: &io::Error) -> String {
     match error.raw_os_error() {
         None => format!("system calls are not filtered: carnet has no list for {}", std::env::consts::ARCH),
@@ -71,17 +73,17 @@ mod filter {
     #[cfg(target_arch = "riscv64")]
     const ARCHITECTURE: u32 = 0xc000_00f3;
 
-    /// Number of the last system call that these lists consider (Linux 6.18: `file_setattr`).
+    /// Highest number of a system call that these lists consider (Linux 6.18: `file_setattr`).
     const LAST: u32 = 469;
 
-    /// Calls that are allowed with any arguments. Those of the data path are first.
+    /// Calls that are allowed with any arguments. The calls of the data path are first.
     #[rustfmt::skip]
     const ALLOWED: &[libc::c_long] = &[
         libc::SYS_read, libc::SYS_write, libc::SYS_epoll_pwait, libc::SYS_sendmmsg, libc::SYS_recvmmsg,
         libc::SYS_sendmsg, libc::SYS_recvmsg, libc::SYS_sendto, libc::SYS_recvfrom, libc::SYS_writev,
         libc::SYS_readv, libc::SYS_clock_gettime, libc::SYS_timerfd_settime, libc::SYS_futex,
         libc::SYS_sched_yield, libc::SYS_fdatasync, libc::SYS_fsync,
-        // Calls about files.
+        // Calls that use files.
         libc::SYS_openat, libc::SYS_close, libc::SYS_fstat, libc::SYS_newfstatat, libc::SYS_statx,
         libc::SYS_lseek, libc::SYS_pread64, libc::SYS_pwrite64, libc::SYS_preadv, libc::SYS_pwritev,
         libc::SYS_ftruncate, libc::SYS_flock, libc::SYS_fcntl, libc::SYS_getdents64, libc::SYS_readlinkat,
@@ -89,28 +91,28 @@ mod filter {
         libc::SYS_umask, libc::SYS_getcwd, libc::SYS_inotify_init1, libc::SYS_inotify_add_watch,
         libc::SYS_inotify_rm_watch, libc::SYS_statfs, libc::SYS_fstatfs, libc::SYS_fadvise64,
         libc::SYS_close_range,
-        // Calls about descriptors for events.
+        // Calls that create or use descriptors for events.
         libc::SYS_dup, libc::SYS_dup3, libc::SYS_pipe2, libc::SYS_ppoll, libc::SYS_pselect6,
         libc::SYS_epoll_create1, libc::SYS_epoll_ctl, libc::SYS_epoll_pwait2, libc::SYS_eventfd2,
         libc::SYS_timerfd_create, libc::SYS_timerfd_gettime,
-        // Calls about sockets; `socket` is below.
+        // Calls that use sockets; `socket` itself is allowed below, with certain arguments.
         libc::SYS_bind, libc::SYS_connect, libc::SYS_listen, libc::SYS_accept, libc::SYS_accept4,
         libc::SYS_getsockname, libc::SYS_getpeername, libc::SYS_getsockopt, libc::SYS_setsockopt,
         libc::SYS_shutdown,
-        // Calls about memory; `mmap` is below.
+        // Calls that manage memory; `mmap` is allowed below, with certain arguments.
         libc::SYS_brk, libc::SYS_munmap, libc::SYS_mremap, libc::SYS_madvise, libc::SYS_membarrier,
-        // Calls about threads, signals, and the process itself.
+        // Calls that concern threads, signals and the process itself.
         libc::SYS_set_robust_list, libc::SYS_get_robust_list, libc::SYS_rseq, libc::SYS_set_tid_address,
         libc::SYS_exit, libc::SYS_exit_group, libc::SYS_sched_getaffinity, libc::SYS_rt_sigaction,
         libc::SYS_rt_sigprocmask, libc::SYS_rt_sigreturn, libc::SYS_sigaltstack, libc::SYS_restart_syscall,
         libc::SYS_getpid, libc::SYS_gettid, libc::SYS_getppid, libc::SYS_getuid, libc::SYS_geteuid,
         libc::SYS_getgid, libc::SYS_getegid, libc::SYS_getrusage, libc::SYS_getrandom, libc::SYS_capget,
         libc::SYS_capset, libc::SYS_seccomp, libc::SYS_uname, libc::SYS_sysinfo, libc::SYS_getcpu,
-        // Calls about time.
+        // Calls that read clocks or wait.
         libc::SYS_clock_getres, libc::SYS_clock_nanosleep, libc::SYS_nanosleep, libc::SYS_gettimeofday,
     ];
 
-    /// Older names of these calls.
+    /// Older calls that do the same as calls of the list above; some libc versions use them.
     #[cfg(target_arch = "x86_64")]
     #[rustfmt::skip]
     const OLDER: &[libc::c_long] = &[
@@ -119,13 +121,13 @@ mod filter {
         libc::SYS_renameat, libc::SYS_mkdir, libc::SYS_readlink, libc::SYS_epoll_create, libc::SYS_eventfd,
         libc::SYS_time, libc::SYS_getrlimit, libc::SYS_inotify_init,
     ];
-    /// `renameat`, which the crate does not define for this architecture.
+    /// 38 is `renameat`, which the libc crate does not define for this architecture.
     #[cfg(target_arch = "aarch64")]
     const OLDER: &[libc::c_long] = &[38];
     #[cfg(target_arch = "riscv64")]
     const OLDER: &[libc::c_long] = &[];
 
-    /// Calls that neither the program nor its libraries ever make.
+    /// Calls that neither the program nor its libraries ever make; the kernel kills the process for them.
     #[rustfmt::skip]
     const DEADLY: &[libc::c_long] = &[
         libc::SYS_execve, libc::SYS_execveat, libc::SYS_ptrace, libc::SYS_process_vm_readv,
@@ -139,31 +141,32 @@ mod filter {
         libc::SYS_clock_settime,
     ];
 
-    /// Half of an argument.
+    /// A half of a 64-bit argument.
     #[derive(Clone, Copy)]
     enum Half {
         Low,
         High,
     }
 
-    /// Requires that a half of an argument, masked, has a value.
+    /// A test of an argument: its number, one of its halves, a mask, and the value that the masked half must
+    /// have.
     #[derive(Clone, Copy)]
     struct Test(u32, Half, u32, u32);
 
-    /// Requires that a 32-bit argument has a value.
+    /// Returns a test that a 32-bit argument has this value.
     fn is(argument: u32, value: u32) -> Test {
         Test(argument, Half::Low, u32::MAX, value)
     }
 
-    /// Requires that an argument has none of these bits.
+    /// Returns a test that an argument has none of these bits.
     fn without(argument: u32, bits: u32) -> Test {
         Test(argument, Half::Low, bits, 0)
     }
 
     type Ways = Vec<Vec<Test>>;
 
-    /// Returns calls that are allowed only with certain arguments. Each has a list of alternatives, and an
-    /// alternative has tests that must all pass.
+    /// Returns calls that are allowed only with certain arguments. Each call has a list of alternatives. All
+    /// tests of an alternative must pass.
     fn by_arguments(plan: &Plan) -> Vec<(libc::c_long, Ways)> {
         let (unix, netlink, packet) = (libc::AF_UNIX as u32, libc::AF_NETLINK as u32, libc::AF_PACKET as u32);
         let mut sockets = vec![
@@ -176,7 +179,8 @@ mod filter {
         if plan.packets {
             sockets.push(vec![is(0, packet)]);
         }
-        // A resolver loads libraries, which need executable memory.
+        // The resolver loads libraries, which need executable memory. So executable memory is allowed if the
+        // station looks up names.
         let executable = if plan.names { 0 } else { libc::PROT_EXEC as u32 };
         let memory = || vec![vec![without(2, executable)]];
         let thread = (libc::CLONE_VM | libc::CLONE_THREAD) as u32;
@@ -189,14 +193,14 @@ mod filter {
             | libc::CLONE_NEWNET) as u32;
         let clone = vec![Test(0, Half::Low, thread | namespaces, thread)];
         let ioctls = vec![
-            // Requests about sockets and their interfaces, Wi-Fi and TUN devices; not those that write input
-            // into a terminal.
+            // 0x89xx are the requests to sockets, interfaces and Wi-Fi. Requests that put input into a
+            // terminal stay forbidden.
             vec![Test(1, Half::Low, 0xffff_ff00, 0x8900)],
             vec![Test(1, Half::Low, 0xffff_ff00, 0x8b00)],
             vec![Test(1, Half::Low, 0x0000_ffc0, 0x54c0)],
             vec![is(1, libc::FIONBIO as u32)],
             vec![is(1, libc::FIONREAD as u32)],
-            // Request for the octets that a socket has not sent yet.
+            // The request for the number of octets that a socket has not sent yet.
             vec![is(1, libc::TIOCOUTQ as u32)],
             vec![is(1, libc::FIOCLEX as u32)],
             vec![is(1, libc::TCGETS as u32)],
@@ -204,7 +208,7 @@ mod filter {
         ];
         let controls = [libc::PR_SET_NAME, libc::PR_GET_NAME, PR_SET_VMA, libc::PR_GET_DUMPABLE];
         let controls = controls.into_iter().map(|option| vec![is(0, option as u32)]).collect();
-        // Own limits may be read, but not set.
+        // The process may read its own limits, but not set them.
         let limits = vec![vec![is(0, 0), is(2, 0), Test(2, Half::High, u32::MAX, 0)]];
         let own = vec![vec![is(0, std::process::id())]];
         let mut calls = vec![
@@ -231,9 +235,9 @@ mod filter {
 
     const PR_SET_VMA: libc::c_int = 0x5356_4d41;
 
-    /// Commands of `bpf(2)` for loading, attaching and filling maps: own objects, by their descriptors.
-    /// Commands that find other programs' objects (by their number, or pinned), trace, or pass rights on
-    /// (tokens) are left out.
+    /// Commands of `bpf(2)` that load and attach programs and fill maps. All of them use objects of this
+    /// process by their descriptors. Left out are commands that find other processes' objects (by number, or
+    /// pinned), trace, or pass rights on (tokens).
     const BPF_COMMANDS: &[u32] = &[
         0,  // MAP_CREATE
         1,  // MAP_LOOKUP_ELEM
@@ -256,17 +260,18 @@ mod filter {
         35, // PROG_BIND_MAP
     ];
 
-    /// Commands that only look up, change and list the content of a map.
+    /// Commands of `bpf(2)` that create a map, or read and change its content. `BPF_COMMANDS` has their
+    /// names.
     const MAP_COMMANDS: &[u32] = &[1, 2, 3, 4, 24, 26, 27];
 
-    // `linux/bpf_common.h`: classic BPF, as for sockets.
+    // Instructions of classic BPF (`linux/bpf_common.h`), as for socket filters.
     const LOAD: u16 = 0x20;
     const AND: u16 = 0x54;
     const IF_EQUAL: u16 = 0x15;
     const IF_GREATER: u16 = 0x25;
     const RETURN: u16 = 0x06;
 
-    // Offsets in `struct seccomp_data`.
+    // Offsets of fields in `struct seccomp_data`.
     const NUMBER: u32 = 0;
     const ARCH: u32 = 4;
     const ARGUMENTS: u32 = 16;
@@ -279,7 +284,8 @@ mod filter {
     type Program = Vec<libc::sock_filter>;
 
     fn put(program: &mut Program, code: u16, k: u32, jt: usize, jf: usize) {
-        // A jump leads over the tests of one call, which are a few dozen. A test checks this.
+        // A jump skips at most the tests of one call, a few dozen instructions, so its length fits. A test
+        // checks this.
         let near = |jump: usize| u8::try_from(jump).unwrap_or(u8::MAX);
         program.push(libc::sock_filter { code, jt: near(jt), jf: near(jf), k });
     }
@@ -288,8 +294,8 @@ mod filter {
         put(program, RETURN, value, 0, 0);
     }
 
-    /// Begins a program with the call's number in the accumulator. On another architecture the numbers
-    /// differ, so the program refuses it.
+    /// Returns the begin of a filter program, which loads the call's number into the accumulator. The program
+    /// refuses calls of another architecture, whose numbers differ.
     fn begin() -> Program {
         let mut program = Program::new();
         put(&mut program, LOAD, ARCH, 0, 0);
@@ -306,12 +312,12 @@ mod filter {
         }
     }
 
-    /// Returns the length of a path: three instructions for each test, and the answer.
+    /// Returns the number of instructions for an alternative: three for each test, and one for the answer.
     fn length(way: &[Test]) -> usize {
         way.len() * 3 + 1
     }
 
-    /// Returns the program of the list.
+    /// Returns the filter program that allows the calls of the list.
     pub(super) fn list(plan: &Plan) -> Program {
         let mut program = begin();
         each(&mut program, ALLOWED, ALLOW);
@@ -320,7 +326,7 @@ mod filter {
         for (call, ways) in by_arguments(plan) {
             one_of(&mut program, call, &ways);
         }
-        // The other filter answers newer calls.
+        // Allow newer calls here, because the other filter refuses them.
         put(&mut program, IF_GREATER, LAST, 0, 1);
         answer(&mut program, ALLOW);
         each(&mut program, &[libc::SYS_clone3], ALLOW);
@@ -339,7 +345,7 @@ mod filter {
                 let offset = ARGUMENTS + argument * 8 + if second { 4 } else { 0 };
                 put(program, LOAD, offset, 0, 0);
                 put(program, AND, *mask, 0, 0);
-                // On failure, jump to the next test, or to the next alternative.
+                // If the test fails, jump to the next alternative.
                 put(program, IF_EQUAL, *value, 0, length(way) - (at + 1) * 3);
             }
             answer(program, ALLOW);
@@ -347,7 +353,7 @@ mod filter {
         answer(program, REFUSE);
     }
 
-    /// Returns a program that allows only commands on maps, of all BPF commands.
+    /// Returns a filter program that allows only those commands of `bpf(2)` that concern maps.
     pub(super) fn maps_alone() -> Program {
         let mut program = begin();
         one_of(&mut program, libc::SYS_bpf, &commands(MAP_COMMANDS));
@@ -355,8 +361,8 @@ mod filter {
         program
     }
 
-    /// Refuses newer calls as unknown, like an older kernel. This is a separate filter, because such calls
-    /// need no log entry.
+    /// Refuses newer calls as unknown, like an older kernel. This is a separate filter, because refusals of
+    /// newer calls need no log entry.
     pub(super) fn older_kernel() -> Program {
         let mut program = begin();
         put(&mut program, IF_GREATER, LAST, 0, 1);
@@ -366,11 +372,11 @@ mod filter {
         program
     }
 
-    /// Enforces both filters. `no_new_privs` must be set.
+    /// Makes the kernel enforce both filters. The process must have set `no_new_privs`.
     pub(in super::super) fn restrict(plan: &Plan) -> io::Result<()> {
         install(&older_kernel(), 0)?;
         let list = list(plan);
-        // A kernel before 4.14 logs no refusals.
+        // A kernel before Linux 4.14 does not know the flag that makes it log refusals.
         install(&list, libc::SECCOMP_FILTER_FLAG_LOG).or_else(|_| install(&list, 0))
     }
 
@@ -400,7 +406,8 @@ mod filter {
     mod tests {
         use super::*;
 
-        /// Every jump stays inside the program, and the last instruction is an answer.
+        /// Every jump of a filter program stays inside the program, and the last instruction returns an
+        /// answer.
         #[test]
         fn programs_are_whole() {
             let plan = Plan { packets: true, programs: true, ..Plan::default() };

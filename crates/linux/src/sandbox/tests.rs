@@ -1,6 +1,6 @@
-//! The tests try each forbidden action in a process of its own. They try it without any layer, where it must
-//! succeed, under each layer alone, and under all layers. So they show which layer refuses it, and that the
-//! sandbox does.
+//! The tests try each forbidden action in a separate process. They try it without any layer of the sandbox,
+//! where it must succeed, under each layer alone, and under all layers. So they show which layers refuse the
+//! action.
 
 #![allow(clippy::unwrap_used, reason = "a test says no more by expect")]
 
@@ -36,16 +36,16 @@ const LAYERS: [&str; 3] = ["capabilities", "landlock", "seccomp"];
 const NO: End = Refused(Errno::EPERM);
 const CLOSED: End = Refused(Errno::EACCES);
 
-/// Attempts, with their result under each of the [`LAYERS`].
+/// Actions that a test attempts, each with its result under each of the [`LAYERS`].
 const ATTEMPTS: [(&str, [End; 3]); 28] = [
-    // Actions that the station may execute.
+    // Actions that the sandbox allows.
     ("read-named", [Done, Done, Done]),
     ("replace-own", [Done, Done, Done]),
     ("connect-named", [Done, Done, Done]),
     ("new-thread", [Done, Done, Done]),
     ("own-netlink", [Done, Done, Done]),
     ("ask-of-socket", [Done, Done, Done]),
-    // Actions that the station may not execute.
+    // Actions that the sandbox refuses.
     ("execute", [Done, CLOSED, Killed]),
     ("fork", [Done, Done, NO]),
     ("executable-memory", [Done, Done, NO]),
@@ -79,7 +79,7 @@ fn since(attempt: &str) -> u32 {
     }
 }
 
-/// A folder, two listeners and an abstract socket of a process outside of a sandbox.
+/// Objects of a process outside of the sandbox: a folder, two listeners and an abstract socket.
 struct Outside {
     folder: PathBuf,
     named: TcpListener,
@@ -106,7 +106,7 @@ impl Outside {
         }
     }
 
-    /// Lets a new process try an action.
+    /// Starts a process that tries an action under a layer, and returns the result.
     fn attempt(&self, attempt: &str, layer: &str) -> End {
         let ports = [&self.named, &self.other].map(|listener| listener.local_addr().unwrap().port());
         let task = format!("{attempt} {layer} {} {} {}", ports[0], ports[1], self.folder.display());
@@ -154,7 +154,7 @@ fn what_is_forbidden_is_refused_by_whom_it_should() {
         }
         match outside.attempt(attempt, "nothing") {
             Done => {}
-            // Kernels without modules or programs refuse these attempts anyway.
+            // A kernel without modules or BPF programs refuses this attempt in any case.
             Refused(Errno::ENOSYS) => continue,
             end => panic!("{attempt} without a sandbox: {end:?}"),
         }
@@ -171,7 +171,7 @@ fn what_is_forbidden_is_refused_by_whom_it_should() {
     }
 }
 
-/// A libc that finds a newer call missing uses an older one.
+/// A libc that gets ENOSYS for a newer call uses an older call.
 #[test]
 fn calls_that_no_list_knows_are_as_on_an_older_kernel() {
     if !cfg!(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")) {
@@ -184,8 +184,8 @@ fn calls_that_no_list_knows_are_as_on_an_older_kernel() {
     }
 }
 
-/// A station that may load BPF programs drops that right once it knows that it loads none. So do its other
-/// threads.
+/// A station that may load BPF programs drops that right once it knows that it loads none. Its other threads
+/// lose the right too.
 #[test]
 fn what_is_settled_is_given_up() {
     if !nix::unistd::geteuid().is_root() {
@@ -224,7 +224,7 @@ fn files_of_others_keep_the_right_to_them() {
     assert_eq!(capabilities::of_others(&named), None);
     nix::unistd::chown(&secret, Some(12345.into()), None).unwrap();
     assert_eq!(capabilities::of_others(&named), Some(secret));
-    // The check drops the right only temporarily.
+    // Checking the files drops the capability only temporarily.
     fs::write(folder.join("new"), "text").unwrap();
     let names = |others| {
         capabilities::needs(&plan(&folder), others).into_iter().map(|need| need.name).collect::<Vec<_>>()
@@ -233,7 +233,7 @@ fn files_of_others_keep_the_right_to_them() {
     assert_eq!(names(false), Vec::<&str>::new());
 }
 
-/// The page for operators has the same table.
+/// The operators' page has the same table of capabilities.
 #[test]
 fn the_page_has_every_capability_and_why() {
     let page = include_str!("../../../../docs/threats.md");
@@ -248,10 +248,10 @@ fn everything() -> Plan {
     Plan { network: true, packets: true, programs: true, ..Plan::default() }
 }
 
-/// Task of the child process: action, layer, ports and folder.
+/// Environment variable with the task of the child process: action, layer, ports and folder.
 const TASK: &str = "CARNET_SANDBOX_TASK";
 
-/// Not a test: the code of the child process.
+/// This function is no test of its own: it is the code of the child process.
 #[test]
 fn one_attempt() {
     let Ok(task) = std::env::var(TASK) else { return };
@@ -267,7 +267,8 @@ fn one_attempt() {
         connects: vec![named],
         ..Plan::default()
     };
-    // Creates a mount namespace, which has no effect outside. Its descriptor is for the attempt to enter one.
+    // Creates a mount namespace, which has no effect outside. The attempt to enter a namespace uses its
+    // descriptor.
     if nix::unistd::geteuid().is_root() {
         unshare(CloneFlags::CLONE_NEWNS).unwrap();
         let nothing = None::<&str>;
@@ -292,7 +293,8 @@ fn one_attempt() {
             let mut held = enter(&plan);
             assert_eq!(held.lacking, Vec::<String>::new());
             assert!(held.no_new_privileges && held.seccomp && held.landlock.is_some(), "{held:?}");
-            // This thread exists before the right is dropped, and tries the action afterwards.
+            // This thread starts before the process drops the right to load programs, and tries the action
+            // afterwards.
             let (go, wait) = std::sync::mpsc::channel();
             let thread = std::thread::spawn(move || wait.recv().map_or(Ok(()), |()| make_map()));
             if layer == "settled" {
@@ -375,7 +377,7 @@ fn attempt_of(
             // SAFETY: the kernel writes at most this number of octets.
             checked(unsafe { libc::gethostname(name.as_mut_ptr().cast(), 64) }.into())?;
             let length = name.iter().position(|octet| *octet == 0).unwrap_or(64);
-            // Sets the same name again.
+            // Writes the host name that the machine already has.
             fs::OpenOptions::new()
                 .write(true)
                 .open(file)
@@ -391,8 +393,8 @@ fn attempt_of(
         "read-process" => {
             let mut octets = [0_u8; 8];
             let local = libc::iovec { iov_base: octets.as_mut_ptr().cast(), iov_len: octets.len() };
-            // The other process runs the same program, so this memory is mapped there at another address. A
-            // missing mapping is no refusal.
+            // No process has memory mapped at this address. The error for a missing mapping (EFAULT) is no
+            // refusal.
             let remote =
                 libc::iovec { iov_base: std::ptr::without_provenance_mut(4096), iov_len: octets.len() };
             // SAFETY: both vectors live until the call has returned, and the kernel writes only into
@@ -428,7 +430,7 @@ fn attempt_of(
             let mut attr = [0_u64; 16];
             let attr = attr.as_mut_ptr() as libc::c_long;
             match call(libc::SYS_bpf, [PROG_GET_NEXT_ID, attr, 128, 0, 0, 0]) {
-                // ENOENT: there are no programs.
+                // ENOENT says that no BPF program exists, so the kernel did not refuse the call.
                 Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
                 result => result.map(drop),
             }
@@ -449,7 +451,7 @@ fn make_map() -> io::Result<()> {
     const MAP_CREATE: libc::c_long = 0;
     let mut attr = [0_u32; 32];
     attr[..4].copy_from_slice(&[2, 4, 4, 1]);
-    // SAFETY: the kernel reads this number of octets, which live until the call has returned.
+    // SAFETY: the kernel reads as many octets as `attr` has, and `attr` lives until the call has returned.
     let result = unsafe { libc::syscall(libc::SYS_bpf, MAP_CREATE, attr.as_mut_ptr(), size_of_val(&attr)) };
     checked(result).map(drop)
 }

@@ -1,10 +1,12 @@
-//! The part of D-Bus for requests to a service: a connection to a bus, method calls and their answers.
+//! The part of D-Bus that carnet needs for requests to a service: a connection to a bus, method calls and
+//! their answers.
 //!
-//! The module follows the D-Bus Specification 0.43. Requests are little endian; answers may have either
-//! order. Every message is checked against its length and nested no deeper than [`MAX_DEPTH`]. If a bus sends
-//! more than [`MAX_MESSAGE`] or [`MAX_VALUES`] at a time, or no D-Bus, the connection ends.
+//! The module follows the D-Bus Specification 0.43. Requests are little endian; answers may have either byte
+//! order. The module checks every message against its length, and accepts containers up to a depth of
+//! [`MAX_DEPTH`]. If the peer sends a message with more than [`MAX_MESSAGE`] octets or [`MAX_VALUES`] values,
+//! or does not speak D-Bus, the module closes the connection.
 //!
-//! Left out: signals and calls to carnet, which are skipped; file descriptors; addresses other than
+//! Left out: signals and calls to carnet, which the module skips; file descriptors; addresses other than
 //! `unix:path=`.
 
 use std::io;
@@ -13,29 +15,30 @@ use std::path::Path;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
-/// Octets of the longest message that is accepted. (The specification allows 128 MiB; the answers for carnet
-/// have a few kB.)
+/// Maximum length of an accepted message in octets. (The specification allows 128 MiB; the answers that
+/// carnet gets have a few kB.)
 const MAX_MESSAGE: usize = 256 * 1024;
-/// Most values in a message, containers included. A value takes many times the memory of an octet on the bus.
-/// ModemManager describes a modem in a few hundred values.
+/// Maximum number of values in a message, including containers. A decoded value takes many times the memory
+/// of its octets. ModemManager describes a modem with a few hundred values.
 const MAX_VALUES: usize = 16 * 1024;
-/// Most containers inside each other, variants included.
+/// Maximum depth of nested containers, including variants.
 const MAX_DEPTH: u32 = 32;
-/// Octets of the longest line during authentication.
+/// Maximum length in octets of a line during authentication.
 const MAX_LINE: usize = 512;
-/// Octets of the fixed part of a header, including the length of the array that follows.
+/// Length in octets of the fixed part of a message's header, including the length field of the array that
+/// follows.
 const FIXED: usize = 16;
 
 const METHOD_CALL: u8 = 1;
 const METHOD_RETURN: u8 = 2;
 const ERROR: u8 = 3;
-/// Flag: the bus must start no service for an answer.
+/// Flag of a call: the bus must not start the service if it is not running.
 const NO_AUTO_START: u8 = 2;
 
-/// Reason for a missing answer.
+/// Reason for which a call has no answer.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The bus cannot be reached, or the connection broke.
+    /// The bus is not reachable, or the connection to it broke.
     Broken(io::Error),
     /// The service or the bus refuses the call; the text is the name of the error.
     Refused(String),
@@ -56,18 +59,18 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// A value of any type. A variant is represented by its value.
+/// A decoded value of any type. A variant is represented by its content.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {
-    /// Type `b`.
+    /// A value of type `b`.
     Boolean(bool),
-    /// Types `y`, `n`, `q`, `i`, `u`, `x` and `t`.
+    /// A value of the types `y`, `n`, `q`, `i`, `u`, `x` and `t`.
     Integer(i128),
-    /// Type `d`.
+    /// A value of type `d`.
     Double(f64),
-    /// Types `s`, `o` and `g`.
+    /// A value of the types `s`, `o` and `g`.
     Text(String),
-    /// Types `a`, `()`, and `{}` as a list of two values.
+    /// A value of the types `a` and `()`, or of type `{}` as a list of two values.
     List(Vec<Value>),
 }
 
@@ -103,7 +106,7 @@ impl Value {
         })
     }
 
-    /// Returns the value of a key in a dictionary.
+    /// Returns the value of a key in a dictionary with text keys.
     pub(super) fn get(&self, key: &str) -> Option<&Value> {
         self.entries().find(|(name, _)| *name == key).map(|(_, value)| value)
     }
@@ -134,11 +137,12 @@ pub(super) struct Bus {
 }
 
 impl Bus {
-    /// Connects, authenticates and sends Hello. The caller must set a time limit.
+    /// Connects to a bus, authenticates and sends Hello. The function may wait for ever, so the caller must
+    /// set a time limit.
     pub(super) async fn connect(path: &Path) -> Result<Bus, Failure> {
         let mut bus = Bus { stream: UnixStream::connect(path).await?, serial: 0 };
-        // EXTERNAL without a name: the bus gets the user of this process from the socket, in its own user
-        // namespace.
+        // EXTERNAL without a user name makes the bus read the user of this process from the socket. So the
+        // number is right even if the bus has another user namespace.
         bus.stream.write_all(b"\0AUTH EXTERNAL\r\n").await?;
         bus.expect_line("DATA").await?;
         bus.stream.write_all(b"DATA\r\n").await?;
@@ -165,8 +169,8 @@ impl Bus {
         }
     }
 
-    /// Calls a method and waits for the answer. The caller must set a time limit; after a timeout the
-    /// connection is unusable.
+    /// Calls a method and waits for the answer. The function may wait for ever, so the caller must set a time
+    /// limit. After a timeout the connection is unusable.
     pub(super) async fn call(&mut self, call: &Call<'_>) -> Result<Vec<Value>, Failure> {
         // Zero is no valid serial number.
         self.serial = self.serial.checked_add(1).unwrap_or(1);
@@ -260,7 +264,7 @@ fn length(fixed: &[u8]) -> io::Result<usize> {
     let mut reader = Reader::new(fixed)?;
     reader.at = 4;
     let (body, _serial, fields) = (reader.u32()?, reader.u32()?, reader.u32()?);
-    // Computes in 32 bits on every machine, so that an overflow is found on all of them.
+    // Compute with 32 bits, so that an overflow is detected on every machine.
     let header = (FIXED as u32).checked_add(fields).and_then(|length| length.checked_next_multiple_of(8));
     let length = header.and_then(|header| header.checked_add(body)).map(|length| length as usize);
     match length {
@@ -269,11 +273,11 @@ fn length(fixed: &[u8]) -> io::Result<usize> {
     }
 }
 
-/// The used parts of a message.
+/// The parts of a message that carnet uses.
 #[derive(Debug, PartialEq)]
 struct Message {
     kind: u8,
-    /// Serial number of the call that the message answers.
+    /// Serial number of the call that the message answers, if any.
     answers: Option<u32>,
     error: Option<String>,
     body: Vec<Value>,
@@ -304,7 +308,7 @@ impl Message {
     }
 }
 
-/// Rest of a signature.
+/// The part of a signature that is not yet read.
 #[derive(Debug, Clone, Copy)]
 struct Signature<'a>(&'a [u8]);
 
@@ -315,7 +319,7 @@ impl Signature<'_> {
         Ok(*first)
     }
 
-    /// Skips one complete type.
+    /// Skips one complete type of the signature.
     fn skip(&mut self, depth: u32) -> io::Result<()> {
         if depth > MAX_DEPTH {
             return Err(wrong("a signature that is nested too deep"));
@@ -333,12 +337,12 @@ impl Signature<'_> {
     }
 }
 
-/// Reader of a message.
+/// Reads values from the octets of a message.
 struct Reader<'a> {
     octets: &'a [u8],
     at: usize,
     big: bool,
-    /// Number of values read so far.
+    /// Number of values that were read so far.
     values: usize,
 }
 
@@ -376,7 +380,7 @@ impl<'a> Reader<'a> {
         self.number().map(u32::from_le_bytes)
     }
 
-    /// Reads a text of this length, with its zero at the end.
+    /// Reads a text of this length, and the zero octet after it.
     fn text(&mut self, length: usize) -> io::Result<String> {
         let text = self.take(length)?.to_vec();
         self.take(1)?;
@@ -443,7 +447,7 @@ impl<'a> Reader<'a> {
                     values.push(self.value(signature, depth + 1)?);
                 }
                 signature.next()?;
-                // The specification forbids empty structures. An array of them would never end.
+                // The specification forbids empty structures, and reading an array of them would never end.
                 if values.is_empty() {
                     return Err(wrong("an empty structure"));
                 }

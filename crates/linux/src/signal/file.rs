@@ -1,9 +1,9 @@
-//! Signals from plain files: the last line of a file is the signal in dBm.
+//! Reads signal strengths from plain files: the last line of a file is the signal in dBm.
 //!
-//! A program may append a line for each value, or replace the file. The folder is watched (inotify), so that
-//! both are noticed at once, even if the file does not exist yet. The file is also read at intervals, for
-//! file systems without events and folders that appear later. A file without a write since the last reading
-//! gives no new value.
+//! A program may append a line for each value, or replace the file. The module watches the folder of the file
+//! (inotify), so that it notices both at once, even if the file does not exist yet. It also reads the file at
+//! intervals, because some file systems send no events, and the folder may appear later. A file gives a new
+//! value only if a program has written it since the last reading.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -19,28 +19,28 @@ use tokio::io::unix::AsyncFd;
 use super::PLAUSIBLE;
 use crate::readable::watch;
 
-/// Octets of the end of a file that are read.
+/// Number of octets at the end of a file that carnet reads.
 const TAIL: u64 = 256;
 
-/// Events that report a changed file in a folder.
+/// inotify events that report a changed file in a folder.
 const EVENTS: u32 = libc::IN_MODIFY | libc::IN_CLOSE_WRITE | libc::IN_CREATE | libc::IN_MOVED_TO;
 
-/// Values that change when a file is written: inode, length, and time (seconds, nanoseconds).
+/// Values that change when a program writes a file: inode, length, and time (seconds and nanoseconds).
 type Stamp = (u64, u64, i64, i64);
 
-/// A file with the signals of an interface.
+/// A file that contains the signal of an interface.
 #[derive(Debug)]
 struct Source {
     interface: String,
     path: PathBuf,
     watched: bool,
-    /// Last stamp and value.
+    /// Stamp and signal of the last reading.
     known: Option<(Stamp, i32)>,
-    /// Last error of the file, which is logged once.
+    /// Last logged error about the file, so that each error is logged once.
     complaint: Option<String>,
 }
 
-/// All files with signals.
+/// All files that contain signals, and the inotify descriptor that watches their folders.
 #[derive(Debug)]
 pub(super) struct Files {
     sources: Vec<Source>,
@@ -64,7 +64,7 @@ impl Files {
         self.sources.is_empty()
     }
 
-    /// Watches folders that did not exist before.
+    /// Watches folders that did not exist at the previous attempt.
     fn watch(&mut self) {
         let Some(inotify) = &self.inotify else { return };
         for source in self.sources.iter_mut().filter(|source| !source.watched) {
@@ -86,15 +86,15 @@ impl Files {
             match ready.try_io(|fd| nix::unistd::read(fd, &mut events).map_err(io::Error::from)) {
                 Ok(Ok(1..)) => changed = true,
                 Err(_would_block) => {}
-                // inotify no longer works: the files are still read at intervals.
+                // inotify no longer works, so carnet only reads the files at intervals.
                 Ok(_) => break,
             }
         }
         changed
     }
 
-    /// Reads all files. Adds interface and signal for each file that has a signal and was written since the
-    /// last call.
+    /// Reads all files. Adds to `found` the interface and signal of each file that has a signal and was
+    /// written since the last call.
     pub(super) fn read(&mut self, found: &mut Vec<(String, i32)>) {
         self.watch();
         for source in &mut self.sources {
@@ -129,7 +129,7 @@ impl Files {
 }
 
 fn inotify() -> io::Result<OwnedFd> {
-    // SAFETY: the call gets no memory.
+    // SAFETY: the call takes no pointer.
     let fd = unsafe { libc::inotify_init1(libc::IN_NONBLOCK | libc::IN_CLOEXEC) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
@@ -138,7 +138,7 @@ fn inotify() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Returns the end of a file, and the stamp from before the reading.
+/// Returns the end of a file, and its stamp from before the reading.
 fn tail(path: &Path) -> io::Result<(Stamp, Vec<u8>)> {
     let mut file = File::open(path)?;
     let metadata = file.metadata()?;
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(last(b"\n\n"), Ok(None));
         assert_eq!(last(b"-61"), Ok(Some(-61)));
         assert_eq!(last(b"-61\n-70.6 dBm\n\n"), Ok(Some(-71)));
-        // An incomplete line does not count.
+        // The last line has no end, so the line before it counts.
         assert_eq!(last(b"-61\n-7"), Ok(Some(-61)));
         assert_eq!(last(b"-61\r\n"), Ok(Some(-61)));
     }

@@ -1,13 +1,14 @@
-//! Signal strength of each uplink in dBm.
+//! Reads the signal strength of each uplink in dBm.
 //!
 //! An uplink with a file ([`SignalSource::file`]) has its signal from the file, which any program may write
 //! (`file`). For other uplinks, carnet asks the kernel whether it is a Wi-Fi interface (`wireless`). It asks
-//! ModemManager whether it is a cellular modem's (`modem`, by `dbus`), which also reports roaming. Changes
-//! are reported at once, and unchanged measurements every two seconds, so the receiver knows that the source
-//! still measures. Each part is optional: an uplink may have no signal.
+//! ModemManager whether the uplink belongs to a cellular modem (`modem`, by `dbus`). ModemManager also
+//! reports roaming. The module reports changes at once, and unchanged measurements every two seconds, so that
+//! the caller knows that the source still measures. An uplink may have none of these sources, and then has no
+//! signal.
 //!
 //! Left out: thresholds that the driver watches (`NL80211_CMD_SET_CQM`). An interface has only one set of
-//! them, and `wpa_supplicant` uses it for roaming; carnet uses its events.
+//! them, and `wpa_supplicant` uses it for roaming; carnet uses only the events that these thresholds cause.
 
 mod dbus;
 mod file;
@@ -26,21 +27,21 @@ use file::Files;
 use modem::Modems;
 use wireless::Wireless;
 
-/// Interval of requests to sources without events.
+/// Interval at which carnet reads sources that send no events.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// Time after which an unchanged value is reported again, if it was measured again.
+/// Time after which carnet reports an unchanged signal again, if the source has measured it again.
 const RENEWAL: Duration = Duration::from_secs(2);
 
-/// Time for which a modem's roaming state is valid without ModemManager. So a restart of ModemManager neither
-/// makes a roaming modem usable nor removes one. After that time the roaming state is unknown. The mobile
-/// router uses an uplink whose roaming state is unknown.
+/// Time for which a modem's roaming state is valid without ModemManager. So a restart of ModemManager changes
+/// no roaming state. After that time the roaming state is unknown, and the mobile router uses an uplink whose
+/// roaming state is unknown.
 const ROAMING_HOLD: Duration = Duration::from_secs(60);
 
-/// Path of the system bus in the D-Bus Specification.
+/// Path of the system bus's socket, as in the D-Bus Specification.
 const SYSTEM_BUS: &str = "/run/dbus/system_bus_socket";
 
-/// Plausible signals in dBm. No radio works outside of this range.
+/// Range of plausible signals in dBm; no radio works outside of it.
 pub const PLAUSIBLE: std::ops::RangeInclusive<i32> = -200..=100;
 
 /// An interface whose signal carnet needs.
@@ -48,7 +49,7 @@ pub const PLAUSIBLE: std::ops::RangeInclusive<i32> = -200..=100;
 pub struct SignalSource {
     /// Name of the interface.
     pub interface: String,
-    /// File whose last line is the signal, if any.
+    /// File whose last line is the signal; `None` for Wi-Fi interfaces and modems.
     pub file: Option<PathBuf>,
 }
 
@@ -71,7 +72,7 @@ pub enum Signal {
     },
 }
 
-/// Signals of all uplinks.
+/// Reads the signals of all uplinks.
 #[derive(Debug)]
 pub struct Signals {
     files: Files,
@@ -79,7 +80,7 @@ pub struct Signals {
     with_file: Vec<String>,
     wireless: Wireless,
     modems: Modems,
-    /// Last reported values, with their time.
+    /// Last reported signal of each interface, with the time of the report.
     told: BTreeMap<String, (i32, Instant)>,
     /// Last reported roaming state of each modem, with the time of its last confirmation.
     roaming: BTreeMap<String, (Option<bool>, Instant)>,
@@ -117,14 +118,15 @@ impl Signals {
         }
     }
 
-    /// Watches other interfaces from now on. The roaming state of interfaces that stay is kept.
+    /// Watches other interfaces from now on. Keeps the roaming state of interfaces that are still watched.
     pub fn watch(&mut self, sources: Vec<SignalSource>) {
         let mut roaming = std::mem::take(&mut self.roaming);
         roaming.retain(|interface, _| sources.iter().any(|source| source.interface == *interface));
         *self = Signals { roaming, ..Signals::open(sources) };
     }
 
-    /// Returns the next change or renewal. Waits for ever if there is no interface to watch. Safe to cancel.
+    /// Returns the next changed or renewed signal. Waits for ever if there is no interface to watch. Safe to
+    /// cancel.
     pub async fn next(&mut self) -> Signal {
         loop {
             if let Some(signal) = self.news.pop_front() {
@@ -139,7 +141,7 @@ impl Signals {
             return Poll::Pending;
         }
         let mut ticked = false;
-        // Poll until it is pending, so that the timer wakes this task the next time.
+        // Poll the timer until it is pending, so that it wakes this task the next time.
         while self.tick.poll_tick(cx).is_ready() {
             ticked = true;
         }
@@ -158,7 +160,7 @@ impl Signals {
                 Signal::Strength { interface, dbm } => found.push((interface, dbm)),
                 Signal::Roaming { interface, roaming } => {
                     let before = self.roaming.insert(interface.clone(), (roaming, Instant::now()));
-                    // A first unknown roaming state causes no event.
+                    // The first roaming state of a modem causes no event if it is unknown.
                     if before.and_then(|(known, _)| known) != roaming {
                         self.news.push_back(Signal::Roaming { interface, roaming });
                     }
@@ -178,7 +180,7 @@ impl Signals {
         if self.news.is_empty() { Poll::Pending } else { Poll::Ready(()) }
     }
 
-    /// Clears roaming states that ModemManager has not confirmed for long.
+    /// Sets roaming states to unknown that ModemManager has not confirmed for `roaming_hold`.
     fn expire_roaming(&mut self) {
         let now = Instant::now();
         for (interface, (roaming, at)) in &mut self.roaming {
@@ -195,7 +197,7 @@ mod tests {
     use super::*;
 
     const HOLD: Duration = Duration::from_millis(400);
-    /// Longest wait of these tests for a signal. The longest expected time is [`HOLD`].
+    /// Longest time that these tests wait for a signal; the longest expected time is [`HOLD`].
     const LIMIT: Duration = Duration::from_secs(20);
 
     fn source(name: &str) -> SignalSource {
@@ -212,7 +214,7 @@ mod tests {
         next.unwrap_or_else(|_| panic!("no signal within {LIMIT:?}, expected: {expected}"))
     }
 
-    /// Returns the signals after ModemManager has reported one modem that roams and one that does not.
+    /// Returns a reader to which ModemManager has reported one modem that roams and one that does not.
     async fn known() -> Signals {
         let no_bus = Path::new("/nowhere/system_bus_socket");
         let mut signals = Signals::with_bus(vec![source("wwan0"), source("wwan1")], no_bus);

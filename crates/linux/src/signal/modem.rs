@@ -1,14 +1,14 @@
-//! Signals of cellular modems, from ModemManager over D-Bus.
+//! Reads the signals of cellular modems from ModemManager over D-Bus.
 //!
 //! ModemManager returns all data of all modems in one answer (`GetManagedObjects` of
-//! `org.freedesktop.DBus.ObjectManager`). This module requests that every [`INTERVAL`], and orders a modem
-//! that does not measure to do so (`Modem.Signal.Setup`). The modem of an uplink is the one with a port of
-//! that name. If the data has an interface of its own (a multiplexed one), the modem is the one with a bearer
-//! on it.
+//! `org.freedesktop.DBus.ObjectManager`). This module requests the data every [`INTERVAL`]. It orders a modem
+//! that does not measure its signal to do so (`Modem.Signal.Setup`). The modem of an uplink is the modem with
+//! a port of the uplink's name. If the modem's connection has its own interface (a multiplexed one), the
+//! modem is the one with a bearer on this interface.
 //!
-//! The signal is the usual measure of the radio in use: RSRP of LTE, which also is the anchor of 5G beside
-//! it, else of 5G, RSCP of UMTS, else RSSI. For a modem without these, carnet converts `SignalQuality` in
-//! percent back to ModemManager's RSSI: -113 dBm for 0, -51 dBm for 100.
+//! The signal is the usual measure of the radio in use: RSRP for LTE and 5G, RSCP for UMTS, otherwise RSSI.
+//! With LTE and 5G at once, LTE counts, because it is the anchor. If a modem reports none of these values,
+//! carnet converts `SignalQuality` in percent back to ModemManager's RSSI: -113 dBm for 0, -51 dBm for 100.
 //!
 //! `Modem3gpp.RegistrationState` shows whether the modem roams. (The module does not read the states of a
 //! CDMA modem.)
@@ -26,11 +26,11 @@ use tokio::time::{sleep, timeout};
 use super::dbus::{Argument, Bus, Call, Failure, Value};
 use super::{PLAUSIBLE, Signal};
 
-/// Interval of requests, and of a modem's measurements.
+/// Interval of carnet's requests, and of the measurements that it orders from a modem.
 const INTERVAL: Duration = Duration::from_secs(2);
 /// Interval at which carnet looks for a missing ModemManager.
 const RETRY: Duration = Duration::from_secs(30);
-/// Longest time that an answer may take.
+/// Maximum time that an answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 const SERVICE: &str = "org.freedesktop.ModemManager1";
@@ -40,10 +40,10 @@ const SIGNAL: &str = "org.freedesktop.ModemManager1.Modem.Signal";
 const THREE_GPP: &str = "org.freedesktop.ModemManager1.Modem.Modem3gpp";
 const BEARER: &str = "org.freedesktop.ModemManager1.Bearer";
 
-/// `MM_MODEM_PORT_TYPE_NET`
+/// Type of a port that is a network interface, `MM_MODEM_PORT_TYPE_NET`.
 const NET: f64 = 2.0;
 
-/// Signals by radio; the first available one counts.
+/// Radio technologies and their measures; the first one that a modem reports counts.
 const MEASURES: [(&str, &str); 6] = [
     ("Lte", "rsrp"),
     ("Nr5g", "rsrp"),
@@ -53,7 +53,7 @@ const MEASURES: [(&str, &str); 6] = [
     ("Evdo", "rssi"),
 ];
 
-/// Task that asks ModemManager, and ends with this value.
+/// A task that asks ModemManager. It ends when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Modems {
     news: Option<mpsc::Receiver<Signal>>,
@@ -79,13 +79,13 @@ impl Modems {
         Modems { news: Some(news), task: Some(task) }
     }
 
-    /// Creates a reader of this channel.
+    /// Creates a reader of signals that arrive in this channel.
     #[cfg(test)]
     pub(super) fn of(news: mpsc::Receiver<Signal>) -> Modems {
         Modems { news: Some(news), task: None }
     }
 
-    /// Takes the signals that have arrived.
+    /// Moves the signals that have arrived to `found`.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, found: &mut Vec<Signal>) {
         let Some(news) = &mut self.news else { return };
         while let Poll::Ready(Some(signal)) = news.poll_recv(cx) {
@@ -94,7 +94,7 @@ impl Modems {
     }
 }
 
-/// Asks in an endless loop.
+/// Asks ModemManager about the interfaces in an endless loop.
 async fn follow(interfaces: &[String], path: &Path, news: &mpsc::Sender<Signal>) {
     let mut said = None;
     loop {
@@ -106,7 +106,7 @@ async fn follow(interfaces: &[String], path: &Path, news: &mpsc::Sender<Signal>)
         if has_answered {
             said = None;
         }
-        // Log each reason once: most uplinks are no modems.
+        // Log each reason once, because a machine without modems often has no ModemManager.
         if said.as_ref() != Some(&why) {
             tracing::info!("no signals of cellular modems ({why}); looking again from time to time");
             said = Some(why);
@@ -115,7 +115,7 @@ async fn follow(interfaces: &[String], path: &Path, news: &mpsc::Sender<Signal>)
     }
 }
 
-/// Asks until a request fails.
+/// Asks ModemManager about the interfaces until a request fails.
 async fn ask(
     interfaces: &[String],
     path: &Path,
@@ -128,13 +128,13 @@ async fn ask(
         Ok(Err(failure)) => return failure,
         Err(_) => return late(),
     };
-    // Modems that refuse to measure.
+    // D-Bus paths of modems that refuse to measure their signal.
     let mut unwilling = Vec::new();
     loop {
         match timeout(PATIENCE, look(&mut bus, interfaces, &mut unwilling)).await {
             Ok(Ok(found)) => {
                 for signal in found {
-                    // If the channel is full, the reader gets the next signal.
+                    // If the channel is full, drop this signal: the reader gets the next measurement.
                     let _ = news.try_send(signal);
                 }
             }
@@ -181,7 +181,7 @@ async fn look(
                         let name = values.first().and_then(Value::text);
                         names.extend(interfaces.iter().filter(|i| Some(i.as_str()) == name).cloned());
                     }
-                    // The modem has vanished meanwhile.
+                    // ModemManager refuses a request about a modem that has vanished meanwhile.
                     Err(Failure::Refused(_)) => {}
                     Err(broken) => return Err(broken),
                 }
@@ -222,22 +222,22 @@ fn forget_gone(unwilling: &mut Vec<String>, modems: &[Modem]) {
     unwilling.retain(|path| modems.iter().any(|modem| modem.path == *path));
 }
 
-/// A modem, as ModemManager describes it.
+/// The data about a modem that carnet takes from ModemManager's answer.
 #[derive(Debug, PartialEq)]
 struct Modem {
     path: String,
     /// Network interfaces of the modem.
     ports: Vec<String>,
-    /// D-Bus paths of the modem's connections.
+    /// D-Bus paths of the modem's connections (bearers).
     bearers: Vec<String>,
-    /// Whether the modem can measure its signal, but was not ordered to.
+    /// Whether the modem can measure its signal, but nothing has ordered it to.
     is_idle: bool,
     dbm: Option<i32>,
     /// Whether the modem is registered in a network of another operator; `None` if it is not registered.
     roaming: Option<bool>,
 }
 
-/// Returns the modems in an answer to `GetManagedObjects`: paths, interfaces, properties.
+/// Returns the modems in an answer to `GetManagedObjects`, a dictionary of paths, interfaces and properties.
 fn modems(managed: &Value) -> Vec<Modem> {
     let modem = |(path, interfaces): (&str, &Value)| {
         let modem = interfaces.get(MODEM)?;
@@ -263,19 +263,21 @@ fn modems(managed: &Value) -> Vec<Modem> {
 
 /// Returns whether a `MMModem3gppRegistrationState` means a network of another operator.
 fn roaming(state: f64) -> Option<bool> {
-    // States HOME, HOME_SMS_ONLY, HOME_CSFB_NOT_PREFERRED, and the corresponding states of ROAMING.
+    // Values of the states HOME, HOME_SMS_ONLY and HOME_CSFB_NOT_PREFERRED; then the corresponding states of
+    // ROAMING.
     const HOME: [f64; 3] = [1.0, 6.0, 9.0];
     const ROAMING: [f64; 3] = [5.0, 7.0, 10.0];
     if ROAMING.contains(&state) { Some(true) } else { HOME.contains(&state).then_some(false) }
 }
 
-/// Returns the measured value. A modem without data of a radio omits it, or reports the least possible
-/// number.
+/// Returns the measured signal of the first available radio. If a modem has no data of a radio, ModemManager
+/// omits it, or reports the lowest possible number.
 fn measured(signal: &Value) -> Option<i32> {
     MEASURES.iter().find_map(|(radio, measure)| plausible(signal.get(radio)?.get(measure)?.number()?))
 }
 
-/// Returns the RSSI for a quality in percent. Zero is also the value of a modem that is not registered.
+/// Returns the RSSI for a quality in percent. Returns `None` for zero, which is also the value of a modem
+/// that is not registered.
 fn estimated(quality: &Value) -> Option<i32> {
     let percent = quality.list().first()?.number().filter(|percent| (1.0..=100.0).contains(percent))?;
     plausible(-113.0 + percent * 62.0 / 100.0)

@@ -1,16 +1,16 @@
-//! Signals of Wi-Fi interfaces, from the kernel (nl80211).
+//! Reads the signals of Wi-Fi interfaces from the kernel (nl80211).
 //!
-//! For each station that an interface is associated with (for a client only the access point) the kernel has
-//! two signals. They are that of the last frame and a moving average (`NL80211_STA_INFO_SIGNAL_AVG`, dBm).
-//! This module requests them at intervals, and at once when the driver reports a change of the connection
-//! (group `mlme`).
+//! An interface is associated with stations; the interface of a client only with its access point. For each
+//! station the kernel has the signal of the last frame and a moving average (`NL80211_STA_INFO_SIGNAL_AVG`,
+//! in dBm). This module requests both at intervals, and at once when the driver reports a change of the
+//! connection (group `mlme`).
 
 use std::task::Context;
 
 use super::PLAUSIBLE;
 use crate::generic_netlink::{Events, Family, Message, Questions, attribute, find};
 
-/// Command of `enum nl80211_commands`.
+/// Command to read the stations of an interface, of `enum nl80211_commands`.
 const GET_STATION: u8 = 17;
 const NEW_STATION: u8 = 19;
 const CONNECT: u8 = 46;
@@ -22,30 +22,31 @@ const STA_INFO: u16 = 21;
 /// Attributes of `enum nl80211_sta_info`.
 const SIGNAL: u16 = 7;
 const SIGNAL_AVG: u16 = 13;
-/// Rounds after which carnet asks again about an interface without Wi-Fi, and looks for a missing family.
+/// Number of rounds after which carnet asks again about an interface without Wi-Fi, or looks again for the
+/// netlink family.
 const PAUSE: u32 = 60;
 
 /// An interface that may be a Wi-Fi interface.
 #[derive(Debug)]
 struct Station {
     interface: String,
-    /// Rounds until carnet asks about the interface again.
+    /// Number of rounds until carnet asks about the interface again.
     pause: u32,
 }
 
-/// Signals of Wi-Fi interfaces.
+/// Reads the signals of all Wi-Fi interfaces.
 #[derive(Debug)]
 pub(super) struct Wireless {
     stations: Vec<Station>,
     questions: Option<Questions>,
     family: Option<Family>,
     events: Events,
-    /// Rounds until carnet looks for the family again.
+    /// Number of rounds until carnet looks for the netlink family again.
     pause: u32,
 }
 
 impl Wireless {
-    /// Watches those of these interfaces that are Wi-Fi interfaces.
+    /// Watches these interfaces, as far as they are Wi-Fi interfaces.
     pub(super) fn open(interfaces: Vec<String>) -> Wireless {
         let stations = interfaces.into_iter().map(|interface| Station { interface, pause: 0 });
         let stations: Vec<Station> = stations.collect();
@@ -57,16 +58,17 @@ impl Wireless {
         self.stations.is_empty()
     }
 
-    /// Returns whether a connection may have changed since the last call.
+    /// Returns whether the connection of an interface may have changed since the last call.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> bool {
         self.events.poll(cx, concerns_signal)
     }
 
-    /// Asks about all interfaces. Adds name and signal of those that have a signal.
+    /// Asks the kernel about all interfaces. Adds to `found` name and signal of each interface that has a
+    /// signal.
     pub(super) fn ask(&mut self, found: &mut Vec<(String, i32)>) {
         let Some(questions) = &mut self.questions else { return };
         if self.family.is_none() {
-            // The driver may be loaded later, with a radio that is plugged in.
+            // The kernel has no nl80211 family. It may get one later, when a radio is plugged in.
             if self.pause > 0 {
                 self.pause -= 1;
                 return;
@@ -83,7 +85,8 @@ impl Wireless {
                 continue;
             }
             let index = nix::net::if_::if_nametoindex(station.interface.as_str());
-            // A missing interface may appear later, and asking for it costs nothing.
+            // Skip a missing interface without a pause, because it may appear later and the check costs
+            // little.
             let Ok(index) = index else { continue };
             let about = attribute(IFINDEX, &index.to_ne_bytes());
             match questions.dump(family.id, GET_STATION, &about) {
@@ -100,12 +103,12 @@ fn concerns_signal(events: &[Message]) -> bool {
     events.iter().any(|event| matches!(event.command, CONNECT | ROAM | NOTIFY_CQM))
 }
 
-/// Returns the signal of the strongest station in a dump. A client has one station.
+/// Returns the signal of the strongest station in a dump. An interface of a client has only one station.
 fn strongest(stations: &[Message]) -> Option<i32> {
     stations.iter().filter(|s| s.command == NEW_STATION).filter_map(|s| signal(&s.attributes)).max()
 }
 
-/// Returns the mean signal of a station, or else that of its last frame.
+/// Returns the mean signal of a station, otherwise the signal of its last frame.
 fn signal(attributes: &[u8]) -> Option<i32> {
     let info = find(attributes, STA_INFO)?;
     let octet = find(info, SIGNAL_AVG).or_else(|| find(info, SIGNAL))?.first()?;
@@ -136,7 +139,7 @@ mod tests {
     fn no_station_and_no_signal_are_none() {
         assert_eq!(strongest(&[]), None);
         assert_eq!(strongest(&[station(&[])]), None);
-        // Drivers that do not know the signal report 0.
+        // A driver that does not know the signal reports 0.
         assert_eq!(strongest(&[station(&[(SIGNAL, 0)])]), None);
         let mut other = station(&[(SIGNAL, -70)]);
         other.command = GET_STATION;

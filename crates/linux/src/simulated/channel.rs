@@ -1,5 +1,5 @@
-//! rtnetlink of a simulated kernel: requests as octets in, answers and events as octets out, and faults in
-//! between.
+//! The rtnetlink channel to a simulated kernel. It takes requests and returns answers and events as octets,
+//! and can inject faults.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -31,9 +31,9 @@ use crate::settings::Tree;
 
 /// Errors that a kernel may return for any request.
 const REFUSALS: [i32; 5] = [libc::ENOBUFS, libc::ENOMEM, libc::EINVAL, libc::EBUSY, libc::EAGAIN];
-/// carnet's port; the next constant is the port of other programs.
+/// Netlink port of carnet; the next constant is the port of other programs.
 const PORT: u32 = 77;
-/// Octets of `struct nlmsghdr`.
+/// Length of `struct nlmsghdr` in octets.
 const NETLINK_HEADER: u32 = 16;
 const OTHERS: u32 = 5;
 
@@ -41,7 +41,7 @@ const OTHERS: u32 = 5;
 pub(super) struct SimulatedChannel {
     pub(super) kernel: Rc<RefCell<State>>,
     answers: VecDeque<Vec<u8>>,
-    /// Whether the answer to the request just taken is lost.
+    /// Whether the answer to the present request is lost.
     deaf: bool,
 }
 
@@ -77,7 +77,7 @@ impl Channel for SimulatedChannel {
         let NetlinkPayload::InnerMessage(message) = parsed.expect("a request of rtnetlink").payload else {
             panic!("a request that is none");
         };
-        // Another program makes the change a moment earlier.
+        // Let another program make the requested change a moment earlier.
         if fails && (kind == 1 || kind == 6 && state.rng.chance(0.5)) {
             forestall(&mut state, &message, flags);
         }
@@ -164,7 +164,7 @@ pub(super) fn event(news: News, by: Maker) -> Vec<u8> {
     emit(NetlinkPayload::InnerMessage(message), 0, 0, port)
 }
 
-/// `RTM_NEWNETCONF`, without attributes that carnet does not read.
+/// Returns an `RTM_NEWNETCONF` message, without attributes that carnet does not read.
 fn setting_message() -> Vec<u8> {
     let mut header = NetlinkHeader::default();
     (header.message_type, header.length) = (80, NETLINK_HEADER);
@@ -173,7 +173,7 @@ fn setting_message() -> Vec<u8> {
     octets
 }
 
-/// An operator has just made the requested change.
+/// Makes the change that carnet requests, as if an operator had made it a moment earlier.
 fn forestall(state: &mut State, message: &RouteNetlinkMessage, flags: u16) {
     match message {
         RouteNetlinkMessage::NewAddress(message) if flags & NLM_F_EXCL != 0 => {
@@ -279,7 +279,7 @@ fn serve(
         }
         // The simulated kernel has no neighbours.
         GetNeighbour(_) => Err(libc::ENOENT),
-        // There was no fast path.
+        // The simulated machine has no fast path, so no filter or qdisc exists.
         DelTrafficFilter(_) | DelQueueDiscipline(_) => Err(libc::ENOENT),
         GetTrafficFilter(_) => Ok(()),
         other => panic!("a request that nobody has thought of: {other:?}"),
@@ -515,7 +515,7 @@ fn ipv4_rule_of(message: &RuleMessage) -> KnownIpv4Rule {
     KnownIpv4Rule { rule, protocol, maker: Maker::Station }
 }
 
-/// Switches of a simulated kernel.
+/// The settings of a simulated kernel.
 pub(super) struct SimulatedTree(pub(super) Rc<RefCell<State>>);
 
 impl Tree for SimulatedTree {
@@ -537,7 +537,7 @@ impl Tree for SimulatedTree {
 }
 
 impl SimulatedTree {
-    /// Fails at random.
+    /// Fails at random, as a write of a real setting may.
     fn stumble(&self) -> io::Result<()> {
         let mut state = self.0.borrow_mut();
         if state.step() {

@@ -1,4 +1,4 @@
-//! Differences between the simulated kernel's state and the desired one.
+//! Compares the state of the simulated kernel with the desired state.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::kernel::{Action, KnownIpv4Route, KnownIpv4Rule, KnownRoute, KnownRule
 use crate::ROUTE_PROTOCOL;
 use crate::netlink::effective_metric;
 
-/// Returns all differences in words.
+/// Returns a text for each difference between the kernel's state and the desired entries.
 pub(super) fn differences<'a>(state: &State, wanted: impl Iterator<Item = &'a Entry> + Clone) -> Vec<String> {
     let mut found: Vec<String> = wanted
         .clone()
@@ -69,11 +69,11 @@ pub(super) fn differences<'a>(state: &State, wanted: impl Iterator<Item = &'a En
     found
 }
 
-/// Returns whether a desired entry is installed, as far as it can be.
+/// Returns whether a desired entry is installed, or cannot be installed now.
 fn is_there(state: &State, entry: &Entry) -> bool {
     match entry {
         Entry::Setting(setting) => match state.switch(&setting.interface, &setting.name) {
-            // Another program's setting stays.
+            // carnet leaves `accept_ra` at 0, because another program has set it.
             Some(is) if setting.name == "accept_ra" && is == "0" => true,
             Some(is) => is == setting.value,
             None => true,
@@ -127,6 +127,6 @@ fn is_route_there(state: &State, route: &Route) -> bool {
     };
     let key = (route.table, route.destination, effective_metric(route.metric));
     let there = state.routes.iter().find(|it| (it.table, it.destination, it.metric) == key);
-    // An operator's route stays unchanged.
+    // If an operator has the same route, it stays unchanged and counts as carnet's.
     there.is_some_and(|it| it.maker == Maker::Other || it.action == action)
 }

@@ -1,8 +1,8 @@
-//! A simulated disk that keeps synced writes, and a random part of the others.
+//! A simulated disk. After a power cut it still has all synced writes, and a random part of the other writes.
 //!
-//! A power cut loses the writes since the last sync from some point on. A first part of these writes remains,
-//! and the first octets of the next one. The same holds for the names in the directory. A failed sync may
-//! have kept some of them, and the next sync does not write the lost ones again, as on Linux.
+//! Of the writes since the last sync, a power cut keeps the first ones, and the first octets of the next
+//! write. The rest is lost. The same holds for changes of names in the directory. A failed sync may have
+//! written some of the pending writes. As on Linux, the next sync does not write the lost ones again.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -39,10 +39,10 @@ impl Write {
 
 #[derive(Debug, Clone, Default)]
 struct Inode {
-    /// Content as programs see it; the next field is the content on the disk.
+    /// Content of the file as programs see it; the next field is the content on the disk.
     seen: Vec<u8>,
     kept: Vec<u8>,
-    /// Writes since the last sync.
+    /// Writes since the last sync, in order.
     between: Vec<Write>,
     locked: bool,
 }
@@ -55,7 +55,7 @@ enum Naming {
 }
 
 impl Naming {
-    /// Returns the directory of the name.
+    /// Returns the directory that contains the name.
     fn directory(&self) -> Option<&Path> {
         let (Naming::Is(path, _) | Naming::Gone(path) | Naming::Renamed(_, path)) = self;
         path.parent()
@@ -100,7 +100,7 @@ impl State {
         }
     }
 
-    /// Writes a first part of the pending writes to the disk.
+    /// Writes the first of a file's pending writes to the disk, a random number of them.
     fn keep_some(&mut self, inode: u64) {
         let State { inodes, rng, .. } = self;
         let Some(inode) = inodes.get_mut(&inode) else { return };
@@ -114,7 +114,7 @@ impl State {
     }
 }
 
-/// A simulated disk, which survives the machine.
+/// A simulated disk. Its content survives a restart of the simulated machine.
 #[derive(Debug, Clone)]
 pub struct SimulatedDisk(Arc<Mutex<State>>);
 
@@ -138,7 +138,7 @@ impl SimulatedDisk {
         self.0.lock().expect("nobody has panicked with it")
     }
 
-    /// Sets whether the disk is full, and the probability of a failure.
+    /// Sets whether the disk is full, and the probability that a request fails.
     pub fn set_trouble(&self, full: bool, trouble: f64) {
         let mut state = self.state();
         (state.full, state.trouble) = (full, trouble);
@@ -154,12 +154,12 @@ impl SimulatedDisk {
         self.state().dead = dead;
     }
 
-    /// The process has died; its writes stay.
+    /// Ends the process that uses the disk: its locks are released, and its writes stay.
     pub fn abandon(&self) {
         self.state().inodes.values_mut().for_each(|inode| inode.locked = false);
     }
 
-    /// Returns a copy of the disk after a power cut at this moment, which works without faults.
+    /// Returns a copy of the disk as it would be after a power cut now. The copy works without faults.
     pub fn after_power_cut(&self) -> SimulatedDisk {
         let mut state = self.state();
         let rng = state.rng.fork();
@@ -187,7 +187,7 @@ impl SimulatedDisk {
         SimulatedDisk(Arc::new(Mutex::new(copy)))
     }
 
-    /// Returns the octets of a file.
+    /// Returns the length of a file in octets.
     pub fn size(&self, path: &Path) -> usize {
         let state = self.state();
         state.seen.get(path).and_then(|inode| state.inodes.get(inode)).map_or(0, |inode| inode.seen.len())
@@ -263,7 +263,7 @@ impl Disk for SimulatedDisk {
         between
             .extract_if(.., |naming| naming.directory() == Some(path))
             .for_each(|naming| naming.apply(kept));
-        // A file whose new name in another directory is pending still exists.
+        // A file also exists if its rename to another directory is still pending.
         let coming =
             |inode: &u64| between.iter().any(|it| matches!(it, Naming::Is(_, named) if named == inode));
         let named = |inode: &u64| kept.values().chain(seen.values()).any(|named| named == inode);

@@ -1,8 +1,9 @@
-//! Networking state of a simulated kernel, and its own actions. Routes and addresses vanish with their
-//! interface, `all` overwrites switches, and a machine forgets default routers when it begins to forward.
+//! Networking state of a simulated kernel, and the actions that a kernel takes by itself. Routes and
+//! addresses vanish with their interface. Writing a setting of `all` overwrites all interfaces. A machine
+//! forgets its default routers when it begins to forward.
 //!
-//! The kernel stores the owner of each object. carnet's objects must vanish with carnet, those of other
-//! programs must stay. The kernel notes each violation as a fault of carnet.
+//! The kernel stores the owner of each object. carnet's objects must vanish when carnet ends, and objects of
+//! other programs must stay. The simulated kernel notes each violation as a fault of carnet.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -17,17 +18,17 @@ use crate::ROUTE_PROTOCOL;
 pub(super) const TABLE_LOCAL: u32 = 255;
 pub(super) const PROTOCOL_KERNEL: u8 = 2;
 const PROTOCOL_ADVERTISED: u8 = 9;
-/// Most events that wait for a listener.
+/// Maximum number of events that wait in a socket.
 const QUEUE: usize = 64;
-/// Names of interfaces whose switches concern all interfaces.
+/// Names whose settings concern all interfaces.
 const COMMON: [&str; 2] = ["all", "default"];
 
 /// Owner of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Maker {
-    /// The kernel, an operator or another program.
+    /// The kernel, an operator or another program owns the object.
     Other,
-    /// carnet.
+    /// carnet owns the object.
     Station,
 }
 
@@ -83,7 +84,7 @@ pub(super) struct KnownRule {
     pub(super) maker: Maker,
 }
 
-/// An IPv4 route. Without a gateway it has the scope of the link.
+/// An IPv4 route. A route without a gateway has the scope of the link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct KnownIpv4Route {
     pub(super) table: u32,
@@ -101,7 +102,7 @@ pub(super) struct KnownIpv4Rule {
     pub(super) maker: Maker,
 }
 
-/// An event for listeners.
+/// An event that the kernel sends to sockets.
 #[derive(Debug, Clone)]
 pub(super) enum News {
     Link(Link, bool),
@@ -115,21 +116,21 @@ pub(super) enum News {
     Setting,
 }
 
-/// Destination of a packet.
+/// Where the kernel sends a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Way {
     /// This machine itself.
     Local,
-    /// An interface, with a next hop if the destination is not on the link.
+    /// An interface, and the next hop if the destination is not on the link.
     Out(String, Option<Ipv6Addr>),
-    /// No destination: the packet is dropped.
+    /// The kernel drops the packet.
     Nowhere,
 }
 
-/// Result of a request, with an errno.
+/// Result of a request; the error is an errno.
 pub(super) type Answer = Result<(), i32>;
 
-/// Networking state of a kernel.
+/// Networking state of a simulated kernel.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) links: Vec<Link>,
@@ -140,27 +141,27 @@ pub(super) struct State {
     pub(super) ipv4_addresses: Vec<(u32, Ipv4Net)>,
     pub(super) ipv4_routes: Vec<KnownIpv4Route>,
     pub(super) ipv4_rules: Vec<KnownIpv4Rule>,
-    /// Indices of interfaces without IPv6 at the moment.
+    /// Indices of interfaces on which IPv6 is disabled now.
     pub(super) without_ipv6: BTreeSet<u32>,
-    /// Interfaces whose former forwarding state is unknown, so that it is not checked.
+    /// Interfaces whose original value of `forwarding` is unknown, so that the test does not check it.
     forgiven: BTreeSet<String>,
-    /// Values of switches, each with its value without carnet.
+    /// For each setting its present value, and the value that it would have without carnet.
     switches: BTreeMap<(String, String), (String, String)>,
     next_index: u32,
-    /// Events that carnet's socket has not read; `None` without such a socket.
+    /// Events that carnet's socket has not read; `None` if carnet has no socket.
     pub(super) news: Option<VecDeque<(News, Maker)>>,
     pub(super) overrun: bool,
-    /// Number of the next events that are lost.
+    /// Number of events that the kernel will lose next.
     pub(super) losing: u32,
     /// carnet's changes to objects of other programs.
     pub(super) misdeeds: Vec<String>,
     pub(super) rng: Rng,
-    /// Probability that a request or a write of a switch fails.
+    /// Probability that a request or a write of a setting fails.
     pub(super) trouble: f64,
     pub(super) boot: u32,
-    /// Whether addresses keep the mark of their owner; before Linux 5.18 they do not.
+    /// Whether addresses keep the mark of their owner; a kernel before Linux 5.18 does not store it.
     pub(super) keeps_marks: bool,
-    /// Steps until the process counts as dead, and the disk that fails with it.
+    /// Number of steps until the process counts as dead, and the disk, which then accepts no request either.
     pub(super) fuse: Option<(u32, SimulatedDisk)>,
 }
 
@@ -206,7 +207,7 @@ impl State {
         state
     }
 
-    /// Counts a step of the process. Returns whether the process is dead.
+    /// Counts one step of the process, that is, one request. Returns whether the process is dead.
     pub(super) fn step(&mut self) -> bool {
         let Some((left, disk)) = &mut self.fuse else { return false };
         *left = left.saturating_sub(1);
@@ -218,7 +219,7 @@ impl State {
 
     fn tell(&mut self, news: News, by: Maker) {
         let Some(queue) = &mut self.news else { return };
-        // The program's filter drops events about its own routes and rules.
+        // The filter of carnet's socket drops events about routes and rules that carnet has changed.
         let is_filtered =
             matches!(news, News::Route(..) | News::Rule(..) | News::Ipv4Route(..) | News::Ipv4Rule(..));
         if by == Maker::Station && is_filtered {
@@ -257,12 +258,12 @@ impl State {
         self.tell(News::Link(link, true), Maker::Other);
         if was_up && !up {
             self.empty(index);
-            // IPv4 addresses stay.
+            // The IPv4 addresses of an interface that goes down stay.
             self.ipv4_routes.retain(|it| it.index != index);
         }
     }
 
-    /// Removes addresses and routes of an interface. Not all kernels send events about these.
+    /// Removes addresses and routes of an interface. Some kernels send no events about these removals.
     fn empty(&mut self, index: u32) {
         let tells = self.rng.chance(0.5);
         for address in self.addresses.extract_if(.., |it| it.index == index).collect::<Vec<_>>() {
@@ -397,7 +398,8 @@ impl State {
         let is = |it: &KnownRule| it.rule == *rule && (protocol == 0 || it.protocol == protocol);
         let at = self.rules.iter().position(is).ok_or(libc::ENOENT)?;
         let gone = self.rules.remove(at);
-        // carnet may delete only this rule of another owner, because it moves it.
+        // The local table's rule is the only rule of another owner that carnet may delete, because carnet
+        // moves it.
         if gone.rule != local_rule(0) {
             self.blame(by, gone.maker, || format!("rule {rule:?} deleted"));
         }
@@ -412,7 +414,7 @@ impl State {
         }
     }
 
-    /// Deletes an address. With an interface's last address its routes vanish without an event.
+    /// Deletes an address. When an interface loses its last IPv4 address, its routes vanish without an event.
     pub(super) fn delete_ipv4_address(&mut self, index: u32, address: Ipv4Net) {
         self.ipv4_addresses.retain(|known| *known != (index, address));
         if !self.ipv4_addresses.iter().any(|(at, _)| *at == index) {
@@ -477,8 +479,9 @@ impl State {
         Ok(())
     }
 
-    /// Returns the next hop of a packet from a socket that is bound to this interface and address. `None`
-    /// says that no route by that interface leads there.
+    /// Returns the next hop of a packet from a socket that is bound to this interface and address. The outer
+    /// `None` says that no route through the interface leads to the destination; the inner `None` that it is
+    /// on the link.
     pub(super) fn ipv4_next_hop(
         &self,
         interface: &str,
@@ -498,7 +501,8 @@ impl State {
         })
     }
 
-    /// Exempts interfaces that do not forward from the check, if `all` forwards as it did before.
+    /// If `all` forwards as it did before carnet, excludes interfaces that do not forward from the check of
+    /// settings.
     pub(super) fn forgive_forwarding(&mut self) {
         let of = |interface: &str| self.switches.get(&(interface.to_owned(), "forwarding".to_owned()));
         if of("all").is_some_and(|(is, without)| is == without) {
@@ -556,7 +560,7 @@ impl State {
         Ok(())
     }
 
-    /// Returns whether an interface accepts Router Advertisements.
+    /// Returns whether the kernel accepts Router Advertisements on an interface.
     fn hears_advertisements(&self, interface: &str) -> bool {
         match self.switch(interface, "accept_ra").as_deref() {
             Some("2") => true,
@@ -565,7 +569,7 @@ impl State {
         }
     }
 
-    /// Handles a Router Advertisement, which gives the interface an address.
+    /// Handles a Router Advertisement on an interface, which adds an address and a default route.
     pub(super) fn advertise(&mut self, interface: &str, router: Ipv6Addr, address: Ipv6Addr) {
         let Some(link) = self.link(interface).cloned().filter(|link| link.running) else { return };
         if !self.hears_advertisements(interface) {
@@ -590,7 +594,7 @@ impl State {
             maker: Maker::Other,
         });
         let action = Action::Forward(index, Some(router));
-        // Routes of several uplinks have different metrics.
+        // The default routes of several interfaces need different metrics.
         let metric = 1024 + index;
         let route = KnownRoute {
             table: TABLE_MAIN,
@@ -605,7 +609,7 @@ impl State {
         }
     }
 
-    /// The process has died, or closed its files: the tunnel device vanishes, and no socket receives events.
+    /// Handles the end of carnet's process: the TUN device vanishes, and the kernel sends no more events.
     pub(super) fn abandon(&mut self) {
         self.news = None;
         self.overrun = false;
@@ -614,7 +618,8 @@ impl State {
         }
     }
 
-    /// Returns carnet's leftovers, and missing objects of other programs, while it does not run.
+    /// Returns the objects that carnet has left, and the objects of other programs that are missing. The
+    /// caller calls it while carnet does not run.
     pub(super) fn leftovers(&self) -> Vec<String> {
         let mut left = self.misdeeds.clone();
         let of = |maker: Maker| maker == Maker::Station;
@@ -622,7 +627,7 @@ impl State {
         left.extend(self.addresses.iter().filter(|it| of(it.maker)).map(|it| format!("left: {it:?}")));
         left.extend(self.ipv4_routes.iter().filter(|it| of(it.maker)).map(|it| format!("left: {it:?}")));
         left.extend(self.ipv4_rules.iter().filter(|it| of(it.maker)).map(|it| format!("left: {it:?}")));
-        // The kernel's own rule, or one that another program has restored.
+        // A rule for the local table at priority 0, of the kernel or restored by another program.
         let is_local = |it: &&KnownRule| {
             it.rule == local_rule(0) && (it.protocol == PROTOCOL_KERNEL || it.maker == Maker::Other)
         };
@@ -649,7 +654,8 @@ impl State {
             + self.ipv4_rules.iter().filter(|it| it.protocol == ROUTE_PROTOCOL).count()
     }
 
-    /// Returns the destination of a packet that arrived at an interface (`lo`: that this machine sends).
+    /// Returns where the kernel sends a packet that arrived at an interface. With `lo` as the interface, this
+    /// machine itself sends the packet.
     pub(super) fn way(&self, input: &str, source: Ipv6Addr, destination: Ipv6Addr, protocol: u8) -> Way {
         for KnownRule { rule, .. } in &self.rules {
             let matches = rule.input_interface.as_deref().is_none_or(|it| it == input)
@@ -680,5 +686,5 @@ impl State {
     }
 }
 
-/// Switches of every interface, with their initial values.
+/// Settings of every interface, with their initial values.
 const DEFAULTS: [(&str, &str); 3] = [("forwarding", "0"), ("accept_ra", "1"), ("rp_filter", "0")];

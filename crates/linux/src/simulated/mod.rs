@@ -1,9 +1,9 @@
 //! A simulated machine for tests: the part of the kernel that [`Platform`](crate::Platform) uses, and a disk.
-//! Both fail on request. No program contains it.
+//! Both can fail on request. Only tests contain this module.
 //!
-//! All code of carnet is the real one, down to the octets of netlink: requests, the installer, the observer,
-//! the record of changes to revert. Left out: tunnel device and sockets (a packet's path comes from
-//! [`Kernel::way`] and [`Kernel::ipv4_next_hop`]), the fast paths.
+//! The tests run carnet's real code, down to the octets of netlink: requests, the installer, the observer,
+//! the undo file. Left out: the TUN device, sockets and fast paths. Tests ask [`Kernel::way`] and
+//! [`Kernel::ipv4_next_hop`] where a packet would go.
 
 mod channel;
 mod differences;
@@ -48,8 +48,8 @@ impl Kernel {
         self.0.borrow_mut().trouble = trouble;
     }
 
-    /// Sets the number of steps after which the process counts as dead: the kernel and the disk then accept
-    /// no request.
+    /// Sets the number of steps after which the process counts as dead: from then on the kernel and the disk
+    /// refuse all requests.
     pub fn set_fuse(&self, fuse: Option<(u32, SimulatedDisk)>) {
         let mut state = self.0.borrow_mut();
         if let (None, Some((_, disk))) = (&fuse, &state.fuse) {
@@ -63,18 +63,18 @@ impl Kernel {
         self.0.borrow().fuse.as_ref().is_some_and(|(left, _)| *left == 0)
     }
 
-    /// Counts a step. Returns whether the process is dead.
+    /// Counts one step of the process. Returns whether the process is dead.
     pub fn step(&self) -> bool {
         self.0.borrow_mut().step()
     }
 
-    /// Loses the next events. The listener gets an error about the loss.
+    /// Makes the kernel lose the next events. carnet's socket gets an error about the loss.
     pub fn lose_events(&self) {
         let mut state = self.0.borrow_mut();
         state.losing = 1 + state.rng.below(5) as u32;
     }
 
-    /// Makes this a kernel before Linux 5.18: addresses have no mark.
+    /// Makes this kernel like one before Linux 5.18, which stores no mark of an address.
     pub fn keep_no_marks(&self) {
         self.0.borrow_mut().keeps_marks = false;
     }
@@ -90,7 +90,7 @@ impl Kernel {
         let _ = index.map(|index| self.0.borrow_mut().remove_link(index));
     }
 
-    /// Returns whether the interface has a carrier; `None` if it does not exist.
+    /// Returns whether the interface has a carrier; `None` if the interface does not exist.
     pub fn is_running(&self, name: &str) -> Option<bool> {
         self.0.borrow().link(name).map(|link| link.running)
     }
@@ -101,13 +101,13 @@ impl Kernel {
         let _ = index.map(|index| self.0.borrow_mut().set_link(index, up, running));
     }
 
-    /// Receives a Router Advertisement, which gives the interface an address.
+    /// Receives a Router Advertisement on an interface, which adds an address and a default route.
     pub fn advertise(&self, interface: &str, router: Ipv6Addr, address: Ipv6Addr) {
         self.0.borrow_mut().advertise(interface, router, address);
     }
 
-    /// Sets a switch as an operator. If the switch has this value already, the kernel cannot tell that an
-    /// operator set it.
+    /// Sets a setting as an operator would. If the setting has this value already, the simulation cannot tell
+    /// that the operator wants it.
     pub fn set_switch(&self, interface: &str, name: &str, value: &str) {
         let mut state = self.0.borrow_mut();
         if state.switch(interface, name).as_deref() != Some(value) {
@@ -115,8 +115,8 @@ impl Kernel {
         }
     }
 
-    /// Another program removes IPv6 from an interface, or enables it again. Meanwhile the kernel refuses
-    /// routes there (EACCES).
+    /// Disables IPv6 on an interface as another program would, or enables it again. While it is disabled, the
+    /// kernel refuses routes through the interface (EACCES).
     pub fn disable_ipv6(&self, name: &str, is_disabled: bool) {
         let mut state = self.0.borrow_mut();
         let index = state.link(name).map_or(0, |link| link.index);
@@ -126,18 +126,19 @@ impl Kernel {
         };
     }
 
-    /// Another program adds the rule for the `local` table at priority 0 again.
+    /// Adds the rule for the `local` table at priority 0 again, as another program would.
     pub fn restore_local_rule(&self) {
         let rule = KnownRule { rule: local_rule(0), protocol: 3, maker: Maker::Other };
         let _ = self.0.borrow_mut().add_rule(rule);
     }
 
-    /// Exempts interfaces that do not forward as they did before from the check, while `all` does.
+    /// If `all` forwards as it did before carnet, excludes interfaces that do not forward from the check of
+    /// settings.
     pub fn forgive_forwarding(&self) {
         self.0.borrow_mut().forgive_forwarding();
     }
 
-    /// An operator adds a route.
+    /// Adds a route as an operator would.
     pub fn add_route(&self, table: u32, destination: Ipv6Net, metric: u32, interface: &str) {
         let index = self.0.borrow().link(interface).map(|link| link.index);
         let Some(index) = index else { return };
@@ -147,7 +148,7 @@ impl Kernel {
         let _ = self.0.borrow_mut().add_route(route, true);
     }
 
-    /// An operator adds an address to an interface.
+    /// Adds an address to an interface as an operator would.
     pub fn add_address(&self, interface: &str, address: Ipv6Addr, prefix_length: u8) {
         let index = self.0.borrow().link(interface).map(|link| link.index);
         let Some(index) = index else { return };
@@ -156,7 +157,7 @@ impl Kernel {
         let _ = self.0.borrow_mut().add_address(address);
     }
 
-    /// A network manager adds an IPv4 address to an interface.
+    /// Adds an IPv4 address to an interface as a network manager would.
     pub fn add_ipv4_address(&self, interface: &str, address: Ipv4Net) {
         let mut state = self.0.borrow_mut();
         if let Some(index) = state.link(interface).map(|link| link.index) {
@@ -164,7 +165,8 @@ impl Kernel {
         }
     }
 
-    /// A network manager removes an IPv4 address. With the interface's last address its routes vanish.
+    /// Removes an IPv4 address as a network manager would. When an interface loses its last IPv4 address, its
+    /// routes vanish.
     pub fn delete_ipv4_address(&self, interface: &str, address: Ipv4Net) {
         let mut state = self.0.borrow_mut();
         if let Some(index) = state.link(interface).map(|link| link.index) {
@@ -172,7 +174,8 @@ impl Kernel {
         }
     }
 
-    /// A network manager sets an IPv4 route in the main table, and replaces a route to the same destination.
+    /// Sets an IPv4 route in the main table as a network manager would. Replaces a route to the same
+    /// destination.
     pub fn set_ipv4_route(&self, destination: Ipv4Net, gateway: Option<Ipv4Addr>, interface: &str) {
         let mut state = self.0.borrow_mut();
         let Some(index) = state.link(interface).map(|link| link.index) else { return };
@@ -181,13 +184,15 @@ impl Kernel {
         let _ = state.add_ipv4_route(route, false);
     }
 
-    /// Returns the next hop of a packet from a socket that is bound to this interface and address. `None`
-    /// says that no route by that interface leads there.
+    /// Returns the next hop of a packet from a socket that is bound to this interface and address. The outer
+    /// `None` says that no route through the interface leads to the destination; the inner `None` that it is
+    /// on the link.
     pub fn ipv4_next_hop(&self, interface: &str, from: Ipv4Addr, to: Ipv4Addr) -> Option<Option<Ipv4Addr>> {
         self.0.borrow().ipv4_next_hop(interface, from, to)
     }
 
-    /// An operator removes an object that carnet has made: the one of this number, modulo their count.
+    /// Removes an object that carnet has made, as an operator would: the object of this number, modulo their
+    /// count.
     pub fn meddle(&self, number: usize) {
         let mut state = self.0.borrow_mut();
         let is_ours = |maker: Maker| maker == Maker::Station;
@@ -218,18 +223,18 @@ impl Kernel {
         };
     }
 
-    /// Returns the destination of a packet that arrived at an interface, or that the machine itself sends
-    /// (`lo`).
+    /// Returns where the kernel sends a packet that arrived at an interface. With `lo` as the interface, this
+    /// machine itself sends the packet.
     pub fn way(&self, input: &str, source: Ipv6Addr, destination: Ipv6Addr, protocol: u8) -> Way {
         self.0.borrow().way(input, source, destination, protocol)
     }
 
-    /// The process has died.
+    /// Handles the end of carnet's process.
     pub fn abandon(&self) {
         self.0.borrow_mut().abandon();
     }
 
-    /// The machine has lost power and boots again.
+    /// Boots the machine again, as after a power cut.
     pub fn reboot(&self) {
         let mut state = self.0.borrow_mut();
         let (rng, boot) = (state.rng.fork(), state.boot + 1);
@@ -242,7 +247,7 @@ impl Kernel {
         self.0.borrow().misdeeds.clone()
     }
 
-    /// Returns carnet's leftovers and changed objects; call it while carnet does not run.
+    /// Returns the objects that carnet has left or changed. The caller calls it while carnet does not run.
     pub fn leftovers(&self) -> Vec<String> {
         self.0.borrow().leftovers()
     }
@@ -252,7 +257,7 @@ impl Kernel {
         self.0.borrow().marked()
     }
 
-    /// Returns every object as text, except the kernel's own ones.
+    /// Returns every object as text, except objects of the kernel itself.
     pub fn describe(&self) -> Vec<String> {
         let state = self.0.borrow();
         let routes = state.routes.iter().filter(|it| it.table != TABLE_MAIN || it.protocol != 2);
@@ -264,7 +269,7 @@ impl Kernel {
     }
 }
 
-/// State of a process that uses the platform.
+/// A process that uses the platform on a simulated machine.
 #[derive(Debug)]
 pub struct Machine {
     kernel: Kernel,
@@ -277,7 +282,8 @@ impl Machine {
     /// Opens the platform, as [`Platform::open`](crate::Platform::open) does.
     ///
     /// # Errors
-    /// Returns the errors of that function. No object of this process remains then.
+    /// Fails as [`Platform::open`](crate::Platform::open) does. After an error no object of this process
+    /// remains.
     pub fn open(kernel: &Kernel, disk: &SimulatedDisk, undo: &Path) -> Result<Machine> {
         let result = Machine::try_open(kernel, disk, undo);
         if result.is_err() {
@@ -308,20 +314,21 @@ impl Machine {
     /// Applies a change, as [`Platform::apply`](crate::Platform::apply) does.
     ///
     /// # Errors
-    /// Returns the errors of that function.
+    /// Fails as [`Platform::apply`](crate::Platform::apply) does.
     pub fn apply(&mut self, change: &Change) -> Result<()> {
         self.keeper.installer.apply(change)
     }
 
-    /// Commits, as [`Platform::commit`](crate::Platform::commit) does.
+    /// Applies the changes since the last call to the fast path, as
+    /// [`Platform::commit`](crate::Platform::commit) does.
     pub fn commit(&mut self) {
         self.keeper.commit();
     }
 
-    /// Reads the kernel's events, and returns those of the platform.
+    /// Reads the kernel's events, and returns the events of the platform that they cause.
     ///
     /// # Errors
-    /// Returns the errors of [`Platform::next_event`](crate::Platform::next_event).
+    /// Fails as [`Platform::next_event`](crate::Platform::next_event) does.
     pub fn poll(&mut self) -> Result<Vec<PlatformEvent>> {
         let (news, overrun) = {
             let mut state = self.kernel.0.borrow_mut();
@@ -348,7 +355,7 @@ impl Machine {
         self.keeper.refresh(&mut self.events, |_, _| {})
     }
 
-    /// Returns whether events wait, or state has to be read.
+    /// Returns whether the platform has events to return or state to read.
     pub fn has_news(&self) -> bool {
         let state = self.kernel.0.borrow();
         state.overrun
@@ -357,7 +364,7 @@ impl Machine {
             || !self.events.is_empty()
     }
 
-    /// Returns whether a refused request has to be tried again.
+    /// Returns whether the platform has to try a refused request again.
     pub fn is_troubled(&self) -> bool {
         self.keeper.installer.is_troubled() || self.keeper.installer.is_contested()
     }
@@ -367,18 +374,18 @@ impl Machine {
         self.keeper.installer.obstacles()
     }
 
-    /// Handles one more second.
+    /// Advances the platform by one second.
     pub fn tick(&mut self) {
         self.keeper.tick();
     }
 
-    /// Returns the differences between the kernel's state and the desired one.
+    /// Returns a text for each difference between the kernel's state and the desired state.
     pub fn differences(&self) -> Vec<String> {
         let state = self.kernel.0.borrow();
         differences::differences(&state, self.keeper.installer.wanted())
     }
 
-    /// Returns the number of stored entries.
+    /// Returns the number of entries that the platform stores.
     pub fn size(&self) -> usize {
         self.keeper.installer.size() + self.events.len()
     }
@@ -386,7 +393,7 @@ impl Machine {
     /// Closes the platform, as [`Platform::close`](crate::Platform::close) does.
     ///
     /// # Errors
-    /// Returns the errors of that function.
+    /// Fails as [`Platform::close`](crate::Platform::close) does.
     pub fn close(mut self) -> Result<()> {
         let result = self.keeper.installer.close();
         self.kernel.abandon();

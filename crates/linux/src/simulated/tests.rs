@@ -1,4 +1,4 @@
-//! Tests the installer under refusals of the kernel, and under executed requests whose answer is lost.
+//! Tests the installer while the simulated kernel refuses requests, or executes them and loses the answers.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ fn machine(seed: u64) -> (Kernel, SimulatedDisk, Machine) {
     (kernel, disk, machine)
 }
 
-/// Ends the machine's program, or kills it and starts it again first.
+/// Ends carnet on the machine. With `is_killed`, kills carnet and starts it again before.
 fn end(mut machine: Machine, kernel: &Kernel, disk: &SimulatedDisk, is_killed: bool) {
     if is_killed {
         drop(machine);
@@ -86,7 +86,7 @@ fn entries() -> Vec<Arc<Entry>> {
     entries.into_iter().chain(ipv4_entries()).map(Arc::new).collect()
 }
 
-/// Returns the table of an uplink with an IPv4 address.
+/// Returns the entries of an uplink's IPv4 table.
 fn ipv4_entries() -> [Entry; 3] {
     let route = Ipv4Route {
         table: TABLE_UPLINK,
@@ -134,17 +134,18 @@ fn gateway_with_a_route_of_its_own_is_the_router_where_there_is_no_default_route
     }
     let gateways = vec![ipv4("10.2.0.1"), ipv4("10.2.0.53")];
     assert_eq!(ipv4_routers(&mut machine, "w0"), Some(gateways), "neither its own nor link-local ones");
-    // The default route's gateway is the router, even if there are hosts.
+    // If there is a default route, its gateway is the router, whatever host routes exist.
     kernel.set_ipv4_route(ipv4_net("0.0.0.0/0"), Some(ipv4("10.2.0.254")), "w0");
     assert_eq!(ipv4_routers(&mut machine, "w0"), Some(vec![ipv4("10.2.0.254")]));
-    // A host behind a router is no router.
+    // A host with a route through a gateway does not count as a router.
     kernel.set_ipv4_route(ipv4_net("192.0.2.7/32"), Some(ipv4("10.9.0.1")), "i0");
     assert_eq!(ipv4_routers(&mut machine, "i0"), None);
     machine.close().expect("closes");
     assert_eq!(kernel.leftovers(), Vec::<String>::new());
 }
 
-/// DHCP exchanges an interface's only address. The kernel drops all IPv4 routes with it without an event.
+/// DHCP exchanges an interface's only IPv4 address. The kernel then drops all IPv4 routes of the interface
+/// without an event.
 #[test]
 fn table_of_an_uplink_is_put_back_after_the_kernel_dropped_it_with_the_last_address() {
     let (kernel, _, mut machine) = machine(6);
@@ -175,7 +176,7 @@ fn table_of_an_uplink_is_put_back_after_the_kernel_dropped_it_with_the_last_addr
         machine.poll().expect("looks");
         assert_eq!(machine.differences(), Vec::<String>::new());
     }
-    // The gateway has changed.
+    // carnet gets a route with another gateway.
     let [Entry::Ipv4Route(default), ..] = ipv4_entries() else { panic!("the default route") };
     let other = Ipv4Route { gateway: Some(ipv4("10.2.0.254")), ..*default };
     machine.apply(&Change::Set(Arc::new(Entry::Ipv4Route(Box::new(other))))).expect("there");
@@ -184,10 +185,10 @@ fn table_of_an_uplink_is_put_back_after_the_kernel_dropped_it_with_the_last_addr
     assert_eq!(kernel.leftovers(), Vec::<String>::new());
 }
 
-/// The kernel sends no event when it has memory again.
+/// The kernel sends no event when it has memory again, so carnet must try again by itself.
 #[test]
 fn what_the_kernel_refuses_is_tried_again_without_any_event() {
-    // With this seed no operator adds one of the entries earlier: such an entry would stay the operator's.
+    // The seed is chosen so that no operator adds one of the entries before carnet does.
     let (kernel, _, mut machine) = machine(3);
     kernel.set_trouble(1.0);
     for entry in entries() {
@@ -206,11 +207,11 @@ fn what_the_kernel_refuses_is_tried_again_without_any_event() {
     assert_eq!(kernel.leftovers(), Vec::<String>::new());
 }
 
-/// Attempts become rarer while the kernel continues to refuse.
+/// carnet tries a refused entry less often while the kernel continues to refuse it.
 #[test]
 fn a_kernel_that_goes_on_refusing_is_asked_every_half_minute() {
     let (kernel, _, mut machine) = machine(2);
-    // Another program's route has the key.
+    // Another program has a route with the key of carnet's route.
     let entry = &entries()[4];
     kernel.add_route(TABLE_TUNNEL, net("2001:db8:c::/64"), 7, "w0");
     let refused = machine.apply(&Change::Set(entry.clone())).expect_err("taken");
@@ -259,11 +260,13 @@ fn setting_that_another_program_changes_is_put_back_at_once_and_said() {
     assert!(notices(&mut machine)[0].contains("net.ipv6.conf.w0.forwarding is 1, 0 is needed"));
     assert_eq!(machine.differences(), Vec::<String>::new());
     machine.close().expect("closes");
-    // The original value: under carnet's `all` an operator's 1 is equal to the value from `all`.
+    // carnet restores the original value 0. It could not see the operator's 1, because carnet's `all` had
+    // already set 1.
     assert_eq!(kernel.leftovers(), ["w0.forwarding is 0, was 1"]);
 }
 
-/// A hardening file turns a switch off that was on before carnet started: at the end it is off.
+/// A hardening file turns a setting off that was on before carnet started. When carnet ends, the setting
+/// stays off.
 #[test]
 fn setting_that_an_operator_changed_meanwhile_ends_as_the_operator_wants_it() {
     let (kernel, _, mut machine) = machine(12);
@@ -291,7 +294,8 @@ fn strict_reverse_path_filter_of_all_is_made_loose_on_the_uplink() {
     assert_eq!(kernel.leftovers(), Vec::<String>::new());
 }
 
-/// The station does not correct each of another program's changes at once, but never gives up.
+/// The station corrects a setting that another program changes again and again after growing pauses, and
+/// never gives up.
 #[test]
 fn setting_that_is_changed_again_and_again_is_put_back_after_pauses_that_grow() {
     let (kernel, _, mut machine) = machine(10);
@@ -325,8 +329,8 @@ fn setting_that_is_changed_again_and_again_is_put_back_after_pauses_that_grow() 
     assert_eq!(kernel.leftovers(), Vec::<String>::new());
 }
 
-/// A manager that configures an interface anew removes IPv6 from it for a moment. The operator gets a message
-/// only if that lasts.
+/// A manager that configures an interface anew removes IPv6 from it for a moment. The log has a message only
+/// if IPv6 stays disabled.
 #[test]
 fn refusal_that_passes_is_not_told_and_one_that_lasts_is() {
     let (kernel, _, mut machine) = machine(13);
@@ -334,7 +338,7 @@ fn refusal_that_passes_is_not_told_and_one_that_lasts_is() {
         machine.apply(&Change::Set(entry)).expect("there");
     }
     machine.poll().expect("looks");
-    // The route by the uplink is the first of two. After it was installed again it is the last.
+    // The route by the uplink is the first of two. After carnet has installed it again it is the last.
     for (seconds, told, route) in [(1, 0, 0), (20, 1, 1)] {
         kernel.disable_ipv6("w0", true);
         kernel.meddle(route);
@@ -381,7 +385,7 @@ fn local_rule_that_another_program_puts_back_to_priority_0_is_taken_away_again()
     assert_eq!(kernel.leftovers(), Vec::<String>::new());
 }
 
-/// Requests fail before, after and instead of their execution; entries are added and removed all the while.
+/// Requests fail with or without being executed, while entries are added and removed.
 #[test]
 fn what_is_in_doubt_is_neither_missing_nor_left_behind() {
     for seed in 0..300 {
@@ -428,7 +432,7 @@ fn an_address_that_somebody_else_has_put_in_the_place_of_carnets_stays() {
         let (kernel, disk, mut machine) = machine(3);
         machine.apply(&Change::Set(address.clone())).expect("added");
         machine.poll().expect("looks");
-        // carnet has no other object.
+        // Object 0 is carnet's only object, the address.
         kernel.meddle(0);
         kernel.add_address(interface, *own, *prefix_length);
         if looks {
@@ -476,7 +480,7 @@ fn a_switch_of_an_operators_is_put_back_whenever_carnet_dies() {
     assert!((20..59).contains(&deaths), "{deaths} deaths");
 }
 
-/// The directory of the record is full, or gone. The machine stops forwarding anyway.
+/// The directory of the undo file is full or gone. When carnet ends, the machine stops forwarding anyway.
 #[test]
 fn switches_are_put_back_at_the_end_though_nothing_can_be_written_down() {
     let (kernel, disk, mut machine) = machine(6);
@@ -493,8 +497,8 @@ fn switches_are_put_back_at_the_end_though_nothing_can_be_written_down() {
     assert_eq!(kernel.leftovers(), Vec::<String>::new());
 }
 
-/// While carnet forwards, an operator turns forwarding on or off for an interface, for new ones or for all.
-/// Interfaces appear meanwhile.
+/// While carnet forwards, an operator turns forwarding on or off for an interface, for new interfaces or for
+/// all. Interfaces appear meanwhile.
 #[test]
 fn what_an_operator_sets_meanwhile_is_left_to_him() {
     for (is_killed, before, after) in
@@ -515,7 +519,7 @@ fn what_an_operator_sets_meanwhile_is_left_to_him() {
     }
 }
 
-/// A setting that was partly restored, and then was desired again, is set.
+/// A setting that carnet had begun to restore becomes desired again. carnet must set it.
 #[test]
 fn what_an_operator_turns_off_stays_off_though_it_was_half_put_back() {
     let mut failures = 0;
@@ -536,8 +540,8 @@ fn what_an_operator_turns_off_stays_off_though_it_was_half_put_back() {
     assert!(failures > 20, "{failures}");
 }
 
-/// Before Linux 5.18 only the record identifies carnet's addresses: no record of a present address may be
-/// lost.
+/// Before Linux 5.18 carnet knows its addresses only from the undo file. So the undo file must list every
+/// address that carnet has added.
 #[test]
 fn without_marks_an_address_is_known_by_what_was_written_down() {
     let address = &entries()[3];
@@ -550,7 +554,7 @@ fn without_marks_an_address_is_known_by_what_was_written_down() {
             let (kernel, disk, mut machine) = machine(4);
             kernel.keep_no_marks();
             machine.apply(&Change::Set(address.clone())).expect("added");
-            // The address cannot be removed, and is desired again.
+            // The kernel refuses to remove the address, and then the address becomes desired again.
             kernel.set_trouble(if refuses { 1.0 } else { 0.0 });
             let _ = machine.apply(&Change::Remove(address.clone()));
             kernel.set_trouble(0.0);
@@ -565,7 +569,7 @@ fn without_marks_an_address_is_known_by_what_was_written_down() {
     }
 }
 
-/// After a power cut the disk has a first part of the writes since the last sync.
+/// After a power cut the disk has the first ones of the writes since the last sync, and not the later ones.
 #[test]
 fn a_simulated_disk_keeps_what_it_was_told_to_keep() {
     use crate::disk::Disk;

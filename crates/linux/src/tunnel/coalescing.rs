@@ -1,14 +1,14 @@
 //! Merges packets into bursts, as generic receive offload does for packets from a network card.
 //!
-//! Packets of one TCP or UDP flow that leave the tunnel in a row are merged. So the kernel routes them once,
-//! and a TCP receiver gets them at once. Mergeable packets have the same headers except for length, checksum,
-//! and a TCP sequence number that continues the last one's. All have the payload size of the first, except
-//! for the last, which may be shorter. Cutting the burst gives back the same packets. So the coalescer
-//! verifies a checksum before it is replaced by one that the kernel computes, and PSH ends a burst.
+//! The module merges successive packets of one TCP or UDP flow that leave the tunnel. So the kernel routes
+//! them once, and a TCP receiver gets them together. It merges only packets that the kernel can cut into the
+//! same packets again. These packets have the same headers except for length and checksum, and successive TCP
+//! sequence numbers. All payloads have the size of the first one; only the last may be shorter. The kernel
+//! computes new checksums, so the module first verifies the old checksum. A packet with PSH ends a burst.
 //!
-//! Packets of one flow keep their order, and a packet whose flow is unknown overtakes nothing. (But a
-//! tunnelled packet goes elsewhere and need not wait.) No packet is held longer than until
-//! [`Coalescer::flush`], at the end of a batch.
+//! Packets of one flow keep their order. A packet whose flow is unknown waits until all held packets are
+//! written. (But a tunnelled packet goes to another tunnel end and does not wait.) No packet is held longer
+//! than until [`Coalescer::flush`], at the end of a batch.
 //!
 //! Left out: extension headers, IPv4, and TCP segments with any flag but ACK and PSH. These packets pass
 //! unchanged.
@@ -19,14 +19,15 @@ use carnet_wire::ipv6::{HEADER_LEN, protocol};
 use super::segmentation::put;
 use super::virtio::{self, Burst, Header, Transport, Unfinished};
 
-/// Most flows with held packets at a time.
+/// Maximum number of flows whose packets are held at a time.
 const FLOWS: usize = 8;
-/// Octets of the largest burst: the limit of a device that declares none (`GSO_LEGACY_MAX_SIZE`).
+/// Maximum length of a burst in octets: the kernel's limit for a device that declares no other
+/// (`GSO_LEGACY_MAX_SIZE`).
 const MAX_BURST: usize = 65_535;
-/// Most datagrams in a burst: `UDP_MAX_SEGMENTS` of kernels before 6.9.
+/// Maximum number of datagrams in a burst: `UDP_MAX_SEGMENTS` of kernels before 6.9.
 const MAX_DATAGRAMS: usize = 64;
 
-/// Offsets in a TCP header.
+/// Offsets of fields in a TCP header.
 const SEQUENCE: usize = 4;
 const TCP_FLAGS: usize = 13;
 const ACK: u8 = 0x10;
@@ -58,7 +59,7 @@ pub(crate) struct Coalescer {
 #[derive(Debug, Clone, Copy)]
 struct Candidate {
     transport: Transport,
-    /// Octets of all headers.
+    /// Length of all headers in octets.
     headers: usize,
     payload: usize,
     sequence: u32,
@@ -83,13 +84,13 @@ impl Coalescer {
         Coalescer { kinds, held: Vec::new(), spare: Vec::new() }
     }
 
-    /// Takes a packet, or returns false if the caller must write it unchanged. In either case packets that
-    /// must precede it go into `sink`.
+    /// Takes a packet, or returns false if the caller must write it unchanged. Before that, writes held
+    /// packets that must precede the packet to `sink`.
     pub(crate) fn push(&mut self, packet: &[u8], sink: &mut impl Sink) -> bool {
         let transport = match packet.get(6) {
             Some(&protocol::TCP) if self.kinds.tcp => Transport::Tcp,
             Some(&protocol::UDP) if self.kinds.udp => Transport::Udp,
-            // The packet goes to the other end of a tunnel.
+            // The packet is a tunnelled packet, which goes to the other end of a tunnel and does not wait.
             Some(&protocol::IPV6) => return false,
             Some(&protocol::TCP | &protocol::UDP) => return false,
             _ => {
@@ -104,7 +105,8 @@ impl Coalescer {
                 && let Some(held) = self.held.get_mut(at)
                 && held.may_append(candidate, packet)
             {
-                // The checksum of a single packet need not be checked.
+                // Check the checksum of a packet only when a second packet joins it, because a single packet
+                // stays unchanged.
                 if held.packets > 1 || is_intact(held.packet(), transport) {
                     if !is_intact(packet, transport) {
                         self.emit(at, sink);
@@ -182,7 +184,7 @@ impl Held {
         self.frame.get(virtio::LENGTH..).unwrap_or_default()
     }
 
-    /// Compares addresses, protocol and ports; for other protocols, the octets in the ports' place.
+    /// Compares addresses, protocol and ports; for other protocols, the octets at the offset of the ports.
     fn is_same_flow(&self, packet: &[u8]) -> bool {
         let mine = self.packet();
         mine.get(6) == packet.get(6) && mine.get(8..44) == packet.get(8..44)
@@ -223,7 +225,7 @@ impl Held {
         }
     }
 
-    /// Returns whether no packet can follow `last`.
+    /// Returns whether no further packet fits into the burst after `last`.
     fn is_full(&self, last: &Candidate) -> bool {
         last.push
             || last.payload < self.first.payload

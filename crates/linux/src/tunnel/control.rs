@@ -1,9 +1,9 @@
-//! Queues of control messages, and the time at which the station is woken for them.
+//! The queues of control messages, and the time from which their packets wake the station.
 //!
-//! An epoll of its own watches the queues, and the runtime watches that epoll. If the runtime watched a queue
-//! itself, each packet would wake it, even if no task waits for the queue. So control messages that the
-//! station wants to gather would wake the process one by one. At a home agent with 100,000 routers these were
-//! two of three wake-ups.
+//! A separate epoll watches the queues, and the runtime watches that epoll. If the runtime watched a queue
+//! itself, each packet would wake the process, even if no task waits for the queue. But the station wants to
+//! gather control messages before it handles them. At a home agent with 100,000 routers two of three wake-ups
+//! came from such messages.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -16,13 +16,14 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::readable::{Owner, watch};
 
-/// Both queues, for known senders and for others. Both wake the station, or none does for a while.
+/// The two queues, for known senders and for all others. Either both wake the station, or neither does for a
+/// while.
 #[derive(Debug)]
 pub(super) struct Queues {
     files: [OwnedFd; 2],
     /// Epoll that is readable while a queue has packets.
     news: AsyncFd<News>,
-    /// Whether the epoll reports packets.
+    /// Whether the epoll reports packets now.
     listens: AtomicBool,
 }
 
@@ -38,7 +39,7 @@ impl AsRawFd for News {
 impl Owner for News {}
 
 impl News {
-    /// Checks for packets. Returns [`io::ErrorKind::WouldBlock`] if no queue has any.
+    /// Checks for packets. Fails with [`io::ErrorKind::WouldBlock`] if no queue has a packet.
     fn look(&self) -> io::Result<()> {
         match self.0.wait(&mut [EpollEvent::empty()], EpollTimeout::ZERO)? {
             0 => Err(io::ErrorKind::WouldBlock.into()),
@@ -67,7 +68,8 @@ impl Queues {
         strangers
     }
 
-    /// Waits until a queue may have packets, and is not woken before `from` by any packet. Safe to cancel.
+    /// Waits until a queue may have packets. Before the time `from`, no packet wakes the task. Safe to
+    /// cancel.
     pub(super) async fn readable(&self, from: Option<Instant>) -> io::Result<()> {
         self.listen(from.is_none())?;
         if let Some(from) = from {
@@ -75,28 +77,28 @@ impl Queues {
             return Ok(());
         }
         loop {
-            // Clears the readiness if there is no packet.
+            // If no queue has a packet, this clears the readiness.
             if let Ok(found) = self.news.readable().await?.try_io(|news| news.get_ref().look()) {
                 return found;
             }
         }
     }
 
-    /// Returns whether reading is useless, as far as known. Makes no system call.
+    /// Returns whether the queues are empty as far as the runtime knows. Makes no system call.
     pub(super) fn is_quiet(&self) -> bool {
         self.listens.load(Ordering::Relaxed) && self.news.try_io(Interest::READABLE, |_| Ok(())).is_err()
     }
 
     /// Notes that all packets may have been read, so that [`Self::is_quiet`] can become true.
     pub(super) fn was_read(&self) {
-        // An error here appears again when a task waits for the queues.
+        // Ignore an error: it appears again when a task waits for the queues.
         let _ = self.news.try_io(Interest::READABLE, News::look);
     }
 
     fn listen(&self, listens: bool) -> io::Result<()> {
         if self.listens.swap(listens, Ordering::Relaxed) != listens {
-            // epoll reports an error of a queue in any case. A removed device shows it in its first queue as
-            // well.
+            // With EPOLLONESHOT the epoll reports nothing, except errors. The error of a removed device also
+            // shows in its first queue.
             let flags = if listens { EpollFlags::EPOLLIN } else { EpollFlags::EPOLLONESHOT };
             for file in &self.files {
                 self.news.get_ref().0.modify(file, &mut EpollEvent::new(flags, 0))?;
@@ -160,7 +162,7 @@ mod tests {
         );
         gathering.await.expect("the time is over");
         assert!(Instant::now() >= until);
-        // The station may check without having been woken.
+        // The station may look for packets without having been woken.
         assert!(!queues.is_quiet());
         assert!(is_readable(&queues).await, "it came while nobody listened");
         read(&queues, 1);

@@ -1,4 +1,4 @@
-//! Creates TUN and TAP devices by `/dev/net/tun` and its ioctls.
+//! Creates TUN and TAP devices with `/dev/net/tun` and its ioctls.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -29,13 +29,13 @@ pub(crate) struct Abilities {
     pub(crate) kinds: Kinds,
 }
 
-/// Creates a device that is down. It vanishes when its descriptor is closed.
+/// Creates a device, which is still down. The device vanishes when its descriptor is closed.
 pub(crate) fn create(name: &str, kind: Kind) -> Result<(OwnedFd, Abilities)> {
     make(name, kind, libc::IFF_TUN_EXCL)
 }
 
-/// Creates a TUN device that is down, with `N` additional queues and the program that selects a queue. It
-/// vanishes when the last descriptor is closed.
+/// Creates a TUN device, which is still down, with `N` additional queues and the program that selects a
+/// queue. The device vanishes when its last descriptor is closed.
 pub(crate) fn create_steered<const N: usize>(
     name: &str,
     program: &OwnedFd,
@@ -53,7 +53,8 @@ pub(crate) fn create_steered<const N: usize>(
     Ok((first, others, abilities))
 }
 
-/// `TUNSETSTEERINGEBPF` (Linux 4.16): the device keeps the program after the descriptor is closed.
+/// Attaches the program that selects a queue (`TUNSETSTEERINGEBPF`, Linux 4.16). The device keeps the program
+/// after the descriptor is closed.
 fn steer(file: &impl AsRawFd, program: &OwnedFd) -> Result<()> {
     let program: libc::c_int = program.as_raw_fd();
     // SAFETY: the descriptors are open, and the kernel reads one `int` from `program`.
@@ -91,7 +92,7 @@ fn open() -> Result<OwnedFd> {
     Ok(OwnedFd::from(file))
 }
 
-/// `TUNGETFEATURES`: returns whether the driver supports virtio headers.
+/// Returns whether the driver supports virtio headers (`TUNGETFEATURES`).
 fn knows_header(file: &impl AsRawFd) -> bool {
     let mut features: libc::c_uint = 0;
     // SAFETY: the descriptor is open, and the kernel writes one `unsigned int` into `features`.
@@ -99,8 +100,8 @@ fn knows_header(file: &impl AsRawFd) -> bool {
     result == 0 && features & libc::IFF_VNET_HDR as libc::c_uint != 0
 }
 
-/// `TUNSETOFFLOAD`: requests all kinds of bursts that the kernel supports. UDP came with Linux 6.2, which
-/// requires a request for both versions of IP together.
+/// Requests all kinds of bursts that the kernel supports (`TUNSETOFFLOAD`), and returns them. Since Linux 6.2
+/// the kernel supports UDP bursts, if IPv4 and IPv6 are requested together.
 fn offload(file: &impl AsRawFd) -> Kinds {
     let set = |flags: libc::c_uint| {
         // SAFETY: the descriptor is open, and the argument is a number.
@@ -115,7 +116,7 @@ fn offload(file: &impl AsRawFd) -> Kinds {
     Kinds { tcp: set(tcp), udp: false }
 }
 
-/// `TUNSETIFF`: creates the device, or an additional queue of it.
+/// Creates the device, or an additional queue of it (`TUNSETIFF`).
 fn attach(file: &impl AsRawFd, name: &str, kind: Kind, has_header: bool, flags: libc::c_int) -> Result<()> {
     // SAFETY: `ifreq` is a plain C structure for which all zeros is a valid value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };

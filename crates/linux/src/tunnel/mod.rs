@@ -1,4 +1,5 @@
-//! The TUN device: receives packets that the kernel routes to carnet, and gives the kernel packets of carnet.
+//! The TUN device. It returns packets that the kernel routes to carnet, and passes packets from carnet to the
+//! kernel.
 //!
 //! The device is not persistent: it vanishes when the process ends, for any reason, and with it every route
 //! into it. Creating it is also the lock that prevents a second station in a network namespace.
@@ -7,26 +8,28 @@
 //! own share is small. So the device has a virtio header (`IFF_VNET_HDR`) if the kernel supports it. A burst
 //! of TCP or UDP that the kernel has in one piece is read in one piece and cut here ([`TunnelReader`],
 //! [`segmentation`]). Packets of one flow that come out of a tunnel are written in one piece
-//! ([`TunnelWriter`], [`coalescing`]). Without the header packets are read and written one by one. Packets
-//! *into* a tunnel are always written one by one: virtio has no burst of IPv6 in IPv6.
+//! ([`TunnelWriter`], [`coalescing`]). Without the header the module reads and writes packets one by one.
+//! Packets *into* a tunnel are always written one by one: virtio has no burst of IPv6 in IPv6.
 //!
 //! **One queue at a mobile router.** Tunnelled packets of its home agent directly follow the acknowledgement
-//! that creates the tunnel. They must not be read before it.
+//! that creates the tunnel. The station must not read them before the acknowledgement, so one queue keeps the
+//! order.
 //!
 //! **Three queues at a home agent** (`IFF_MULTI_QUEUE`), where a router sends no data before its
-//! acknowledgement. A flood of requests then does not displace forwarded packets, and unauthenticated sources
-//! do not displace known ones. Packets into and out of tunnels are in the first queue. Control messages
-//! (Mobility Header, Destination Options, fragments, ICMPv6 without echoes) from known tunnel ends are in the
-//! second queue, all others in the third. [`steering`] also says why messages of one source stay in order. So
-//! a registration from a new care-of address waits in the third queue, and its renewals do not. One thread
-//! owns the station and reads all queues, a limited number of packets from each in turn (`run/packets.rs` of
-//! the program). Written packets go through the first queue.
+//! acknowledgement. With three queues, a flood of requests does not displace forwarded packets, and messages
+//! of unauthenticated sources do not displace messages of known sources. Packets into and out of tunnels are
+//! in the first queue. Control messages (Mobility Header, Destination Options, fragments, ICMPv6 without
+//! echoes) from known tunnel ends are in the second queue, all other control messages in the third.
+//! [`steering`] also says why messages of one source stay in order. So a registration from a new care-of
+//! address waits in the third queue, and its renewals in the second. One thread owns the station and reads
+//! all queues, a limited number of packets from each in turn (`run/packets.rs` of the program). Written
+//! packets go through the first queue.
 //!
-//! Without a program the kernel would hash each packet in either direction to select a queue. Measured on
-//! Linux 6.18 (64 flows, one core): 50 ns more for each packet routed into the device and for each written
-//! one. A packet takes about 700 ns. With a program the kernel calls it for packets routed into the device,
-//! and does not hash written ones. If the kernel allows no program, there is one queue. That holds before
-//! Linux 5.1, or without the right to load BPF programs.
+//! A BPF program selects the queue. Without a program the kernel would hash each packet in either direction.
+//! On Linux 6.18 (64 flows, one core) the hash costs 50 ns for each packet, routed into the device or
+//! written; a packet takes about 700 ns in total. With a program the kernel runs the program for packets that
+//! it routes into the device, and does not hash written packets. If the kernel allows no program, the device
+//! has one queue. That is so before Linux 5.1, and without the right to load BPF programs.
 
 pub(crate) mod coalescing;
 mod control;
@@ -60,10 +63,10 @@ pub(crate) use steering::Known;
 use steering::Steering;
 pub use writer::TunnelWriter;
 
-/// A deleted device shows an error and is never readable.
+/// The descriptor of a deleted device shows an error and is never readable, so wait for errors too.
 const READABLE: Interest = Interest::READABLE.add(Interest::ERROR);
 
-/// The tunnel device. Cheap to clone. It is valid until the platform is closed or another program deletes the
+/// The TUN device. Cheap to clone. It is valid until the platform is closed or another program deletes the
 /// device; then every call fails with [`Error::TunnelGone`].
 #[derive(Debug, Clone)]
 pub struct TunnelIo(Arc<Device>);
@@ -71,7 +74,7 @@ pub struct TunnelIo(Arc<Device>);
 #[derive(Debug)]
 struct Device {
     file: AsyncFd<OwnedFd>,
-    /// Queues of control messages, if any.
+    /// Queues of control messages; `None` if the device has one queue.
     control: Option<Control>,
     /// Whether a virtio header precedes each packet.
     has_header: bool,
@@ -79,7 +82,7 @@ struct Device {
     kinds: Kinds,
 }
 
-/// Queues of control messages.
+/// Queues of control messages, and the program that selects a queue.
 #[derive(Debug)]
 struct Control {
     queues: Queues,
@@ -149,7 +152,7 @@ impl TunnelIo {
         }
     }
 
-    /// Returns whether a queue is empty now, independently of the runtime's state.
+    /// Returns whether a queue is empty now, even if the runtime takes it for readable.
     fn is_empty(&self, queue: Queue) -> bool {
         use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
         let Some(file) = self.file(queue) else { return true };
@@ -193,7 +196,7 @@ impl TunnelIo {
     }
 }
 
-/// Creates the device with three queues. The error says in one line why that is impossible.
+/// Creates the device with three queues. The error says in one line why the kernel cannot create it.
 fn create_steered(
     senders: usize,
 ) -> std::result::Result<(OwnedFd, [OwnedFd; 2], Abilities, Steering), String> {
@@ -206,7 +209,8 @@ fn create_steered(
     Ok((first, others, abilities, steering))
 }
 
-/// Explains an error of a device. The descriptor outlives the device, and then returns this error.
+/// Turns an error of a deleted device into [`Error::TunnelGone`]. The descriptor outlives the device, and
+/// then returns EBADFD.
 fn explain(error: nix::errno::Errno) -> io::Error {
     match error {
         nix::errno::Errno::EBADFD => io::Error::other(Error::tunnel_gone()),

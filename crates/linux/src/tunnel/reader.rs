@@ -1,7 +1,8 @@
 //! Reads single IPv6 packets, also from merged bursts.
 //!
-//! A single packet is read directly into its buffer, with its virtio header before it. A burst is cut out of
-//! a separate buffer. The first burst is copied into that buffer, and further ones in a row are read into it.
+//! The reader reads a single packet directly into the caller's buffer, with the virtio header before it. It
+//! cuts a burst in a separate buffer. It copies the first burst into that buffer, and reads directly
+//! successive bursts into it.
 
 use std::io;
 
@@ -12,11 +13,10 @@ use super::steering::{self, Progress};
 use super::{Queue, TunnelIo, virtio};
 use crate::platform;
 
-/// Octets of the largest packet, with a virtio header before it.
+/// Length in octets of the largest packet and its virtio header.
 const BUFFER: usize = virtio::LENGTH + 40 + 65_535;
 
-/// Reads packets of the tunnel device. Each has its checksum finished and is no larger than its sender
-/// intended.
+/// Reads packets of the TUN device. Each packet has a finished checksum, and bursts are cut into packets.
 #[derive(Debug)]
 pub struct TunnelReader {
     io: TunnelIo,
@@ -25,12 +25,13 @@ pub struct TunnelReader {
     burst: Option<(usize, Segments)>,
     /// Whether the last read returned a burst.
     had_burst: bool,
-    /// Progress of the queues of control messages.
+    /// Reading progress of both queues of control messages.
     progress: [(Queue, Progress); 2],
 }
 
 impl TunnelReader {
-    /// Creates a reader of this device. Use only one, or each gets a part of the packets.
+    /// Creates a reader of this device. A device may have only one reader: each of several would get a part
+    /// of the packets.
     pub fn new(io: TunnelIo) -> Self {
         let progress = [Queue::Known, Queue::Strangers].map(|queue| (queue, Progress::new(steering::now())));
         TunnelReader {
@@ -52,7 +53,7 @@ impl TunnelReader {
     /// virtio header.
     ///
     /// # Errors
-    /// Returns [`io::ErrorKind::WouldBlock`] if there is no packet.
+    /// Fails with [`io::ErrorKind::WouldBlock`] if no queue has a packet.
     pub fn try_read(&mut self, packet: &mut PacketBuffer) -> io::Result<()> {
         let mut result = Err(io::ErrorKind::WouldBlock.into());
         for queue in [Queue::Forwarded, Queue::Known, Queue::Strangers] {
@@ -67,7 +68,7 @@ impl TunnelReader {
     /// Reads the next packet of one queue. The rest of a burst of any queue comes first.
     ///
     /// # Errors
-    /// Returns [`io::ErrorKind::WouldBlock`] if there is no packet.
+    /// Fails with [`io::ErrorKind::WouldBlock`] if the queue has no packet.
     pub fn try_read_from(&mut self, queue: Queue, packet: &mut PacketBuffer) -> io::Result<()> {
         if !self.io.0.has_header {
             let length = read(&self.io, &mut self.progress, queue, packet.space())?;
@@ -125,8 +126,8 @@ impl TunnelReader {
         }
     }
 
-    /// Moves new known senders into their queue, and former ones out of it. Call it at intervals, when all
-    /// read packets are handled.
+    /// Lets senders that became known move to the second queue, and former ones back to the third. The caller
+    /// calls it at intervals, after it has handled all packets that it has read.
     pub fn handled(&mut self) {
         let Some(control) = &self.io.0.control else { return };
         control.queues.was_read();
@@ -156,7 +157,7 @@ fn read(
     Ok(length)
 }
 
-/// Result of a read.
+/// Kind of data that a read returned.
 pub(super) enum Taken<'a> {
     Packet(&'a [u8]),
     Burst(Segments),

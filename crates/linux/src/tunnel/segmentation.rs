@@ -1,12 +1,12 @@
 //! Cuts bursts into packets, as a network card with TSO and USO does.
 //!
 //! The kernel delivers TCP and UDP payload of one flow as one packet that is larger than any path carries,
-//! together with the segment size. Each segment gets the headers of the whole, with its own lengths, TCP
-//! sequence number and checksum. FIN and PSH go to the last one, CWR to the first (RFC 3168 6.1.2). The
-//! station never sees a burst, so it compares the real packets with the path MTU.
+//! together with the segment size. Each segment gets the headers of the burst, with its own lengths, TCP
+//! sequence number and checksum. Only the last segment keeps FIN and PSH, and only the first keeps CWR (RFC
+//! 3168 6.1.2). The station never sees a burst, so it compares the real packets with the path MTU.
 //!
-//! The module rejects values of the header that point outside of the packet. Left out: IPv4, fragments, and
-//! bursts inside tunnels, which the device does not request.
+//! The module rejects a virtio header whose values point outside of the packet. Left out: IPv4, fragments,
+//! and bursts inside tunnels, which the device does not request.
 
 use carnet_wire::checksum;
 use carnet_wire::ipv6::HEADER_LEN;
@@ -20,21 +20,21 @@ const FIN: u8 = 0x01;
 const PSH: u8 = 0x08;
 const CWR: u8 = 0x80;
 
-/// State of cutting a burst. The caller passes the packet itself each time.
+/// State of cutting a burst. The caller passes the burst itself in each call.
 #[derive(Debug)]
 pub(crate) struct Segments {
     transport: Transport,
     unfinished: Unfinished,
-    /// Octets of all headers.
+    /// Length of all headers in octets.
     headers: usize,
-    /// Octets of payload in each segment except the last.
+    /// Payload in octets of each segment; only the last may have less.
     size: usize,
     /// Offset of the next segment's payload.
     at: usize,
 }
 
 impl Segments {
-    /// Begins to cut `packet`; `None` if the header does not match it.
+    /// Begins to cut `packet`; `None` if the virtio header does not match the packet.
     pub(crate) fn new(header: &Header, packet: &[u8]) -> Option<Segments> {
         let Burst { transport, segment } = header.burst?;
         let unfinished = header.unfinished?;
@@ -68,15 +68,15 @@ impl Segments {
         self.at >= packet.len()
     }
 
-    /// Writes the next segment into `buffer` and returns its length; `None` after the last one. A segment
-    /// that does not fit is truncated, as by a read.
+    /// Writes the next segment into `buffer` and returns its length; `None` after the last one. Truncates a
+    /// segment that does not fit into `buffer`, as a read does.
     pub(crate) fn next(&mut self, packet: &[u8], buffer: &mut [u8]) -> Option<usize> {
         let payload = packet.get(self.at..).filter(|rest| !rest.is_empty())?;
         let payload = payload.get(..self.size).unwrap_or(payload);
         let headers = packet.get(..self.headers)?;
         let length = self.headers + payload.len();
         let Some(segment) = buffer.get_mut(..length) else {
-            // This segment is useless, but the next one may fit.
+            // Drop this segment, whose headers cannot be written, and go on with the next one.
             self.at += payload.len();
             return Some(0);
         };
@@ -102,7 +102,7 @@ impl Segments {
             }
             Transport::Udp => put(transport, 4, transport_length as u16),
         }
-        // The field has the sum of a pseudo-header with the length of the whole packet.
+        // The checksum field has the sum of a pseudo-header with the length of the whole burst.
         let offset = usize::from(self.unfinished.offset);
         let sum = match transport.get(offset..offset + 2) {
             Some([high, low]) => u16::from_be_bytes([*high, *low]),

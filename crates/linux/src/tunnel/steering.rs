@@ -1,35 +1,38 @@
 //! The BPF program that selects one of the three queues of the TUN device (`bpf/steering.bpf.c`), and its
 //! data.
 //!
-//! The first queue has forwarded packets, the second control messages of known senders, the third those of
-//! all others. Known senders are the remote ends of present tunnels, at a home agent the care-of addresses of
-//! its bindings. The program's data belong to descriptors of this process and to the device, and vanish with
-//! them. A tunnel inside IPv4 arrives by a socket, not by the device, so its end is no known sender.
+//! The first queue has forwarded packets, the second control messages of known senders, the third control
+//! messages of all other senders. Known senders are the remote ends of present tunnels, at a home agent the
+//! care-of addresses of its bindings. The program's data belong to descriptors of this process and to the
+//! device, and vanish with them. Packets of a tunnel inside IPv4 arrive through a socket and not through the
+//! device, so the tunnel's end is no known sender.
 //!
 //! # Order
 //!
 //! The station handles messages of one source in the order of their arrival, also while the source becomes
-//! known or unknown. The home agent refuses a Binding Update that another one overtakes (RFC 6275 9.5.1,
-//! status 135). One queue keeps the order. A source changes its queue only when the old queue has none of its
-//! packets, which the program ensures:
+//! known or unknown. If a later Binding Update overtook an earlier one, the home agent would refuse the
+//! earlier one (RFC 6275 9.5.1, status 135). Within a queue messages keep their order. A source changes its
+//! queue only when the old queue has none of its packets, which the program ensures:
 //!
-//! * the program records when it last put a packet of the source into its queue, and
-//! * carnet tells it the time before which all packets put into that queue have been read ([`Progress`]).
-//!   Only if the recorded time is earlier do the next message and all later ones go into the other queue.
+//! * the program notes when it last put a packet of the source into its queue, and
+//! * carnet tells the program a time: all packets that were put into that queue before it have been read
+//!   ([`Progress`]). If the source's last packet is from before that time, its next messages go into the
+//!   other queue.
 //!
-//! The reader notes a time. [`ON_THE_WAY`] later it finds the queue empty, or begins to read as many packets
-//! as the queue holds, and handles them. All packets for which the program selected the queue before that
-//! time are in it by then. [`ON_THE_WAY`] is far longer than a processor without interrupts takes between the
-//! program and the queue. The packets of one source reach the program one after the other, as any network
-//! device does it.
+//! carnet finds such a time as follows. The reader notes the present time and waits for [`ON_THE_WAY`]. By
+//! then all packets for which the program has selected the queue before the noted time are in the queue.
+//! ([`ON_THE_WAY`] is far longer than a processor without interrupts takes between the program and the
+//! queue.) Then the reader finds the queue empty, or reads as many packets as the queue holds. After it has
+//! handled them, it reports the noted time. The packets of one source reach the program one after the other,
+//! as from any network device.
 //!
-//! So a source that keeps sending stays in its queue: a flooding source that becomes known stays in the third
-//! queue. A router moves to the second queue with the first message after a pause. The pause is half a second
-//! plus the time to read a full queue. The reader checks when it has read packets. Without packets it notices
-//! no pause, and then nothing delays the third queue. During a flood it checks.
+//! A source that sends without a pause stays in its queue. So a flooding source that becomes known stays in
+//! the third queue. A router moves to the second queue with the first message after a pause. The pause is
+//! half a second plus the time to read a full queue. The reader looks for a pause only after it has read
+//! packets. Without packets the source stays in the third queue, where nothing delays its messages then.
 //!
 //! Left out: a recorded message that an attacker sends again from a router's own address enters the router's
-//! queue. Only its authentication shows the replay. It does not displace forwarded packets.
+//! queue. Only its authentication shows the replay. Such a message does not displace forwarded packets.
 
 use std::collections::VecDeque;
 use std::io;
@@ -44,12 +47,12 @@ use crate::clock;
 
 use super::Queue;
 
-/// Longest time from the program's decision until the packet is in its queue, in nanoseconds.
+/// Upper limit, in nanoseconds, for the time from the program's selection until the packet is in the queue.
 const ON_THE_WAY: u64 = 250_000_000;
-/// Least and largest number of senders with room.
+/// Minimum and maximum number of known senders for which the maps have room.
 const ROOM: (usize, usize) = (1024, 1 << 18);
 
-/// `struct place`.
+/// Copy of `struct place` in C: queue of a sender, and time of its last packet.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 struct Place {
@@ -61,7 +64,7 @@ struct Place {
 // SAFETY: every bit pattern is a valid value, and there is no padding.
 unsafe impl Plain for Place {}
 
-/// The loaded program and its maps.
+/// The loaded BPF program and its maps.
 #[derive(Debug)]
 pub(crate) struct Steering {
     program: OwnedFd,
@@ -71,7 +74,7 @@ pub(crate) struct Steering {
 }
 
 impl Steering {
-    /// Loads the program, with room for `senders` known senders. Further ones stay unknown: their control
+    /// Loads the program, with room for `senders` known senders. Further senders stay unknown: their control
     /// messages wait in the third queue.
     ///
     /// # Errors
@@ -92,28 +95,29 @@ impl Steering {
         Ok(Steering { program, known, places, read })
     }
 
-    /// Returns the program for the device.
+    /// Returns the program, to attach it to the device.
     pub(crate) fn program(&self) -> &OwnedFd {
         &self.program
     }
 
-    /// Tells the program that packets put into a queue before this time have been read and handled.
+    /// Tells the program that the station has read and handled all packets that were put into a queue before
+    /// this time.
     pub(super) fn has_read(&self, queue: Queue, before: u64) {
         let _ = self.read.put(&(queue as u32), &before, ANY);
     }
 }
 
-/// Returns the monotonic time that BPF programs use.
+/// Returns the monotonic time in nanoseconds, from the clock that BPF programs use.
 pub(super) fn now() -> u64 {
     clock::monotonic().as_nanos()
 }
 
-/// Known senders, which carnet reports to the program.
+/// The known senders, which carnet writes into the program's maps.
 #[derive(Debug)]
 pub(crate) struct Known {
     steering: Arc<Steering>,
-    /// Senders without a tunnel whose place still exists, each with the time of its removal; the earliest
-    /// first.
+    /// Senders whose tunnels are gone but whose map entry (place) still exists, each with the time of its
+    /// removal, the earliest first.
     leaving: VecDeque<(Ipv6Addr, u64)>,
 }
 
@@ -122,7 +126,7 @@ impl Known {
         Known { steering, leaving: VecDeque::new() }
     }
 
-    /// Adds the sender of a tunnel. The tunnel may replace one with the same ends.
+    /// Adds the sender of a tunnel. `is_new` is false if the tunnel replaces a tunnel with the same ends.
     pub(crate) fn add(&mut self, tunnel: &Tunnel, is_new: bool) {
         let Some(address) = tunnel.remote.ipv6().filter(|_| is_new) else { return };
         self.forget();
@@ -130,7 +134,8 @@ impl Known {
         let is_there = |error: &io::Error| error.raw_os_error() == Some(libc::EEXIST);
         let result = match known.put(&key, &1, NEW) {
             Ok(()) => {
-                // Earlier packets are in the third queue. A place that still exists is the right one.
+                // The sender's earlier packets are in the third queue. If its place still exists, the place
+                // is right and stays.
                 let place = Place { last: now(), queue: Queue::Strangers as u32, unused: 0 };
                 places
                     .put(&key, &place, NEW)
@@ -165,20 +170,20 @@ impl Known {
         self.forget();
     }
 
-    /// Frees places of removed senders: enough in each call that they do not accumulate.
+    /// Frees places of removed senders, in each call more than can be removed between two calls.
     fn forget(&mut self) {
         let Steering { known, places, read, .. } = &*self.steering;
         let now = now();
         for _ in 0..2 {
-            // No program that still found the sender among the known ones runs any more.
+            // After this time no program still runs that has found the sender among the known senders.
             let Some((address, _)) = self.leaving.pop_front_if(|(_, since)| *since + ON_THE_WAY <= now)
             else {
                 return;
             };
             let key = address.octets();
-            // The sender may be back, or have been removed twice.
+            // The sender may have a tunnel again, or be in the list twice.
             let Some(place) = places.get(&key).filter(|_| known.get(&key).is_none()) else { continue };
-            // The program would select the same queue without this place.
+            // The place is useless if the program would select the same queue without it.
             let is_over = place.queue == Queue::Strangers as u32
                 || read.get(&place.queue).is_some_and(|before| place.last < before);
             if is_over {
@@ -190,13 +195,13 @@ impl Known {
     }
 }
 
-/// Time up to which a queue has been read.
+/// Finds the time before which all packets of a queue have been read.
 #[derive(Debug)]
 pub(super) struct Progress {
-    /// A time at which the reader checked the queue.
+    /// Time that the reader has noted.
     mark: u64,
-    /// Number of packets read since all packets from before `mark` have arrived in the queue; `None` if they
-    /// may not have arrived.
+    /// Number of packets that were read since all packets from before `mark` were in the queue; `None` while
+    /// some of them may not be in the queue yet.
     since: Option<u32>,
 }
 
@@ -205,15 +210,15 @@ impl Progress {
         Progress { mark: now, since: None }
     }
 
-    /// Counts a read packet.
+    /// Counts a packet that was read from the queue.
     pub(super) fn read(&mut self) {
         if let Some(count) = &mut self.since {
             *count = count.saturating_add(1);
         }
     }
 
-    /// Returns the time before which all packets have been read and handled, if it is later than the last
-    /// result. `holds` is the capacity of the queue. `is_empty` is called only when needed.
+    /// Returns a time before which all packets of the queue have been read and handled, if it is later than
+    /// the last result. `holds` is the capacity of the queue. The function calls `is_empty` only when needed.
     pub(super) fn look(&mut self, now: u64, holds: u32, is_empty: impl FnOnce() -> bool) -> Option<u64> {
         if now < self.mark.saturating_add(ON_THE_WAY) {
             return None;

@@ -1,5 +1,5 @@
-//! Tests of cutting and merging bursts: unit tests, properties, and a check of lengths, sequence numbers and
-//! checksums by tshark.
+//! Tests how bursts are cut and merged: unit tests, properties, and a check by tshark of lengths, sequence
+//! numbers and checksums.
 
 use std::cell::RefCell;
 use std::io;
@@ -74,7 +74,7 @@ impl Packet {
         packet
     }
 
-    /// Returns the packet as a sender without offloads sends it.
+    /// Returns the packet with its checksum, as a sender without offloads sends it.
     fn whole(&self) -> Vec<u8> {
         let mut packet = self.bare();
         let address = |from: usize| <[u8; 16]>::try_from(&packet[from..from + 16]).expect("an address");
@@ -118,7 +118,7 @@ fn cut(header: &Header, packet: &[u8]) -> Vec<Vec<u8>> {
     cut
 }
 
-/// Collects frames, and cuts them again.
+/// Collects the frames that a coalescer writes, and cuts them into packets again.
 #[derive(Default)]
 struct Collected {
     frames: usize,
@@ -140,7 +140,7 @@ impl Sink for Collected {
 
 const BOTH: Kinds = Kinds { tcp: true, udp: true };
 
-/// Returns the output of a coalescer.
+/// Returns what a coalescer writes for these packets.
 fn coalesce(packets: &[Vec<u8>]) -> Collected {
     let (mut coalescer, mut out) = (Coalescer::new(BOTH), Collected::default());
     for packet in packets {
@@ -181,7 +181,7 @@ fn tshark_finds_nothing_wrong_in_segments() {
     let (udp, burst) = Packet::udp(payload).burst(999);
     packets.extend(cut(&udp, &burst));
     let mut capture = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0];
-    // LINKTYPE_IPV6.
+    // The link type 229 is LINKTYPE_IPV6.
     capture.extend(229u32.to_le_bytes());
     for packet in &packets {
         let length = (packet.len() as u32).to_le_bytes();
@@ -204,7 +204,7 @@ fn tshark_finds_nothing_wrong_in_segments() {
         return;
     };
     let text = String::from_utf8(output.stdout).expect("text");
-    // Value 1 means a good checksum.
+    // tshark shows 1 for a good checksum.
     let mut expected: Vec<String> = (0..7)
         .map(|n| match n {
             6 => format!("1,{},672,0x0018,,", 100 + n * 1388),
@@ -235,7 +235,7 @@ fn a_stream_becomes_one_burst_and_two_streams_become_two() {
     let one = stream(1, 40);
     let out = coalesce(&one);
     assert_eq!((out.frames, &out.packets), (1, &one));
-    // 65,535 octets hold 47 of these packets.
+    // A burst of 65,535 octets has room for 47 of these packets.
     assert_eq!(coalesce(&stream(1, 47)).frames, 1);
     assert_eq!(coalesce(&stream(1, 48)).frames, 2);
 
@@ -268,8 +268,8 @@ fn what_does_not_belong_together_stays_apart() {
         let out = coalesce(&packets);
         assert_eq!((out.frames, &out.packets[..]), (2, &packets[..]), "{packet:?}");
     }
-    // Packets that differ in traffic class, flow label, acknowledgement, window, urgent pointer, or an
-    // option.
+    // The coalescer does not merge packets that differ in traffic class, flow label, acknowledgement, window,
+    // urgent pointer, or an option.
     for (offset, value) in [(0, 0x61), (1, 1), (3, 1), (51, 1), (55, 1), (59, 1), (71, 1)] {
         let mut other = next.whole();
         other[offset] = value;
@@ -306,7 +306,7 @@ fn a_wrong_checksum_is_never_made_right() {
             assert!(out.frames < 4, "{damaged}");
         }
     }
-    // Datagrams without any checksum, which some tunnels have (RFC 6935).
+    // The coalescer does not merge datagrams without a checksum, which some tunnels send (RFC 6935).
     let packets = [Packet::udp(vec![7; 64]).bare(), Packet::udp(vec![7; 64]).bare()];
     assert_eq!(coalesce(&packets).frames, 2);
 }
@@ -345,7 +345,7 @@ fn a_burst_that_the_kernel_refuses_is_written_packet_by_packet() {
     let refused = written(libc::EINVAL);
     assert_eq!((refused.kinds, refused.errors), (Kinds::default(), 0));
     assert_eq!(refused.device.1.into_inner(), packets);
-    // Any other error concerns these packets, and not bursts.
+    // Any other error concerns only these packets, and the writer continues to write bursts.
     let failed = written(libc::ENOBUFS);
     assert_eq!((failed.kinds, failed.errors), (BOTH, 10));
 }
@@ -388,7 +388,8 @@ fn headers_that_lead_out_of_the_packet_are_refused() {
     for header in bad {
         assert!(Segments::new(&header, &packet).is_none(), "{header:?}");
     }
-    // The transport header of a datagram has a fixed length, so only this check finds a wrong start.
+    // The transport header of a datagram has a fixed length, so only the check of `start` finds a wrong
+    // value.
     let (datagram, octets) = Packet::udp(vec![0; 3000]).burst(1000);
     let early = Header { unfinished: Some(Unfinished { start: 39, offset: 6 }), ..datagram };
     assert!(Segments::new(&datagram, &octets).is_some() && Segments::new(&early, &octets).is_none());
@@ -422,7 +423,7 @@ fn payload() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![Just(vec![0xff; 100]), Just(vec![3; 100]), prop::collection::vec(any::<u8>(), 0..120)]
 }
 
-/// Generates packets of a few flows, of which consecutive ones can often be merged.
+/// Generates packets of a few flows, in which consecutive packets can often be merged.
 fn traffic() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let one = (0..10u8, payload(), 0..20u8, any::<u16>());
     prop::collection::vec(one, 0..120).prop_map(|packets| {
@@ -458,7 +459,7 @@ fn traffic() -> impl Strategy<Value = Vec<Vec<u8>>> {
     })
 }
 
-/// Returns the key of a flow; packets with a damaged key count as a flow of their own.
+/// Returns the key of a flow; packets with a damaged key form a separate flow.
 fn flow(packet: &[u8]) -> Vec<u8> {
     [packet.get(6..7), packet.get(8..44)].into_iter().flatten().flatten().copied().collect()
 }

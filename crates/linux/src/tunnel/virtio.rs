@@ -6,31 +6,31 @@
 
 use carnet_wire::checksum;
 
-/// Octets of the header.
+/// Length of the header in octets.
 pub(crate) const LENGTH: usize = 10;
 
-/// `VIRTIO_NET_HDR_F_NEEDS_CSUM`: the checksum field holds the sum of the pseudo-header only.
+/// Flag `VIRTIO_NET_HDR_F_NEEDS_CSUM`: the checksum field holds the sum of the pseudo-header only.
 const NEEDS_CHECKSUM: u8 = 1;
-/// Values of `VIRTIO_NET_HDR_GSO_*`.
+/// Kinds of bursts, `VIRTIO_NET_HDR_GSO_*`.
 const GSO_NONE: u8 = 0;
 const GSO_TCPV6: u8 = 4;
 const GSO_UDP_L4: u8 = 5;
 
-/// Offset of the checksum in a UDP header; the next constant is that of TCP.
+/// Offset of the checksum in a UDP header; the next constant is the offset in a TCP header.
 const UDP_CHECKSUM: usize = 6;
 const TCP_CHECKSUM: usize = 16;
 
 /// Transport protocols that can form bursts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Transport {
-    /// `VIRTIO_NET_HDR_GSO_TCPV6`: TSO, GRO.
+    /// TCP (`VIRTIO_NET_HDR_GSO_TCPV6`), as for TSO and GRO.
     Tcp,
-    /// `VIRTIO_NET_HDR_GSO_UDP_L4`: USO, `UDP_SEGMENT`.
+    /// UDP (`VIRTIO_NET_HDR_GSO_UDP_L4`), as for USO and `UDP_SEGMENT`.
     Udp,
 }
 
 impl Transport {
-    /// Returns the value of the IPv6 Next Header field.
+    /// Returns the value of the IPv6 Next Header field for the protocol.
     pub(crate) fn protocol(self) -> u8 {
         match self {
             Transport::Tcp => 6,
@@ -47,16 +47,16 @@ impl Transport {
     }
 }
 
-/// A burst: payload of one flow after one set of headers.
+/// Properties of a burst, which has the payload of several packets after one set of headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Burst {
     pub transport: Transport,
-    /// Octets of payload in each segment except the last.
+    /// Payload in octets of each segment; only the last may have less.
     pub segment: u16,
 }
 
-/// Place of an unfinished checksum. It covers all octets from `start` on, and stands `offset` octets after
-/// `start`.
+/// Place of an unfinished checksum. The checksum covers all octets from `start` on, and its field is `offset`
+/// octets after `start`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unfinished {
     pub start: u16,
@@ -69,7 +69,7 @@ impl Unfinished {
         let (start, offset) = (usize::from(self.start), usize::from(self.offset));
         let Some(covered) = packet.get_mut(start..) else { return false };
         let sum = match checksum::sum(covered) {
-            // RFC 768: zero would mean "no checksum". Zero and 0xffff are the same number in one's
+            // RFC 768: a checksum of zero would mean "no checksum", so use 0xffff, the same number in one's
             // complement.
             0xffff => 0xffff,
             sum => !sum,
@@ -85,7 +85,7 @@ impl Unfinished {
 pub(crate) struct Header {
     pub unfinished: Option<Unfinished>,
     pub burst: Option<Burst>,
-    /// Octets of all headers of a burst, a hint for the kernel.
+    /// Length in octets of all headers of a burst, which is a hint for the kernel.
     pub headers: u16,
 }
 

@@ -1,4 +1,4 @@
-//! Writes packets. Packets of one flow leave as one burst, if the kernel accepts bursts.
+//! Writes packets to the TUN device. Packets of one flow leave as one burst, if the kernel accepts bursts.
 
 use std::io;
 
@@ -9,18 +9,18 @@ use super::coalescing::{Coalescer, Kinds, Sink};
 use super::segmentation::Segments;
 use super::virtio::{self, Header, Transport};
 
-/// Writes packets to the tunnel device. A written packet may wait until [`TunnelWriter::flush`].
+/// Writes packets to the TUN device. A written packet may wait until [`TunnelWriter::flush`].
 #[derive(Debug)]
 pub struct TunnelWriter {
     coalescer: Coalescer,
     output: Output<TunnelIo>,
 }
 
-/// Receives packets and bursts, as a TUN device does.
+/// A device to which the writer writes packets and bursts: the TUN device, or a device of a test.
 pub(super) trait Device {
     /// Writes a packet.
     fn packet(&self, packet: &[u8]) -> io::Result<usize>;
-    /// Writes a packet that has room for the virtio header before it.
+    /// Writes a packet whose buffer has room for a virtio header before the packet.
     fn packet_in_place(&self, packet: &mut PacketBuffer) -> io::Result<usize> {
         self.packet(packet.as_slice())
     }
@@ -48,7 +48,7 @@ impl Device for TunnelIo {
 #[derive(Debug)]
 pub(super) struct Output<D> {
     pub device: D,
-    /// Kinds of bursts that the kernel accepts, as far as known.
+    /// Kinds of bursts that the kernel has not refused so far.
     pub kinds: Kinds,
     /// Number of packets that the kernel refused.
     pub errors: u64,
@@ -69,7 +69,7 @@ impl TunnelWriter {
         }
     }
 
-    /// Writes a packet that has room before it, as [`Self::write`] does.
+    /// Writes a packet whose buffer has room for a virtio header, as [`Self::write`] does.
     pub fn write_in_place(&mut self, packet: &mut PacketBuffer) {
         if !self.coalescer.push(packet.as_slice(), &mut self.output)
             && self.output.device.packet_in_place(packet).is_err()
@@ -116,7 +116,8 @@ impl<D: Device> Sink for Output<D> {
     fn frame(&mut self, header: &Header, frame: &[u8]) {
         match (self.device.frame(frame), header.burst) {
             (Ok(_), _) => {}
-            // Some kernels refuse headers that others accept. This loses only speed.
+            // This kernel refuses bursts of this kind. From now on write their packets one by one, which is
+            // only slower.
             (Err(error), Some(burst)) if error.raw_os_error() == Some(libc::EINVAL) => {
                 let (kind, name) = match burst.transport {
                     Transport::Tcp => (&mut self.kinds.tcp, "TCP"),

@@ -1,8 +1,8 @@
-//! Network namespaces for tests.
+//! Creates network namespaces for tests, and reads the kernel's state in them.
 //!
-//! Every test runs in a network namespace of its own, on a thread of its own, with `ip` of iproute2 as the
-//! oracle. A second namespace for the other end of a link is a [`Peer`]. A test without the right to create
-//! namespaces prints that and passes as skipped; with `CARNET_REQUIRE_ROOT=1` it fails.
+//! Every test runs in its own network namespace, on its own thread. `ip` of iproute2 shows the kernel's state
+//! to compare with. A second namespace for the other end of a link is a [`Peer`]. A test without the right to
+//! create namespaces prints that and passes as skipped; with `CARNET_REQUIRE_ROOT=1` it fails.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use std::future::Future;
@@ -192,7 +192,7 @@ pub fn ip_json(arguments: &str) -> Vec<Value> {
     if text.trim().is_empty() { Vec::new() } else { serde_json::from_str(&text).unwrap() }
 }
 
-/// Returns the routes of a table; none for a table that does not exist.
+/// Returns the routes of a table; an empty list for a table that does not exist.
 pub fn routes(table: &str) -> Vec<Value> {
     let output =
         Command::new("ip").args(["-d", "-j", "-6", "route", "show", "table", table]).output().unwrap();
@@ -242,7 +242,7 @@ pub async fn events_until(
     let deadline = Instant::now() + Duration::from_secs(30);
     while !done(&seen) {
         assert!(Instant::now() < deadline, "not within thirty seconds; seen {seen:#?}");
-        // The limit is short, because `done` may check state without an event.
+        // The limit is short, because `done` may depend on state that changes without an event.
         if let Ok(event) = tokio::time::timeout(Duration::from_millis(20), platform.next_event()).await {
             seen.push(event.unwrap());
         }
@@ -272,8 +272,8 @@ pub fn remove(entry: Entry) -> Change {
     Change::Remove(entry.into())
 }
 
-/// Returns a route to `"2001:db8::/32"`, by table and metric. `action` is like `"v0"`, `"fe80::1 v0"` or
-/// `"unreachable"`.
+/// Returns a route to `"2001:db8::/32"`, with this table and metric. `action` is for example `"v0"`,
+/// `"fe80::1 v0"` or `"unreachable"`.
 pub fn route(table: u32, destination: &str, metric: u32, action: &str) -> Entry {
     let action = match action.split_once(' ') {
         None if action == "unreachable" => RouteAction::Unreachable,
@@ -327,7 +327,7 @@ pub fn rule(priority: u32, from: Option<&str>, to: Option<&str>, table: u32) -> 
     }))
 }
 
-/// Returns a mobile router's entries, about one of each kind, on uplink `uplink` and LAN `lan`.
+/// Returns the entries of a mobile router with one uplink and one LAN, about one of each kind.
 pub fn mobile_router(uplink: &str, lan: &str) -> Vec<Entry> {
     vec![
         setting(uplink, "accept_ra", "2"),
@@ -359,7 +359,7 @@ pub fn mobile_router(uplink: &str, lan: &str) -> Vec<Entry> {
     ]
 }
 
-/// Returns the default route in the table of the first uplink.
+/// Returns the IPv4 default route in the table of the first uplink.
 pub fn ipv4_route(interface: &str, gateway: Option<&str>) -> Entry {
     Entry::Ipv4Route(Box::new(Ipv4Route {
         table: TABLE_UPLINK,

@@ -11,30 +11,30 @@
 //! so that the kernel does not select it as a source. Rules in front of the `local` table lead all packets
 //! for this address to carnet as before, except the bindings' tunnelled packets.
 //!
-//! **ICMPv6 errors about outer packets.** With this path the kernel handles them (RFC 2473 8): the kernel
+//! **ICMPv6 errors about outer packets.** The kernel handles them on this path (RFC 2473 8). The kernel
 //! lowers the path's MTU and informs the inner source. The kernel receives errors to a care-of address
 //! directly. Errors to the home agent's address come to carnet. [`Kernel::concerns`] recognises errors about
 //! a device's packets. carnet writes these errors back into the TUN device, and a special rule leads them to
 //! the kernel.
 //!
 //! **Narrow paths.** The kernel does not fragment outer packets. Inner packets of up to 1280 octets must
-//! always pass (RFC 2473 7.1 (b)), but a path with an MTU below 1320 would lose them with the outer header.
-//! So a tunnel whose MTU is below 1280 has no device and uses the slow path. After a Packet Too Big with such
-//! an MTU, a tunnel uses the slow path for [`NARROW_FOR`]. A Packet Too Big with an MTU below 1280 is false
-//! (RFC 8201 4).
+//! always pass (RFC 2473 7.1 (b)). With the outer header they do not fit a path with an MTU below 1320. So a
+//! tunnel whose MTU is below 1280 has no device and uses the slow path. After a Packet Too Big with such an
+//! MTU, a tunnel uses the slow path for [`NARROW_FOR`]. A Packet Too Big with an MTU below 1280 is false (RFC
+//! 8201 4).
 //!
 //! **Answers to path MTU probes** come out of a tunnel device, addressed to the tunnel end itself. At the
 //! home agent they reach carnet like all packets for its address. A mobile router has a rule for ICMPv6 from
-//! the home agent to the home address; carnet writes packets that are no such answers back into the TUN
+//! the home agent to the home address. carnet writes all other packets that match the rule back into the TUN
 //! device.
 //!
 //! **Differences to the other paths.** The outer flow label is the kernel's hash of the inner flow (RFC
 //! 6438), not carnet's. So carnet accepts a Packet Too Big without checking the label. A congestion mark of
 //! the inner packet becomes ECT(0) outside (RFC 3168 9.1.1; RFC 6040 copies it); Decapsulation follows RFC
-//! 6040. The kernel does not clamp TCP's segment size. carnet does not see when a path is used, so it probes
-//!       the path MTU only at a registration or handover. A rule drops packets with a wrong inner source
-//!       without counting them. Every packet passes the rules of all devices one after the other. So this
-//!       path serves some hundred bindings, and tunnels beyond [`DEVICES_MAX`] take the slow path.
+//! 6040. The kernel does not clamp TCP's segment size. Also, carnet does not see when a path is used, so it
+//!       probes the path MTU only at a registration or handover. A rule drops packets with a wrong inner
+//!       source without counting them. Every packet passes the rules of all devices one after the other. So
+//!       this path serves some hundred bindings, and tunnels beyond [`DEVICES_MAX`] take the slow path.
 //!
 //! Devices have the device group [`GROUP`]. After a crash, carnet recognises its devices by this group and
 //! the device kind.

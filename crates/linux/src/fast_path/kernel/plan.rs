@@ -5,15 +5,15 @@
 //!
 //! | priority | rule | what it does |
 //! |---|---|---|
-//! | 88 | mobile router: in on a tunnel device, from a prefix of NAT64 | goes on at 90 |
-//! | 89 | mobile router: in on a tunnel device, from another address of `::/8` | drops: such sources are reserved |
-//! | 90 | in on a tunnel device, from (home agent) or to (mobile router) a prefix of its binding | goes on at 94 |
+//! | 88 | mobile router: in on a tunnel device, from a prefix of NAT64 | jumps to 90 |
+//! | 89 | mobile router: in on a tunnel device, from another address of `::/8` | drops: reserved sources |
+//! | 90 | in on a tunnel device, from (home agent) or to (mobile router) a prefix of its binding | jumps to 94 |
 //! | 92 | in on a tunnel device | drops (RFC 3963 9, RFC 6275 10.4.5) |
-//! | 94 | | nothing, it is there to be gone to |
+//! | 94 | | does nothing: target of the jump from 90 |
 //! | 95 | from the remote to the local end, protocol 41 (mobile router: in on an uplink) | `local`: to the tunnel device |
-//! | 95 | home agent: in on `carnet0`, to the agent, ICMPv6 | `local`: what was handed back, see [`super`] |
+//! | 95 | home agent: in on `carnet0`, to the agent, ICMPv6 | `local`: packets that carnet writes back, see [`super`] |
 //! | 96 | mobile router: in on a tunnel device, from the agent to the home address, ICMPv6 | 13500: answers to probes |
-//! | 97 | mobile router: from the remote to the local end, protocol 41 | 13502: nowhere but from an uplink |
+//! | 97 | mobile router: from the remote to the local end, protocol 41 | 13502: drops, unless it came by an uplink |
 //! | 98 | home agent: to the agent | 13503: `default dev carnet0` |
 //!
 //! A rule for a protocol matches the protocol after all extension headers. In a fragment it matches the

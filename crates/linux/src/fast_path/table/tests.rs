@@ -96,8 +96,8 @@ struct Known {
 }
 
 impl Flows {
-    /// Looks up an address as a program does that has read the generation and version numbers from the maps
-    /// `began`, and reads the binding one write later.
+    /// Looks up an address like a program that runs during a write. It has read the generation and version
+    /// numbers from the maps `began`, and reads the binding from `maps`, one write later.
     fn lookup(&mut self, began: &Maps, maps: &Maps, end: u32, address: Ipv6Addr) -> Option<BindingValue> {
         let version = |value: &BindingValue| began.versions[value.slot as usize % VERSIONS];
         let number = (self.number)(began);

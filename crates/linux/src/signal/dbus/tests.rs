@@ -1,10 +1,10 @@
-//! Tests with messages built by hand, and with invalid messages.
+//! Tests the D-Bus module with messages that were built by hand, and with invalid messages.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Returns the answer to call 7 with a body of this signature.
+/// Returns a message that answers the call with serial number 7, with a body of this signature.
 fn answer(signature: &str, body: &[u8]) -> Vec<u8> {
     let mut fields = vec![5];
     put_signature(&mut fields, "u");
@@ -23,7 +23,7 @@ fn answer(signature: &str, body: &[u8]) -> Vec<u8> {
     message
 }
 
-/// Compares with octets built by hand, by the specification's tables.
+/// The expected octets were built by hand from the specification's tables.
 #[test]
 fn a_call_is_laid_out_as_specified() {
     let call = Call {
@@ -46,7 +46,7 @@ fn a_call_is_laid_out_as_specified() {
 
 #[test]
 fn dictionaries_of_variants_are_read() {
-    // a{sv}: "rsrp" -> -97.5
+    // The body is a dictionary (a{sv}) with the value -97.5 for the key "rsrp".
     let mut body = Vec::new();
     put_u32(&mut body, 32);
     pad(&mut body, 8);
@@ -92,7 +92,8 @@ fn what_is_no_message_is_refused() {
     let mut long = answer("u", &[0; 4]);
     long[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
     assert!(length(&long).is_err());
-    // The length of the header fields exceeds 32 bits with the octets before, or with the padding after.
+    // These lengths of the header fields exceed 32 bits if the fixed octets before them or the padding after
+    // them are added.
     for fields in [u32::MAX, u32::MAX - 15, u32::MAX - 16, u32::MAX - 22] {
         long[4..8].copy_from_slice(&8_u32.to_le_bytes());
         long[12..16].copy_from_slice(&fields.to_le_bytes());
@@ -102,7 +103,7 @@ fn what_is_no_message_is_refused() {
 }
 
 proptest! {
-    /// Any input gives a message or an error.
+    /// Decoding any input returns a message or an error.
     #[test]
     fn nothing_panics(signature in "[ybnqiuxtdsogvah(){}]\
                                     {0,24}", body in prop::collection::vec(any::<u8>(), 0..200)) {

@@ -1,5 +1,5 @@
-//! Tests of the program in the kernel, on one packet at a time (`BPF_PROG_TEST_RUN`), and of the reading
-//! progress of a queue.
+//! Tests the program in the kernel on one packet at a time (`BPF_PROG_TEST_RUN`), and the reading progress of
+//! a queue.
 
 #![allow(clippy::unwrap_used)]
 
@@ -34,7 +34,8 @@ fn loaded(senders: usize) -> Option<(Arc<Steering>, Known)> {
     }
 }
 
-/// Returns the queue of a packet. The kernel requires an Ethernet header and hides it from the program.
+/// Returns the queue that the program selects for a packet. The kernel requires an Ethernet header and hides
+/// it from the program.
 fn queue(steering: &Steering, packet: &[u8]) -> u32 {
     let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x86, 0xdd];
     frame.extend(packet);
@@ -66,7 +67,7 @@ fn all(steering: &Steering, source: &str, kinds: &[u8]) -> Vec<u32> {
     kinds.iter().map(|next_header| queue(steering, &packet(source, *next_header))).collect()
 }
 
-/// Returns whether an address has a place. Invented addresses must not get one.
+/// Returns whether the map has a place for an address. Forged source addresses must not get one.
 fn has_place(steering: &Steering, source: &str) -> bool {
     steering.places.get(&source.parse::<Ipv6Addr>().unwrap().octets()).is_some()
 }
@@ -81,7 +82,8 @@ fn a_sender_changes_its_queue_when_nothing_of_it_is_left_in_the_other() {
     assert_eq!(all(&steering, ROUTER, &DATA), [FORWARDED; 6]);
     known.add(&router, true);
     assert_eq!(all(&steering, ROUTER, &CONTROL), [STRANGERS; 6]);
-    // Packets from before the sender was known, and those of the other queue, have been read.
+    // The station has read all packets from before the sender was known, and later packets of the other
+    // queue.
     steering.has_read(Queue::Strangers, before);
     steering.has_read(Queue::Known, now());
     assert_eq!(asks(), STRANGERS);
@@ -93,18 +95,19 @@ fn a_sender_changes_its_queue_when_nothing_of_it_is_left_in_the_other() {
     assert_eq!(all(&steering, ROUTER, &CONTROL), [KNOWN; 6]);
     assert_eq!(all(&steering, ROUTER, &DATA), [FORWARDED; 6]);
     assert_eq!(all(&steering, STRANGER, &CONTROL), [STRANGERS; 6]);
-    // Two routers are behind the same address; one of the two leaves.
+    // Two routers are behind the same address; one router loses its tunnel.
     known.add(&router, true);
     known.add(&router, false);
     known.remove(&router);
     steering.has_read(Queue::Known, now());
     assert_eq!(asks(), KNOWN);
-    // The second router leaves too: its packets in the second queue must be read first.
+    // The second router loses its tunnel too. Its packets in the second queue must be read before its queue
+    // changes.
     known.remove(&router);
     assert_eq!(asks(), KNOWN);
     steering.has_read(Queue::Known, now());
     assert_eq!(asks(), STRANGERS);
-    // The router is back.
+    // The router has a tunnel again.
     known.add(&router, true);
     assert_eq!(asks(), STRANGERS);
     steering.has_read(Queue::Strangers, now());
@@ -130,7 +133,7 @@ fn who_has_left_is_forgotten_when_all_of_him_is_read() {
     known.forget();
     assert!(!has_place(&steering, ROUTER));
     assert!(known.leaving.is_empty());
-    // The router is back before its place was freed.
+    // The router has a tunnel again before its place was freed.
     known.add(&router, true);
     known.remove(&router);
     known.add(&router, true);
@@ -138,7 +141,7 @@ fn who_has_left_is_forgotten_when_all_of_him_is_read() {
     known.forget();
     assert!(has_place(&steering, ROUTER));
     assert!(known.leaving.is_empty());
-    // Removes a sender that never existed, and adds one that does not arrive by the device.
+    // Removes a sender that never existed, and adds one whose packets do not arrive through the device.
     known.remove(&tunnel(STRANGER.parse::<Ipv6Addr>().unwrap().into()));
     known.add(&tunnel("192.0.2.1".parse::<std::net::Ipv4Addr>().unwrap().into()), true);
     assert!(known.leaving.is_empty());
@@ -147,7 +150,7 @@ fn who_has_left_is_forgotten_when_all_of_him_is_read() {
 #[test]
 fn only_the_first_header_counts_and_echoes_are_no_questions() {
     let Some((steering, _known)) = loaded(0) else { return };
-    // The station checks such packets.
+    // The program selects a queue for a truncated packet too, and the station checks the packet.
     let whole = packet(STRANGER, 135);
     for length in 40..whole.len() {
         assert_eq!(queue(&steering, &whole[..length]), STRANGERS, "{length}");
@@ -184,12 +187,12 @@ fn more_than_there_is_room_for_remain_strangers() {
     assert_eq!(queues(&steering), [STRANGERS; 2010]);
 }
 
-/// Actions on a queue, each a little later than the previous one.
+/// Actions on a queue, each a little later than the action before.
 #[derive(Debug, Clone)]
 enum Step {
-    /// The program selects the queue for a packet that arrives in it later.
+    /// The program selects the queue for a packet, which arrives in the queue later.
     Chosen(u64),
-    /// Reads and handles at most this number of packets, and then checks.
+    /// The reader reads and handles at most this number of packets, and then asks for the progress.
     Read(usize),
     /// Time passes.
     Pass(u64),
@@ -204,8 +207,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// At each reported time, all packets selected before it have been read. An empty queue reports a time
-    /// too.
+    /// Whenever the progress reports a time, all packets whose queue was selected before that time have been
+    /// read. The progress also reports times for an empty queue.
     #[test]
     fn what_was_chosen_before_the_time_that_is_told_has_been_read(
         steps in prop::collection::vec(step(), 1..300),

@@ -223,7 +223,7 @@ fn reverse_tunnel_checks() {
 }
 
 /// RFC 6275 11.7.2, RFC 3963 5.5: without a registered care-of address the station sends nothing into the
-/// tunnel, but still receives packets that come through the tunnel of the previous one.
+/// tunnel. It still receives packets from the tunnel of the previous care-of address.
 #[test]
 fn a_previous_care_of_address_is_heard_and_without_one_in_use_nothing_is_sent() {
     on_every_bench(|bench| {

@@ -105,8 +105,8 @@ fn congestion_marks() {
     });
 }
 
-/// RFC 6275 10.4.5, RFC 3963 9: outer address, port and interface must be those of the binding's tunnel, and
-/// the inner address must belong to the binding.
+/// RFC 6275 10.4.5, RFC 3963 9: outer address, port and interface must be the tunnel's. The inner address
+/// must belong to the binding.
 #[test]
 fn reverse_tunnel_checks() {
     in_both(|bench, tunnel| {
