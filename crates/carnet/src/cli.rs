@@ -314,7 +314,7 @@ pub struct Drain {
     pub station: Station,
 }
 
-/// A time from a second to a day.
+/// Parses a time from one second to one day.
 fn within(text: &str) -> Result<Duration, String> {
     const EXPECTED: &str = "expected a time from 1s to 24h, such as 90s or 5m";
     let time = parse_duration(text).map_err(|error| format!("{error}, {EXPECTED}"))?;
@@ -343,9 +343,9 @@ pub struct ConfigFile {
 }
 
 impl ConfigFile {
-    /// Where it is.
+    /// Returns the path of the config file.
     pub fn path(self) -> PathBuf {
-        // One of them is there: the command line was refused otherwise.
+        // One of the two is present: otherwise clap has refused the command line.
         self.config.or(self.named).unwrap_or_default()
     }
 }
@@ -400,7 +400,7 @@ pub enum Table {
 }
 
 impl Table {
-    /// Path of the table in the HTTP API.
+    /// Returns the path of the table in the HTTP API.
     pub fn path(self) -> &'static str {
         match self {
             Table::Bindings => "/v1/bindings",

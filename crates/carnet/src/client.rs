@@ -24,24 +24,25 @@ use tokio::net::UnixStream;
 /// Default directory of the stations' sockets.
 pub const SOCKET_DIRECTORY: &str = "/run/carnet";
 
-/// Time limit of an answer, longer than the server's for its run loop, so that the server's error arrives.
+/// Time limit of an answer. It is longer than the time limit of the server for its run loop, so that the
+/// server's error arrives.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// Access to a station.
+/// Access to the API of a station.
 #[derive(Debug)]
 pub struct Client {
     socket: PathBuf,
 }
 
 impl Client {
-    /// Uses the station at `socket`, or else the only one in `directory`.
+    /// Selects the station at `socket`, or else the only station in `directory`.
     pub fn find(socket: Option<PathBuf>, directory: &Path) -> anyhow::Result<Client> {
         if let Some(socket) = socket {
             return Ok(Client { socket });
         }
         let mut sockets = sockets(directory);
         if sockets.len() > 1 {
-            // A killed station leaves its socket, but without a listener.
+            // A killed station leaves its socket file, but no program listens there.
             let listens = |path: &PathBuf| match std::os::unix::net::UnixStream::connect(path) {
                 Ok(_) => true,
                 Err(error) => error.kind() != std::io::ErrorKind::ConnectionRefused,
@@ -63,50 +64,50 @@ impl Client {
         }
     }
 
-    /// Returns the path of the socket.
+    /// Returns the path of the station's socket.
     pub fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// Gets the content of a path, in any format.
+    /// Sends `GET` for a path, and returns the content in any format.
     pub async fn get_text(&self, path: &str) -> anyhow::Result<Vec<u8>> {
         let response = self.send(Method::GET, path, Bytes::new()).await?;
         Ok(self.lost(response.into_body().collect().await)?.to_bytes().to_vec())
     }
 
-    /// Gets JSON from a path.
+    /// Sends `GET` for a path, and returns the JSON.
     pub async fn get(&self, path: &str) -> anyhow::Result<Value> {
         let response = self.send(Method::GET, path, Bytes::new()).await?;
         let body = self.lost(response.into_body().collect().await)?.to_bytes();
         serde_json::from_slice(&body).with_context(|| format!("the station's answer to {path} is no JSON"))
     }
 
-    /// Posts JSON to a path.
+    /// Sends `POST` for a path with a JSON body.
     pub async fn post<T: Serialize>(&self, path: &str, body: &T) -> anyhow::Result<()> {
         self.send(Method::POST, path, serde_json::to_vec(body)?.into()).await?;
         Ok(())
     }
 
-    /// Posts JSON to a path, and gets JSON.
+    /// Sends `POST` for a path with a JSON body, and returns the JSON of the answer.
     pub async fn post_for<T: Serialize>(&self, path: &str, body: &T) -> anyhow::Result<Value> {
         let response = self.send(Method::POST, path, serde_json::to_vec(body)?.into()).await?;
         let body = self.lost(response.into_body().collect().await)?.to_bytes();
         serde_json::from_slice(&body).with_context(|| format!("the station's answer to {path} is no JSON"))
     }
 
-    /// Follows an event stream.
+    /// Sends `GET` for the path of an event stream, and returns the stream.
     pub async fn follow(&self, path: &str) -> anyhow::Result<Events> {
         let response = self.send(Method::GET, path, Bytes::new()).await?;
         Ok(Events { body: response.into_body(), buffer: Vec::new() })
     }
 
-    /// Posts JSON to a path, and follows the resulting event stream.
+    /// Sends `POST` for a path with a JSON body, and returns the event stream of the answer.
     pub async fn post_and_follow<T: Serialize>(&self, path: &str, body: &T) -> anyhow::Result<Events> {
         let response = self.send(Method::POST, path, serde_json::to_vec(body)?.into()).await?;
         Ok(Events { body: response.into_body(), buffer: Vec::new() })
     }
 
-    /// Sends a request; an answer that is not a success is an error with the station's reason.
+    /// Sends a request. If the answer is not a success, returns an error with the station's reason.
     async fn send(&self, method: Method, path: &str, body: Bytes) -> anyhow::Result<Response<Incoming>> {
         match tokio::time::timeout(ANSWER_WITHIN, self.exchange(method, path, body)).await {
             Ok(answer) => answer,
@@ -119,7 +120,7 @@ impl Client {
             .await
             .with_context(|| format!("cannot reach the station at {}", self.socket.display()))?;
         let (mut sender, connection) = self.lost(http1::handshake(TokioIo::new(stream)).await)?;
-        // The task ends with the connection; the request gets its errors as well.
+        // The task ends when the connection ends; the request gets the errors of the connection as well.
         tokio::spawn(connection);
         let request = Request::builder()
             .method(method)
@@ -141,7 +142,7 @@ impl Client {
     }
 }
 
-/// Returns the reason in an answer with an error.
+/// Returns the reason that an error answer contains.
 fn refusal(status: StatusCode, body: &[u8]) -> anyhow::Error {
     match serde_json::from_slice::<ErrorBody>(body) {
         Ok(body) => anyhow!(body.error),
@@ -149,7 +150,7 @@ fn refusal(status: StatusCode, body: &[u8]) -> anyhow::Error {
     }
 }
 
-/// Returns the sockets in a directory.
+/// Returns the paths of the sockets in a directory.
 fn sockets(directory: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     entries
@@ -160,7 +161,7 @@ fn sockets(directory: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// An event stream (`text/event-stream`), reduced to its `data` lines.
+/// An event stream (`text/event-stream`) of which only the `data` lines remain.
 #[derive(Debug)]
 pub struct Events {
     body: Incoming,
@@ -168,7 +169,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// Returns the next event; `None` at the end of the stream.
+    /// Returns the next event; `None` after the stream has ended.
     pub async fn next(&mut self) -> anyhow::Result<Option<Value>> {
         loop {
             while let Some(end) = self.buffer.iter().position(|octet| *octet == b'\n') {
@@ -214,7 +215,7 @@ mod tests {
                 "there are several stations, choose one with --socket: {directory}/a.sock, {directory}/b.sock"
             )
         );
-        // A station was killed, and has left its socket.
+        // The station was killed, and its socket file stays.
         drop(a);
         assert_eq!(find().expect("found"), scratch.path().join("b.sock"));
         let given = Client::find(Some("x".into()), scratch.path()).expect("given");

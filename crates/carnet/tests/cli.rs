@@ -1,4 +1,4 @@
-//! Exit status and output of the built program.
+//! Tests exit status and output of the built program.
 
 #[path = "cli/geonet.rs"]
 mod geonet;
@@ -28,14 +28,14 @@ fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Returns an unused path for a file of the test `name`.
+/// Returns a path for a file of the test `name`; no file exists there.
 fn scratch(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("carnet-cli-{}-{name}", std::process::id()));
     let _ = std::fs::remove_file(&path);
     path
 }
 
-/// Answers one request with `answer`, and returns the first line and the body of the request.
+/// Answers one request with `answer`. Returns the first line and the body of the request.
 fn answer_once(socket: &PathBuf, answer: String) -> std::thread::JoinHandle<(String, String)> {
     let listener = UnixListener::bind(socket).expect("a socket");
     std::thread::spawn(move || {
@@ -84,7 +84,7 @@ fn check_accepts_and_warns() {
     std::fs::remove_file(path).expect("gone");
 }
 
-/// A valid but unwise config causes a warning, with the file as argument or as option.
+/// A config that is valid but unwise causes a warning, whether the file is an argument or an option.
 #[test]
 fn check_warns_of_keys_that_others_know() {
     use std::os::unix::fs::PermissionsExt;
@@ -110,7 +110,7 @@ fn check_warns_of_keys_that_others_know() {
     std::fs::remove_file(&path).expect("gone");
 }
 
-/// A script waits for a station, and gets an error after the time limit.
+/// A script waits for a station that does not start, and gets an error after the time limit.
 #[test]
 fn status_waits_as_long_as_it_may() {
     let nowhere = scratch("nowhere.sock");
@@ -148,7 +148,7 @@ fn check_and_run_refuse_with_every_mistake() {
     assert!(stderr(&output).starts_with(&format!("{name}: cannot read the config")), "{}", stderr(&output));
 }
 
-/// Only users of the API may read the tokens.
+/// Only users that may use the API may read the token file.
 #[test]
 fn check_reads_the_tokens_too() {
     use std::os::unix::fs::PermissionsExt;
@@ -182,7 +182,7 @@ fn check_reads_the_tokens_too() {
     std::fs::remove_file(&path).expect("gone");
 }
 
-/// The command reads the trace of the config before the station starts.
+/// The command reads the trace that the config names, so that its mistakes show before the station starts.
 #[test]
 fn check_reads_the_trace_too() {
     let (path, trace) = (scratch("follows.toml"), scratch("drive.trace"));
@@ -304,7 +304,7 @@ fn help_has_examples_and_mistakes_are_exit_status_2() {
     }
 }
 
-/// The examples in packages are those of the README, and have no mistakes.
+/// The examples in the packages equal those of the README, and have no mistakes.
 #[test]
 fn the_examples_are_good() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -315,13 +315,13 @@ fn the_examples_are_good() {
         assert!(readme.contains(&format!("```toml\n{text}```")), "{name} is not in the README");
         let output = carnet(&["check", "--config", file.to_str().expect("a path")]);
         assert_eq!(output.status.code(), Some(0), "{name}: {}", stderr(&output));
-        // The key of the example is public.
+        // The key in the example is public, so only the warning about it is allowed.
         let others = stderr(&output).lines().any(|line| !line.contains("the documentation prints this key"));
         assert!(!others, "{name}: {}", stderr(&output));
     }
     let north = root.join("packaging/examples/north.toml");
     let output = carnet(&["check", "--config", north.to_str().expect("a path")]);
-    // The state of the example is in etcd.
+    // The state of this example is in etcd, so its config needs no state directory.
     assert!(
         output.status.success() && stderr(&output).contains("without station.state_dir"),
         "{}",
@@ -330,14 +330,14 @@ fn the_examples_are_good() {
     let output = Command::new(env!("CARGO_BIN_EXE_carnet-fleet"))
         .arg("check")
         .arg(root.join("packaging/examples/fleet.toml"))
-        // carnet-fleet searches `PATH` for the home agent's program.
+        // carnet-fleet searches `PATH` for the carnet program.
         .env("PATH", Path::new(env!("CARGO_BIN_EXE_carnet")).parent().expect("a folder"))
         .output()
         .expect("carnet-fleet runs");
     assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""), "fleet.toml");
 }
 
-/// systemd accepts the units, and they restrict the programs to their work.
+/// systemd accepts the units, and the units restrict the programs to the rights that their work needs.
 #[test]
 fn the_unit_files_are_sound() {
     for (name, unit) in [
@@ -356,7 +356,7 @@ fn is_sound(name: &str, unit: &str) {
     std::fs::write(&file, here).expect("a unit file");
     let analyze = |arguments: &[&str]| Command::new("systemd-analyze").args(arguments).arg(&file).output();
     let verified = analyze(&["verify", "--man=no"]);
-    // 30 is an exposure of 3.0, out of 10.
+    // The threshold 30 means an exposure of 3.0 out of 10.
     let exposed = analyze(&["security", "--offline=true", "--threshold=30", "--no-pager"]);
     std::fs::remove_dir_all(&folder).expect("removed");
     if let Ok(output) = exposed {

@@ -1,4 +1,4 @@
-//! `carnet drain`: begins a drain, and shows its progress; `carnet revoke --all`.
+//! `carnet drain`, which starts a drain and shows its progress, and `carnet revoke --all`.
 
 use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
@@ -10,10 +10,10 @@ use carnet_api::model::{Binding, Drain, DrainRequest, RevokeRequest, Role};
 use super::Client;
 use crate::{UNEXPECTED, cli, find, print};
 
-/// Interval of requests for the progress.
+/// Interval between two requests for the progress.
 const ASK_EVERY: Duration = Duration::from_millis(200);
 
-/// Begins a drain and waits for its end, or ends one.
+/// Starts a drain and waits for its end, or ends a drain.
 pub async fn drain(command: cli::Drain) -> anyhow::Result<()> {
     let client = find(command.station)?;
     if command.end {
@@ -46,7 +46,7 @@ pub async fn drain(command: cli::Drain) -> anyhow::Result<()> {
     }
 }
 
-/// Ends the bindings of all mobile routers that are registered now. A router that leaves meanwhile is no
+/// Ends the bindings of all mobile routers that are registered now. If a router leaves meanwhile, this is no
 /// failure.
 pub async fn revoke_all(client: &Client) -> anyhow::Result<()> {
     let registered = async || -> anyhow::Result<BTreeSet<Ipv6Addr>> {

@@ -1,4 +1,4 @@
-//! `carnet denm`.
+//! Runs `carnet denm`.
 
 use anyhow::Context;
 use carnet_api::model::Triggered;
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::cli::DenmCommand;
 use crate::{UNEXPECTED, find, print};
 
-/// Reports an event, and prints the action ID of a new one.
+/// Reports an event on the road to the station, and prints the action ID if the event is new.
 pub async fn denm(command: DenmCommand) -> anyhow::Result<()> {
     let (wish, request, station) = command.what.request();
     let client = find(station)?;

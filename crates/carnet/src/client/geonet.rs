@@ -1,4 +1,4 @@
-//! `carnet area`, `gnping`, `gnsend` and `gnrecv`.
+//! Runs `carnet area`, `gnping`, `gnsend` and `gnrecv`.
 
 use anyhow::{Context, bail};
 use carnet_api::model::{AreaRemoval, GnPingEvent, GnReceived};
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use crate::cli::{AreaCommand, Cli, GnPing, GnRecv, GnSend};
 use crate::{UNEXPECTED, find, print, show};
 
-/// Pings, and prints each answer as it arrives. No answer at all is an error.
+/// Pings a target, and prints each answer as it arrives. Returns an error if no answer comes.
 pub async fn ping(command: GnPing) -> anyhow::Result<()> {
     let request = command.request();
     let mut events = find(command.station)?.post_and_follow("/v1/gnping", &request).await?;
@@ -38,7 +38,7 @@ pub async fn ping(command: GnPing) -> anyhow::Result<()> {
     bail!("the station ended the ping")
 }
 
-/// Sets or removes an area.
+/// Sets an area in the station, or removes it.
 pub async fn area(command: AreaCommand) -> anyhow::Result<()> {
     let (station, name) = (command.station.socket.clone(), command.name.clone());
     let area = understood("area", command.request());
@@ -49,7 +49,7 @@ pub async fn area(command: AreaCommand) -> anyhow::Result<()> {
     }
 }
 
-/// Ends the program after a mistake on the command line, as after any other.
+/// Ends the program after a mistake on the command line, as clap does for other mistakes.
 fn understood<T>(command: &str, request: Result<T, String>) -> T {
     request.unwrap_or_else(|mistake| {
         let mut program = Cli::command();
@@ -61,14 +61,14 @@ fn understood<T>(command: &str, request: Result<T, String>) -> T {
     })
 }
 
-/// Sends a packet.
+/// Sends a packet over GeoNetworking.
 pub async fn send(command: GnSend) -> anyhow::Result<()> {
     let station = command.station.socket.clone();
     let packet = understood("gnsend", command.request());
     find(crate::cli::Station { socket: station })?.post("/v1/gnsend", &packet).await
 }
 
-/// Prints every payload that is delivered, as JSON lines. Reports lost ones on stderr.
+/// Prints every received payload as a JSON line. Reports on stderr how many payloads were lost.
 pub async fn receive(command: GnRecv) -> anyhow::Result<()> {
     let client = find(crate::cli::Station { socket: command.station.socket.clone() })?;
     let mut payloads = client.follow("/v1/gnrecv").await?;

@@ -1,4 +1,4 @@
-//! `carnet status --wait`: asks until a station has reached a state.
+//! `carnet status --wait`: sends requests until a station has reached a state.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,21 +11,21 @@ use super::{Client, SOCKET_DIRECTORY};
 use crate::UNEXPECTED;
 use crate::cli::{Station, Wanted};
 
-/// Interval of requests.
+/// Interval between two requests.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Progress of a station.
+/// Progress of a station towards the state.
 #[derive(Debug, PartialEq, Eq)]
 enum Progress {
     Done,
-    /// The state is not reached yet, with the reason.
+    /// The station has not reached the state, for this reason.
     NotYet(String),
 }
 
-/// Waits until a station has reached a state.
+/// Waits until a station has reached the wanted state.
 ///
 /// # Errors
-/// Returns why it has not after `limit`, or why it never will.
+/// Returns the reason if the station has not reached the state after `limit`, or can never reach it.
 pub async fn until(station: &Station, wanted: Wanted, limit: Duration) -> anyhow::Result<()> {
     let deadline = Instant::now() + limit;
     let mut last = "no answer".to_owned();
@@ -34,7 +34,7 @@ pub async fn until(station: &Station, wanted: Wanted, limit: Duration) -> anyhow
             Ok(Ok(Progress::Done)) => return Ok(()),
             Ok(Ok(Progress::NotYet(why))) => last = why,
             Ok(Err(error)) if error.downcast_ref::<Never>().is_some() => return Err(error),
-            // The station may not run yet.
+            // The station may not run yet, so an error is no failure.
             Ok(Err(error)) => last = format!("{error:#}"),
             Err(_) => {}
         }
@@ -45,7 +45,7 @@ pub async fn until(station: &Station, wanted: Wanted, limit: Duration) -> anyhow
     }
 }
 
-/// The station can never reach the state.
+/// Error: the station can never reach the state.
 #[derive(Debug)]
 struct Never;
 
@@ -68,7 +68,7 @@ async fn ask(station: &Station, wanted: Wanted) -> anyhow::Result<Progress> {
     Ok(registered(&status, &uplinks).ok_or(Never)?)
 }
 
-/// Returns whether the mobile router is registered; `None` without a mobile router.
+/// Returns whether the mobile router is registered; `None` if the station has no mobile router.
 fn registered(status: &Status, uplinks: &[Uplink]) -> Option<Progress> {
     let router = status.mobile_router.as_ref()?;
     if router.state == "home" {

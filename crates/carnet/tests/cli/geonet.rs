@@ -1,8 +1,9 @@
-//! The commands of GeoNetworking.
+//! Tests of the GeoNetworking commands.
 
 use super::{answer_once, carnet, http, scratch, stderr, stdout};
 
-/// Runs a command against a station that answers `answer`; returns the printed text and the request.
+/// Runs a command against a station that answers `answer`. Returns the printed text and the request that the
+/// station received.
 fn ask(name: &str, command: &[&str], answer: String) -> (Option<i32>, String, String, String, String) {
     let path = scratch(name);
     let station = answer_once(&path, answer);
@@ -110,7 +111,7 @@ fn payloads_are_printed_as_lines_and_losses_are_said_elsewhere() {
     assert_eq!(error, "carnet: 1970-01-01T00:00:00.000Z missed count=3\n");
 }
 
-/// A client that waits for messages to a port does not get the Router Advertisements of `gn0`.
+/// A client that waits for messages to a port does not get the Router Advertisements that arrive on `gn0`.
 #[test]
 fn payloads_are_chosen_by_kind_and_port() {
     let payload = |kind: &str, port: &str| {

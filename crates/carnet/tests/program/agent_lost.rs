@@ -1,4 +1,4 @@
-//! The home agent is unreachable, or was restarted.
+//! The home agent is unreachable, or has been restarted.
 
 use std::time::Instant;
 
@@ -19,12 +19,12 @@ fn a_router_keeps_trying_until_its_agent_is_there() {
     std::thread::sleep(seconds(1));
     assert_eq!(router.state(), "registering");
     let mut agent = Station::start(&bed.agent, &bed.agent_config());
-    // The back-off is 1.5, 3, 6 s and so on, up to 32 s.
+    // The back-off of Binding Updates is 1.5, 3, 6 s and so on, up to 32 s.
     wait_until("registered within the back-off", seconds(40), || router.state() == "registered");
     router.terminate();
     agent.terminate();
 
-    // Later the back-off is long, but a waiting packet shortens it.
+    // After some time the back-off is long, but a waiting packet shortens it.
     let router = Station::start(&bed.router, &bed.router_config());
     let reachable = || router.show("status")["mobile_router"]["reachable"].as_bool();
     assert_eq!(reachable(), Some(true), "nobody knows better yet");

@@ -1,4 +1,4 @@
-//! Messages of a station on the air, received at the other end of its link, and messages to it.
+//! Receives the frames of a station at the other end of its link, and sends frames to it.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -12,39 +12,40 @@ use nix::sys::time::TimeVal;
 
 use crate::hosts::{Host, slowness};
 
-/// Position vector of the source of a frame (EN 302 636-4-1 V1.4.1 9.5.2), with the frame's type and time.
+/// Position vector of the source of a received frame (EN 302 636-4-1 V1.4.1 9.5.2), with the frame's type and
+/// reception time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Heard {
-    /// Link-layer source.
+    /// Link-layer source address of the frame.
     pub mac: [u8; 6],
     /// MID of the source's GN address.
     pub mid: [u8; 6],
     /// Header type and subtype.
     pub kind: u8,
-    /// TST.
+    /// Time stamp of the position vector (TST).
     pub timestamp: u32,
     /// Latitude in degrees.
     pub latitude: f64,
     /// Longitude in degrees.
     pub longitude: f64,
-    /// PAI.
+    /// Position accuracy indicator (PAI).
     pub accurate: bool,
     /// Speed in metres per second.
     pub speed: f64,
-    /// Time of reception, milliseconds since 1970.
+    /// Time of reception in milliseconds since 1970.
     pub unix: i64,
 }
 
 impl Heard {
-    /// Returns the age of the position at that time, milliseconds.
+    /// Returns the age of the position at the time of reception, milliseconds.
     pub fn age(&self) -> i64 {
-        // TAI since 2004, five leap seconds ahead of UTC.
+        // The time stamp is TAI since 2004, which is five leap seconds ahead of UTC.
         let now = (self.unix - 1_072_915_200_000 + 5000) as u32;
         i64::from(now.wrapping_sub(self.timestamp) as i32)
     }
 }
 
-/// Receives every frame of a host.
+/// Receives every GeoNetworking frame that arrives at a host.
 pub struct Ear {
     socket: OwnedFd,
 }
@@ -60,7 +61,7 @@ impl Ear {
         Ear { socket }
     }
 
-    /// Returns the beacons of the next `span`.
+    /// Returns the beacons that arrive during the next `span`.
     pub fn beacons(&self, span: Duration) -> Vec<Heard> {
         let end = Instant::now() + span;
         let mut heard = Vec::new();
@@ -70,8 +71,8 @@ impl Ear {
         heard
     }
 
-    /// Returns the next beacon that satisfies a condition; fails after twenty seconds, more on a slow
-    /// machine.
+    /// Returns the next beacon that satisfies a condition. Fails after twenty seconds; a slow machine has
+    /// more time.
     pub fn wait_for(&self, what: &str, mut wanted: impl FnMut(&Heard) -> bool) -> Heard {
         let end = Instant::now() + Duration::from_secs(20) * slowness();
         let mut last = None;
@@ -85,7 +86,7 @@ impl Ear {
         panic!("not heard: {what}; the last was {last:?}");
     }
 
-    /// Returns the next frame of GeoNetworking, if it arrives soon.
+    /// Returns the next GeoNetworking frame, if one arrives soon.
     pub fn frame(&self) -> Option<Vec<u8>> {
         let mut octets = vec![0; 2048];
         let length = {
@@ -99,7 +100,8 @@ impl Ear {
     fn next(&self) -> Option<Heard> {
         let frame = self.frame()?;
         let kind = *frame.get(14 + 5)?;
-        // The source follows the Basic and Common Header, and the sequence number if the packet has one.
+        // The source's position vector follows the Basic and Common Header, and the sequence number if the
+        // packet has one.
         let start = 14 + 12 + if matches!(kind, 0x10 | 0x50) { 0 } else { 4 };
         let vector = frame.get(start..start + 24)?;
         let word = |at: usize| <[u8; 4]>::try_from(&vector[at..at + 4]).expect("four octets");
@@ -119,13 +121,13 @@ impl Ear {
     }
 }
 
-/// Sends frames from a host's interface.
+/// Sends frames on an interface of a host.
 pub struct Mouth {
     socket: OwnedFd,
 }
 
 impl Mouth {
-    /// Opens a sender on an interface.
+    /// Opens a sender on an interface of a host.
     pub fn new(host: &Host, interface: &'static str) -> Mouth {
         let socket = host.run(move || {
             let socket = socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_CLOEXEC, None)
@@ -143,7 +145,7 @@ impl Mouth {
         Mouth { socket }
     }
 
-    /// Sends frames.
+    /// Sends these frames.
     pub fn say(&self, frames: &[Vec<u8>]) {
         let none: [ControlMessage<'_>; 0] = [];
         let mut headers = MultiHeaders::<()>::preallocate(64, None);
@@ -159,7 +161,7 @@ impl Mouth {
     }
 }
 
-/// Returns the beacon of a station with this MID, with this link-layer source, at a place in degrees.
+/// Returns a beacon of the station with this MID, from this link-layer address, at this place in degrees.
 pub fn beacon(mac: [u8; 6], mid: [u8; 6], latitude: f64, longitude: f64) -> Vec<u8> {
     let unix = std::time::UNIX_EPOCH.elapsed().expect("a clock after 1970").as_millis();
     let timestamp = (unix - 1_072_915_200_000 + 5000) as u32;
@@ -172,7 +174,7 @@ pub fn beacon(mac: [u8; 6], mid: [u8; 6], latitude: f64, longitude: f64) -> Vec<
         &timestamp.to_be_bytes(),
         &tenths(latitude),
         &tenths(longitude),
-        // Accurate, at rest; then padding of the Ethernet frame.
+        // The position is accurate and the station at rest; the padding of the Ethernet frame follows.
         &[0x80, 0, 0, 0],
         &[0; 10],
     ]

@@ -1,5 +1,5 @@
-//! Packets that a mobile router does not forward: past the home agent, for unknown hosts, or when its station
-//! has ended.
+//! Packets that a mobile router does not forward: past the home agent, for unknown hosts, or after its
+//! station has ended.
 
 use nix::sys::signal::Signal;
 
@@ -7,11 +7,11 @@ use crate::hosts::{possible, seconds, wait_until};
 use crate::testbed::{CARE_OF, CORRESPONDENT, INSIDE, Testbed, address};
 use crate::traffic::Sniffer;
 
-/// The mobile network's prefix, 2001:db8:a::/64.
+/// First octets of the mobile network's prefix, 2001:db8:a::/64.
 const PREFIX: [u8; 8] = [0x20, 0x01, 0x0d, 0xb8, 0, 0x0a, 0, 0];
 
-/// Counts the received packets whose source begins with these octets; with `inside`, the tunnelled ones by
-/// their inner source.
+/// Counts the received packets whose source address begins with these octets. With `inside`, it counts the
+/// tunnelled packets by their inner source address.
 fn from(packets: &[Vec<u8>], source: &[u8], inside: bool) -> usize {
     let offset = if inside { 48 } else { 8 };
     packets
@@ -19,7 +19,7 @@ fn from(packets: &[Vec<u8>], source: &[u8], inside: bool) -> usize {
         .filter(|packet| (packet.get(6) == Some(&41)) == inside)
         .filter(|packet| packet.get(offset..offset + source.len()) == Some(source))
         .filter(|packet| {
-            // Neighbor Discovery stays on the link.
+            // Neighbor Discovery messages stay on the link, so they do not count.
             packet.get(6) != Some(&58) || !matches!(packet.get(40), Some(133..=137 | 143))
         })
         .count()
@@ -45,7 +45,7 @@ fn nobody_on_a_visited_network_reaches_the_mobile_network_past_the_home_agent() 
         bed.core.output(&["ping", "-6", "-c", "3", "-i", "0.1", "-W", "1", "-I", neighbour, to]);
     };
     ping(INSIDE);
-    // The router also forwards nothing from one visited network to the other.
+    // The router does not forward from one visited network to the other either.
     ping("2001:db8:f2::1");
     let neighbour = address(neighbour).octets();
     assert_eq!(from(&inside.stop(), &neighbour, false), 0);

@@ -1,4 +1,4 @@
-//! Bursts of hosts with TSO and UDP segmentation offload pass both stations in few pieces, and arrive
+//! Bursts of hosts with TSO and UDP segmentation offload pass both stations in few large packets, and arrive
 //! unchanged, octet by octet.
 
 use std::cell::Cell;
@@ -16,10 +16,10 @@ use crate::station::Station;
 use crate::testbed::{CORRESPONDENT, INSIDE, Testbed, address};
 
 const PORT: u16 = 4343;
-/// Octets in each direction.
+/// Octets of the stream in each direction.
 pub const STREAM: usize = 12 << 20;
 
-/// Returns octet `at` of a stream without near repetitions.
+/// Returns the octet at position `at` of a stream that hardly repeats itself.
 fn octet(at: usize) -> u8 {
     ((at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u8
 }
@@ -35,14 +35,15 @@ fn slow_path() -> (Testbed, Station, Station) {
     (bed, agent, router)
 }
 
-/// Returns the number of packets that the kernel has written into and read from the tunnel device.
+/// Returns the number of packets that the kernel has written into the tunnel device, and the number that it
+/// has read from it.
 pub fn pieces(host: &Host) -> (u64, u64) {
     let statistics: Value = serde_json::from_str(&host.ip("-s -j link show dev carnet0")).expect("JSON");
     let count = |way: &str| statistics[0]["stats64"][way]["packets"].as_u64().expect("a number");
     (count("tx"), count("rx"))
 }
 
-/// Sends the stream and returns the received one.
+/// Sends the stream over a connection, and returns the octets received from the other end.
 fn stream(mut connection: TcpStream, to_read: usize) -> Vec<u8> {
     let mut reader = connection.try_clone().expect("the connection again");
     for set in [TcpStream::set_read_timeout, TcpStream::set_write_timeout] {
@@ -58,7 +59,8 @@ fn stream(mut connection: TcpStream, to_read: usize) -> Vec<u8> {
     reader.join().expect("the reader")
 }
 
-/// Sends a stream in each direction between the host inside and the correspondent, and compares both.
+/// Sends a stream in each direction between the host inside and the correspondent. Checks that both arrive
+/// unchanged.
 pub fn exchange(bed: &Testbed) {
     let server = bed.core.run(|| {
         let listener = TcpListener::bind((address(CORRESPONDENT), PORT)).expect("a listener");
@@ -96,14 +98,15 @@ fn tcp_arrives_as_it_was_sent_both_ways_in_few_pieces() {
     );
     let needed = 2 * (STREAM / 1460) as u64;
     assert!(segments.0 >= needed && segments.1 >= needed, "{segments:?}");
-    // Both stations read and write each packet; packets in bursts reduce these counts.
+    // Both stations read and write each packet. Packets in bursts count once, so they reduce these counts.
     assert!(read < segments.0 + segments.1 - needed / 2, "{read} of {segments:?}");
     assert!(written < segments.0 + segments.1 - needed / 4, "{written} of {segments:?}");
     let errors = router.counter("tunnel.write_errors") + agent.counter("tunnel.write_errors");
     assert_eq!(errors, 0);
 }
 
-/// Sends bursts of 20 datagrams of 1000 octets, the last one shorter, one burst at a time.
+/// Sends bursts of 20 datagrams of 1000 octets, the last one shorter. Each burst follows after the previous
+/// one has arrived.
 pub fn datagrams(from: &Host, source: Ipv6Addr, to: &Host, destination: Ipv6Addr) -> bool {
     const SIZE: usize = 1000;
     const BURST: usize = 20 * SIZE - 300;
@@ -129,7 +132,7 @@ pub fn datagrams(from: &Host, source: Ipv6Addr, to: &Host, destination: Ipv6Addr
         };
         let send = || if in_one.get() { sender.send_to(&burst, (destination, PORT)) } else { each() };
         let send = || match send() {
-            // Before Linux 6.11 an interface without checksum offload refuses bursts.
+            // Before Linux 6.11, an interface without checksum offload refuses bursts of UDP.
             Err(error) if in_one.get() && error.raw_os_error() == Some(Errno::EIO as i32) => {
                 setsockopt(&sender, UdpGsoSegment, &0).expect("no more bursts");
                 in_one.set(false);
@@ -155,9 +158,9 @@ fn udp_bursts_arrive_as_the_datagrams_they_are() {
     let (bed, agent, router) = slow_path();
     let before = pieces(&bed.router).0;
     // Packets from before the registration do not count. The kernels' own packets on the link of their tunnel
-    // devices (Router Solicitations, multicast listeners) never count.
+    // devices (Router Solicitations, multicast listener reports) never count.
     let of = |station: &Station| {
-        // Read the part before the sum, because both may grow meanwhile.
+        // The part is read before the sum, because both may grow meanwhile.
         let scope = station.counter("tunnel.dropped.scope");
         station.counters("tunnel.dropped") - scope
     };
@@ -174,8 +177,8 @@ fn udp_bursts_arrive_as_the_datagrams_they_are() {
     assert_eq!(dropped(), dropped_before, "{} {}", router.show("counters"), agent.show("counters"));
 }
 
-/// The kernel merges single packets of a network card, so the station reads few pieces. Afterwards the
-/// interfaces are as before.
+/// The kernel merges single packets of a network card, so the station reads few large packets. After the test
+/// the interfaces are as before.
 #[test]
 fn single_datagrams_of_a_flow_are_read_in_few_pieces() {
     if !possible() {
@@ -188,7 +191,7 @@ fn single_datagrams_of_a_flow_are_read_in_few_pieces() {
     let mut router = Station::start(&bed.router, &(bed.router_config() + tun));
     router.registered();
     wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
-    // Bursts are segmented before the cable.
+    // The kernel cuts bursts into packets before they reach the cable.
     for (host, interface) in [(&bed.host, "eth0"), (&bed.core, "ha")] {
         let output = host.output(&["ethtool", "-K", interface, "tx-udp-segmentation", "off"]);
         assert!(output.status.success(), "ethtool (Debian package ethtool): {}", said(&output));
@@ -203,7 +206,7 @@ fn single_datagrams_of_a_flow_are_read_in_few_pieces() {
     if !(up && down) {
         return;
     }
-    // At each station 1000 datagrams leave a tunnel, packet by packet, and 1000 enter one.
+    // At each station 1000 datagrams come out of a tunnel, packet by packet, and 1000 enter one.
     let read = [pieces(&bed.router).0 - read[0], pieces(&bed.agent).0 - read[1]];
     println!("router and agent: {read:?} pieces read for 2000 datagrams each");
     assert!(read.iter().all(|pieces| (1000..1500).contains(pieces)), "{read:?}");

@@ -1,12 +1,12 @@
-//! The test of a new care-of address on the data path. No packet of a correspondent takes the path to it
-//! before the router has answered there, whether the old uplink still works or not.
+//! The test of a new care-of address on the data path. No packet of a correspondent takes the path to the new
+//! address before the router has answered there. This holds whether the old uplink still works or not.
 
 use crate::hosts::{possible, seconds, wait_until};
 use crate::ipv4::nft;
 use crate::station::Station;
 use crate::testbed::{CARE_OF, Testbed};
 
-/// Installs rules for packets to the second uplink: they drop the Echo Requests of the test, and count all
+/// Installs rules for packets to the second uplink. They drop the Echo Requests of the test, and count all
 /// other tunnel packets. The inner Next Header is octet 6 of the inner header.
 fn watch(bed: &Testbed) {
     let to_new = format!("add rule ip6 watch way ip6 daddr {} ip6 nexthdr 41", CARE_OF[1]);
@@ -24,7 +24,7 @@ fn watch(bed: &Testbed) {
     );
 }
 
-/// Returns the number of packets in the tunnel to the second uplink, without those of the test.
+/// Returns the number of packets in the tunnel to the second uplink, without the packets of the test.
 fn carried(bed: &Testbed) -> u64 {
     let output = bed.core.output(&["nft", "list", "counter", "ip6", "watch", "data"]);
     let text = String::from_utf8(output.stdout).expect("text");
@@ -55,7 +55,7 @@ fn untested_care_of_address_gets_no_packet_by_make_and_by_break_before_make() {
         }
         wait_until("the new address is untested", seconds(20), || is(&agent, "untested"));
         if !breaks {
-            // The traffic takes the old path.
+            // The traffic takes the old path while the new one is tested.
             traffic.flows();
         }
         assert!(is(&agent, "untested"));

@@ -1,4 +1,4 @@
-//! A station leaves its host unchanged after every kind of end.
+//! A station leaves its host unchanged, whatever way it ends.
 
 use nix::sys::signal::Signal;
 
@@ -6,20 +6,20 @@ use crate::hosts::{Host, assert_same, possible, seconds, wait_until};
 use crate::station::Station;
 use crate::testbed::{CORRESPONDENT, Testbed};
 
-/// Adds a real home link `home0`; returns the config of the home agent.
+/// Adds the interface `home0` as a real home link. Returns the config of the home agent on it.
 fn with_home_link(bed: &Testbed) -> String {
     let other = Host::new();
     bed.agent.link("home0", &other, "home1");
-    // A busy kernel notices the carrier up to a second later.
+    // A busy kernel notices the new carrier up to a second later.
     other.settle();
     bed.agent.settle();
-    // The other end lives as long as its namespace, which the interface pair does not keep.
+    // The other end of the link exists as long as its namespace, so the test keeps the namespace.
     std::mem::forget(other);
     bed.agent.settle();
     bed.agent_config().replace("[home_agent]\n", "[home_agent]\nhome_link = 'home0'\n")
 }
 
-/// Checks that only the entries of the test itself are left.
+/// Checks that the directory has only files of the test itself.
 fn only_configs_and_logs(bed: &Testbed) {
     for file in bed.scratch.files() {
         assert!(file.ends_with(".toml") || file.ends_with(".log"), "left behind: {file}");
@@ -51,7 +51,7 @@ fn sigterm_and_sigint_put_everything_back() {
             assert_same(before, &host.snapshot(), signal.as_str());
         }
         only_configs_and_logs(&bed);
-        // The router has de-registered.
+        // The router has de-registered before the home agent ends.
         assert!(agent.log().contains("ended: the node de-registered"), "{}", agent.log());
     }
 }
@@ -67,12 +67,13 @@ fn sigterm_ends_a_router_soon_although_its_agent_is_gone() {
     agent.end_by(Signal::SIGKILL);
     let end = router.end_by(Signal::SIGTERM);
     assert!(end.status.success(), "{}", router.log());
-    // The station waits one second for the acknowledgement; the rest is for a busy machine.
+    // The station waits one second for the acknowledgement of its de-registration; the rest of the limit is
+    // for a busy machine.
     assert!(end.took < seconds(5), "{:?}", end.took);
     println!("SIGTERM without home agent: ended after {:?}", end.took);
     assert_same(&before, &bed.router.snapshot(), "after SIGTERM");
 
-    // A router that was never registered does not wait.
+    // A router that has never registered does not wait when it ends.
     let mut router = Station::start(&bed.router, &bed.router_config());
     let end = router.end_by(Signal::SIGTERM);
     assert!(end.status.success() && end.took < seconds(5), "{:?}", end.took);
@@ -87,7 +88,7 @@ fn a_start_cleans_what_kill_9_left() {
     }
     let bed = Testbed::new();
     let (agent_before, router_before) = (bed.agent.snapshot(), bed.router.snapshot());
-    // Once, and twice in a row.
+    // The station is killed once, and then twice in a row.
     for kills in [1, 2] {
         for _ in 0..kills {
             let (mut agent, mut router) = bed.start();
@@ -95,7 +96,7 @@ fn a_start_cleans_what_kill_9_left() {
             router.end_by(Signal::SIGKILL);
             agent.end_by(Signal::SIGKILL);
         }
-        // Entries must exist, or this test shows nothing.
+        // carnet's entries must exist here, or the test would prove nothing.
         assert!(bed.router.ip("-6 rule").contains("13501"), "{}", bed.router.ip("-6 rule"));
         assert_eq!(bed.router.get("all/forwarding"), "1");
         assert_eq!(bed.agent.get("all/forwarding"), "1");
@@ -109,7 +110,7 @@ fn a_start_cleans_what_kill_9_left() {
     }
 }
 
-/// The next start may have another config, with fewer entries than the crashed one.
+/// After a crash, the next start may have another config, with fewer entries than the crashed station had.
 #[test]
 fn a_start_cleans_what_another_config_left() {
     if !possible() {

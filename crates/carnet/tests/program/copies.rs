@@ -1,5 +1,5 @@
-//! A registered router can make the home agent send packets to a third party. For each received packet their
-//! number is bounded.
+//! A registered router can make the home agent send packets to a third party. A limit bounds the number of
+//! these packets for each received packet.
 
 use carnet_wire::ipv6::protocol;
 use carnet_wire::mobility::flow::sub_options;
@@ -11,7 +11,7 @@ use crate::station::Station;
 use crate::testbed::{CORRESPONDENT, HOME_AGENT, Testbed, address};
 use crate::traffic::{Cannon, Sniffer};
 
-/// Nodes without a key.
+/// Config of nodes that have no key.
 const NODES: &str = "
 [[home_agent.mobile_router]]
 home_address = '2001:db8:1::5678'
@@ -24,7 +24,8 @@ prefixes = ['2001:db8:d0::/64']
 auth = 'none'
 ";
 
-/// Registers sixteen care-of addresses of a network, with a flow that takes all of them.
+/// Returns a Binding Update that registers sixteen care-of addresses of a network, with a flow that takes all
+/// of them.
 fn update(home_address: &str, network: &str) -> Vec<u8> {
     let place = |n: u16| address(&format!("{network}{n:x}"));
     let flags = BindingUpdateFlags {
@@ -68,7 +69,7 @@ fn packet(destination: &str) -> Vec<u8> {
     packet
 }
 
-/// Returns number and octets of the tunnelled packets of the home agent.
+/// Returns number and octets of the tunnelled packets that the home agent has sent.
 fn tunnelled(heard: &[Vec<u8>]) -> (usize, usize) {
     let from_agent = |packet: &&Vec<u8>| packet.get(8..24) == Some(&address(HOME_AGENT).octets()[..]);
     let is_tunnelled = |packet: &&Vec<u8>| {
@@ -86,14 +87,15 @@ fn registered_router_multiplies_packets_by_four_at_most() {
         return;
     }
     let bed = Testbed::new();
-    // No node at these care-of addresses answers.
+    // No node at these care-of addresses would answer the care-of test, so it is off.
     let config = bed.agent_config().replace("[home_agent]\n", "[home_agent]\ncare_of_test = 'off'\n");
     let agent = Station::start(&bed.agent, &(config + NODES));
     for network in ["2001:db8:c0::/64", "2001:db8:d0::/64"] {
         bed.core.ip(&format!("-6 route add {network} via 2001:db8:f0::2"));
     }
     let cannon = Cannon::new(&bed.core);
-    // The first node's care-of addresses are at a third party, the second node's in the network of the first.
+    // The first node's care-of addresses are at a third party; the second node's are in the network of the
+    // first node.
     for (home_address, network) in
         [("2001:db8:1::5678", "2001:db8:f1::"), ("2001:db8:1::9abc", "2001:db8:c0::")]
     {
@@ -117,7 +119,8 @@ fn registered_router_multiplies_packets_by_four_at_most() {
         std::thread::sleep(seconds(1));
         let (after, octets_after) = tunnelled(&sniffer.heard());
         let (packets, octets) = (after - before, octets_after - octets_before);
-        // Besides the copies there are path MTU probes of two routers, within their limits.
+        // Besides the copies, the home agent sends path MTU probes to two routers, within the limits of
+        // probing.
         let probes = 2 * (64 + 17 + 10 * (started.elapsed().as_secs() as usize + 1));
         println!("{count} packets to {to}: {packets} packets, {octets} octets of {}", count * 148);
         assert!(packets <= 4 * count + probes, "{packets} packets for {count}");

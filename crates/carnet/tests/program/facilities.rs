@@ -1,5 +1,5 @@
 //! The facilities as applications see them. An event of one vehicle reaches the stations in its area over two
-//! hops: their map, their messages, and a program's reaction. The vehicle's own data is in its CAMs.
+//! hops: their map, their messages, and a program that reacts to it. The vehicle's own data is in its CAMs.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -15,7 +15,7 @@ use crate::geonet::Line;
 use crate::hosts::{possible, said, seconds, wait_for, wait_until};
 use crate::station::{Station, carnet};
 
-/// Sends a request as `curl --unix-socket` does.
+/// Sends a request in the same way as `curl --unix-socket`.
 pub fn ask(socket: &Path, method: &str, path: &str, body: &Value) -> String {
     let mut stream = UnixStream::connect(socket).expect("the station's socket");
     let body = body.to_string();
@@ -24,7 +24,8 @@ pub fn ask(socket: &Path, method: &str, path: &str, body: &Value) -> String {
         "{method} {path} HTTP/1.0\r\nHost: carnet\r\nContent-Type: application/json\r\n\
          Content-Length: {length}\r\n\r\n{body}"
     );
-    // In one write: the station may answer and close before the end of a body that it does not read.
+    // The request is sent in one write, because the station may answer and close before the end of a body
+    // that it does not read.
     stream.write_all(request.as_bytes()).expect("a request");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
@@ -49,12 +50,12 @@ fn stations(line: &Line) -> [Station; 3] {
     })
 }
 
-/// Returns the events on a station's map.
+/// Returns the events on the map of a station.
 fn events(station: &Station) -> Vec<Value> {
     station.show("ldm")["events"].as_array().expect("events").clone()
 }
 
-/// A program that runs until the test ends, and its output.
+/// A program that runs until the test ends, and the file with its output.
 struct Running(Child, PathBuf);
 
 impl Running {
@@ -93,7 +94,7 @@ fn an_event_is_on_the_maps_of_its_area_and_programs_react() {
         let count = |station: &Station| station.show("neighbours").as_array().map(Vec::len);
         [count(west), count(middle), count(east)] == [Some(1), Some(2), Some(1)]
     });
-    // Single-hop broadcasts: only neighbours are on the map.
+    // CAMs are single-hop broadcasts, so only neighbours are on the map.
     let seen = |station: &Station| station.show("ldm")["stations"].as_array().map(Vec::len);
     wait_until("they hear each other's CAMs", seconds(10), || {
         [seen(west), seen(middle), seen(east)] == [Some(1), Some(2), Some(1)]
@@ -108,7 +109,7 @@ fn an_event_is_on_the_maps_of_its_area_and_programs_react() {
         Running::start(&line, "reacts", Command::new(&python).arg("-u").arg(&example).arg(&east.socket));
     let quiet =
         Running::start(&line, "quiet", Command::new(&python).arg("-u").arg(&example).arg(&middle.socket));
-    // Clients do not get earlier messages.
+    // Clients get no earlier messages, so the test waits until they listen.
     std::thread::sleep(seconds(1));
 
     let told = west.ask(&[
@@ -180,7 +181,7 @@ fn an_event_is_on_the_maps_of_its_area_and_programs_react() {
     assert!(!again.status.success() && said(&again).contains("or it is over"), "{}", said(&again));
 }
 
-/// Returns whether tshark exists; otherwise prints why not.
+/// Returns whether tshark exists; if not, prints this.
 fn tshark() -> bool {
     let there = Command::new("tshark").arg("--version").output().is_ok_and(|output| output.status.success());
     if !there {
@@ -236,7 +237,7 @@ fn tshark_reads_what_the_stations_say_to_the_last_field() {
     wait_until("the event is known", seconds(10), || !events(east).is_empty());
     let refused = ask(&middle.socket, "PUT", "/v1/vehicle", &json!({"speed_mps": 900}));
     assert!(refused.contains("speed_mps is 900, expected 0 to 163.82"), "{refused}");
-    // A container that changes slowly is at least in every second CAM.
+    // Every second CAM at least has the container with data that changes slowly.
     for _ in 0..5 {
         ask(&middle.socket, "PUT", "/v1/vehicle", &vehicle);
         std::thread::sleep(std::time::Duration::from_millis(500));
@@ -257,7 +258,7 @@ fn tshark_reads_what_the_stations_say_to_the_last_field() {
         read("_ws.malformed || _ws.expert.severity >= 0x800000", &["frame.number"]),
         Vec::<String>::new()
     );
-    // Single-hop broadcasts of traffic class 2 to port 2001.
+    // CAMs are single-hop broadcasts of traffic class 2 to port 2001.
     let cams = read(
         "its.messageID == 2 && cam.stationType == 6",
         &["geonw.ch.htype", "geonw.ch.tc.id", "btpb.dstport", "its.messageID"],
@@ -291,7 +292,8 @@ fn tshark_reads_what_the_stations_say_to_the_last_field() {
     );
     assert!(!denms.is_empty() && denms.iter().all(|denm| denm.contains("|2002|2|2|5|4")), "{denms:?}");
 
-    // The recording has the orders and all data of the messages: a replay sends the same octets.
+    // The recording has the orders of applications and all data of the messages, so a replay sends the same
+    // octets.
     let on_air = read("its.messageID == 1", &["denm.detectionTime", "denm.referenceTime"]);
     stations[1].terminate();
     let recording = line.scratch.path("s1.jsonl");
@@ -302,7 +304,8 @@ fn tshark_reads_what_the_stations_say_to_the_last_field() {
     let outputs = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
     let frames: Vec<String> =
         outputs.filter_map(|line| Some(line["output"]["frame"]["packet"].as_str()?.to_owned())).collect();
-    // After Basic and Common Header and 44 octets of GeoBroadcast: the port, and a DENM with its header.
+    // The payload follows the Basic and Common Header and 44 octets of GeoBroadcast: the port, and a DENM
+    // with its header.
     let sent: Vec<Denm> = frames
         .iter()
         .filter_map(|packet| packet.get(2 * 56..)?.strip_prefix("07d20000"))
@@ -321,7 +324,7 @@ fn octets(hex: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(|at| digit(at).expect("hexadecimal")).collect()
 }
 
-/// Returns the broker for the bridge; without it the test prints that and passes.
+/// Returns whether the broker for the MQTT bridge exists. If not, prints this, and the test passes.
 fn mosquitto() -> bool {
     let there = |name: &str| Command::new(name).arg("--help").output().is_ok();
     let all = there("mosquitto") && there("mosquitto_sub") && there("mosquitto_pub");
@@ -331,7 +334,7 @@ fn mosquitto() -> bool {
     all
 }
 
-/// Programs beside the middle station: a broker and its clients.
+/// Programs on the middle station's host: a broker and its clients.
 struct BesideMiddle<'a> {
     line: &'a Line,
 }
@@ -352,10 +355,10 @@ impl<'a> BesideMiddle<'a> {
         Running(child, path)
     }
 
-    /// Starts a broker on port 1883, and waits until it listens.
+    /// Starts a broker on port 1883, and waits until the broker listens.
     fn broker(&self, name: &str, words: &[&str]) -> Running {
         let broker = self.start(name, &[&["mosquitto"], words].concat());
-        // A broker that refuses a client listens as well.
+        // A client checks the broker, because a broker that refuses clients listens as well.
         let client = ["mosquitto_pub", "-p", "1883", "-t", "test", "-m", "x"];
         let listens = || !said(&self.line.hosts[1].output(&client)).contains("Connection refused\n");
         wait_until("the broker listens", seconds(10), listens);
@@ -384,16 +387,17 @@ impl<'a> BesideMiddle<'a> {
     }
 }
 
-/// Topic of gateways for their DENMs.
+/// Topic on which gateways publish their DENMs.
 const OUT_QUEUE: [&str; 2] = ["-t", "road/outQueue/v2x/denm/centre/1/2"];
 
-/// Returns the present time in the scale of messages.
+/// Returns the present time in the time scale of ITS messages.
 fn its_time() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
     now.as_millis() as u64 - 1_072_915_195_000
 }
 
-/// Returns road works of a gateway, detected `detected_ago_s` ago and valid for `validity_s`.
+/// Returns a gateway's DENM about road works, detected `detected_ago_s` seconds ago and valid for
+/// `validity_s` seconds.
 fn road_works(number: u16, sub_cause: u8, detected_ago_s: u64, validity_s: u64) -> Value {
     let position = json!({"latitude": 488_375_000, "longitude": 21_062_500, "altitude": 800_001});
     let detection = its_time() - 1000 * detected_ago_s;
@@ -407,7 +411,7 @@ fn road_works(number: u16, sub_cause: u8, detected_ago_s: u64, validity_s: u64) 
         "situation_container": {"event_type": {"cause": 3, "subcause": sub_cause}}}})
 }
 
-/// Returns the events of this sub cause of road works on a station's map.
+/// Returns the number of road works events with this sub cause on a station's map.
 fn works(station: &Station, sub_cause: u8) -> usize {
     let is_it = |event: &&Value| event["cause"] == 3 && event["sub_cause"] == sub_cause;
     events(station).iter().filter(is_it).count()
@@ -431,7 +435,7 @@ fn a_bridge_outlives_any_message_and_its_events_outlive_the_broker() {
     let words = ["-c", config.to_str().expect("a path")];
     let broker = beside.broker("broker", &words);
 
-    // The broker has retained an expired event of last week, a valid one, and an old message of the bus.
+    // The broker has retained an expired event of last week, a valid event, and an old message of the bus.
     let kept = ["-r", "-t", "road/outQueue/v2x/denm/centre/1/7"];
     beside.publish(&kept, &road_works(7, 7, 7 * 86_400, 3600).to_string());
     let kept = ["-r", "-t", "road/outQueue/v2x/denm/centre/1/8"];
@@ -446,7 +450,7 @@ fn a_bridge_outlives_any_message_and_its_events_outlive_the_broker() {
     assert!(left.is_some_and(|left| (3000..=3500).contains(&left)), "{left:?}");
     bridge.says("it is not what the vehicle says now");
 
-    // After any published message, the bridge processes the next one.
+    // The bridge processes the next message, regardless of the content of the previous one.
     let nested = "[".repeat(200_000);
     let huge = road_works(1, 1, 0, 60).to_string().replace("488375000", &format!("1{}", "0".repeat(400)));
     for text in
@@ -463,7 +467,7 @@ fn a_bridge_outlives_any_message_and_its_events_outlive_the_broker() {
         beside.publish(&OUT_QUEUE, text);
     }
 
-    // The broker restarts: an update still belongs to its event, and the end of an event ends it.
+    // The broker restarts. After that an update still belongs to its event, and the end of an event ends it.
     wait_until("the broker has kept its state", seconds(10), || folder.join("mosquitto.db").exists());
     drop(broker);
     let connections = bridge.said().matches("is connected").count();
@@ -474,11 +478,11 @@ fn a_bridge_outlives_any_message_and_its_events_outlive_the_broker() {
     works_4["message"]["situation_container"]["event_type"]["subcause"] = 5.into();
     beside.publish(&OUT_QUEUE, &works_4.to_string());
     wait_until("the update is told", seconds(10), || works(west, 5) == 1 && works(west, 4) == 0);
-    // Each reason is logged once; an event without news is not logged again.
+    // The bridge logs each reason once; it does not log an unchanged event again.
     assert_eq!(bridge.said().matches("is not taken").count(), complaints, "{}", bridge.said());
     assert_eq!((works(west, 8), works(west, 7)), (1, 0));
 
-    // The same holds after a restart of the bridge.
+    // After a restart of the bridge, an update still belongs to its event, and the end of an event ends it.
     drop(bridge);
     let bridge = beside.bridge("bridge2", middle, &more);
     bridge.says("is connected");
@@ -524,7 +528,7 @@ fn messages_go_to_a_broker_and_its_events_come_from_there() {
     let bridge = beside.bridge("bridge", middle, &["--vehicle", "bus/state"]);
     bridge.says("s1 is connected");
 
-    // Messages of stations, with their place as a quadkey of 22 digits in the topic.
+    // The bridge publishes messages of stations, with their place as a quadkey of 22 digits in the topic.
     heard.says("road/inQueue/v2x/cam/s1/1/2/0/2/2/0/0/");
     let text = heard.said();
     let (topic, json) = text.lines().next().and_then(|line| line.split_once(' ')).expect("a message");
@@ -539,7 +543,8 @@ fn messages_go_to_a_broker_and_its_events_come_from_there() {
     assert!(told.status.success(), "{}", said(&told));
     heard.says("road/inQueue/v2x/denm/s1/");
 
-    // The station sends a message of another client of the broker to the vehicles around, once, and ends it.
+    // Another client of the broker publishes a message. The station sends it to the vehicles around, once,
+    // and ends the event.
     let position = json!({"latitude": 488_375_000, "longitude": 21_062_500, "altitude": 800_001});
     let management = json!({"action_id": {"originating_station_id": 999, "sequence_number": 5}, "detection_ti\
         me": 0,

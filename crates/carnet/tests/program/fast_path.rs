@@ -1,4 +1,4 @@
-//! The BPF programs of the fast paths are attached and detached with the station and its interfaces.
+//! The station attaches the BPF programs of the fast paths to its interfaces, and detaches them.
 
 use std::fs;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use crate::hosts::{Host, assert_same, possible, said, seconds, wait_until};
 use crate::station::{PROGRAM, Station};
 use crate::testbed::{CORRESPONDENT, INSIDE, Testbed, address};
 
-/// Removes the capabilities for loading BPF programs.
+/// Command that removes the capabilities for loading BPF programs.
 const WITHOUT_BPF: [&str; 5] =
     ["setpriv", "--bounding-set", "-bpf,-sys_admin", "--inh-caps", "-bpf,-sys_admin"];
 
@@ -21,30 +21,29 @@ fn with_path(config: &str, path: &str) -> String {
     format!("{config}\n[dataplane]\npath = '{path}'\n")
 }
 
-/// Returns the programs at the ingress of an interface.
+/// Returns the names of the programs at the ingress of an interface.
 fn programs(host: &Host, interface: &'static str) -> Vec<String> {
     let shown = host.output(&["ip", "-d", "link", "show", "dev", interface]);
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
-    // prog/xdp id 7 name uplink ...
+    // A line has the form "prog/xdp id 7 name uplink ...".
     let mut words = shown.split_whitespace().skip_while(|word| *word != "prog/xdp");
     let xdp = words.nth(4).map(str::to_owned);
     let filters = host.output(&["tc", "filter", "show", "dev", interface, "ingress"]);
     let filters = String::from_utf8_lossy(&filters.stdout).into_owned();
-    // Each program has a line with its handle; the line with its priority has no handle.
+    // Each program has a line with its handle; another line, with its priority, has no handle.
     let is_one = |line: &&str| line.contains("bpf") && line.contains(" handle ");
     let filters = filters.lines().filter(is_one).map(str::to_owned);
     let tcx = host.run(move || match SchedClassifier::query_tcx(interface, TcAttachType::Ingress) {
         Ok((_, programs)) => {
             programs.iter().map(|program| program.name_as_str().unwrap_or("?").to_owned()).collect()
         }
-        // Kernels before 6.6 do not support this query; and the interface may not exist.
+        // Kernels before 6.6 do not support this query. The interface may also not exist.
         Err(_) => Vec::new(),
     });
     xdp.into_iter().chain(filters).chain(tcx).collect()
 }
 
-/// Returns whether programs are links of an interface, which the kernel removes with their process (Linux
-/// 6.6).
+/// Returns whether programs are attached by links, which the kernel removes with their process (Linux 6.6).
 fn has_tcx(host: &Host) -> bool {
     host.run(|| SchedClassifier::query_tcx("lo", TcAttachType::Ingress).is_ok())
 }
@@ -56,14 +55,14 @@ fn has(host: &Host, interface: &'static str, name: &str) -> bool {
 
 const PORTS: [(&str, &str); 3] = [("lan0", "lan"), ("wlan0", "uplink"), ("wwan0", "uplink")];
 
-/// Returns the number of packets on the slow path.
+/// Returns the number of packets that took the slow path.
 fn slow(host: &Host) -> u64 {
     let shown = host.output(&["ip", "-s", "-j", "link", "show", "dev", "carnet0"]);
     let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).expect("JSON");
     shown[0]["stats64"]["tx"]["packets"].as_u64().expect("a number")
 }
 
-/// `strace` delays each call that loads a program, like a slow processor.
+/// `strace` delays each call that loads a program, as on a slow processor.
 #[test]
 fn stations_serve_by_the_tun_device_while_the_fast_path_is_being_loaded() {
     if !possible() || !has_strace() {
@@ -72,7 +71,7 @@ fn stations_serve_by_the_tun_device_while_the_fast_path_is_being_loaded() {
     let bed = Testbed::new();
     let trace = bed.scratch.path("router.trace");
     let file = trace.to_str().expect("a path");
-    // The first calls load the program of the TUN device, and test the kernel.
+    // The delay leaves out the first calls, which load the program of the TUN device and test the kernel.
     let slow = "inject=bpf:delay_enter=200000:when=30+";
     let wrapper = ["strace", "-D", "-f", "-qq", "-o", file, "-e", "trace=bpf", "-e", slow];
     let _agent = Station::start(&bed.agent, &bed.agent_config());
@@ -119,7 +118,7 @@ fn home_agent_acknowledges_a_binding_after_the_fast_path_has_it() {
     let trace = bed.scratch.path("agent.trace");
     let file = trace.to_str().expect("a path");
     let wrapper = ["strace", "-D", "-f", "-qq", "-o", file, "-e", "trace=bpf,write,writev"];
-    // With the test, another change would follow its answer.
+    // With the care-of test, a further change would follow the answer to it.
     let config = bed.agent_config().replace("[home_agent]\n", "[home_agent]\ncare_of_test = 'off'\n");
     let agent = Station::start_as(&bed.agent, &config, &wrapper, PROGRAM);
     if !matches!(agent.show("status")["dataplane"].as_str(), Some("bpf" | "xdp")) {
@@ -129,17 +128,18 @@ fn home_agent_acknowledges_a_binding_after_the_fast_path_has_it() {
         let text = fs::read_to_string(&trace).expect("a trace");
         text.lines().skip(count).map(str::to_owned).collect::<Vec<_>>()
     };
-    // Without calls for the TUN device's own program, which have a shorter structure and may follow.
+    // This leaves out calls for the TUN device's own program, which have a shorter structure and may follow.
     let is_map = |line: &String| {
         (line.contains("BPF_MAP_UPDATE_ELEM") || line.contains("BPF_MAP_DELETE_ELEM"))
             && !line.contains(", 32) = ")
     };
-    // An IPv6 header, behind the header of the tunnel device: 6 and zeros.
+    // A write whose octets are those of an IPv6 header, 0x60 and zeros, behind the header of the tunnel
+    // device.
     let is_packet = |line: &String| line.contains(" write") && line.contains("\"`\\0");
     let check = |when: &str, lines: &[String]| {
         let packet = lines.iter().position(is_packet).unwrap_or_else(|| panic!("{when}: {lines:#?}"));
         assert!(lines[..packet].iter().any(is_map), "{when}, the maps are as before: {lines:#?}");
-        // Reads of counters and used neighbours may follow.
+        // Calls that read counters and used neighbours may follow, so the test looks at three.
         let next: Vec<_> = lines[packet..].iter().take(3).filter(|line| is_map(line)).collect();
         assert!(next.is_empty(), "{when}, the maps follow the acknowledgement: {lines:#?}");
     };
@@ -153,7 +153,7 @@ fn home_agent_acknowledges_a_binding_after_the_fast_path_has_it() {
     check("de-registration", &lines_since(before));
 }
 
-/// The thread that forwards packets does not wait for the kernel's verifier, whatever interfaces come.
+/// The thread that forwards packets never waits for the kernel's verifier, whatever interfaces appear.
 #[test]
 fn home_agent_loads_no_program_when_an_interface_without_link_address_comes() {
     if !possible() || !has_strace() {
@@ -169,7 +169,7 @@ fn home_agent_loads_no_program_when_an_interface_without_link_address_comes() {
     let before = calls().len();
     bed.agent.ip("tuntap add dev bare0 mode tun");
     bed.agent.ip("link set bare0 up");
-    // Before Linux 6.6 a filter has the program.
+    // Before Linux 6.6, a tc filter has the program.
     let filter = ["tc", "filter", "show", "dev", "bare0", "ingress"];
     let is_attached =
         || calls()[before..].contains("BPF_LINK_CREATE") || !bed.agent.output(&filter).stdout.is_empty();
@@ -178,7 +178,7 @@ fn home_agent_loads_no_program_when_an_interface_without_link_address_comes() {
     assert!(!since.contains("BPF_PROG_LOAD"), "{since}");
 }
 
-/// The maps of the programs have a fixed size.
+/// The maps of the programs have a fixed size, so more routers need larger maps.
 #[test]
 fn an_agent_that_is_told_of_more_routers_than_there_was_room_for_makes_room() {
     if !possible() {
@@ -203,16 +203,16 @@ fn an_agent_that_is_told_of_more_routers_than_there_was_room_for_makes_room() {
         agent.reload(&format!("{config}\n{more}"));
         agent.accelerated();
         if path == "xdp" {
-            // The output contains the number of the program.
+            // The output contains the number of the program, so it changes with a new program.
             assert_ne!(before, bed.agent.output(&["ip", "-d", "link", "show", "dev", "ha0"]).stdout);
         }
         assert!(has(&bed.agent, "ha0", "agent"), "{:?}", programs(&bed.agent, "ha0"));
         assert_eq!(agent.show("status")["dataplane"], path);
         if path == "xdp" {
-            // The hosts would have to be prepared for packets to pass.
+            // On this kernel the hosts would need a setup of their own before packets pass.
             continue;
         }
-        // The fast path has the binding from before.
+        // The fast path still has the binding from before.
         wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
         let before = slow(&bed.agent);
         let output = bed.host.output(&["ping", "-6", "-c", "20", "-i", "0.05", CORRESPONDENT]);
@@ -242,7 +242,7 @@ fn however_it_ends_no_program_is_left() {
             router.end_by(signal);
             agent.end_by(signal);
             if signal == Signal::SIGKILL && path == "bpf" && !has_tcx(&bed.router) {
-                // A clsact qdisc survives a crash; the next start removes it.
+                // A crash leaves a clsact qdisc; the next start removes it.
                 continue;
             }
             for (host, interface) in
@@ -282,15 +282,15 @@ fn interfaces_that_come_later_or_come_back_get_their_program() {
             bed.add_lan();
             appears(&bed.router, "lan0", "lan");
         }
-        // All interfaces of a home agent are treated alike.
+        // A home agent attaches its programs to all its interfaces.
         let other = Host::new();
         bed.agent.link("more0", &other, "more1");
         appears(&bed.agent, "more0", "agent");
-        // A renamed interface is another interface.
+        // A renamed interface counts as another interface.
         bed.router.batch("link set wwan0 down\nlink set wwan0 name other0\nlink set other0 up");
         wait_until("the program is gone", seconds(10), || programs(&bed.router, "other0").is_empty());
         if path == "bpf" {
-            // The peers' virtual interfaces do not accept redirected frames
+            // The virtual interfaces of the peers do not accept redirected frames
             // (docs/decisions/0016-bpf-and-xdp.md).
             wait_until("traffic flows", seconds(20), || bed.host.pings(CORRESPONDENT));
         }
@@ -336,14 +336,15 @@ fn where_the_kernel_forbids_bpf_asking_for_it_is_an_error() {
         let last = log.lines().last().unwrap_or_default();
         assert!(last.contains(&format!("dataplane.path = \"{path}\" cannot be had")), "{log}");
         assert!(last.contains("Operation not permitted") && last.contains("\"auto\""), "{last}");
-        // The message names missing rights, and not another kernel.
+        // The message names the missing rights, and does not demand another kernel.
         assert!(last.contains("CAP_BPF") && !last.contains("a kernel that allows it"), "{last}");
         println!("{last}");
         assert_same(&before, &bed.router.snapshot(), "after a start that failed");
     }
 }
 
-/// IEEE 802.1Q: a tagged packet belongs to another network on the same wire.
+/// IEEE 802.1Q: a packet with a VLAN tag belongs to another network on the same wire, so the programs leave
+/// it.
 #[test]
 fn packets_of_another_vlan_are_not_taken() {
     if !possible() {
@@ -380,7 +381,8 @@ s.bind(('eth0', 0))
             let before = router.counter("tunnel.encapsulated");
             let output = bed.host.output(&["python3", "-c", SEND, frame]);
             assert!(output.status.success(), "{}", said(&output));
-            // The programs process packets while they are sent; accepted ones would be counted by now.
+            // The programs process packets while they are sent; if a program had accepted these packets, it
+            // would have counted them by now.
             std::thread::sleep(seconds(1) / 5);
             router.counter("tunnel.encapsulated") - before
         };
@@ -392,13 +394,14 @@ s.bind(('eth0', 0))
     }
 }
 
-/// Modems have packets without a link-layer header: these enter and leave the tunnel as well.
+/// Packets of modems have no link-layer header; these packets enter and leave the tunnel on the fast path as
+/// well.
 #[test]
 fn an_uplink_without_ethernet_headers() {
     if !possible() {
         return;
     }
-    /// Two connected TUN devices: packets into one come out of the other.
+    /// Script that connects two TUN devices: packets into one come out of the other.
     const PIPE: &str = "import fcntl, os, select, struct
 def tun(name):
     fd = os.open('/dev/net/tun', os.O_RDWR)

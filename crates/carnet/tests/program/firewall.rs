@@ -22,7 +22,7 @@ fn behind_the_documented_firewall_a_router_registers_and_its_hosts_have_a_networ
     let (agent, router) = bed.start();
     router.registered();
     wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
-    // Without these rules no packet passes.
+    // Without the firewall's rules no packet passes.
     let chain = ["nft", "flush", "chain", "inet", "carnet", "forward"];
     assert!(bed.agent.output(&chain).status.success());
     assert_eq!(agent.show("status")["dataplane"], router.show("status")["dataplane"]);

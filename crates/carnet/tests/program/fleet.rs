@@ -1,5 +1,5 @@
-//! Two machines are one home agent, with etcd. A machine that dies loses its link, and the core its route;
-//! the route to the other machine exists already.
+//! Two machines are one home agent, with etcd. When a machine dies, its link goes down, and the core loses
+//! its route to the machine; the route to the other machine exists already.
 
 mod access;
 mod doubles;
@@ -22,7 +22,7 @@ use crate::testbed::{HOME_ADDRESS, Testbed};
 const FLEET: &str = env!("CARGO_BIN_EXE_carnet-fleet");
 const NAMES: [&str; 3] = ["anna", "bruno", "carla"];
 
-/// Returns etcd, also if `tools/setup.sh test` has installed it.
+/// Returns the path of etcd, also if `tools/setup.sh test` has installed it.
 fn etcd() -> Option<PathBuf> {
     let unpacked = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../out/tools/etcd");
     let tool = if unpacked.exists() { unpacked } else { "etcd".into() };
@@ -34,18 +34,18 @@ fn etcd() -> Option<PathBuf> {
     found.then_some(tool)
 }
 
-/// The testbed with other machines for the home agent, and with the store in the core.
+/// The testbed with further machines for the home agent, and with the store on the core.
 struct Fleet {
     bed: Testbed,
     others: Vec<Host>,
     store: Child,
-    /// URL of the store for the members.
+    /// URL of the store, for the members' configs.
     url: String,
-    /// Additional lines of their configs.
+    /// Further lines of the members' configs.
     more: String,
 }
 
-/// Times so long that no member loses the leadership on a slow machine.
+/// Times so long that no member loses the leadership because of a slow machine.
 const PATIENT: &str = "[times]\nlease_ms = 120000\npatience_ms = 120000\n";
 
 /// URL of the store.
@@ -56,8 +56,8 @@ impl Fleet {
         Fleet::with(1, |_| (STORE.to_owned(), String::new(), String::new()))
     }
 
-    /// Starts a fleet with `others` further machines. `store` returns the URL of etcd in the testbed, its
-    /// additional arguments, and the lines in the members' configs.
+    /// Starts a fleet with `others` further machines. `store` gets the testbed. It returns the URL of etcd,
+    /// further arguments for etcd, and further lines for the members' configs.
     fn with(others: usize, store: impl FnOnce(&Testbed) -> (String, String, String)) -> Option<Fleet> {
         if !possible() {
             return None;
@@ -100,7 +100,7 @@ impl Fleet {
         member.checked_sub(1).map_or(&self.bed.agent, |other| &self.others[other])
     }
 
-    /// Writes the config of a member, and returns its path.
+    /// Writes the config of a member. Returns the path of the config.
     fn config(&self, member: usize) -> PathBuf {
         let name = NAMES[member];
         let path = |kind: &str| self.bed.scratch.path(&format!("{name}{kind}"));
@@ -118,12 +118,12 @@ impl Fleet {
         path(".fleet.toml")
     }
 
-    /// Starts a member; the socket of its home agent shows whether it is the leader.
+    /// Starts a member. Its home agent opens its socket only as the leader.
     fn member(&self, member: usize) -> Member {
         self.member_by(member, &self.config(member))
     }
 
-    /// Starts a member with an existing config.
+    /// Starts a member with a config file that exists.
     fn member_by(&self, member: usize, config: &Path) -> Member {
         let name = NAMES[member];
         let path = |kind: &str| self.bed.scratch.path(&format!("{name}{kind}"));
@@ -145,12 +145,12 @@ impl Drop for Fleet {
     }
 }
 
-/// A running member.
+/// A running member of the fleet.
 struct Member {
     child: Child,
     log: PathBuf,
     socket: PathBuf,
-    /// Directory of the sockets between the two programs.
+    /// Directory of the sockets between the member and its home agent.
     directory: PathBuf,
 }
 
@@ -163,7 +163,7 @@ impl Member {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Returns the bindings of its home agent, if it has one.
+    /// Returns the bindings of the member's home agent, if it is active.
     fn bindings(&self) -> Option<Vec<Value>> {
         let socket = self.socket.to_str().expect("a path");
         let output = carnet(&["show", "bindings", "--json", "--socket", socket]);
@@ -174,11 +174,11 @@ impl Member {
         self.bindings().is_some_and(|all| all.iter().any(|one| one["home_address"] == HOME_ADDRESS))
     }
 
-    /// Kills the member and its home agent, so that nothing is cleaned up.
+    /// Kills the member and its home agent, so that neither removes its entries.
     fn die(&mut self) {
         let children = format!("/proc/{0}/task/{0}/children", self.pid());
         let agents = fs::read_to_string(children).expect("the children");
-        // The member first, because it would restart its home agent.
+        // The member is killed first, because it would restart its home agent.
         kill(self.pid(), Signal::SIGKILL).expect("the member");
         for agent in agents.split_whitespace() {
             let _ = kill(Pid::from_raw(agent.parse().expect("a number")), Signal::SIGKILL);
@@ -203,7 +203,7 @@ impl Drop for Member {
     }
 }
 
-/// Starts the members and the router; waits until the preferred member is the leader and has the router's
+/// Starts the members and the router. Waits until the preferred member is the leader and has the router's
 /// binding.
 fn started<const MEMBERS: usize>(fleet: &Fleet) -> ([Member; MEMBERS], Station) {
     let members = std::array::from_fn(|member| {
@@ -213,7 +213,7 @@ fn started<const MEMBERS: usize>(fleet: &Fleet) -> ([Member; MEMBERS], Station) 
         }
         started
     });
-    // The router sends no refresh during the test.
+    // The long lifetime ensures that the router sends no refresh during the test.
     let config = fleet.bed.router_config().replace("'60s'", "'600s'");
     let router = Station::start(&fleet.bed.router, &config);
     router.registered();
@@ -233,15 +233,15 @@ fn when_a_machine_dies_the_other_has_its_bindings() {
     anna.die();
     fleet.bed.core.ip("link set ha down");
     wait_until("the other has the binding", seconds(20), || bruno.has_the_router());
-    // No router has registered there.
+    // No router has registered at the new leader.
     assert_eq!(router.counter("nemo.bu.sent"), sent, "{}", bruno.log());
     echo.flows();
     let report = echo.stop();
     println!("the longest silence: {:?}", report.silence);
 }
 
-/// A store server without power closes no connection, and an open watch does not notice. Without a time limit
-/// the member would never learn of later changes, and could become the leader without the records.
+/// A store server without power closes no connection, and an open watch does not notice this. Without a time
+/// limit the member would never learn of later changes, and could become the leader without the records.
 #[test]
 fn a_member_whose_watch_is_gone_without_a_word_takes_the_seat_nevertheless() {
     let Some(fleet) = Fleet::new() else { return };
@@ -266,7 +266,8 @@ fn a_member_whose_watch_is_gone_without_a_word_takes_the_seat_nevertheless() {
     wait_until("the other has the binding", seconds(30), || members[1].has_the_router());
 }
 
-/// Without the store no registration is acknowledged, but traffic continues; with the store both work.
+/// Without the store the home agent acknowledges no registration, but traffic continues. When the store is
+/// back, both work.
 #[test]
 fn without_the_store_traffic_flows_and_registrations_wait() {
     let Some(mut fleet) = Fleet::new() else { return };
@@ -275,7 +276,7 @@ fn without_the_store_traffic_flows_and_registrations_wait() {
     let echo = fleet.bed.echo(50);
     echo.flows();
     let store = Pid::from_raw(fleet.store.id().cast_signed());
-    // The store may not have been reachable at their start.
+    // At the start of the members the store may not have been reachable.
     let before = anna.log().len();
     kill(store, Signal::SIGSTOP).expect("etcd");
     wait_until("the store is missed", seconds(20), || anna.log()[before..].contains("the store cannot be"));
@@ -289,7 +290,8 @@ fn without_the_store_traffic_flows_and_registrations_wait() {
     echo.stop();
 }
 
-/// A member that stops hands its leadership over: its home agent ends when the other's is active.
+/// A member that stops passes its leadership on: its home agent ends when the home agent of the other member
+/// is active.
 #[test]
 fn a_member_that_stops_hands_its_seat_over() {
     let Some(fleet) = Fleet::new() else { return };
@@ -304,8 +306,9 @@ fn a_member_that_stops_hands_its_seat_over() {
     assert!(log.contains("another member has the seat now"), "{log}");
 }
 
-/// The three steps of docs/operating.md. The leader's home agent reads its config again, and the standby's is
-/// replaced. The new one does not begin with outdated records or with an old config.
+/// The operator follows the three steps of docs/operating.md. The leader's home agent reads its config again,
+/// and the standby's home agent is replaced. The new one does not start with outdated records or with an old
+/// config.
 #[test]
 fn a_key_is_changed_on_all_members_and_no_packet_is_lost() {
     let Some(fleet) = Fleet::new() else { return };
@@ -329,7 +332,7 @@ fn a_key_is_changed_on_all_members_and_no_packet_is_lost() {
     let echo = fleet.bed.echo(1000);
     echo.flows();
     let says = |count: usize, text: &str| bruno.log().matches(text).count() == count;
-    // The second and third home agent of bruno must wait for records.
+    // The second and third home agent of the member bruno must wait for records.
     let read_again = |count| {
         anna.log().matches("the config was read again").count() == count
             && says(count + 1, "the data path is")
@@ -361,8 +364,8 @@ fn a_key_is_changed_on_all_members_and_no_packet_is_lost() {
     renew(NEW);
 }
 
-/// A home agent that waits for its records ends on a signal. The signal comes from another program than its
-/// silent parent.
+/// A home agent that waits for its records ends on a signal. The signal comes from another program, not from
+/// its parent, which sends nothing.
 #[test]
 fn a_home_agent_that_waits_ends_when_it_is_told_to() {
     if !possible() {
@@ -382,7 +385,7 @@ fn a_home_agent_that_waits_ends_when_it_is_told_to() {
     let (_stream, _) = listener.accept().expect("the home agent");
     let tasks = format!("/proc/{}/task", child.id());
     let waits = || {
-        // The reading thread exists.
+        // The thread that reads the records exists.
         let threads = fs::read_dir(&tasks).expect("the threads").count();
         (threads > 1).then_some(())
     };
@@ -393,7 +396,7 @@ fn a_home_agent_that_waits_ends_when_it_is_told_to() {
     assert!(bed.agent.ip("-6 route show proto 135").is_empty());
 }
 
-/// An unusable config is refused at once, with the place of the mistake.
+/// carnet-fleet refuses an unusable config at once, with the place of the mistake.
 #[test]
 fn a_config_with_a_mistake_is_refused() {
     if !possible() {
@@ -444,7 +447,7 @@ fn a_config_with_a_mistake_is_refused() {
         let (status, text) = checked(&good.replacen(from, to, 1));
         assert!(status == Some(2) && text.contains(said), "{to}: {status:?} {text}");
     }
-    // A mistake in the home agent's config is refused as well.
+    // carnet-fleet also refuses a mistake in the home agent's config.
     for (text, said) in [
         (bed.agent_config().replace("0c0d0e0f", ""), "north.toml:"),
         (bed.router_config(), "config: expected [home_agent] in "),

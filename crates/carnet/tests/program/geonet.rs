@@ -1,4 +1,4 @@
-//! GeoNetworking: three stations in a line; the outer ones are out of range of each other.
+//! GeoNetworking with three stations in a line; the outer stations are out of range of each other.
 
 use std::fs::{self, File};
 use std::process::{Child, Command, Stdio};
@@ -11,7 +11,7 @@ use crate::fast_path::has_strace;
 use crate::hosts::{Host, Scratch, assert_same, possible, said, seconds, wait_for, wait_until};
 use crate::station::{PROGRAM, Station};
 
-/// Longitudes 400 m apart.
+/// Longitudes of the stations, 400 m apart.
 const LONGITUDES: [f64; 3] = [2.1008, 2.10625, 2.1117];
 const LATITUDE: f64 = 48.8375;
 
@@ -21,7 +21,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// Creates the hosts; the middle one is a bridge whose two ports are isolated from each other.
+    /// Creates the hosts. The middle one is a bridge that isolates its two ports from each other.
     pub fn new() -> Line {
         let hosts = [Host::new(), Host::new(), Host::new()];
         let [west, middle, east] = &hosts;
@@ -94,7 +94,7 @@ fn address(station: &Station) -> String {
     station.show("status")["geonet"]["gn_address"].as_str().expect("an address").to_owned()
 }
 
-/// Returns the events of `carnet gnping --json`.
+/// Runs `carnet gnping --json`, and returns its events.
 fn ping(station: &Station, target: &str, more: &[&str]) -> Vec<Value> {
     let output = station.ask(&[&["gnping", target, "--json"], more].concat());
     assert!(output.status.success(), "{}\n{}", said(&output), station.log());
@@ -106,14 +106,14 @@ fn answers(events: &[Value]) -> Vec<&Value> {
     events.iter().filter(|event| event["event"] == "answer").collect()
 }
 
-/// Returns the median of the round-trip times, milliseconds.
+/// Returns the median of the round-trip times in milliseconds.
 fn median(events: &[Value]) -> f64 {
     let mut times: Vec<f64> = answers(events).iter().filter_map(|answer| answer["rtt_ms"].as_f64()).collect();
     times.sort_by(f64::total_cmp);
     times[times.len() / 2]
 }
 
-/// Starts `carnet gnrecv` with a file for its output.
+/// Starts `carnet gnrecv`. Returns the process and the file with its output.
 fn receive(station: &Station, scratch: &Scratch) -> (Child, std::path::PathBuf) {
     let path = scratch.path("received");
     let out = File::create(&path).expect("a file");
@@ -191,7 +191,7 @@ fn works_over(interfaces: [&str; 3], medium: &str) {
     assert_eq!((&packet["payload"], &packet["source"]), (&"c0ffee".into(), &address(west).into()));
     assert!(east.counter("geonet.link.received") > 0 && west.counter("geonet.link.sent") > 0);
 
-    // An area that moves with the station in the middle: it contains the station and those near it.
+    // The area moves with the station in the middle. It contains this station and the stations near it.
     let set = ["area", "convoy", "--around", &address(middle), "--radius", "50m", "--lifetime", "10m"];
     assert!(west.ask(&set).status.success(), "{}", said(&west.ask(&set)));
     let convoy = ping(west, "area:convoy", &["--count", "1", "--timeout", "1s"]);
@@ -237,7 +237,7 @@ fn three_stations_in_a_line_over_udp_reach_each_other() {
     );
 }
 
-/// A packet that the link would not take is refused with an error.
+/// The station refuses a packet that the link would not take, with an error.
 #[test]
 fn what_cannot_go_out_is_refused() {
     if !possible() {
@@ -276,13 +276,13 @@ fn what_cannot_go_out_is_refused() {
         assert_eq!(refused.status.code(), Some(1));
         assert!(said(&refused).contains("the GeoNetworking link is down"), "{}", said(&refused));
     }
-    // A packet that is stored until a station appears can wait for the link as well.
+    // A packet with store-carry-forward waits until a station appears, so it can wait for the link as well.
     let stored = send(&["gbc", "--circle", &here, "--scf"], 1);
     assert!(stored.status.success(), "{}", said(&stored));
     station.terminate();
 }
 
-/// The recording has the address of the interface, so it replays without the interface.
+/// The recording has the address of the interface, so a replay needs no interface.
 #[test]
 fn a_recording_replays_every_frame() {
     if !possible() {
@@ -307,8 +307,8 @@ fn a_recording_replays_every_frame() {
     assert_eq!(text.lines().filter(|line| line.contains("\"delivered\"")).count(), 3, "{text}");
 }
 
-/// `strace` holds the thread at its first load request until the test ends `strace`, like a very slow
-/// processor.
+/// `strace` holds the loading thread at its first load request until the test ends `strace`, as if the
+/// processor were very slow.
 #[test]
 fn station_forwards_frames_while_the_programs_of_the_fast_path_are_being_loaded() {
     if !possible() || !has_strace() {
@@ -325,7 +325,7 @@ fn station_forwards_frames_while_the_programs_of_the_fast_path_are_being_loaded(
     let mut middle = Station::spawn(&line.hosts[1], &config, &wrapper, PROGRAM);
     let held = Held(middle.pid());
     let path = |what: &str| middle.show("status")["geonet"][what].clone();
-    // A station that loads the programs on its main thread would never answer.
+    // If the station loaded the programs on its main thread, it would never answer here.
     wait_until("the station is up", seconds(20), || middle.log().contains("station s1 is up"));
     let status = ["timeout", "10", PROGRAM, "status", "--socket", middle.socket.to_str().expect("a path")];
     wait_until("it answers", seconds(20), || line.hosts[1].output(&status).status.success());
@@ -345,7 +345,8 @@ fn station_forwards_frames_while_the_programs_of_the_fast_path_are_being_loaded(
     middle.terminate();
 }
 
-/// A process under `strace`, killed on drop. Otherwise the held process would not die.
+/// Process ID of a process under `strace`; dropping the value kills it. Otherwise the held process would not
+/// die.
 struct Held(i32);
 
 impl Drop for Held {

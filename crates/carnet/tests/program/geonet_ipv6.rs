@@ -1,4 +1,4 @@
-//! IPv6 over GeoNetworking: three stations in a line, with their kernels.
+//! IPv6 over GeoNetworking: three stations in a line, with real kernels.
 
 use std::net::{Ipv6Addr, SocketAddrV6, UdpSocket};
 use std::process::Output;
@@ -13,7 +13,7 @@ use crate::station::{Station, carnet};
 const FRAMES: [&str; 3] = ["radio", "br0", "radio"];
 pub const GROUP: &str = "ff3e:40:2001:db8:1::1";
 
-/// Returns the config of a station with IPv6, with the subnet's group mapped to the area `east`.
+/// Returns the config of a station with IPv6. It maps the multicast group of the subnet to the area `east`.
 pub fn config(line: &Line, index: usize, interface: &str, more: &str) -> String {
     line.config(index, interface, more)
         .replace("[geonet]\n", "[geonet]\nipv6_interface = 'gn0'\nmib = { max_packet_data_rate = 0 }\n")
@@ -46,8 +46,8 @@ fn link_local(host: &Host) -> String {
 
 fn ping(host: &Host, target: &str, count: usize, size: usize) -> Output {
     let (count, size) = (count.to_string(), size.to_string());
-    // After the last request ping waits two intervals, or twice the longest round trip. A busy machine may
-    // need as much.
+    // After the last request, ping waits for two intervals, or for twice the longest round trip. A busy
+    // machine may need this time.
     host.output(&["ping", "-6", "-c", &count, "-i", "0.1", "-W", "2", "-s", &size, target])
 }
 
@@ -71,17 +71,17 @@ fn reaches_over(interfaces: [&str; 3], path: &str) {
     assert!(shown.contains("mtu 1398"), "{shown}");
     for target in [middle, east] {
         let target = format!("{}%gn0", link_local(target));
-        // The last size takes two fragments.
+        // A packet of the last size takes two fragments.
         for size in [20, 1000, 1350, 1500] {
             all_answer(west, &target, 10, size);
         }
     }
-    // No Neighbor Solicitation was sent on the air, and no packet was dropped for its address.
+    // The stations sent no Neighbor Solicitation on the air, and dropped no packet because of its address.
     let counters = stations[0].show("counters");
     assert!(counters["geonet.ipv6.settled"].as_u64().is_some_and(|count| count >= 2), "{counters}");
     assert_eq!(counters["geonet.ipv6.dropped.spoofed_source"], 0);
 
-    // Other addresses are resolved by Neighbor Discovery, over both hops.
+    // Neighbor Discovery resolves other addresses, over both hops.
     for (index, host) in line.hosts.iter().enumerate() {
         host.ip(&format!("-6 addr add 2001:db8:6::{}/64 dev gn0", index + 1));
     }
@@ -91,7 +91,7 @@ fn reaches_over(interfaces: [&str; 3], path: &str) {
     let known = west.ip("-6 neigh show dev gn0");
     assert!(known.contains("2001:db8:6::3"), "{known}");
 
-    // Both paths count packets in the same way.
+    // The slow path and the fast path count packets in the same way.
     for (name, counter) in [
         ("sent", "geonet.ipv6.sent"),
         ("delivered", "geonet.ipv6.received"),
@@ -133,7 +133,7 @@ fn hosts_ping_each_other_over_one_hop_and_two_by_udp() {
     );
 }
 
-/// The kernel has the next hops: only changes cause netlink requests, and no packet does.
+/// The kernel has the next hops in its tables: only changes cause netlink requests, not packets.
 #[test]
 fn packets_ask_the_kernel_nothing() {
     if !possible() {
@@ -153,13 +153,13 @@ fn packets_ask_the_kernel_nothing() {
         wait_until("what went is counted", seconds(5), || {
             stations[0].counter("geonet.ipv6.sent") >= sent + 300
         });
-        // A change causes requests.
+        // A changed address causes netlink requests.
         west.ip("-6 addr add 2001:db8:6::1/64 dev gn0");
         wait_until("the address is noticed", seconds(5), || questions()[0] > before[0]);
     }
 }
 
-/// Returns a socket of a host that has joined the group on `gn0`.
+/// Returns a socket on a host that has joined the multicast group on `gn0`.
 fn member(host: &Host) -> UdpSocket {
     let index = index(host);
     host.run(move || {
@@ -195,7 +195,7 @@ fn a_group_is_heard_inside_of_its_area_and_nowhere_else() {
         west.run(move || {
             let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).expect("a socket");
             let group = SocketAddrV6::new(GROUP.parse().expect("a group"), 4000, 0, 0);
-            // Two hops of GeoNetworking, which are one for IPv6.
+            // The packet takes two hops of GeoNetworking, which are one hop for IPv6.
             socket.send_to(text.as_bytes(), group).expect("sent");
         });
     };
@@ -205,7 +205,7 @@ fn a_group_is_heard_inside_of_its_area_and_nowhere_else() {
     assert_eq!((hears(&inside), hears(&outside)), (None, None));
     assert!(stations[1].counter("geonet.forwarded") >= 2);
 
-    // All stations receive a packet to all.
+    // All stations receive a packet to the group of all nodes.
     let output = west.output(&["ping", "-6", "-c", "1", "-W", "1", "-L", "ff02::1%gn0"]);
     let text = said(&output);
     assert!(output.status.success(), "{text}");
@@ -245,8 +245,8 @@ fn an_ipv6_address_names_a_station_to_gnping_and_listeners_hear_ipv6() {
     let _ = (listener.kill(), listener.wait());
 }
 
-/// When the radio gets another address, the station and its virtual interface follow; a deleted interface
-/// returns.
+/// If the radio interface gets another address, the station and its virtual interface follow. If the virtual
+/// interface is deleted, it returns.
 #[test]
 fn the_interface_follows_the_radio_and_comes_back() {
     if !possible() {
@@ -284,7 +284,8 @@ fn an_interface_that_is_there_already_stops_the_start() {
     assert!(log.contains("geonet.ipv6_interface cannot be had: gn0 exists already"), "{log}");
 }
 
-/// The recording has the packets of the virtual interface, and the reports about packets of the BPF programs.
+/// The recording has the packets of the virtual interface, and the reports about packets that the BPF
+/// programs handled.
 #[test]
 fn a_recording_replays_ipv6() {
     if !possible() {
@@ -311,7 +312,7 @@ fn a_recording_replays_ipv6() {
     }
 }
 
-/// A mobile router with other uplinks begins to use roadside units after a reload.
+/// A reload makes a mobile router with other uplinks use roadside units.
 #[test]
 fn an_interface_becomes_an_uplink_by_a_reload_and_is_none_again() {
     if !possible() {
@@ -348,8 +349,8 @@ fn an_interface_becomes_an_uplink_by_a_reload_and_is_none_again() {
     assert_same(&before, &west.snapshot(), "after the end");
 }
 
-/// The pair of devices behind the virtual interface survives a killed process; the next start removes it in
-/// any case.
+/// The pair of devices behind the virtual interface survives the kill of a process; the next start removes
+/// the pair in any case.
 #[test]
 fn a_start_makes_the_fast_path_anew_after_a_crash() {
     if !possible() {
@@ -373,8 +374,8 @@ fn a_start_makes_the_fast_path_anew_after_a_crash() {
     assert_same(&before, &west.snapshot(), "after the end");
 }
 
-/// Hosts send 1500 octets over a radio that carries 1500 with its headers. On both paths packets are
-/// fragmented if both ends support it. Otherwise hosts get a Packet Too Big.
+/// Hosts send 1500 octets over a radio that carries 1500 octets including its headers. If both ends support
+/// it, they fragment packets, on either path. Otherwise hosts get a Packet Too Big.
 #[test]
 fn packets_that_the_radio_does_not_carry_are_cut_where_both_ends_want_it() {
     if !possible() {
@@ -409,12 +410,12 @@ fn packets_that_the_radio_does_not_carry_are_cut_where_both_ends_want_it() {
         assert!(said(&output).contains("20 received"), "{path}: {}", said(&output));
         assert_eq!(stations[0].counter("geonet.ipv6.fragments.cut"), 20);
         assert_eq!(stations[2].counter("geonet.ipv6.fragments.joined"), 20);
-        // Smaller packets pass unfragmented, by the fast path if there is one.
+        // Smaller packets pass unfragmented, by the fast path if the station has one.
         all_answer(west, &format!("{}%gn0", link_local(east)), 20, 1000);
         wait_until("they are counted", seconds(5), || {
             (stations[0].counter("geonet.fast_path.sent") >= 15) == (path == "bpf")
         });
-        // The middle station forwards fragments, but cannot reassemble them.
+        // The middle station forwards fragments, but does not reassemble them.
         let output = whole(&link_local(middle), "3");
         assert!(said(&output).contains("1398"), "{path}: {}", said(&output));
         all_answer(west, &format!("{}%gn0", link_local(middle)), 3, 1452);

@@ -1,4 +1,4 @@
-//! Multicast between hosts on board of vehicles: real kernels send, join and leave, and carnet is their MLD
+//! Multicast between hosts on board of vehicles. Real kernels send, join and leave, and carnet is their MLD
 //! router.
 
 use std::net::{Ipv6Addr, SocketAddrV6, UdpSocket};
@@ -12,7 +12,7 @@ use crate::hosts::{Host, assert_same, possible, said, seconds, wait_until};
 use crate::station::Station;
 
 const FRAMES: [&str; 3] = ["radio", "br0", "radio"];
-/// A group without an area.
+/// A group that is mapped to no area.
 const NOWHERE: &str = "ff1e::77";
 const PORT: u16 = 4000;
 
@@ -54,7 +54,7 @@ impl Vehicles {
         Vehicles { line, passengers, before, stations }
     }
 
-    /// Returns the groups with listeners on board of a vehicle, by its station.
+    /// Returns the groups that have listeners on board of a vehicle, as its station reports them.
     fn groups(&self, vehicle: usize) -> Vec<String> {
         let groups = self.stations[vehicle].show("groups");
         let groups = groups.as_array().expect("an array");
@@ -76,7 +76,7 @@ impl Vehicles {
         });
     }
 
-    /// Ends the stations, and checks that nothing is left behind.
+    /// Ends the stations, and checks that they leave nothing behind on the hosts.
     fn end(mut self) {
         self.stations.iter_mut().for_each(Station::terminate);
         for (host, before) in self.line.hosts.iter().zip(&self.before) {
@@ -87,7 +87,7 @@ impl Vehicles {
     }
 }
 
-/// Returns a socket of a host that has joined a group.
+/// Returns a socket on a host that has joined a group.
 fn member(host: &Host, group: &'static str) -> UdpSocket {
     let shown = host.ip("-o link show dev i0");
     let index = shown.split(':').next().and_then(|text| text.trim().parse().ok()).expect("an index");
@@ -99,7 +99,7 @@ fn member(host: &Host, group: &'static str) -> UdpSocket {
     })
 }
 
-/// Returns a packet of a socket, with its source.
+/// Returns the next packet of a socket, with its source address.
 fn hears(socket: &UdpSocket) -> Option<(String, String)> {
     let mut octets = [0; 64];
     let (length, from) = socket.recv_from(&mut octets).ok()?;
@@ -117,18 +117,18 @@ fn hosts_on_board_reach_the_hosts_in_the_area_that_have_joined() {
     }
     let vehicles = Vehicles::new("query_interval = '20s', query_response_interval = '1s'");
     let [_, middle, east] = &vehicles.passengers;
-    // The area is around the vehicle in the east; the one in the middle is outside.
+    // The area is around the vehicle in the east; the vehicle in the middle is outside of it.
     let (inside, outside) = (member(east, GROUP), member(middle, GROUP));
     [1, 2].iter().for_each(|vehicle| vehicles.wait_for_listener(*vehicle, GROUP));
-    // The kernel has joined the group on the virtual interface.
+    // The kernel has joined the group on its virtual interface.
     let joined = vehicles.line.hosts[2].ip("-6 maddr show dev gn0");
     assert!(joined.contains(GROUP), "{joined}");
     vehicles.send(0, GROUP, 8, "hello");
     assert_eq!(hears(&inside), heard("hello", "2001:db8:a0::64"));
-    // A hop limit of one is for the link only.
+    // A packet with hop limit 1 is for the link only.
     vehicles.send(0, GROUP, 1, "too near");
     vehicles.send(0, NOWHERE, 8, "nobody");
-    // The packet passes two routers and three links.
+    // The packet passes two routers and three links, so hop limit 3 is enough.
     vehicles.send(0, GROUP, 3, "again");
     assert_eq!(hears(&inside), heard("again", "2001:db8:a0::64"));
     assert_eq!((hears(&inside), hears(&outside)), (None, None));
@@ -141,7 +141,8 @@ fn hosts_on_board_reach_the_hosts_in_the_area_that_have_joined() {
         2 + queries(&vehicles.stations[2])
     );
 
-    // The host's kernel leaves the group, and does not answer the query: the proxy then forwards nothing.
+    // The host's kernel leaves the group, and does not answer the query. After that the proxy forwards
+    // nothing.
     drop(inside);
     wait_until("the station knows that nobody listens", seconds(10), || vehicles.groups(2).is_empty());
     let joined = vehicles.line.hosts[2].ip("-6 maddr show dev gn0");
@@ -158,7 +159,7 @@ fn queries(station: &Station) -> u64 {
     station.counter("geonet.multicast.queries")
 }
 
-/// An operator sets an area around another vehicle, for a group that is not in the config.
+/// An operator sets an area around another vehicle, for a group that the config does not have.
 #[test]
 fn a_group_is_led_to_an_area_that_is_set_while_the_station_runs() {
     if !possible() {
@@ -185,7 +186,7 @@ fn a_group_is_led_to_an_area_that_is_set_while_the_station_runs() {
     vehicles.end();
 }
 
-/// With `unmapped`, packets to groups without an area reach all stations, one or two hops away.
+/// With `unmapped`, packets to groups without an area reach all stations that are one or two hops away.
 #[test]
 fn groups_without_an_area_reach_everybody_where_they_are_let_out() {
     if !possible() {

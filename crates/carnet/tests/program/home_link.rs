@@ -7,13 +7,12 @@ use crate::hosts::{Host, possible, seconds, wait_until};
 use crate::station::Station;
 use crate::testbed::Testbed;
 
-/// Settings that let the kernel take default routes, addresses and routes into the link from Router
-/// Advertisements.
+/// Settings that let the kernel take default routes, addresses and on-link routes from Router Advertisements.
 const STOPPED: [&str; 2] = ["home0/accept_ra_defrtr", "home0/accept_ra_pinfo"];
-/// A network that the advertisements claim to be on the home link.
+/// A prefix that the advertisements claim to be on the home link.
 const ELSEWHERE: &str = "2001:db8:bad::/64";
 
-/// radvd on the home link, killed on drop.
+/// A radvd on the home link; dropping the value kills it.
 struct Advertiser {
     radvd: Child,
     _host: Host,
@@ -53,7 +52,7 @@ fn switches(agent: &Host) -> [String; 2] {
     STOPPED.map(|name| agent.get(name))
 }
 
-/// Returns the number of Router Advertisements that the kernel has received on the home link.
+/// Returns the number of Router Advertisements that the home agent's kernel has received on the home link.
 fn advertisements(agent: &Host) -> u64 {
     let counts = agent.run(|| fs::read_to_string("/proc/thread-self/net/dev_snmp6/home0").expect("counters"));
     let line = counts.lines().find(|line| line.starts_with("Icmp6InRouterAdvertisements"));
@@ -61,7 +60,7 @@ fn advertisements(agent: &Host) -> u64 {
     count.expect("a count")
 }
 
-/// Returns whether the kernel has routes from advertisements.
+/// Returns whether the kernel has a default route, and whether it has an on-link route, from advertisements.
 fn learnt(agent: &Host) -> [bool; 2] {
     let routes = agent.ip("-6 route show dev home0");
     [routes.contains("default via"), routes.contains(ELSEWHERE)]
@@ -91,7 +90,7 @@ fn home_agent_with_another_way_out_takes_no_route_by_an_advertisement_on_its_hom
     drop(advertiser);
 }
 
-/// A rented server's only default route is often on its home link, from an advertisement.
+/// Often the only default route of a rented server is on its home link, learnt from an advertisement.
 #[test]
 fn home_agent_whose_way_out_is_its_home_link_keeps_it_and_warns() {
     if !possible() {

@@ -1,16 +1,16 @@
-//! A mobile network that is a part of the home prefix (RFC 4887 6). Hosts on the home link treat those on
+//! A mobile network that is a part of the home prefix (RFC 4887 6). Hosts on the home link treat hosts on
 //! board as neighbours, wherever the vehicle is.
 
 use crate::hosts::{Host, possible, seconds, wait_until};
 use crate::station::Station;
 use crate::testbed::{CORRESPONDENT, HOME_ADDRESS, Testbed};
 
-/// A host on board, in the vehicle's part of the home prefix.
+/// Address of a host on board, in the vehicle's part of the home prefix.
 const ABOARD: &str = "2001:db8:1:a::10";
-/// A host on the home link.
+/// Address of a host on the home link.
 const NEIGHBOUR: &str = "2001:db8:1::50";
 
-/// Returns the link-layer address that a host resolves for another, after its neighbour cache is flushed.
+/// Flushes a host's neighbour cache. Returns the link-layer address that the host then resolves for `target`.
 fn heard(host: &Host, target: &str) -> Option<String> {
     host.ip("-6 neigh flush all");
     host.pings(target).then(|| {
@@ -58,19 +58,21 @@ fn hosts_on_board_are_neighbours_wherever_the_vehicle_is() {
     let agent = Station::start(&bed.agent, &agent_config);
     let router = Station::start(&bed.router, &router_config);
     router.registered();
-    // Away: the home agent answers for it (RFC 4887 6.4.1).
+    // The router is away: the home agent answers Neighbor Solicitations for the host on board (RFC 4887
+    // 6.4.1).
     let (by_agent, by_router) = (link_address(&bed.agent, "home0"), link_address(&bed.router, "eth9"));
     let reached = |by: &str| heard(&neighbour, ABOARD).as_deref() == Some(by);
     wait_until("through the tunnel", seconds(20), || reached(&by_agent));
     assert!(!neighbour.pings("2001:db8:1:b::10"), "nobody has that address");
-    // At home: the router answers (6.2.1), and the route from elsewhere leads to its home address.
+    // The router is at home: it answers itself (6.2.1), and the route from elsewhere leads to its home
+    // address.
     bed.router.ip("-6 addr add 2001:db8:1::99/48 dev eth9");
     wait_until("the vehicle is at home", seconds(20), || agent.bindings().is_empty());
     wait_until("over the home link", seconds(20), || reached(&by_router));
     let way = bed.agent.ip(&format!("-6 route get {ABOARD}"));
     assert!(way.contains(&format!("via {HOME_ADDRESS} dev home0")), "{way}");
     wait_until("from elsewhere", seconds(20), || bed.host.pings(CORRESPONDENT) && bed.core.pings(ABOARD));
-    // And away again.
+    // The router leaves the home link again.
     bed.router.ip("link set eth9 down");
     wait_until("the vehicle is away", seconds(20), || !agent.bindings().is_empty());
     wait_until("through the tunnel again", seconds(20), || reached(&by_agent));

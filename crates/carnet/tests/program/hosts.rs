@@ -1,7 +1,7 @@
-//! Hosts: network namespaces without a name, each held by a thread.
+//! Hosts: network namespaces that have no name. A thread holds each of them.
 //!
 //! A program that a host starts dies with its thread (`setpriv --pdeathsig`), and the namespace ends with its
-//! last program. So nothing is left when a test fails or the whole run is killed.
+//! last program. So nothing stays when a test fails or when the whole run is killed.
 
 use std::fs;
 use std::io;
@@ -17,7 +17,7 @@ use nix::sched::{CloneFlags, unshare};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Returns the reason why hosts cannot be created here, if any.
+/// Returns the reason why this machine cannot create hosts; `None` if it can.
 fn obstacle() -> Option<String> {
     match thread::spawn(|| unshare(CloneFlags::CLONE_NEWNET)).join() {
         Ok(Ok(())) => {}
@@ -28,25 +28,26 @@ fn obstacle() -> Option<String> {
     tun.err().map(|error| format!("cannot open /dev/net/tun: {error}"))
 }
 
-/// Returns whether the test can run here. Otherwise prints the reason, or fails if the test is required.
+/// Returns whether the test can run on this machine. If not, prints the reason, or fails if the test is
+/// required.
 pub fn possible() -> bool {
     let Some(reason) = obstacle() else { return true };
     assert!(std::env::var("CARNET_REQUIRE_ROOT").as_deref() != Ok("1"), "{reason}");
-    // On a line of its own, where `make test` searches for it.
+    // The message is on a line of its own, because `make test` searches for it.
     println!("\nSKIPPED: {reason}");
     false
 }
 
-/// Returns how many times slower than usual this machine is: `CARNET_TEST_SLOW`, for an emulated one.
+/// Returns by which factor this machine is slower than usual: `CARNET_TEST_SLOW`, for an emulated machine.
 pub fn slowness() -> u32 {
     std::env::var("CARNET_TEST_SLOW").ok().and_then(|text| text.parse().ok()).unwrap_or(1).max(1)
 }
 
-/// Longest time of a check and the pause after it on an idle machine.
+/// Longest time that a check and the pause after it take on an idle machine.
 const TURN: Duration = Duration::from_millis(150);
 
-/// Waits until `look` finds something; fails with `what` after `limit`. The limit is longer on a slow
-/// machine. On a busy machine only a quarter of a long turn counts, because the stations wait as well.
+/// Waits until `look` returns a value; fails with `what` after `limit`. The limit is longer on a slow
+/// machine. On a busy machine only a quarter of each long check counts, because the stations wait as well.
 pub fn wait_for<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> T {
     let limit = limit * slowness();
     let (start, mut counted) = (Instant::now(), Duration::ZERO);
@@ -62,12 +63,13 @@ pub fn wait_for<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option
     }
 }
 
-/// Waits as [`wait_for`], for a condition.
+/// Waits until a condition holds, like [`wait_for`].
 pub fn wait_until(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) {
     wait_for(what, limit, || holds().then_some(()));
 }
 
-/// Repeats `call` after signals: the kernel does not restart a call on a socket with a timeout (signal(7)).
+/// Repeats `call` if a signal interrupts it: the kernel does not restart a call on a socket with a timeout
+/// (signal(7)).
 pub fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match call() {
@@ -77,12 +79,12 @@ pub fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T
     }
 }
 
-/// Returns a span in seconds.
+/// Returns a duration of `count` seconds.
 pub fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// Returns the output of a program, for a failed assertion.
+/// Returns the output of a program as text, for the message of an assertion.
 pub fn said(output: &Output) -> String {
     format!(
         "{}{}{}",
@@ -92,7 +94,7 @@ pub fn said(output: &Output) -> String {
     )
 }
 
-/// A directory, deleted on drop.
+/// A directory for a test; dropping the value deletes it.
 pub struct Scratch(PathBuf);
 
 impl Scratch {
@@ -108,7 +110,7 @@ impl Scratch {
         self.0.join(name)
     }
 
-    /// Returns the names of its files.
+    /// Returns the names of the files in the directory.
     pub fn files(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.0).expect("the scratch directory");
         let mut names: Vec<String> =
@@ -124,7 +126,7 @@ impl Drop for Scratch {
     }
 }
 
-/// A network namespace.
+/// A network namespace, and the thread that holds it.
 pub struct Host {
     thread: i32,
     jobs: Option<mpsc::Sender<Job>>,
@@ -133,7 +135,7 @@ pub struct Host {
 
 impl Host {
     /// Creates a namespace with the loopback interface up. Its later interfaces have no duplicate address
-    /// detection, so that their addresses can be used at once.
+    /// detection, so that the test can use their addresses at once.
     pub fn new() -> Host {
         let (jobs, receiver) = mpsc::channel::<Job>();
         let (ready, is_ready) = mpsc::channel();
@@ -150,12 +152,12 @@ impl Host {
         host
     }
 
-    /// Returns the name by which `ip` finds the namespace.
+    /// Returns the thread ID by which `ip` finds the namespace.
     pub fn thread(&self) -> i32 {
         self.thread
     }
 
-    /// Runs a function in the namespace; programs that it starts stay there.
+    /// Runs a function in the namespace. Programs that the function starts stay in the namespace.
     pub fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
         let (sender, result) = mpsc::channel();
         let jobs = self.jobs.as_ref().expect("a running host");
@@ -166,7 +168,7 @@ impl Host {
         result.recv().expect("the host's thread").unwrap_or_else(|panic| resume_unwind(panic))
     }
 
-    /// Starts a program in the namespace. It is killed when the host ends.
+    /// Starts a program in the namespace. The program is killed when the host ends.
     pub fn spawn(&self, words: &[String], adapt: impl FnOnce(&mut Command) + Send + 'static) -> Child {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--"]).args(words);
@@ -176,14 +178,14 @@ impl Host {
         })
     }
 
-    /// Runs a program in the namespace to its end.
+    /// Runs a program in the namespace, and waits until it ends.
     pub fn output(&self, words: &[&str]) -> Output {
         let mut command = Command::new(words[0]);
         command.args(&words[1..]);
         self.run(move || command.output().expect("the program"))
     }
 
-    /// Runs `ip`, which must succeed, and returns its output.
+    /// Runs `ip` in the namespace, and returns its output; `ip` must succeed.
     pub fn ip(&self, arguments: &str) -> String {
         let words: Vec<&str> = ["ip"].into_iter().chain(arguments.split_whitespace()).collect();
         let output = self.output(&words);
@@ -191,21 +193,21 @@ impl Host {
         String::from_utf8(output.stdout).expect("text")
     }
 
-    /// Runs `ip -6` for each line.
+    /// Runs `ip -6` in the namespace for each line.
     pub fn batch(&self, lines: &str) {
         for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
             self.ip(&format!("-6 {line}"));
         }
     }
 
-    /// Creates a pair of interfaces between this host and another, both up.
+    /// Creates a pair of interfaces between this host and another host, and sets both up.
     pub fn link(&self, here: &str, other: &Host, there: &str) {
         self.ip(&format!("link add {here} type veth peer name {there} netns {}", other.thread));
         self.ip(&format!("link set {here} up"));
         other.ip(&format!("link set {there} up"));
         if std::env::var("CARNET_TEST_PATH").as_deref() == Ok("xdp") {
-            // A veth accepts redirected frames of an XDP program only with GRO. Its own frames must have
-            // complete checksums, because a redirected frame cannot carry the mark of a partial one.
+            // A veth accepts frames that an XDP program redirects only with GRO. Its own frames must have
+            // complete checksums, because a redirected frame cannot carry the mark of a partial checksum.
             for (host, interface) in [(self, here), (other, there)] {
                 let words = ["ethtool", "-K", interface, "gro", "on", "tx", "off"].map(str::to_owned);
                 let status = host.spawn(&words, |_| {}).wait().expect("ethtool");
@@ -214,7 +216,7 @@ impl Host {
         }
     }
 
-    /// Waits until the kernel has finished its own work after interfaces come up.
+    /// Waits until the kernel has finished its own work after interfaces came up.
     pub fn settle(&self) {
         wait_until("the interfaces are up", seconds(10), || {
             let links = self.ip("-o link show").lines().count() - 1;
@@ -228,13 +230,13 @@ impl Host {
         });
     }
 
-    /// Reads a setting below `net.ipv6.conf`.
+    /// Reads a setting of this host below `net.ipv6.conf`.
     pub fn get(&self, name: &str) -> String {
         let path = format!("/proc/sys/net/ipv6/conf/{name}");
         self.run(move || fs::read_to_string(path).expect("a switch").trim().to_owned())
     }
 
-    /// Writes a setting below `net.ipv6.conf`.
+    /// Writes a setting of this host below `net.ipv6.conf`.
     pub fn set(&self, name: &str, value: &'static str) {
         let path = format!("/proc/sys/net/ipv6/conf/{name}");
         self.run(move || fs::write(path, value).expect("a switch"));
@@ -250,14 +252,14 @@ impl Host {
         self.output(&["ping", "-4", "-c", "1", "-W", "1", address]).status.success()
     }
 
-    /// Returns all state of the host that carnet may change.
+    /// Returns all state of the host that carnet may change, as text.
     pub fn snapshot(&self) -> String {
         let mut text = String::new();
         for what in ["rule", "route show table all", "addr show", "neigh show proxy"] {
             let shown = self.ip(&format!("-6 {what}"));
             let mut lines: Vec<&str> = shown.lines().map(str::trim_end).collect();
             if what.starts_with("route") {
-                // The kernel lists them in the order of their creation.
+                // The kernel lists these entries in the order of their creation.
                 lines.sort_unstable();
             }
             text += &format!("== {what}\n{}\n", lines.join("\n"));
@@ -289,7 +291,7 @@ impl Host {
     }
 }
 
-/// Returns every readable setting of every interface.
+/// Returns every readable setting (sysctl) of every interface.
 fn switches() -> String {
     let mut lines = Vec::new();
     for interface in fs::read_dir("/proc/sys/net/ipv6/conf").expect("IPv6").flatten() {
@@ -304,7 +306,7 @@ fn switches() -> String {
     lines.concat()
 }
 
-/// Fails with the lines in which two snapshots differ.
+/// Fails with the lines in which the two snapshots differ.
 pub fn assert_same(before: &str, after: &str, when: &str) {
     let missing = before.lines().filter(|line| !after.lines().any(|other| other == *line));
     let added = after.lines().filter(|line| !before.lines().any(|other| other == *line));

@@ -1,4 +1,4 @@
-//! Unknown Binding Identifiers: answers of the running program, as an outside node sees them.
+//! Unknown Binding Identifiers: the answers of the running program, as a node outside sees them.
 
 use carnet_wire::extension::Extensions;
 use carnet_wire::ipv6::protocol;
@@ -11,7 +11,7 @@ use crate::station::Station;
 use crate::testbed::{CARE_OF, HOME_AGENT, Testbed, address};
 use crate::traffic::{Cannon, Sniffer};
 
-/// A node without a key.
+/// Home address of a node without a key.
 const HOME: &str = "2001:db8:1::5678";
 const NODE: &str = "
 [[home_agent.mobile_router]]
@@ -19,8 +19,8 @@ home_address = '2001:db8:1::5678'
 auth = 'none'
 ";
 
-/// Content of a Binding Acknowledgement. It has its own status, the Binding Identifier options (type 35, RFC
-/// 5648 4.1: BID and status) and the Flow Identification options (type 45, RFC 6089 4.2: FID and status).
+/// Content of a Binding Acknowledgement: the status, the Binding Identifier options (type 35, RFC 5648 4.1:
+/// BID and status) and the Flow Identification options (type 45, RFC 6089 4.2: FID and status).
 #[derive(Debug, PartialEq, Eq)]
 struct Said {
     status: u8,
@@ -28,7 +28,7 @@ struct Said {
     flows: Vec<(u16, u8)>,
 }
 
-/// Returns the acknowledgement with this sequence number among the packets, read octet by octet.
+/// Returns the acknowledgement with this sequence number among the packets. Reads it octet by octet.
 fn acknowledgement(packets: &[Vec<u8>], sequence: u16) -> Option<Said> {
     packets.iter().find_map(|packet| {
         let found = Extensions::parse(packet).ok().filter(|it| it.protocol == protocol::MOBILITY)?;
@@ -41,7 +41,7 @@ fn acknowledgement(packets: &[Vec<u8>], sequence: u16) -> Option<Said> {
         let mut said = Said { status: header[6], identifiers: Vec::new(), flows: Vec::new() };
         let mut options = &header[12..];
         while let [kind, rest @ ..] = options {
-            // Pad1 is one octet, all other options have a length.
+            // Pad1 is one octet; all other options have a length field.
             let Some((length, rest)) = rest.split_first().filter(|_| *kind != 0) else {
                 options = rest;
                 continue;
@@ -110,11 +110,11 @@ fn an_unknown_identifier_is_answered_with_its_status() {
     let bindings = agent.bindings();
     assert_eq!(bindings.len(), 1);
 
-    // RFC 5648 4.2: a short option for an unknown identifier. 4 is "accepted, see the options"; 167 is MCOA
-    // UNKNOWN COA.
+    // RFC 5648 4.2: a short option with an unknown identifier. Status 4 means "accepted, see the options";
+    // 167 is MCOA UNKNOWN COA.
     assert_eq!(ask(2, false, &[identifier(9, false)]), said(4, &[(9, 167)], &[]));
-    // RFC 6089 5.3.2.1: a flow for an unknown binding gets 131, "BID not found", and other options are
-    // processed.
+    // RFC 6089 5.3.2.1: a flow with an unknown binding gets status 131, "BID not found". The home agent
+    // processes the other options.
     let udp = Ipv6Selector {
         next_header: Some(Range::only(protocol::UDP)),
         destination_port: Some(Range::only(5000)),

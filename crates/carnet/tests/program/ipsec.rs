@@ -1,7 +1,7 @@
-//! Messages and data under IPsec (RFC 4877): the packets that an attacker on the path sees, and those that
-//! are refused.
+//! Messages and data under IPsec (RFC 4877): packets that an attacker on the path sees, and packets that the
+//! stations refuse.
 //!
-//! The tests need a kernel with ESP, and strongSwan for negotiation; `make test-kernel` has both.
+//! The tests need a kernel with ESP, and strongSwan for the negotiation; `make test-kernel` has both.
 
 use std::fs;
 use std::process::Child;
@@ -14,13 +14,14 @@ use crate::traffic::Sniffer;
 
 /// Address of strongSwan's IKE daemon on the home agent's machine.
 const GATEWAY: &str = "2001:db8:f0::2";
-/// Home address of another node of the home agent.
+/// Home address of another node that the home agent serves.
 const OTHER: &str = "2001:db8:1::5678";
-/// Interfaces on which the core receives packets.
+/// Interfaces of the core on which packets are captured.
 const EVERYWHERE: &[&str] = &["ha", "wlan", "wwan"];
 const CHARON: &str = "/usr/lib/ipsec/charon";
 
-/// Returns whether the kernel has ESP and the data path permits it: the kernel's tunnel devices do not.
+/// Returns whether the kernel has ESP and the data path permits IPsec. The kernel's tunnel devices do not
+/// permit it.
 pub fn has_esp() -> bool {
     if !possible() || std::env::var("CARNET_TEST_PATH").as_deref() == Ok("kernel") {
         return false;
@@ -42,7 +43,7 @@ fn has_charon() -> bool {
     can
 }
 
-/// Returns the `ip` command of a manual security association.
+/// Returns the `ip` command that adds a manual security association.
 fn association<'a>(source: &'a str, destination: &'a str, index: &'a str, key: usize) -> Vec<&'a str> {
     const KEYS: [&str; 2] =
         ["0x000102030405060708090a0b0c0d0e0f10111213", "0x202122232425262728292a2b2c2d2e2f30313233"];
@@ -53,7 +54,7 @@ fn association<'a>(source: &'a str, destination: &'a str, index: &'a str, key: u
     [&ends[..], &what, &selector].concat()
 }
 
-/// Returns the `ip` command of a policy that demands ESP for sent packets.
+/// Returns the `ip` command that adds a policy: the kernel must send these packets under ESP.
 fn policy<'a>(source: &'a str, destination: &'a str) -> Vec<&'a str> {
     let ends =
         ["ip", "xfrm", "policy", "add", "src", source, "dst", destination, "proto", "135", "dir", "out"];
@@ -65,27 +66,28 @@ fn must(host: &Host, words: &[&str]) {
     assert!(output.status.success(), "{words:?}: {}", said(&output));
 }
 
-/// Adds both directions between a node and the home agent, on one of them.
+/// Adds the security associations between a node and the home agent to one of the two hosts, for both
+/// directions.
 fn associate(host: &Host, local: &str, node: &str, indexes: [&str; 2]) {
     must(host, &association(node, HOME_AGENT, indexes[0], 0));
     must(host, &association(HOME_AGENT, node, indexes[1], 1));
     must(host, &if local == node { policy(node, HOME_AGENT) } else { policy(HOME_AGENT, node) });
 }
 
-/// Adds manual security associations between the router and the home agent, on both.
+/// Adds the security associations between the router and the home agent to both hosts.
 pub fn protect(bed: &Testbed) {
     associate(&bed.agent, HOME_AGENT, HOME_ADDRESS, ["0x1001", "0x1002"]);
     associate(&bed.router, HOME_ADDRESS, HOME_ADDRESS, ["0x1001", "0x1002"]);
 }
 
-/// Returns the configs of the testbed with IPsec instead of keys.
+/// Returns the configs of the testbed with IPsec instead of shared keys.
 pub fn configs(bed: &Testbed) -> (String, String) {
     let key = "{ spi = 300, key = '000102030405060708090a0b0c0d0e0f' }";
     (bed.agent_config().replace(key, "'ipsec'"), bed.router_config().replace(key, "'ipsec'"))
 }
 
-/// Counts Binding Updates and Acknowledgements in clear text, and packets under ESP, by the header behind the
-/// Home Address option or type 2 routing header.
+/// Counts the Binding Updates and Acknowledgements in clear text, and the packets under ESP. It looks at the
+/// header behind the Home Address option or type 2 routing header.
 fn messages(packets: &[Vec<u8>]) -> (usize, usize) {
     let of = |protocol: u8| {
         let is =
@@ -110,7 +112,7 @@ fn messages_go_under_ipsec_and_nothing_else_is_believed() {
     let mut agent = Station::start(&bed.agent, &(agent + &second));
     let sniffer = Sniffer::start(&bed.core, EVERYWHERE);
 
-    // Without a security association no message leaves.
+    // Without a security association no message leaves the router.
     let mut station = Station::start(&bed.router, &router);
     wait_until("the router finds no policy", seconds(20), || {
         station.counter("mobility.dropped.not_protected") > 0
@@ -118,7 +120,7 @@ fn messages_go_under_ipsec_and_nothing_else_is_believed() {
     assert!(station.log().contains("there is no IPsec policy for it"), "{}", station.log());
     assert_eq!(messages(&sniffer.heard()), (0, 0));
 
-    // A router without IPsec gets no answer.
+    // The home agent does not answer a router without IPsec.
     let plain = router.replace("'ipsec'", "'none'");
     station.reload(&plain);
     wait_until("the home agent drops it", seconds(30), || {
@@ -130,8 +132,8 @@ fn messages_go_under_ipsec_and_nothing_else_is_believed() {
     assert!(clear > 0 && protected == 0, "{clear} in the clear, {protected} under ESP");
     station.reload(&router);
 
-    // A message under the security association of another node, whose keys the sender has, is refused as
-    // well: the kernel compares addresses.
+    // The home agent also refuses a message under the security association of another node, whose keys the
+    // sender has. The kernel compares the addresses.
     associate(&bed.agent, HOME_AGENT, OTHER, ["0x2001", "0x2002"]);
     let theft = association(HOME_ADDRESS, HOME_AGENT, "0x2001", 0);
     must(&bed.router, &theft);
@@ -148,7 +150,8 @@ fn messages_go_under_ipsec_and_nothing_else_is_believed() {
     bed.router.ip("xfrm state flush");
     bed.router.ip("xfrm policy flush");
 
-    // With its own association it registers, and moves from one uplink to the other under it.
+    // With its own security association the router registers, and moves from one uplink to the other under
+    // it.
     associate(&bed.agent, HOME_AGENT, HOME_ADDRESS, ["0x1001", "0x1002"]);
     associate(&bed.router, HOME_ADDRESS, HOME_ADDRESS, ["0x1001", "0x1002"]);
     let begin = sniffer.count();
@@ -159,8 +162,8 @@ fn messages_go_under_ipsec_and_nothing_else_is_believed() {
     wait_until("the binding moves", seconds(20), || agent.bindings()[0].1 == CARE_OF[1]);
     wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
     let (clear, protected) = messages(&sniffer.heard()[begin..]);
-    // Two updates, each with its acknowledgement. Each packet passes the core in and out; only received ones
-    // count.
+    // The test sees two updates, each with its acknowledgement. The core receives and sends each packet; only
+    // received packets count.
     assert!(clear == 0 && protected >= 4, "{clear} in the clear, {protected} under ESP");
 
     station.terminate();
@@ -178,7 +181,7 @@ fn messages_go_under_ipsec_and_nothing_else_is_believed() {
     }
 }
 
-/// strongSwan of one host.
+/// A running strongSwan on one host.
 struct Swan<'a> {
     host: &'a Host,
     charon: Child,
@@ -187,7 +190,8 @@ struct Swan<'a> {
 }
 
 impl<'a> Swan<'a> {
-    /// Starts charon with the output of `carnet ipsec` for a station's config, and the common secret.
+    /// Starts charon on a host, with the output of `carnet ipsec` for the station's config, and with the
+    /// secret that both ends share.
     fn start(bed: &Testbed, host: &'a Host, name: &str, config: &str, data: bool) -> Swan<'a> {
         let at =
             |what: &str| bed.scratch.path(&format!("{name}-{what}")).to_str().expect("a path").to_owned();
@@ -210,7 +214,7 @@ impl<'a> Swan<'a> {
              unix://{vici}\n}}\n"
         );
         fs::write(at("strongswan.conf"), settings).expect("a file");
-        // The files in /run belong to one host.
+        // The files in /run must belong to one host only.
         let script = format!("mount -t tmpfs tmpfs /run && exec {CHARON}");
         let words = ["unshare", "--mount", "sh", "-c", &script].map(str::to_owned);
         let variable = at("strongswan.conf");
@@ -231,7 +235,7 @@ impl<'a> Swan<'a> {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// Returns the security parameter indexes of the negotiated associations, sorted.
+    /// Returns the security parameter indexes of the negotiated security associations, sorted.
     fn indexes(&self) -> Vec<String> {
         let shown = self.host.ip("xfrm state");
         let mut indexes: Vec<String> = shown
@@ -272,7 +276,7 @@ fn strongswan_negotiates_what_carnet_wants_and_follows_it() {
     let of_router = Swan::start(&bed, &bed.router, "router", &router, false);
     let agent = Station::start(&bed.agent, &agent);
     let station = Station::start(&bed.router, &router);
-    // The first Binding Update causes the negotiation.
+    // The first Binding Update starts the negotiation.
     wait_until("it registers", seconds(60), || station.state() == "registered");
     let indexes = of_router.indexes();
     assert!(indexes.len() >= 2, "{indexes:?}");
@@ -283,7 +287,7 @@ fn strongswan_negotiates_what_carnet_wants_and_follows_it() {
     }
     assert_eq!(of_router.indexes(), indexes, "nothing was negotiated anew");
 
-    // The uplink of IKE's connection goes down. The Binding Update leaves at once under the present
+    // The uplink that IKE uses goes down. The Binding Update leaves at once under the present security
     // association; IKE starts again.
     bed.router.ip("link set wlan0 down");
     wait_until("the binding moves", seconds(30), || agent.bindings()[0].1 == CARE_OF[1]);
@@ -303,8 +307,8 @@ fn strongswan_negotiates_what_carnet_wants_and_follows_it() {
     assert!(clear == 0 && protected >= 8, "{clear} in the clear, {protected} under ESP");
 }
 
-/// Returns the packets of or to the mobile network that an attacker on the path can read: those in a tunnel
-/// without ESP, or outside.
+/// Returns the packets from or to the mobile network that an attacker on the path can read. They are in a
+/// tunnel without ESP, or outside of a tunnel.
 fn readable(packets: &[Vec<u8>]) -> usize {
     let inside = [0x20, 0x01, 0x0d, 0xb8, 0, 0x0a];
     let is = |packet: &[u8]| {
@@ -320,7 +324,7 @@ fn with_data_under_ipsec_nobody_on_the_way_reads_what_the_mobile_network_says() 
     }
     let bed = Testbed::new();
     let (agent, router) = configs(&bed);
-    // IPsec does not see packets that BPF programs forward.
+    // The kernel's IPsec does not see packets that BPF programs forward, so the test uses the TUN device.
     let tun = |config: String| config + "\n[dataplane]\npath = 'tun'\n";
     let (agent, router) = (tun(agent), tun(router));
     let sniffer = Sniffer::start(&bed.core, EVERYWHERE);
@@ -330,13 +334,13 @@ fn with_data_under_ipsec_nobody_on_the_way_reads_what_the_mobile_network_says() 
     let station = Station::start(&bed.router, &router);
     wait_until("it registers", seconds(60), || station.state() == "registered");
     wait_until("data flow", seconds(60), || bed.host.pings(CORRESPONDENT));
-    // IPsec does not protect the router's own address on board from its hosts.
+    // Packets between the router's own address on board and its hosts are not under IPsec.
     assert!(bed.host.pings("2001:db8:a::1"));
     let indexes = of_router.indexes();
     assert!(station.ask(&["handover", "wwan0"]).status.success());
     wait_until("the binding moves", seconds(20), || agent.bindings()[0].1 == CARE_OF[1]);
     wait_until("data flow", seconds(20), || bed.host.pings(CORRESPONDENT));
-    // Packets larger than the MTU, in both directions.
+    // Packets that are larger than the MTU pass in both directions.
     wait_for("large packets arrive", seconds(20), || {
         let words = ["ping", "-6", "-c", "1", "-W", "2", "-s", "3000", CORRESPONDENT];
         bed.host.output(&words).status.success().then_some(())

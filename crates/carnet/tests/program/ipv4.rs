@@ -1,7 +1,7 @@
-//! Networks with only IPv4, with and without a NAT, several uplinks at once, and policies.
+//! Networks that have only IPv4, with and without a NAT, several uplinks at once, and policies.
 //!
-//! The testbed's links have IPv4 beside IPv6, or instead of it. The first uplink is in 192.0.2.0/24, the
-//! second in 203.0.113.0/24. 198.51.100.0/24 leads to the home agent, 198.51.100.2.
+//! The testbed's links have IPv4 beside IPv6, or instead of IPv6. The first uplink is in 192.0.2.0/24, the
+//! second in 203.0.113.0/24. The home agent is 198.51.100.2 in 198.51.100.0/24.
 
 use std::fs;
 use std::net::{Ipv6Addr, UdpSocket};
@@ -15,7 +15,7 @@ use crate::station::{Station, carnet};
 use crate::testbed::{CARE_OF, CORRESPONDENT, HOME_AGENT, INSIDE, Testbed, address, with_station};
 use crate::traffic::Sniffer;
 
-/// The core's network of each uplink.
+/// First three octets of the core's network on each uplink.
 const NETS: [&str; 2] = ["192.0.2", "203.0.113"];
 const UPLINKS: [(&str, &str); 2] = [("wlan", "wlan0"), ("wwan", "wwan0")];
 
@@ -57,7 +57,7 @@ pub fn nft(host: &Host, rules: &[&str]) {
     }
 }
 
-/// Adds a NAT between an uplink and the core: the router has 10.0.0.10.
+/// Adds a NAT between an uplink and the core. Behind it the router has the address 10.0.0.10.
 pub fn behind_nat(bed: &Testbed, number: usize) -> Host {
     let ((far, near), net) = (UPLINKS[number], NETS[number]);
     let nat = Host::new();
@@ -86,7 +86,7 @@ fn start(bed: &Testbed, adapt: impl Fn(String) -> String) -> (Station, Station) 
     start_both(bed, |config| config, adapt)
 }
 
-/// Starts home agent and mobile router with adapted configs.
+/// Starts the home agent and the mobile router, with configs that `of_agent` and `of_router` change.
 pub fn start_both(
     bed: &Testbed,
     of_agent: impl Fn(String) -> String,
@@ -106,14 +106,14 @@ fn router_config_of(bed: &Testbed) -> String {
     bed.router_config().replace(&home_agent, &format!("{home_agent}home_agent_ipv4 = '198.51.100.2'\n"))
 }
 
-/// Adds a Binding Identifier for each uplink to a config.
+/// Adds a Binding Identifier for each uplink to a router's config.
 pub fn identified(config: String) -> String {
     config
         .replace("priority = 10\n", "priority = 10\nbid = 1\n")
         .replace("priority = 20\n", "priority = 20\nbid = 2\n")
 }
 
-/// Returns the transmitting tunnels: encapsulation, remote end, and its port.
+/// Returns the transmitting tunnels of a station: encapsulation, remote end, and the port of the remote end.
 fn tunnels(station: &Station) -> Vec<(String, String, Option<u64>)> {
     let tunnels = station.show("tunnels");
     let of = |tunnel: &Value| {
@@ -127,7 +127,7 @@ pub fn first_tunnel(station: &Station) -> (String, String, Option<u64>) {
     tunnels(station).into_iter().next().unwrap_or_default()
 }
 
-/// Checks that datagrams of every size pass in both directions, complete.
+/// Checks that datagrams of every size pass in both directions with all their octets.
 fn sizes_pass(bed: &Testbed) {
     for (from, to, destination) in [(&bed.host, &bed.core, CORRESPONDENT), (&bed.core, &bed.host, INSIDE)] {
         let socket = || UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).expect("a socket");
@@ -136,7 +136,7 @@ fn sizes_pass(bed: &Testbed) {
         receiver.set_read_timeout(Some(Duration::from_millis(100))).expect("a timeout");
         for length in [1, 100, 1232, 1400, 1452] {
             wait_until(&format!("a datagram of {length} octets arrives"), seconds(20), || {
-                // After Packet Too Big the kernel refuses one datagram.
+                // After a Packet Too Big the kernel refuses one datagram, so an error here does not matter.
                 let _ = sender.send_to(&vec![7; length], (address(destination), port));
                 receiver.recv(&mut [0; 2000]).is_ok_and(|found| found == length)
             });
@@ -151,20 +151,20 @@ fn an_uplink_with_ipv4_alone_is_enough() {
     }
     let bed = dual();
     without_ipv6(&bed, &[0, 1]);
-    // A default of some distributions, with which the second uplink would receive nothing.
+    // This value is a default of some distributions; with it, the second uplink would receive nothing.
     bed.router.run(|| fs::write("/proc/sys/net/ipv4/conf/all/rp_filter", "1").expect("a switch"));
     let recording = bed.scratch.path("router.jsonl");
     let record = format!("record = '{}'", recording.display());
-    // A recording does not contain packets of a fast path.
+    // A recording does not contain packets of a fast path, so the recorded station uses the slow path.
     let (mut agent, mut router) =
         start(&bed, |config| with_station(&config, &record) + "\n[dataplane]\npath = 'tun'\n");
     let echo = bed.echo(100);
     echo.flows();
-    // No NAT has rewritten an address, so IPv6 in IPv4 works.
+    // No NAT has rewritten an address, so the tunnel is IPv6 in IPv4 without UDP.
     assert_eq!(first_tunnel(&router), ("ipv4".into(), "198.51.100.2".into(), None));
     assert_eq!(first_tunnel(&agent), ("ipv4".into(), "192.0.2.10".into(), None));
     sizes_pass(&bed);
-    // Handovers to the second uplink and back.
+    // The router moves to the second uplink and back.
     for uplink in ["wwan0", "wlan0"] {
         let output = router.ask(&["handover", uplink]);
         assert!(output.status.success(), "{}", said(&output));
@@ -177,7 +177,7 @@ fn an_uplink_with_ipv4_alone_is_enough() {
     router.terminate();
     agent.terminate();
 
-    // The recording has the packets that sockets received, and a replay sends those that sockets sent.
+    // The recording has the packets that sockets received. A replay sends the packets that sockets sent.
     let (config, recording) = (router.config.to_str().expect("a path"), recording.to_str().expect("a path"));
     let replayed = carnet(&["replay", "--config", config, recording]);
     assert!(replayed.status.success(), "{}", said(&replayed));
@@ -208,7 +208,7 @@ fn behind_a_nat_udp_carries_everything() {
     sizes_pass(&bed);
     assert_eq!(echo.stop().lost, 0);
     assert_eq!(agent.counter("tunnel.dropped.inner_source"), 0);
-    // A counter shows packets to the port without a binding.
+    // A counter includes packets to the UDP port that belong to no binding.
     let before = agent.counter("tunnel.dropped.outer_source");
     bed.core.run(|| {
         let stranger = UdpSocket::bind("198.51.100.1:0").expect("a socket");
@@ -230,7 +230,7 @@ fn a_narrow_path_inside_udp_is_found() {
     narrow(1400);
 }
 
-/// A packet of 1280 octets does not fit: the outer packets are fragmented.
+/// A packet of 1280 octets does not fit the path, so the outer packets are fragmented.
 #[test]
 fn a_path_too_narrow_for_ipv6_carries_it_inside_udp() {
     if !possible() {
@@ -244,7 +244,7 @@ fn narrow(limit: u64) {
     without_ipv6(&bed, &[0, 1]);
     let nat = behind_nat(&bed, 0);
     bed.router.ip("link set wwan0 down");
-    // Behind the NAT, where neither end of the tunnel sees it.
+    // The narrow link is behind the NAT, where neither end of the tunnel sees it.
     for (host, interface) in [(&nat, "out"), (&bed.core, "wlan")] {
         host.ip(&format!("link set {interface} mtu {limit}"));
     }
@@ -271,7 +271,7 @@ fn two_uplinks_are_registered_at_once() {
     let echo = bed.echo(200);
     echo.flows();
     assert_eq!(first_tunnel(&router).0, "ipv6");
-    // The preferred uplink loses its carrier; the second one is registered already.
+    // The preferred uplink loses its carrier; the second uplink has registered already.
     bed.core.ip("link set wlan down");
     wait_until("the other carries the packets", seconds(10), || first_tunnel(&router).0 == "ipv4");
     echo.flows();
@@ -279,7 +279,7 @@ fn two_uplinks_are_registered_at_once() {
     assert!(report.silence < Duration::from_millis(300) + 2 * report.stalled, "{report:?}");
 }
 
-/// Two modems of one make: each is a NAT, and both give the router the same address.
+/// Two modems of the same make: each is a NAT, and both give the router the same address.
 #[test]
 fn two_uplinks_with_the_same_private_address() {
     if !possible() {
@@ -300,7 +300,7 @@ fn two_uplinks_with_the_same_private_address() {
         assert_eq!(ends, ["udp 192.0.2.77", "udp 203.0.113.77"]);
         let echo = bed.echo(200);
         echo.flows();
-        // Each uplink alone is enough; the lost one returns before the next one goes.
+        // Each uplink alone is enough. The first uplink returns before the second one is lost.
         for (far, net) in [("wlan", "203.0.113.77"), ("wwan", "192.0.2.77")] {
             bed.core.ip(&format!("link set {far} down"));
             wait_until("the other carries the packets", seconds(20), || {
@@ -318,9 +318,9 @@ fn two_uplinks_with_the_same_private_address() {
     }
 }
 
-/// ConnMan 1.41 (`src/connection.c`) gives each service a route to its gateway, and one service alone the
-/// IPv4 default route. When a service loses its carrier, ConnMan removes its routes and moves the default
-/// route to the other. It leaves the route there when the preferred service is back.
+/// ConnMan 1.41 (`src/connection.c`) gives each service a route to its gateway, but only one service the IPv4
+/// default route. When a service loses its carrier, ConnMan removes its routes and moves the default route to
+/// the other service. ConnMan leaves the default route there when the preferred service is back.
 #[test]
 fn preferred_uplink_that_returns_is_used_again_without_a_default_route_of_its_own() {
     if !possible() {
@@ -348,14 +348,14 @@ fn preferred_uplink_that_returns_is_used_again_without_a_default_route_of_its_ow
         let echo = bed.echo(100);
         echo.flows();
         assert_eq!(first_tunnel(&agent).1, "192.0.2.10");
-        // The preferred service loses its carrier.
+        // ConnMan's preferred service loses its carrier.
         bed.core.ip("link set wlan down");
         wait_until("the other carries the packets", seconds(20), || first_tunnel(&agent).1 == "203.0.113.10");
         bed.router.ip("route del default dev wlan0");
         bed.router.ip("addr flush dev wlan0");
         give_default(1);
         echo.flows();
-        // The service is back, without the default route.
+        // The preferred service is back, without the default route.
         bed.core.ip("link set wlan up");
         gain(0);
         wait_until("the preferred uplink carries the packets again", seconds(20), || {
@@ -368,7 +368,7 @@ fn preferred_uplink_that_returns_is_used_again_without_a_default_route_of_its_ow
     };
     let default = bed.router.ip("-4 route show default");
     assert_eq!(default.trim_end(), "default via 203.0.113.1 dev wwan0", "ConnMan's routes are ConnMan's");
-    // No entry of carnet is left.
+    // The host has no entry of carnet any more.
     bed.router.ip("route del default");
     give_default(0);
     router.terminate();
@@ -378,7 +378,7 @@ fn preferred_uplink_that_returns_is_used_again_without_a_default_route_of_its_ow
     assert_eq!(ipv4(&bed.router.snapshot()), ipv4(&before));
 }
 
-/// Returns a policy for the packets of the echo.
+/// Returns a policy for the packets of the echo traffic.
 pub fn policy(action: &str, uplinks: &str) -> String {
     format!(
         "\n[[mobile_router.policy]]\nname = 'probe'\nprotocol = 'udp'\nports = [4242]\naction = '{action}'\n\
@@ -392,7 +392,7 @@ fn a_duplicated_class_loses_nothing_when_an_uplink_goes() {
         return;
     }
     let bed = dual();
-    // One uplink has IPv6, the other IPv4 behind a NAT.
+    // One uplink has IPv6; the other has only IPv4, behind a NAT.
     without_ipv6(&bed, &[1]);
     let _nat = behind_nat(&bed, 1);
     let (mut agent, mut router) =
@@ -408,12 +408,12 @@ fn a_duplicated_class_loses_nothing_when_an_uplink_goes() {
     };
     let echo = bed.echo(500);
     ready(20);
-    // The uplink loses its carrier, and gets it back.
+    // The uplink loses its carrier, and then gets the carrier back.
     bed.core.ip("link set wlan down");
     std::thread::sleep(seconds(1));
     bed.core.ip("link set wlan up");
     ready(20);
-    // The second uplink becomes a black hole in both directions.
+    // The second uplink drops all packets in both directions, without any sign.
     nft(
         &bed.core,
         &[
@@ -451,13 +451,14 @@ fn a_policy_moves_its_own_packets_and_no_others() {
     assert!(bed.host.pings(CORRESPONDENT));
     echo.flows();
     let heard = sniffer.stop();
-    // Packets with the care-of address as outer destination or source, and UDP or an echo inside.
+    // Counts packets with the care-of address as outer destination or source. Inside they have UDP or an
+    // echo.
     let count = |care_of: &str, at: usize, protocol: u8| {
         let care_of = address(care_of).octets();
         let inside = |packet: &&Vec<u8>| {
             packet.len() >= 88 && packet[6] == 41 && packet[at..at + 16] == care_of && packet[46] == protocol
         };
-        // Without messages between the stations.
+        // Messages between the stations do not count.
         let mobile =
             |packet: &&Vec<u8>| [&packet[48..56], &packet[64..72]].contains(&&address(INSIDE).octets()[..8]);
         heard.iter().filter(inside).filter(mobile).count()
@@ -466,7 +467,7 @@ fn a_policy_moves_its_own_packets_and_no_others() {
         assert!(count(CARE_OF[1], at, 17) > 0 && count(CARE_OF[0], at, 17) == 0, "UDP, {at}");
         assert!(count(CARE_OF[0], at, 58) > 0 && count(CARE_OF[1], at, 58) == 0, "ICMPv6, {at}");
     }
-    // The uplink of the policy goes down: its packets take the common uplink.
+    // The uplink of the policy goes down: the policy's packets take the uplink of all other packets.
     bed.core.ip("link set wwan down");
     wait_until("the router knows", seconds(10), || {
         let uplinks = router.show("uplinks");
@@ -478,9 +479,9 @@ fn a_policy_moves_its_own_packets_and_no_others() {
     echo.stop();
 }
 
-/// A router without stored state is killed and started again and again. An attacker who has recorded the
-/// Binding Update of the first start replays it, octet for octet, from a socket of his own. The binding stays
-/// where it is (RFC 6275 15.3).
+/// A router without stored state is killed and started several times. An attacker who has recorded the
+/// Binding Update of the first start replays it, octet for octet, from a socket of his own. The binding keeps
+/// its care-of address (RFC 6275 15.3).
 #[test]
 fn a_binding_update_recorded_before_restarts_moves_nothing() {
     const PORT: u16 = 4191;
@@ -492,8 +493,8 @@ fn a_binding_update_recorded_before_restarts_moves_nothing() {
     let directory = format!("state_dir = '{}'", bed.scratch.path("state").display());
     let sniffer = Sniffer::start_for(&bed.core, &["wlan"], 4);
     let (agent, mut router) = start_both(&bed, |config| with_station(&config, &directory), |config| config);
-    // The payload of the first UDP datagram to the home agent that has a Binding Update (Mobility Header type
-    // 5) inside IPv6.
+    // Returns the payload of the first UDP datagram to the home agent that has a Binding Update (Mobility
+    // Header type 5) inside IPv6.
     let payload = |packet: &Vec<u8>| -> Option<Vec<u8>> {
         let udp = packet.get(20..).filter(|_| packet[0] == 0x45 && packet[9] == 17)?;
         let (to, inner) = (u16::from_be_bytes([udp[2], udp[3]]), udp.get(8..)?);
@@ -522,7 +523,7 @@ fn a_binding_update_recorded_before_restarts_moves_nothing() {
         });
         let (there, port, last) = sequence();
         assert!((&there, port == Some(5555)) == (&care_of_address, false), "start {start}: {there} {port:?}");
-        // Minutes of the clock, and the router's updates.
+        // Sequence numbers advance with the minutes of the clock, and with each update of the router.
         let used = last.expect("a number").wrapping_sub(first);
         assert!(used < 1000, "start {start}: {used} numbers");
     }

@@ -1,5 +1,5 @@
-//! Tunnels inside IPv4 and UDP on the fast path, also with a slow path at the other end, and with a policy
-//! that balances.
+//! Tunnels inside IPv4 and UDP on the fast path. In some tests the other end uses the slow path, or a policy
+//! balances.
 
 use std::collections::BTreeMap;
 
@@ -17,8 +17,8 @@ fn with_path(path: &str) -> impl Fn(String) -> String {
     move |config| config + &section
 }
 
-/// Returns a testbed whose only uplink has only IPv4, behind a NAT if `udp`; `paths` are the home agent's and
-/// the router's.
+/// Returns a testbed whose only uplink has only IPv4, behind a NAT if `udp`. `paths` are the data paths of
+/// the home agent and of the router.
 fn inside_ipv4(udp: bool, paths: [&str; 2]) -> (Testbed, Option<Host>, Station, Station) {
     let bed = dual();
     without_ipv6(&bed, &[0, 1]);
@@ -35,7 +35,7 @@ fn inside_ipv4(udp: bool, paths: [&str; 2]) -> (Testbed, Option<Host>, Station, 
     (bed, nat, agent, router)
 }
 
-/// Returns the number of packets on the slow path at both ends.
+/// Returns the number of packets that took the slow path at either end.
 fn slow(bed: &Testbed) -> u64 {
     let of = |host| {
         let (out, back) = pieces(host);
@@ -73,7 +73,7 @@ fn all_arrives(udp: bool, off: &[&str]) {
     for reason in ["failed", "malformed", "outer_source", "inner_source"] {
         assert_eq!(count(&format!("fast_path.left.{reason}")), 0, "{reason}");
     }
-    // The packet counts are reported for each tunnel.
+    // Each station reports the packet counts of each tunnel.
     for station in [&agent, &router] {
         let tunnel = &station.show("tunnels")[0];
         for name in ["packets_in", "packets_out"] {
@@ -96,8 +96,8 @@ fn tunnels_in_udp_take_the_fast_path() {
     }
 }
 
-/// If an interface accepts no super packets, or computes no checksums, the kernel does both behind the
-/// tunnel.
+/// If an interface accepts no super packets or computes no checksums, the kernel segments and computes
+/// checksums after the tunnel encapsulation.
 #[test]
 fn super_packets_inside_ipv4_are_cut_and_summed_after_the_tunnel() {
     if !possible() {
@@ -108,7 +108,7 @@ fn super_packets_inside_ipv4_are_cut_and_summed_after_the_tunnel() {
     }
 }
 
-/// Each end accepts the checksums, bursts and super packets of the other.
+/// Each end accepts the checksums, bursts and super packets that the other end sends.
 #[test]
 fn a_fast_path_and_a_slow_one_understand_each_other() {
     if !possible() {
@@ -128,7 +128,7 @@ fn a_fast_path_and_a_slow_one_understand_each_other() {
     }
 }
 
-/// Several flows over an uplink with IPv6 and one with IPv4 behind a NAT.
+/// A policy balances several flows over an uplink with IPv6 and an uplink with IPv4 behind a NAT.
 #[test]
 fn what_a_policy_balances_takes_the_fast_path() {
     if !possible() {
@@ -142,7 +142,7 @@ fn what_a_policy_balances_takes_the_fast_path() {
         start_both(&bed, with_path("bpf"), |config| with_path("bpf")(identified(config)) + &balanced);
     wait_until("both are registered", seconds(15), || agent.bindings().len() == 2);
     wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
-    // Sent packets of the router and of the home agent, by tunnel.
+    // Returns the packets that the router and the home agent have sent, by tunnel.
     let sent = || {
         [&router, &agent].map(|station| {
             let tunnels = station.show("tunnels");
@@ -175,6 +175,6 @@ for _ in range(50):
     let grown = grown();
     println!("{packets} packets: {grown:?} by tunnel, {by_slow} by the slow path");
     assert!(grown[1] > packets / 6, "{grown:?}");
-    // Each flow's answer is an ICMPv6 error, of which the correspondent sends few.
+    // The answer to each flow is an ICMPv6 error, and the correspondent sends few of them.
     assert!(by_slow < packets / 4, "{by_slow}");
 }

@@ -12,7 +12,7 @@ pub(crate) const BOTH: &str = "auth = { spi = 301, key = 'f0e1d2c3b4a5968778695a
                     former = [{ spi = 300, key = '000102030405060708090a0b0c0d0e0f' }] }";
 pub(crate) const NEW: &str = "auth = { spi = 301, key = 'f0e1d2c3b4a5968778695a4b3c2d1e0f' }";
 
-/// The three steps of docs/operating.md, for a change and back.
+/// The operator follows the three steps of docs/operating.md, for a change of the key and back.
 #[test]
 fn a_key_is_changed_under_traffic_and_no_packet_is_lost() {
     if !possible() {
@@ -51,15 +51,15 @@ fn a_key_is_changed_under_traffic_and_no_packet_is_lost() {
     assert_eq!(report.lost, 0, "{report:?}");
     println!("two changes of a key: {} packets, longest silence {:?}", report.sent, report.silence);
 
-    // The key decides: a key that the home agent has dropped belongs to no node.
+    // The key counts: a key that the home agent has dropped belongs to no node.
     let unknown = agent.counter("mobility.dropped.unknown_spi");
     router.reload(&bed.router_config().replace(OLD, NEW));
     wait_until("it is not believed", seconds(10), || agent.counter("mobility.dropped.unknown_spi") > unknown);
     assert_eq!(agent.bindings()[0].1, CARE_OF[0], "the binding lasts for what is left of it");
 }
 
-/// Returns the places of these octets in writable memory, where an attacker who controls the process would
-/// find them.
+/// Returns the places in writable memory that contain these octets. An attacker who controls the process
+/// would find them there.
 fn found(station: &Station, octets: &[u8]) -> Vec<String> {
     let maps = fs::read_to_string(format!("/proc/{}/maps", station.pid())).expect("its maps");
     let memory = File::open(format!("/proc/{}/mem", station.pid())).expect("its memory");
@@ -69,7 +69,7 @@ fn found(station: &Station, octets: &[u8]) -> Vec<String> {
         let (begin, end) = line.split(' ').next().and_then(|place| place.split_once('-')).expect("a place");
         let address = |text| u64::from_str_radix(text, 16).expect("an address");
         let (begin, end) = (address(begin), address(end));
-        // Memory of a device may be unreadable.
+        // Mapped memory of a device may be unreadable.
         let mut content = vec![0; usize::try_from(end - begin).expect("a size")];
         if memory.read_exact_at(&mut content, begin).is_ok() {
             let windows = content.windows(octets.len()).enumerate().filter(|(_, window)| *window == octets);
@@ -79,13 +79,13 @@ fn found(station: &Station, octets: &[u8]) -> Vec<String> {
     places
 }
 
-/// Returns the key of an `auth` as octets, and as its digits in the config.
+/// Returns the key of an `auth` table as octets, and as the digits in the config.
 fn forms(digits: &str) -> [Vec<u8>; 2] {
     let octet = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).expect("digits");
     [(0..digits.len()).step_by(2).map(octet).collect(), digits.as_bytes().to_vec()]
 }
 
-/// A process only has the keys that it needs, and no copy of the config's text.
+/// A process has only the keys that it needs, and no copy of the config's text.
 #[test]
 fn a_key_is_in_memory_where_it_is_needed_and_nowhere_else() {
     if !possible() {
@@ -99,13 +99,14 @@ fn a_key_is_in_memory_where_it_is_needed_and_nowhere_else() {
     let router = Station::start(&bed.router, &with(bed.router_config(), FIRST));
     router.registered();
     let acknowledged = || router.counter("mobility.received.binding_acknowledgement");
-    // A home agent has the key that it verifies with. A mobile router has two: the one of its config, for
-    // keys of other home agents, and the derived one for this home agent.
+    // A home agent has the key that it verifies with. A mobile router has two keys. It derives keys for home
+    // agents from the key of its config, and has the derived key for this home agent.
     let expect = |key: &str, in_agent: usize, in_router: usize, changing: bool| {
         let [octets, digits] = forms(key);
         for (station, number) in [(&agent, in_agent), (&router, in_router)] {
             let (places, texts) = (found(station, &octets), found(station, &digits));
-            // A node with two keys may have one of them a second time, beside its pointer to both.
+            // If a node has two keys, memory may contain one of them a second time, beside the node's pointer
+            // to both.
             let most = if changing { number.min(1) + number } else { number };
             let config = station.config.display();
             assert!(texts.is_empty(), "digits in {config}: {texts:#?}");
@@ -129,7 +130,7 @@ fn a_key_is_in_memory_where_it_is_needed_and_nowhere_else() {
     expect(FIRST, 0, 0, false);
     expect(SECOND, 1, 2, false);
 
-    // A key in a refused config is not kept either.
+    // The process does not keep a key of a refused config either.
     let third = "c4d81e6f2b93507a1d8e64f0a7b2593c";
     let refused = bed.agent_config().replace(OLD, &format!("auth = {{ spi = 3, key = '{third}' }}"));
     agent.reload(&refused);

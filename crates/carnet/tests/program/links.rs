@@ -1,4 +1,4 @@
-//! Interfaces that vanish and return, and addresses that change.
+//! Interfaces that disappear and return, and addresses that change.
 
 use crate::hosts::{possible, seconds, wait_until};
 use crate::station::Station;
@@ -25,7 +25,7 @@ fn an_uplink_that_vanishes_and_returns_is_used_again() {
     bed.add_uplink(0);
     wait_until("the uplink that returned is registered", seconds(20), || care_of() == "2001:db8:f1::10");
     traffic.flows();
-    // The new interface has the settings of the old one.
+    // The new interface has the same settings as the old one.
     assert_eq!(
         (bed.router.get("wlan0/accept_ra"), bed.router.get("wlan0/forwarding")),
         ("2".into(), "0".into())
@@ -39,7 +39,7 @@ fn an_uplink_that_vanishes_and_returns_is_used_again() {
     nothing_of_carnet(&bed);
 }
 
-/// The standby uplink carries no traffic, but the operator needs the message.
+/// The standby uplink carries no traffic, but the operator needs a message when it goes or comes.
 #[test]
 fn standby_uplink_that_goes_and_comes_is_told_once_each() {
     if !possible() {
@@ -84,14 +84,14 @@ fn a_lan_that_vanishes_and_returns_has_its_address_and_advertisements_again() {
         bed.add_lan();
         let address = || bed.router.ip("-6 addr show dev lan0").contains("2001:db8:a::1/64");
         wait_until("the LAN has its address", seconds(10), address);
-        // The host's kernel configures an address from the advertisement, and a default route.
+        // The host's kernel configures an address and a default route from the advertisement.
         wait_until("the prefix is advertised", seconds(20), || {
             bed.host.ip("-6 addr show dev eth0").contains("mngtmpaddr")
                 && bed.host.ip("-6 route show default").contains("proto ra")
         });
         wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
     }
-    // An interface that never existed: a mistake in the config.
+    // The config names an interface that has never existed: this is a mistake.
     let slip = bed.router_config().replace("'lan0'", "'lan7'").replace("\"lan0\"", "\"lan7\"");
     router.reload(&slip);
     wait_until("the operator is told", seconds(10), || {
@@ -123,7 +123,7 @@ fn a_care_of_address_that_changes_is_registered_and_traffic_goes_on() {
         traffic.flows();
     }
     let report = traffic.stop();
-    // Between the two commands of `ip` only the other uplink works.
+    // Between the two commands of `ip`, only the other uplink works.
     assert!(report.silence < seconds(3) + 2 * report.stalled, "{report:?}");
     println!(
         "care-of address changed three times: {} of {} packets lost, longest silence {:?}",
@@ -131,8 +131,8 @@ fn a_care_of_address_that_changes_is_registered_and_traffic_goes_on() {
     );
 }
 
-/// After interfaces were removed and added, a snapshot differs in their indices, so check only entries with
-/// carnet's marks.
+/// Removed and added interfaces have new indices, so a snapshot differs. The test checks only for entries
+/// with carnet's marks.
 fn nothing_of_carnet(bed: &Testbed) {
     let rules: String = bed.router.ip("-6 rule");
     assert_eq!(rules.lines().count(), 2, "{rules}");

@@ -1,7 +1,8 @@
-//! The real program in network namespaces: its entries, its traffic, and its behaviour after failures.
+//! Tests of the real program in network namespaces: its entries in the kernel, its traffic, and its behaviour
+//! after failures.
 //!
-//! Each test has its own hosts ([`hosts`]), mostly a whole [`testbed`], and uses the program as an operator
-//! would ([`station`]) while [`traffic`] flows. The tests need root. Without it they are skipped with a
+//! Each test has its own hosts ([`hosts`]), mostly a whole [`testbed`]. It uses the program as an operator
+//! would ([`station`]) while [`traffic`] flows. The tests need root. Without root they are skipped with a
 //! message, or fail with `CARNET_REQUIRE_ROOT=1`.
 
 mod air;

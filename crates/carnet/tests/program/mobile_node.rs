@@ -1,4 +1,4 @@
-//! A mobile node: on board of a vehicle whose router moves, away without the vehicle, and at home.
+//! A mobile node: on board of a vehicle whose router moves, away from the vehicle, and at home.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,11 +9,11 @@ use crate::station::Station;
 use crate::testbed::{CORRESPONDENT, HOME_AGENT, INSIDE, Testbed, address};
 use crate::traffic::Echo;
 
-/// The node's home address.
+/// Home address of the mobile node.
 const NODE: &str = "2001:db8:1::77";
 const PORT: u16 = 4343;
 
-/// Returns the config of the home agent of both, with the node after the router.
+/// Returns the config of the home agent that serves the router and the node.
 fn agent_config(bed: &Testbed, more: &str) -> String {
     format!(
         "{}\n[[home_agent.mobile_router]]\nhome_address = '{NODE}'\n\
@@ -33,7 +33,7 @@ fn node_config(bed: &Testbed, uplinks: &[&str]) -> String {
     )
 }
 
-/// Starts a server that sends back all data of one client, until the client closes.
+/// Starts a server on a host. It sends all data of one client back, until the client closes.
 fn serve(host: &Host) {
     host.run(|| {
         let listener = TcpListener::bind((address(CORRESPONDENT), PORT)).expect("a listener");
@@ -49,7 +49,7 @@ fn serve(host: &Host) {
     });
 }
 
-/// Sends data and reads them back.
+/// Sends data over the connection, and checks that the same data come back.
 fn goes_on(connection: &mut TcpStream) {
     let sent = [0x5a; 3000];
     connection.set_read_timeout(Some(seconds(10))).expect("a timeout");
@@ -73,8 +73,8 @@ fn a_visiting_node_keeps_its_sessions_while_the_vehicle_moves() {
     node.registered();
     assert_eq!(node.show("bindings")[0]["role"], "mobile_node");
     assert!(String::from_utf8_lossy(&node.ask(&["status"]).stdout).contains("mobile node"));
-    // RFC 6275 11.3.1: a program that selects no address gets the home address; one that selected the care-of
-    // address keeps it.
+    // RFC 6275 11.3.1: a program that selects no address gets the home address. A program that has selected
+    // the care-of address keeps it.
     let chosen = bed.host.ip(&format!("-6 route get {CORRESPONDENT}"));
     assert!(chosen.contains("dev carnet0") && chosen.contains(&format!("src {NODE}")), "{chosen}");
     let bound = bed.host.ip(&format!("-6 route get {CORRESPONDENT} from {INSIDE}"));
@@ -102,7 +102,7 @@ fn a_visiting_node_keeps_its_sessions_while_the_vehicle_moves() {
     assert!(!bed.host.ip("-6 addr show").contains(NODE));
 }
 
-/// Home agent and node share a link, the home link: RFC 6275 11.5.5, 10.4.1.
+/// Home agent and node share a link, which is the home link: RFC 6275 11.5.5, 10.4.1.
 #[test]
 fn a_node_comes_home_and_leaves_again() {
     if !possible() {
@@ -125,7 +125,7 @@ fn a_node_comes_home_and_leaves_again() {
     wait_until("it is at home", seconds(20), || state() == "home" || state() == "at_home");
     wait_until("the home agent knows it", seconds(10), || agent.bindings().is_empty());
     traffic.flows();
-    // The node's other address on the home link is not its home address.
+    // The node has another address on the home link; the kernel must not choose it.
     let chosen = node_host.ip(&format!("-6 route get {CORRESPONDENT}"));
     assert!(chosen.contains("dev eth9") && chosen.contains(&format!("src {NODE}")), "{chosen}");
     node_host.ip("link set eth9 down");

@@ -23,7 +23,7 @@ const ALL_ROUTERS: &str = "ff02::2";
 const WARM_UP: usize = 30_000;
 const MUTATIONS: usize = 100_000;
 
-/// A generator of random numbers (xorshift64*), the same on every run.
+/// A generator of random numbers (xorshift64*) that returns the same numbers in every run.
 struct Numbers(u64);
 
 impl Numbers {
@@ -39,14 +39,14 @@ impl Numbers {
     }
 }
 
-/// Receiver of a packet, and its sender.
+/// Destination of a packet, and the host that sends it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Target {
-    /// The home agent's address, from the core.
+    /// The home agent's address; the core sends.
     Agent,
-    /// The care-of address, from the core.
+    /// The care-of address; the core sends.
     Router,
-    /// All routers on the LAN, from the host inside.
+    /// All routers on the LAN; the host inside sends.
     Lan,
 }
 
@@ -74,7 +74,7 @@ fn set_length(packet: &mut [u8]) {
     packet[4..6].copy_from_slice(&length.to_be_bytes());
 }
 
-/// Returns the messages of the stations, and additional ones.
+/// Returns valid packets: the messages of the stations, and further ones.
 fn golden(heard: &[Vec<u8>]) -> Vec<Golden> {
     let (agent, care_of, home) = (address(HOME_AGENT), address(CARE_OF[0]), address(HOME_ADDRESS));
     let mut all = Vec::new();
@@ -156,14 +156,14 @@ fn control(from: Ipv6Addr, to: Ipv6Addr, home_address: Option<Ipv6Addr>, header:
     .emit()
 }
 
-/// Changes a packet. In half of the cases the checksum is corrected, and mostly the length, so that the
-/// change passes these checks.
+/// Changes a packet at random. In half of the cases it corrects the checksum, and in most cases the length,
+/// so that the packet passes these checks.
 fn mutate(golden: &[u8], numbers: &mut Numbers) -> Vec<u8> {
     let mut packet = golden.to_vec();
     for _ in 0..=numbers.under(3) {
         packet.resize(packet.len().max(48), 0);
         let whole = packet.len();
-        // Mostly behind the IPv6 header: the kernel drops most packets with a wrong header.
+        // Most changes are behind the IPv6 header, because the kernel drops most packets with a wrong header.
         let at = match numbers.under(8) {
             0 => 1 + numbers.under(23),
             _ => 40 + numbers.under(whole - 40),
@@ -242,7 +242,7 @@ fn mutated_packets_leave_the_stations_alive_small_and_with_the_bindings_that_the
             let mutant = mutate(packet, &mut numbers);
             let is_advertisement = packet.get(40) == Some(&icmpv6::types::ROUTER_ADVERTISEMENT);
             if mutant == *packet || *target == Target::Router && is_advertisement && is_good(&mutant) {
-                // The kernel would accept a valid Router Advertisement, rightly.
+                // The kernel would rightly accept a valid Router Advertisement, so the test does not send it.
                 continue;
             }
             let hit = match target {
@@ -256,7 +256,7 @@ fn mutated_packets_leave_the_stations_alive_small_and_with_the_bindings_that_the
             hits += 1;
             *sent.entry(*target).or_default() += 1;
             if hits % 50 == 0 {
-                // Not faster than the stations can process them.
+                // With this pause the stations can process all packets.
                 thread::sleep(Duration::from_millis(4));
             }
         }
@@ -283,7 +283,7 @@ fn mutated_packets_leave_the_stations_alive_small_and_with_the_bindings_that_the
     );
     assert!(agent.lives() && router.lives());
     assert!(!(agent.log() + &router.log()).contains("panicked"));
-    // Any host can cause refused Binding Updates, which must not fill the disk.
+    // Any host can cause refused Binding Updates, so log lines about them must not fill the disk.
     let lines = agent.log().lines().count();
     assert!(lines < 200, "{lines} lines in the agent's log");
     assert!(after.0 - before.0 > 5_000 && after.1 - before.1 > 2_000, "too few arrived");
@@ -292,7 +292,7 @@ fn mutated_packets_leave_the_stations_alive_small_and_with_the_bindings_that_the
     assert_eq!(agent.log().matches("binding created").count(), 1, "{}", agent.log());
     assert_eq!(agent.log().matches("binding moved").count(), 0, "{}", agent.log());
     assert_eq!(router.state(), "registered");
-    // The kernels may have to resolve their neighbours again.
+    // The kernels may have to resolve their neighbours again first.
     wait_until("traffic flows", seconds(60), || bed.host.pings(CORRESPONDENT));
     router.terminate();
     agent.terminate();

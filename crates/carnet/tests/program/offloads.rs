@@ -1,5 +1,5 @@
-//! Large packets on the fast paths: super packets of TCP and UDP pass both stations whole. If an interface
-//! does not accept them, the kernel segments them, with correct checksums.
+//! Large packets on the fast paths: super packets of TCP and UDP pass both stations in one piece. If an
+//! interface does not accept super packets, the kernel segments them, with correct checksums.
 
 use carnet_wire::checksum;
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
@@ -10,8 +10,8 @@ use crate::station::Station;
 use crate::testbed::{CORRESPONDENT, INSIDE, Testbed, address};
 use crate::traffic::Sniffer;
 
-/// Returns a testbed in which most packets take a fast path; the interfaces of both stations have these
-/// features off.
+/// Returns a testbed in which most packets take a fast path. The interfaces of both stations have the
+/// features in `off` turned off.
 fn fast_path(path: &str, off: &[&str]) -> (Testbed, Station, Station) {
     let bed = Testbed::new();
     let set = |host: &Host, interface: &str, feature: &str, value: &str| {
@@ -25,9 +25,10 @@ fn fast_path(path: &str, off: &[&str]) -> (Testbed, Station, Station) {
         for (host, interface) in
             [(&bed.host, "eth0"), (&bed.core, "ha"), (&bed.core, "wlan"), (&bed.core, "wwan")]
         {
-            // With GRO a virtual interface accepts redirected packets of its peer.
+            // With GRO, a virtual interface accepts packets that an XDP program of its peer redirects.
             set(host, interface, "gro", "on");
-            // A wire has complete checksums only; a redirected frame cannot carry the mark of a partial one.
+            // On a wire, packets have complete checksums. A redirected frame cannot carry the mark of a
+            // partial checksum, so checksum offload is off.
             set(host, interface, "tx", "off");
         }
     }
@@ -39,7 +40,7 @@ fn fast_path(path: &str, off: &[&str]) -> (Testbed, Station, Station) {
     (bed, agent, router)
 }
 
-/// Returns the number of packets with a wrong checksum at their receiver.
+/// Returns the number of packets that a host has received with a wrong checksum.
 pub fn checksum_errors(host: &Host) -> u64 {
     let tcp = host.output(&["cat", "/proc/net/snmp"]);
     let tcp = String::from_utf8_lossy(&tcp.stdout).into_owned();
@@ -64,7 +65,8 @@ fn is_intact(packet: &[u8]) -> bool {
     }
 }
 
-/// Sends streams and bursts in both directions, with these features of the stations' interfaces off.
+/// Sends streams and bursts in both directions, while the stations' interfaces have the features in `off`
+/// turned off.
 fn all_arrives(path: &str, off: &[&str]) {
     let (bed, agent, router) = fast_path(path, off);
     let sniffers = [Sniffer::start(&bed.host, &["eth0"]), Sniffer::start(&bed.core, &["ha", "wlan"])];
@@ -82,7 +84,7 @@ fn all_arrives(path: &str, off: &[&str]) {
         "{path}, without {off:?}: {counted:?} packets in and out of tunnels, {} of them by the slow path",
         slow() - before
     );
-    // A super packet counts as its segments.
+    // A super packet counts as the number of its segments.
     assert!(counted.0 >= needed && counted.1 >= needed, "{counted:?}, expected {needed}");
     assert!(counted.0 < 2 * needed && counted.1 < 2 * needed, "{counted:?}, expected {needed}");
     assert!(slow() - before < needed / 4, "{} packets took the slow path", slow() - before);
@@ -102,7 +104,7 @@ fn all_arrives(path: &str, off: &[&str]) {
                 assert!(packet.len() <= 1500, "{} octets: {:02x?}", packet.len(), &packet[..60]);
             }
             let header = Header::parse(&packet).expect("a header");
-            // A partial checksum, which the next interface would complete.
+            // The checksum is a partial one, which the next interface would complete.
             let inner = header.next_header == protocol::IPV6;
             if off.contains(&"tx") {
                 assert!(is_intact(if inner { &packet[HEADER_LEN..] } else { &packet }), "{packet:02x?}");

@@ -1,4 +1,4 @@
-//! A failure of an optional part does not end the network of the vehicle.
+//! A failure of an optional part does not interrupt the network of the vehicle.
 
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use crate::hosts::{possible, seconds, wait_until};
 use crate::station::Station;
 use crate::testbed::{INSIDE, Testbed, with_station};
 
-/// The address that carnet itself puts on the interface to the mobile network.
+/// Address that carnet itself adds to the interface of the mobile network, with the port of the API.
 const ON_BOARD: &str = "[2001:db8:a::1]:8440";
 
 #[test]
@@ -70,7 +70,7 @@ fn mobile_router_registers_although_every_optional_part_fails() {
         return;
     }
     let bed = Testbed::new();
-    // Other programs use the ports of the upper tester, of GeoNetworking and of the API.
+    // Other programs use the ports of the upper tester, of GeoNetworking and of the API, so these parts fail.
     let (tester, radio, api) = bed.router.run(|| {
         let api = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let bind = || UdpSocket::bind("[::1]:0").expect("a port");

@@ -1,11 +1,12 @@
-//! A narrow link in the middle of the path. Its routers send Packet Too Big, or a filter drops it.
+//! A narrow link in the middle of the path. The routers at its ends send Packet Too Big, or a filter drops
+//! these messages.
 //!
 //! ```text
 //!   correspondent --- far ==== 1400 ==== core --- wlan0 router lan0 --- host
 //!                     far --- ha0 agent
 //! ```
 //!
-//! The interfaces of hosts, router and home agent have an MTU of 1500.
+//! The interfaces of hosts, router and home agent have an MTU of 1500 octets.
 
 use std::io::{Read, Write};
 use std::net::{Ipv6Addr, TcpListener, TcpStream, UdpSocket};
@@ -21,7 +22,7 @@ use crate::traffic::Sniffer;
 
 const OUTSIDE: &str = "2001:db8:d::10";
 const OCTETS: usize = 4 << 20;
-/// UDP payload that fills an Ethernet frame.
+/// Octets of UDP payload that fill an Ethernet frame.
 const DATAGRAM: usize = 1452;
 
 struct Narrow {
@@ -69,7 +70,7 @@ impl Narrow {
         Narrow { bed, far, correspondent }
     }
 
-    /// Drops Packet Too Big of both routers in the middle.
+    /// Drops the Packet Too Big messages of both routers in the middle.
     fn filter(&self) {
         for host in [&self.bed.core, &self.far] {
             for rule in [
@@ -84,7 +85,7 @@ impl Narrow {
         }
     }
 
-    /// Returns the time of some megabytes from the host inside to the correspondent, and back.
+    /// Returns the times to transfer some megabytes from the host inside to the correspondent, and back.
     fn transfers(&self) -> [Duration; 2] {
         [
             transfer(&self.bed.host, INSIDE, &self.correspondent, OUTSIDE),
@@ -92,7 +93,7 @@ impl Narrow {
         ]
     }
 
-    /// Waits until full datagrams arrive, fragmented by their senders, which have learnt the path MTU.
+    /// Waits until full datagrams arrive; their senders have learnt the path MTU and fragment them.
     fn datagrams_pass(&self) {
         for (from, to, destination) in
             [(&self.bed.host, &self.correspondent, OUTSIDE), (&self.correspondent, &self.bed.host, INSIDE)]
@@ -102,7 +103,7 @@ impl Narrow {
             let port = receiver.local_addr().expect("bound").port();
             receiver.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout");
             wait_for("a datagram of 1452 octets arrives", seconds(20), || {
-                // After Packet Too Big the kernel refuses one datagram.
+                // After a Packet Too Big the kernel refuses one datagram, so an error here does not matter.
                 let _ = sender.send_to(&[7; DATAGRAM], (address(destination), port));
                 let mut buffer = [0; 2000];
                 let length = receiver.recv(&mut buffer).ok()?;
@@ -142,7 +143,7 @@ fn transfer(from: &Host, source: &'static str, to: &Host, destination: &'static 
     start.elapsed()
 }
 
-/// Returns the MTU of the transmitting tunnel.
+/// Returns the MTU of a station's transmitting tunnel.
 fn mtu(station: &Station) -> u64 {
     let tunnels = station.show("tunnels");
     let of = |tunnel: &Value| tunnel["mtu"].as_u64().expect("a number");
@@ -173,7 +174,7 @@ fn a_narrow_link_that_is_silent_is_found_by_probing() {
         return;
     }
     let narrow = Narrow::new();
-    // Number of packets if every interface has the MTU of the path.
+    // For comparison, every interface now has the MTU of the path.
     for (host, interface) in [
         (&narrow.bed.router, "wlan0"),
         (&narrow.bed.core, "wlan"),

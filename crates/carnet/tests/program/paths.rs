@@ -1,4 +1,4 @@
-//! Uplinks without connectivity and overloaded uplinks, distinguished under traffic.
+//! Uplinks without connectivity and overloaded uplinks: the router distinguishes them under traffic.
 
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::hosts::{possible, said, seconds, slowness, wait_until};
 use crate::station::Station;
 use crate::testbed::{CORRESPONDENT, INSIDE, Testbed, address};
 
-/// Starts both stations; both uplinks are registered, and heartbeats test them.
+/// Starts both stations. Both uplinks are registered, and heartbeats test them.
 fn start(bed: &Testbed) -> (Station, Station) {
     let config = bed.router_config();
     let config = config.replace("priority = 10\n", "priority = 10\nbid = 1\n");
@@ -28,8 +28,8 @@ fn active(router: &Station) -> String {
     active.and_then(|uplink| uplink["interface"].as_str()).unwrap_or("none").to_string()
 }
 
-/// Packets flow in both directions, and one uplink drops all of them. TCP would retransmit for the second
-/// time some 700 ms after the last acknowledgement.
+/// Packets flow in both directions, and then one uplink drops all of them. A TCP sender would retransmit for
+/// the second time some 700 ms after the last acknowledgement.
 #[test]
 fn black_hole_under_traffic_costs_less_than_a_second_retransmission() {
     if !possible() {
@@ -60,14 +60,14 @@ fn black_hole_under_traffic_costs_less_than_a_second_retransmission() {
     agent.terminate();
 }
 
-/// Twice the capacity of the uplink, which has a queue of three seconds.
+/// The test sends twice the capacity of the uplink, which has a queue of three seconds.
 #[test]
 fn full_uplink_keeps_its_traffic_and_says_so() {
     if !possible() {
         return;
     }
-    // Packets that XDP redirects bypass the queues of an interface, so they do not fill the queue of this
-    // test.
+    // Packets that an XDP program redirects bypass the queues of an interface, so they do not fill the queue
+    // of this test.
     if std::env::var("CARNET_TEST_PATH").as_deref() == Ok("xdp") {
         return;
     }
@@ -81,7 +81,7 @@ fn full_uplink_keeps_its_traffic_and_says_so() {
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = stop.clone();
     let load = bed.host.run(move || {
-        // Queued packets count for their socket, and a single socket would block.
+        // Queued packets count against their socket's buffer, and a single socket would block.
         let socket = || UdpSocket::bind((address(INSIDE), 0)).expect("a UDP socket");
         let sockets: Vec<UdpSocket> = (0..16).map(|_| socket()).collect();
         thread::spawn(move || {
@@ -90,7 +90,7 @@ fn full_uplink_keeps_its_traffic_and_says_so() {
                 if stopped.load(Ordering::Relaxed) {
                     return;
                 }
-                // 1000 octets each 2 ms.
+                // Each socket sends 1000 octets every 2 ms.
                 let _ = socket.send_to(&[0; 1000], (address(CORRESPONDENT), 9));
                 sent += 1;
                 let due = begun + Duration::from_millis(2) * sent;

@@ -1,5 +1,5 @@
-//! A binding that the home agent has acknowledged survives any end; it acknowledges none that it cannot
-//! store.
+//! A binding that the home agent has acknowledged survives any end of the station. The home agent
+//! acknowledges no binding that it cannot store.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ use crate::station::{PROGRAM, Station};
 use crate::testbed::{HOME_AGENT, Testbed, address, with_station};
 use crate::traffic::{Cannon, Sniffer};
 
-/// Status 135, "sequence number out of window" (RFC 6275 6.1.8).
+/// Binding Acknowledgement status 135, "sequence number out of window" (RFC 6275 6.1.8).
 const OUT_OF_WINDOW: u8 = 135;
 
 fn association() -> SecurityAssociation {
@@ -29,12 +29,12 @@ fn home(number: u16) -> Ipv6Addr {
     address(&format!("2001:db8:1::a:{number:x}"))
 }
 
-/// Returns an unused address of the core's links: the test reads packets to it.
+/// Returns an unused address of the core's links. The test captures the packets to it.
 fn care_of(number: u16) -> Ipv6Addr {
     address(&format!("2001:db8:f1::a:{number:x}"))
 }
 
-/// Returns the config of a home agent of `nodes` nodes with the key of the testbed.
+/// Returns the config of a home agent of `nodes` nodes, which all have the key of the testbed.
 fn config(bed: &Testbed, nodes: u16) -> String {
     let tables = (0..nodes).map(|number| {
         format!(
@@ -66,7 +66,7 @@ fn update(number: u16, sequence: u16) -> Vec<u8> {
     .emit()
 }
 
-/// Returns the Binding Acknowledgements among packets: care-of address, status, sequence number.
+/// Returns the Binding Acknowledgements among the packets: care-of address, status, sequence number.
 fn acknowledgements(packets: &[Vec<u8>]) -> Vec<(Ipv6Addr, u8, u16)> {
     let read = |packet: &Vec<u8>| {
         let found = Extensions::parse(packet).ok().filter(|it| it.protocol == protocol::MOBILITY)?;
@@ -78,7 +78,7 @@ fn acknowledgements(packets: &[Vec<u8>]) -> Vec<(Ipv6Addr, u8, u16)> {
     packets.iter().filter_map(read).collect()
 }
 
-/// Returns the sequence numbers of the bindings, by home address.
+/// Returns the sequence numbers of the home agent's bindings, by home address.
 fn sequences(agent: &Station) -> BTreeMap<Ipv6Addr, u16> {
     let bindings = agent.show("bindings");
     let one = |binding: &serde_json::Value| {
@@ -88,9 +88,9 @@ fn sequences(agent: &Station) -> BTreeMap<Ipv6Addr, u16> {
     bindings.as_array().expect("an array").iter().filter_map(one).collect()
 }
 
-/// A node is removed from the config for a while, or the home agent is: by reloads, restarts and kills. A
-/// recorded message of the node is still too old when it returns. Its binding is gone if its home agent has
-/// run without it.
+/// A node is removed from the config for a time, or the home agent is: by reloads, restarts and kills. When
+/// the node returns, a recorded message of it is still too old. If its home agent has run without the node,
+/// its binding is gone.
 #[test]
 fn what_was_recorded_of_a_node_is_old_when_it_comes_back() {
     if !possible() {
@@ -106,8 +106,8 @@ fn what_was_recorded_of_a_node_is_old_when_it_comes_back() {
     let answer = |sequence: u16| {
         let sniffer = Sniffer::start(&bed.core, &["ha"]);
         let packet = update(1, sequence);
-        // A repeated update may be refused before the first one is stored and acknowledged, so wait in
-        // between.
+        // The home agent may refuse a repeated update before it has stored and acknowledged the first one, so
+        // the test waits in between.
         let mut again = Instant::now();
         let status = wait_for("an answer", seconds(10), || {
             if again <= Instant::now() {
@@ -122,7 +122,7 @@ fn what_was_recorded_of_a_node_is_old_when_it_comes_back() {
     };
     let mut agent = Station::start(&bed.agent, &with);
     let mut sequence = 10;
-    // By a reload, or after the station was killed.
+    // The change happens by a reload, or after the station was killed.
     for (number, way) in [
         &[(&without, true), (&without, false), (&without, false), (&with, false)][..],
         &[(&without, false), (&router, false), (&without, true), (&with, false)],
@@ -152,8 +152,8 @@ fn what_was_recorded_of_a_node_is_old_when_it_comes_back() {
     agent.end_by(Signal::SIGTERM);
 }
 
-/// kill -9 in the middle of many registrations, three times. Each acknowledged binding is there, with its
-/// sequence number, and the home agent refuses replays of accepted updates.
+/// The station is killed (kill -9) three times in the middle of many registrations. Each acknowledged binding
+/// is there after that, with its sequence number, and the home agent refuses replays of accepted updates.
 #[test]
 fn nothing_that_was_acknowledged_is_lost_by_a_crash() {
     const NODES: u16 = 100;
@@ -168,7 +168,7 @@ fn nothing_that_was_acknowledged_is_lost_by_a_crash() {
     for round in 0..3 {
         let mut agent = Station::start(&bed.agent, &config);
         let sniffer = Sniffer::start(&bed.core, &["ha"]);
-        // Until many have an answer; the kill then hits others on their way.
+        // The loop ends when many updates have an answer; the kill then interrupts further ones.
         let enough = usize::from(NODES) * (1 + round);
         wait_for("acknowledgements", seconds(30), || {
             sequence += 1;
@@ -206,8 +206,8 @@ fn nothing_that_was_acknowledged_is_lost_by_a_crash() {
     }
 }
 
-/// A full disk: the home agent acknowledges nothing that it cannot store, logs it once, and continues when
-/// there is room again.
+/// A full disk: the home agent acknowledges no binding that it cannot store. It logs this once, and continues
+/// when the disk has room again.
 #[test]
 fn a_full_disk_is_told_and_nothing_is_acknowledged_until_there_is_room() {
     if !possible() {
@@ -216,7 +216,7 @@ fn a_full_disk_is_told_and_nothing_is_acknowledged_until_there_is_room() {
     let bed = Testbed::new();
     let directory = bed.scratch.path("state");
     fs::create_dir_all(&directory).expect("a directory");
-    // The file has a page of its own, and then the disk is full.
+    // The state file has a page of its own, and then the disk is full.
     let script = format!(
         "mount -t tmpfs -o size=12k tmpfs {0} && head -c 8192 /dev/zero > {0}/filler && exec \"$@\"",
         directory.display()
@@ -277,7 +277,8 @@ fn a_station_does_not_start_with_a_part_of_its_state() {
         assert!(station.log().contains(words), "{}", station.log());
     }
     assert_same(&before, &bed.agent.snapshot(), "after a start that failed");
-    // An incomplete commit at the end of the file is different: the station starts, and says so.
+    // An incomplete commit at the end of the file is no damage: the station starts, and reports the
+    // truncation.
     fs::write(&path, [&whole[..], b"@ 300 0badc0de\n2001:db8:1::a:1 {\"home_add"].concat()).expect("writes");
     let mut agent = Station::start(&bed.agent, &config);
     assert_eq!(sequences(&agent).len(), 3);
@@ -285,8 +286,8 @@ fn a_station_does_not_start_with_a_part_of_its_state() {
     agent.terminate();
 }
 
-/// Measures the acknowledged registrations a second, first with the state on the disk, and then without. For
-/// useful results set CARNET_RELEASE_BINARY=target/release/carnet.
+/// Measures the number of acknowledged registrations a second, first with the state on the disk, and then
+/// without. For useful results set CARNET_RELEASE_BINARY=target/release/carnet.
 #[test]
 fn a_thousand_registrations_at_once() {
     const NODES: u16 = 1000;
@@ -305,7 +306,7 @@ fn a_thousand_registrations_at_once() {
         let start = Instant::now();
         let mut took = None;
         wait_for("all acknowledgements", seconds(60), || {
-            // Nodes without an answer send again, as routers do.
+            // Nodes without an answer send their update again, as routers do.
             let answered: Vec<Ipv6Addr> =
                 acknowledgements(&sniffer.heard()).iter().map(|answer| answer.0).collect();
             if answered.len() >= usize::from(NODES) {

@@ -1,7 +1,7 @@
-//! A network with a captive portal: it redirects HTTP and forwards nothing else.
+//! A network with a captive portal: it redirects HTTP and forwards no other packets.
 //!
 //! The core plays the access network. While the portal is closed, nftables leads TCP port 80 of the first
-//! uplink to the portal's own web server and drops everything else.
+//! uplink to the portal's own web server and drops all other packets.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -15,10 +15,10 @@ use crate::ipv4::{dual, identified, nft, start_both, without_ipv6};
 use crate::station::Station;
 
 const PORTAL: &str = "https://portal.example/terms?from=bus";
-/// Address of the probe's web server: at the core, beyond the access network.
+/// Address of the probe's web server, on the core beyond the access network.
 const SERVER: &str = "198.51.100.80";
 
-/// Both web servers: the probe's and the portal's.
+/// Script that runs both web servers: that of the probe and that of the portal.
 const SERVERS: &str = r#"
 import http.server, sys, threading
 
@@ -121,7 +121,7 @@ fn captive_portal_is_named_and_its_uplink_used_when_it_lets_packets_pass() {
     assert_eq!(router.log().matches(&event).count(), 1, "{}", router.log());
     bed.echo(50).flows();
 
-    // A user agrees to the terms.
+    // A user agrees to the terms, so the portal opens.
     nft(&bed.core, &["delete table ip portal"]);
     wait_until("the uplink carries traffic", seconds(60), || uplink(&router)["state"] == "active");
     assert_eq!(uplink(&router)["captive_portal"], Value::Null);

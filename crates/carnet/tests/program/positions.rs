@@ -1,4 +1,5 @@
-//! The position of a station from a real gpsd. Its receiver is this test or gpsfake, and comes and goes.
+//! The position of a station comes from a real gpsd. The receiver behind gpsd is this test or gpsfake, and
+//! comes and goes.
 
 use std::net::UdpSocket;
 use std::path::Path;
@@ -15,14 +16,14 @@ use crate::hosts::{Host, Scratch, possible, seconds, wait_until};
 use crate::station::Station;
 
 const LATITUDE: f64 = 48.8375;
-/// Minutes of longitude at the beginning of an hour; the receiver moves east.
+/// Longitude at the beginning of an hour in minutes east of two degrees; the receiver moves east.
 const MINUTES: f64 = 6.048;
-/// 20 knots.
+/// Speed of the receiver in metres per second, which is 20 knots.
 const SPEED: f64 = 10.2889;
-/// Metres per degree of longitude at this latitude, WGS 84.
+/// Metres per degree of longitude at this latitude, by WGS 84.
 const METRES_PER_DEGREE: f64 = 73_416.0;
 
-/// Returns whether gpsd and gpsfake exist. Otherwise prints that, or fails if the test is required.
+/// Returns whether gpsd and gpsfake exist. If not, prints this, or fails if the test is required.
 fn with_gpsd() -> bool {
     let directories = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
     for tool in ["gpsd", "gpsfake"] {
@@ -36,7 +37,7 @@ fn with_gpsd() -> bool {
     possible()
 }
 
-/// Milliseconds since 1970.
+/// Returns the present time in milliseconds since 1970.
 fn unix() -> i64 {
     i64::try_from(std::time::UNIX_EPOCH.elapsed().expect("a clock after 1970").as_millis()).expect("a date")
 }
@@ -45,12 +46,12 @@ fn sentence(text: &str) -> String {
     format!("${text}*{:02X}\r\n", text.bytes().fold(0, |sum, octet| sum ^ octet))
 }
 
-/// Returns the degrees to the east of the place at the full hour.
+/// Returns how far the receiver has moved since the full hour, in degrees to the east.
 fn way(unix_milliseconds: i64) -> f64 {
     (unix_milliseconds.rem_euclid(3_600_000) as f64 / 1000.0) * SPEED / METRES_PER_DEGREE
 }
 
-/// Returns the sentences of a receiver's cycle at that time.
+/// Returns the NMEA sentences of a receiver's cycle at that time.
 fn cycle(unix_milliseconds: i64, fix: bool) -> String {
     let date = Command::new("date")
         .args(["-u", "-d", &format!("@{}", unix_milliseconds.div_euclid(1000)), "+%H%M%S %d%m%y"])
@@ -70,11 +71,11 @@ fn cycle(unix_milliseconds: i64, fix: bool) -> String {
         + &sentence(&format!("GPRMC,{time},A,4850.250000,N,{east},E,020.0,090.0,{date},,,A"))
 }
 
-/// A receiver behind gpsd with one cycle a second.
+/// A receiver behind gpsd that sends one cycle a second.
 struct Receiver {
     fix: Arc<AtomicBool>,
     silent: Arc<AtomicBool>,
-    /// Milliseconds by which its clock is ahead.
+    /// Milliseconds by which the receiver's clock is ahead.
     ahead: Arc<AtomicI64>,
     stop: Option<mpsc::Sender<()>>,
 }
@@ -91,7 +92,7 @@ impl Receiver {
             while let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(Duration::from_secs(1)) {
                 if !silent.load(Ordering::Relaxed) {
                     let at = unix() + ahead.load(Ordering::Relaxed);
-                    // The kernel refuses it while gpsd does not run.
+                    // The kernel refuses the datagram while gpsd does not run, so an error does not matter.
                     let text = cycle(at, fix.load(Ordering::Relaxed));
                     let _ = socket.send_to(text.as_bytes(), ("127.0.0.1", 5000));
                 }
@@ -107,7 +108,7 @@ impl Drop for Receiver {
     }
 }
 
-/// A gpsd, or a gpsfake with its own gpsd.
+/// A gpsd, or a gpsfake that runs its own gpsd.
 struct Gpsd(Child);
 
 impl Gpsd {
@@ -117,7 +118,7 @@ impl Gpsd {
         Gpsd::spawn(host, &[&words[..], &["udp://127.0.0.1:5000"]].concat())
     }
 
-    /// Plays a log repeatedly, twenty cycles a second.
+    /// Starts gpsfake, which plays a log repeatedly, twenty cycles a second.
     fn fake(host: &Host, log: &Path) -> Gpsd {
         let log = log.to_str().expect("a path");
         Gpsd::spawn(host, &["gpsfake", "-q", "-n", "-c", "0.05", "-P", "2947", log])
@@ -131,7 +132,7 @@ impl Gpsd {
         }))
     }
 
-    /// Ends it by SIGINT, so that gpsfake ends its gpsd, too.
+    /// Ends the program by SIGINT, so that gpsfake ends its gpsd, too.
     fn stop(&mut self) {
         let _ = kill(Pid::from_raw(self.0.id().try_into().expect("a process")), Signal::SIGINT);
         let _ = self.0.wait();
@@ -144,12 +145,12 @@ impl Drop for Gpsd {
     }
 }
 
-/// A station with a gpsd, and a receiver of its frames.
+/// A host for a station and a gpsd, and a receiver of the station's frames.
 struct Scene {
     host: Host,
     scratch: Scratch,
     ear: Ear,
-    /// Other end of the link.
+    /// Host at the other end of the station's link.
     _other: Host,
 }
 
@@ -170,7 +171,7 @@ impl Scene {
     }
 }
 
-/// Returns the distance of a position from the receiver's place at that time, metres.
+/// Returns the distance of a position in a frame from the receiver's place at that time, in metres.
 fn error(heard: &Heard) -> f64 {
     let expected = 2.0 + MINUTES / 60.0 + way(heard.unix - heard.age());
     (heard.longitude - expected) * METRES_PER_DEGREE
@@ -181,7 +182,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// EN 302 636-4-1 10.2.2: the receiver has one fix a second, the station sends twenty beacons.
+/// EN 302 636-4-1 10.2.2: the receiver has one fix a second; the station sends twenty beacons a second.
 #[test]
 fn the_position_in_a_packet_is_that_of_the_moment_of_sending() {
     if !with_gpsd() {
@@ -202,7 +203,7 @@ fn the_position_in_a_packet_is_that_of_the_moment_of_sending() {
     }
     let ages = median(heard.iter().map(|beacon| beacon.age() as f64).collect());
     let errors = median(heard.iter().map(|beacon| error(beacon).abs()).collect());
-    // Without dead reckoning half of the positions are older than half a second.
+    // Without dead reckoning, half of the positions would be older than half a second.
     assert!(ages < 300.0, "{ages} ms old");
     assert!(errors < 1.0, "{errors} m off");
     assert!((heard[0].latitude - LATITUDE).abs() < 1e-6, "{heard:#?}");
@@ -231,7 +232,7 @@ fn without_a_fix_the_position_is_said_to_be_inaccurate_until_it_is_known_again()
     receiver.fix.store(false, Ordering::Relaxed);
     let lost = scene.ear.wait_for("no fix", inaccurate);
     assert_eq!(state(&station), "no_fix");
-    // Beacons continue, with the time of their position.
+    // Beacons continue without a fix, with the time of their position.
     let after = scene.ear.wait_for("the time goes on", |h| h.timestamp > lost.timestamp + 500);
     assert!(inaccurate(&after), "{after:?}");
     receiver.fix.store(true, Ordering::Relaxed);
@@ -252,7 +253,7 @@ fn without_a_fix_the_position_is_said_to_be_inaccurate_until_it_is_known_again()
     station.terminate();
 }
 
-/// gpsfake plays a log into a pseudo-terminal, like a serial receiver.
+/// gpsfake plays a log into a pseudo-terminal, as a serial receiver would.
 #[test]
 fn a_drive_by_gpsfake_through_tunnels() {
     if !with_gpsd() {
@@ -278,7 +279,7 @@ fn a_drive_by_gpsfake_through_tunnels() {
     station.terminate();
 }
 
-/// An hour off, like a system clock in the wrong time zone.
+/// The system clock is an hour off, as in the wrong time zone.
 #[test]
 fn a_wrong_system_clock_is_said_once() {
     if !with_gpsd() {
@@ -290,7 +291,7 @@ fn a_wrong_system_clock_is_said_once() {
     let _gpsd = Gpsd::start(&scene.host, &scene.scratch);
     let mut station = scene.station();
     wait_until("it is said", seconds(20), || station.log().contains("the system clock is"));
-    // Sent packets have the receiver's time, which is right.
+    // Sent packets have the time of the receiver, which is right.
     let heard = scene.ear.beacons(seconds(5));
     assert!(
         heard.iter().any(|beacon| beacon.accurate && (beacon.age() + 3_600_000).abs() < 5000),

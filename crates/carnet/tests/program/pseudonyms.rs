@@ -1,5 +1,5 @@
-//! A vehicle changes its pseudonym: other stations see a new vehicle, and IPv6 between addresses that stay
-//! continues.
+//! A vehicle changes its pseudonym: other stations see a new vehicle. IPv6 connections between addresses that
+//! stay continue.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -24,7 +24,7 @@ use crate::geonet::Line;
 use crate::hosts::{Host, assert_same, possible, said, seconds, wait_until};
 use crate::station::Station;
 
-/// Certificates in a folder, and the identity of each ticket.
+/// Folder with certificates, and the identity that belongs to each ticket.
 struct Pki {
     folder: PathBuf,
     identities: Vec<Identity>,
@@ -41,7 +41,7 @@ fn ready(number: u8) -> Box<dyn SigningKey> {
 }
 
 impl Pki {
-    /// Creates one ticket in the folder `one`, and two in `two`.
+    /// Creates one ticket in the folder `one`, and two tickets in the folder `two`.
     fn new(folder: &Path) -> Pki {
         let since = SystemTime::UNIX_EPOCH.elapsed().expect("a clock after 1970");
         let now = WallTime::from_unix_nanos(u64::try_from(since.as_nanos()).expect("before 2554"));
@@ -82,7 +82,7 @@ impl Pki {
         )
     }
 
-    /// Returns the owner of this MID.
+    /// Returns the identity that has this MID.
     fn who(&self, mid: [u8; 6]) -> Identity {
         *self.identities.iter().find(|identity| identity.mid == mid).expect("the address of a ticket")
     }
@@ -100,14 +100,15 @@ fn colons(mid: [u8; 6]) -> String {
     mid.map(|octet| format!("{octet:02x}")).join(":")
 }
 
-/// Returns octets that identify a station: its MID, its station ID, the end of its link-local address, the
-/// digest of its ticket.
+/// Returns octets that identify a station: its MID, its station ID, the end of its link-local address, and
+/// the digest of its ticket.
 fn traces(Identity { ticket: HashedId8(name), mid }: Identity) -> [Vec<u8>; 4] {
     let [_, _, _, d, e, f] = mid;
     [mid.to_vec(), mid[2..].to_vec(), vec![0xff, 0xfe, d, e, f], name.to_vec()]
 }
 
-/// The station signs what its ticket allows, and answers everything else with the application's identifier.
+/// The station signs messages that its ticket permits, and refuses all other messages with the application's
+/// identifier.
 #[test]
 fn messages_that_the_ticket_does_not_allow_are_refused_with_the_identifier() {
     if !possible() {
@@ -124,7 +125,7 @@ fn messages_that_the_ticket_does_not_allow_are_refused_with_the_identifier() {
     let conflict = |answer: &str, reason: &str| {
         assert!(answer.starts_with("HTTP/1.0 409") && answer.contains(reason), "{reason}: {answer}");
     };
-    // Road works, which the SSP of an ordinary ticket do not permit (EN 302 637-3 table 7).
+    // Road works, which the SSP of an ordinary ticket does not permit (EN 302 637-3 table 7).
     conflict(&post("/v1/denm", &json!({"cause": 3})), "application 37 (DENM)");
     let message = |port: u16| {
         json!({"transport": {"type": "shb"}, "next_header": "btp-b", "port": port, "pay\
@@ -159,7 +160,7 @@ fn nothing_links_the_two_and_ipv6_goes_on() {
     let with_ipv6 = |config: String| {
         config.replace("[geonet]\n", "[geonet]\nipv6_interface = 'gn0'\nmib = { max_packet_data_rate = 0 }\n")
     };
-    // Twenty metres a second northwards.
+    // The vehicle drives northwards, 20 metres a second.
     let trace = line.scratch.path("trace");
     fs::write(&trace, "0 48.8375 2.1008 20 0\n600 48.9454 2.1008 20 0\n").expect("a file");
     let config = with_ipv6(line.config(0, "radio", ""))
@@ -192,7 +193,7 @@ fn nothing_links_the_two_and_ipv6_goes_on() {
     };
     assert!(ping("20") > 0, "{}", vehicle.log());
 
-    // The vehicle has gone far enough by now, or soon will have.
+    // The vehicle has gone far enough for a change by now, or soon will have.
     let (ear, over) = (Ear::new(middle), AtomicBool::new(false));
     let (frames, answered, second) = std::thread::scope(|scope| {
         let hearing = scope.spawn(|| {
@@ -215,7 +216,8 @@ fn nothing_links_the_two_and_ipv6_goes_on() {
     assert_eq!(ping("20"), 20);
     assert_eq!(vehicle.counter("security.pseudonyms"), 1);
 
-    // The first identity stops, and then the second one begins; its frames contain no part of the first.
+    // The first identity stops, and then the second one begins. The frames of the second contain no part of
+    // the first.
     let of = |identity: &Identity| {
         let mine = |frame: &&Vec<u8>| frame[6..12] == identity.mid;
         frames.iter().filter(mine).collect::<Vec<_>>()
@@ -230,7 +232,7 @@ fn nothing_links_the_two_and_ipv6_goes_on() {
             assert!(told.is_none(), "{trace:02x?} is in {told:02x?}");
         }
     }
-    // All parts change: the link, the virtual interface, and the other stations' view.
+    // All parts of the identity change: the link, the virtual interface, and the view of other stations.
     let shown = west.ip("addr show");
     assert_eq!(shown.matches(&colons(second.mid)).count(), 2, "{shown}");
     assert!(!shown.contains(&colons(first.mid)), "{shown}");

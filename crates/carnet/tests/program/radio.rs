@@ -1,5 +1,5 @@
-//! The radio interface may appear late, and gets the station's address and then its own back. Real neighbours
-//! stay under a flood of fabricated stations.
+//! The radio interface may appear late. It gets the station's address, and at the end its own address back.
+//! Real neighbours stay in the location table under a flood of fabricated stations.
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 
 const PLACE: (f64, f64) = (48.8375, 2.1008);
 
-/// Returns the config of a station on `radio`, with further lines of `[geonet]`.
+/// Returns the config of a station on the interface `radio`, with further lines of `[geonet]`.
 fn config(scratch: &Scratch, geonet: &str) -> String {
     let (latitude, longitude) = PLACE;
     format!(
@@ -35,7 +35,7 @@ fn octets(mac: &str) -> [u8; 6] {
     octets.try_into().expect("six octets")
 }
 
-/// Returns the MID of the station's GN address, written as a link-layer address.
+/// Returns the MID of the station's GN address in the form of a link-layer address.
 fn mid(station: &Station) -> String {
     let status = station.show("status");
     let digits = status["geonet"]["gn_address"].as_str().expect("an address").replace(':', "");
@@ -55,7 +55,7 @@ fn an_interface_that_comes_late_holds_up_nothing_else() {
     host.ip("-6 addr add 2001:db8:9::1/128 dev lo");
     let agent = "[home_agent]\naddress = '2001:db8:1::1'\nhome_prefix = '2001:db8:1::/64'\n";
     let mut station = Station::start(&host, &config(&scratch, agent));
-    // The home agent is active, and the status names the missing interface.
+    // The home agent works while the radio interface is missing; the status names the interface.
     assert!(host.pings("2001:db8:1::1"));
     let status = station.show("status");
     assert_eq!(status["geonet"]["gn_address"], Value::Null, "{status}");
@@ -70,20 +70,20 @@ fn an_interface_that_comes_late_holds_up_nothing_else() {
     let heard = ear.wait_for("a beacon", |_| true);
     assert_eq!((heard.mac, heard.mid), (octets(&mac(&host, "radio")), octets(&mac(&host, "radio"))));
     assert_eq!(mid(&station), mac(&host, "radio"));
-    // The operator gives the interface another address: the station follows.
+    // The operator gives the interface another address, and the station takes it over.
     host.ip("link set radio address 02:00:00:00:00:77");
     ear.wait_for("the new address", |heard| heard.mac == heard.mid && heard.mid[5] == 0x77);
     station.terminate();
     assert_eq!(mac(&host, "radio"), "02:00:00:00:00:77");
 
-    // A station that waits for its interface can be ended.
+    // The operator can end a station that waits for its interface.
     host.ip("link del radio");
     let mut waits = Station::start(&host, &config(&scratch, ""));
     assert_eq!(waits.show("status")["geonet"]["link"], "missing");
     waits.terminate();
 }
 
-/// A recording from before the address is known replays unchanged.
+/// A recording that began before the station knew its address replays unchanged.
 #[test]
 fn a_recording_from_before_the_interface_replays() {
     if !possible() {
@@ -106,7 +106,8 @@ fn a_recording_from_before_the_interface_replays() {
     assert!(sent > 0 && frames >= sent && frames <= sent + 3, "{frames} frames, {sent} were sent");
 }
 
-/// GeoNetworking alone needs no tunnel device, routes or rules, and works without the rights to them.
+/// A station with only GeoNetworking needs no tunnel device, routes or rules, and works without the rights to
+/// them.
 #[test]
 fn geonetworking_alone_leaves_the_rest_of_the_kernel_alone() {
     if !possible() {
@@ -131,7 +132,7 @@ fn geonetworking_alone_leaves_the_rest_of_the_kernel_alone() {
     assert_eq!(scratch.files(), ["s.log", "s.toml"]);
 }
 
-/// An interface receives unicast frames for its own address only.
+/// An interface receives only unicast frames for its own address, so it gets the station's address.
 #[test]
 fn the_interface_has_the_stations_address_as_long_as_it_runs() {
     if !possible() {
@@ -148,17 +149,17 @@ fn the_interface_has_the_stations_address_as_long_as_it_runs() {
     let heard = ear.wait_for("a beacon", |_| true);
     assert_eq!((heard.mac, heard.mid), (octets(managed), octets(managed)));
     assert_eq!(mac(&host, "radio"), managed);
-    // After a kill the address stays; the next run restores it, and derives its own address from the present
-    // one.
+    // After a kill the station's address stays on the interface. The next run restores the interface's own
+    // address, and derives the station's address from it.
     station.end_by(Signal::SIGKILL);
     assert_eq!(mac(&host, "radio"), managed);
     let mut station = Station::start(&host, &config(&scratch, ""));
     assert_eq!((mac(&host, "radio"), mid(&station)), (own.clone(), own.clone()));
 
-    // 10.2.1.5: another station uses the address.
+    // 10.2.1.5: another station uses the same address.
     let mouth = Mouth::new(&other, "radio");
     mouth.say(&[beacon([2, 0, 0, 0, 0, 0x66], octets(&own), PLACE.0, PLACE.1)]);
-    // Skip beacons of the first station that were still in the queue.
+    // The test skips beacons of the first station that were still in the queue.
     let known = [octets(&own), octets(managed)];
     let heard =
         ear.wait_for("another address", |heard| !known.contains(&heard.mid) && heard.mac == heard.mid);
@@ -175,7 +176,8 @@ fn the_interface_has_the_stations_address_as_long_as_it_runs() {
     assert_eq!(scratch.files(), ["s.log", "s.toml"]);
 }
 
-/// The location table holds a number of neighbours; the test fabricates a hundred times as many stations.
+/// The location table holds a limited number of neighbours; the test fabricates a hundred times as many
+/// stations.
 #[test]
 fn a_flood_of_fabricated_stations_pushes_out_no_real_neighbour_and_takes_no_memory() {
     if !possible() {
@@ -188,7 +190,7 @@ fn a_flood_of_fabricated_stations_pushes_out_no_real_neighbour_and_takes_no_memo
     let mouth = Mouth::new(&other, "radio");
     let real: Vec<[u8; 6]> = (1..=5).map(|number| [2, 0, 0, 1, 0, number]).collect();
     let speak = || {
-        // Repeated beacons must be newer.
+        // A repeated beacon of a station must be newer than the first.
         std::thread::sleep(std::time::Duration::from_millis(5));
         let beacons: Vec<Vec<u8>> = real.iter().map(|mac| beacon(*mac, *mac, PLACE.0, PLACE.1)).collect();
         mouth.say(&beacons);
@@ -227,9 +229,9 @@ fn a_flood_of_fabricated_stations_pushes_out_no_real_neighbour_and_takes_no_memo
     let received = station.counter("geonet.received") + station.counter("geonet.dropped.link_overrun");
     assert!(received > 100_000, "{received} frames arrived");
     let grown = station.resident() - memory;
-    // The buffers of a debug build vary; 200000 stations of 256 octets would be 50 MB.
+    // The memory of a debug build varies; 200000 stations of 256 octets each would be 50 MB.
     assert!(grown < 8_000, "{grown} kB more");
-    // The station still accepts a new neighbour.
+    // The station still accepts a new neighbour after the flood.
     let newcomer = [2, 0, 0, 1, 0, 99];
     wait_until("a newcomer is known", seconds(10), || {
         mouth.say(&[beacon(newcomer, newcomer, PLACE.0, PLACE.1)]);

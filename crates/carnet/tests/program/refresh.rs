@@ -1,4 +1,4 @@
-//! A refresh without a change does not affect traffic.
+//! A refresh of the binding that changes nothing does not affect traffic.
 
 use crate::hosts::{possible, seconds, slowness, wait_until};
 use crate::station::Station;
@@ -11,7 +11,7 @@ fn twenty_refreshes_under_2000_packets_a_second_lose_reorder_and_write_nothing()
     }
     let bed = Testbed::new();
     let agent = Station::start(&bed.agent, &bed.agent_config());
-    // The shortest lifetime; half of it is the refresh interval.
+    // The lifetime is the shortest one; the refresh interval is half of it.
     let config = bed.router_config().replace("lifetime = '60s'", "lifetime = '4s'");
     let router = Station::start(&bed.router, &config);
     router.registered();
@@ -36,12 +36,12 @@ fn twenty_refreshes_under_2000_packets_a_second_lose_reorder_and_write_nothing()
     );
     assert_eq!(before, after, "what the stations wrote into the kernel");
     assert_eq!(report.lost, 0, "{report:?}");
-    // The kernel reorders if it moves a busy sender to another processor, or if a processor of an emulated
-    // machine stops. A refresh that caused it would cause it each time.
+    // The kernel reorders packets if it moves a busy sender to another processor, or if a processor of an
+    // emulated machine stops. If a refresh caused it, packets would be reordered at each refresh.
     assert!(report.reordered < 10 || slowness() > 1, "{report:?}");
     assert_eq!(agent.bindings()[0].1, CARE_OF[0]);
 
-    // Control: a real change is counted.
+    // Control: the test notices a real change.
     bed.router.ip("-6 addr del 2001:db8:f2::10/64 dev wwan0");
     wait_until("something is written", seconds(10), || router.counter("platform.writes") > after.1);
 }

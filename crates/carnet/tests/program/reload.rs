@@ -1,4 +1,4 @@
-//! SIGHUP: the station reads its config again, and applies the difference.
+//! On SIGHUP the station reads its config again, and applies the differences.
 
 use std::fs;
 
@@ -24,7 +24,7 @@ fn an_agents_reload_changes_the_difference_and_no_packet_is_lost() {
     let before = bed.agent.snapshot();
     let bindings = agent.bindings();
 
-    // Adds a router, and removes it.
+    // The operator adds a router to the config, and removes it.
     agent.reload(&(bed.agent_config() + ANOTHER));
     assert!(agent.log().contains("added home_agent.mobile_router 2001:db8:1::9"), "{}", agent.log());
     assert!(bed.agent.ip("-6 route").contains("unreachable 2001:db8:9::/64"), "{}", bed.agent.ip("-6 route"));
@@ -39,7 +39,7 @@ fn an_agents_reload_changes_the_difference_and_no_packet_is_lost() {
     router.reload(&bed.router_config());
     wait_until("the shorter lifetime", seconds(10), || agent.show("bindings")[0]["lifetime_s"] == 8);
 
-    // The registered router is removed from the config: its binding ends.
+    // The config no longer has the registered router, so its binding ends.
     let report = traffic.stop();
     assert_eq!(report.lost, 0, "{report:?}");
     let (nobody, _) = shorter.split_once("\n[[home_agent.mobile_router]]").expect("a router");
@@ -48,14 +48,14 @@ fn an_agents_reload_changes_the_difference_and_no_packet_is_lost() {
     let ended = "binding of 2001:db8:1::1234 ended: its node is not in the config any more";
     assert!(agent.log().contains(ended), "{}", agent.log());
     assert!(!bed.agent.ip("-6 route").contains("2001:db8:a::/64"), "{}", bed.agent.ip("-6 route"));
-    // The router is back in the config.
+    // The config has the router again.
     agent.reload(&bed.agent_config());
     let traffic = bed.echo(20);
     traffic.flows();
     traffic.stop();
 }
 
-/// An operator's radvd takes over: the hosts on board still need the router's address.
+/// An operator's radvd takes over the advertisements. The hosts on board still need the router's address.
 #[test]
 fn routers_address_stays_on_board_after_a_reload_until_the_operator_gives_another() {
     if !possible() {
@@ -90,14 +90,14 @@ fn a_routers_reload_changes_the_difference_and_no_packet_is_lost() {
     traffic.flows();
     let care_of = || agent.bindings().first().map(|binding| binding.1.clone()).unwrap_or_default();
 
-    // The second uplink is preferred for a while.
+    // The second uplink is the preferred one for a time.
     let other = bed.router_config().replace("priority = 10", "priority = 30");
     router.reload(&other);
     wait_until("the other uplink", seconds(10), || care_of() == CARE_OF[1]);
     router.reload(&bed.router_config());
     wait_until("the first uplink", seconds(10), || care_of() == CARE_OF[0]);
 
-    // An additional prefix, first at the home agent.
+    // The router gets a further prefix; the home agent's config has it first.
     let two = "prefixes = ['2001:db8:a::/64', '2001:db8:b::/64']";
     let one = "prefixes = ['2001:db8:a::/64']";
     agent.reload(&bed.agent_config().replace(one, two));

@@ -1,4 +1,4 @@
-//! A replayed recording gives the outputs of the station.
+//! Replaying a recording gives the same outputs as the station gave.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use crate::station::{Station, carnet};
 use crate::testbed::{CARE_OF, CORRESPONDENT, HOME_AGENT, Testbed, address, with_station};
 use crate::traffic::Sniffer;
 
-/// Returns a packet without the hop limit, which the router's kernel decrements.
+/// Returns a packet with its hop limit cleared, because the router's kernel decrements it.
 fn on_any_hop(packet: &[u8]) -> Vec<u8> {
     let mut packet = packet.to_vec();
     packet[7] = 0;
@@ -23,7 +23,8 @@ fn octets(hex: &str) -> Vec<u8> {
 }
 
 fn is_binding_update(packet: &[u8]) -> bool {
-    // Destination Options with the Home Address option, 24 octets, then the Mobility Header.
+    // A Binding Update from a foreign network: Destination Options with the Home Address option, 24 octets,
+    // then the Mobility Header.
     packet.len() > 67 && packet[6] == 60 && packet[40] == 135 && packet[66] == 5
 }
 
@@ -35,7 +36,7 @@ fn a_replay_sends_what_was_sent_and_is_the_same_each_time() {
     let bed = Testbed::new();
     let recording = bed.scratch.path("router.jsonl");
     let config = with_station(&bed.router_config(), &format!("record = '{}'", recording.display()));
-    // Packets of a fast path reach neither the station nor a recording.
+    // Packets of a fast path reach neither the station nor a recording, so the station uses the TUN device.
     let config = format!("{config}\n[dataplane]\npath = 'tun'\n");
     let _agent = Station::start(&bed.agent, &bed.agent_config());
     let wire = Sniffer::start(&bed.core, &["wlan", "wwan"]);
@@ -43,7 +44,7 @@ fn a_replay_sends_what_was_sent_and_is_the_same_each_time() {
     router.registered();
     wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
     let socket = router.socket.to_str().expect("a path").to_owned();
-    // A handover, a refused command, and a removed interface.
+    // The run has a handover, a refused command, and a removed interface.
     assert!(carnet(&["handover", "wwan0", "--socket", &socket]).status.success());
     wait_until("traffic flows on", seconds(10), || bed.host.pings(CORRESPONDENT));
     assert!(!carnet(&["handover", "eth9", "--socket", &socket]).status.success());
@@ -75,10 +76,10 @@ fn a_replay_sends_what_was_sent_and_is_the_same_each_time() {
     let sent: Vec<Vec<u8>> = sent.iter().filter(|p| to_agent(p)).map(|packet| on_any_hop(packet)).collect();
     let updates = |packets: &[Vec<u8>]| packets.iter().filter(|p| is_binding_update(p)).count();
     println!("replay: {} packets to the home agent, {} of them Binding Updates", sent.len(), updates(&sent));
-    // The registration, two handovers, the de-registration; and the pings.
+    // The station sent the registration, two handovers, the de-registration, and the pings.
     assert!(updates(&sent) >= 4 && sent.len() > updates(&sent), "{}", router.log());
-    // The packets on the wire, in this order. The station wrote others to the uplink that was just going
-    // down.
+    // The replay gives the packets that were on the wire, in this order. Further packets went to the uplink
+    // that was just going down.
     let mut on_the_wire = sent.iter().peekable();
     for packet in &replayed {
         if on_the_wire.peek() == Some(&packet) {
@@ -94,7 +95,7 @@ fn a_replay_sends_what_was_sent_and_is_the_same_each_time() {
     let missing = on_the_wire.count();
     assert_eq!(missing, 0, "of {} packets sent, {} replayed", sent.len(), replayed.len());
 
-    // A damaged recording is refused with the place of the damage.
+    // carnet refuses a damaged recording, and names the place of the damage.
     fs::write(recording, "{}\n").expect("a file");
     let output = replay();
     assert_eq!(output.status.code(), Some(1));

@@ -1,4 +1,4 @@
-//! Access routers that come, go and are renumbered: the address of an uplink, and its router.
+//! Access routers that come, go and change their prefix: the care-of address of an uplink, and its router.
 //!
 //! ```text
 //!   agent ha0 --- ha core a1 - core0 ar1 lan --- p1 [n1]                      [n1], [n2] and [home] are bridges of a
@@ -20,7 +20,7 @@ use crate::station::Station;
 use crate::testbed::{CORRESPONDENT, Testbed};
 use crate::traffic::Echo;
 
-/// Longest outage of a move once the new address is usable; a busy machine gets more by [`wait_for`].
+/// Longest outage of a move after the new address is usable. On a busy machine [`wait_for`] allows more.
 const LIMIT: Duration = Duration::from_millis(1500);
 
 struct Roads {
@@ -28,7 +28,7 @@ struct Roads {
     switch: Host,
     access: [Host; 2],
     advertisers: RefCell<Vec<(String, Child)>>,
-    /// How many radvd were started.
+    /// Number of radvd processes that were started.
     started: Cell<u32>,
 }
 
@@ -66,21 +66,23 @@ impl Roads {
         roads
     }
 
-    /// Adds an uplink of the router, with duplicate address detection, on the network of an access router.
+    /// Adds an uplink to the router, on the network of an access router. The uplink has duplicate address
+    /// detection.
     fn add_uplink(&self, port: &str, interface: &str, bridge: &str) {
         self.switch.link(port, &self.bed.router, interface);
         self.bed.router.set(&format!("{interface}/accept_dad"), "1");
         self.switch.ip(&format!("link set {port} master {bridge}"));
     }
 
-    /// Gives a network a prefix, with a route to its access router.
+    /// Gives the network of an access router a prefix, with a route to this access router.
     fn route(&self, access: usize, number: u32) {
         self.access[access].ip(&format!("-6 addr add 2001:db8:f{number}::1/64 dev lan"));
         let via = format!("via 2001:db8:e{}::2", access + 1);
         self.bed.core.ip(&format!("-6 route replace {} {via}", prefix(number)));
     }
 
-    /// Starts radvd on an interface; an earlier one is killed without a last message.
+    /// Starts radvd on an interface. If an earlier radvd runs there, it is killed, so it sends no last
+    /// message.
     fn advertise(&self, host: &Host, name: &str, interface: &str, prefix: &str, lifetime: u32) {
         let mut advertisers = self.advertisers.borrow_mut();
         if let Some(position) = advertisers.iter().position(|(other, _)| other == name) {
@@ -94,8 +96,8 @@ impl Roads {
              AdvDefaultLifetime {lifetime}; prefix {prefix} {{ AdvOnLink on; AdvAutonomous on; }}; }};\n"
         );
         fs::write(path("conf"), config).expect("a config");
-        // The killed radvd has a child, which keeps the PID file locked until it has noticed: each has its
-        // own.
+        // The killed radvd has a child, which keeps the PID file locked until the child notices. So each
+        // radvd has its own PID file.
         let started = self.started.get() + 1;
         self.started.set(started);
         let pid = path(&format!("{started}.pid"));
@@ -111,7 +113,7 @@ impl Roads {
         self.advertise(&self.access[access], &name, "lan", &prefix(number), lifetime);
     }
 
-    /// RFC 8978: the access router returns with another prefix, and does not withdraw the old one.
+    /// RFC 8978: the access router returns with another prefix, and does not withdraw the old prefix.
     fn renumber(&self, access: usize, old: u32, new: u32, lifetime: u32) {
         self.access[access].ip(&format!("-6 addr del 2001:db8:f{old}::1/64 dev lan"));
         self.bed.core.ip(&format!("-6 route replace unreachable {}", prefix(old)));
@@ -119,7 +121,7 @@ impl Roads {
         self.advertise_network(access, new, lifetime);
     }
 
-    /// Moves a port of the router to another network, without carrier for `down`.
+    /// Moves a port of the router to another network. With `down`, the port has no carrier for this time.
     fn change(&self, port: &str, bridge: &str, down: Option<Duration>) {
         match down {
             Some(time) => {
@@ -134,8 +136,8 @@ impl Roads {
         }
     }
 
-    /// Waits until an uplink has a usable address of a prefix, and then for traffic; returns the time for the
-    /// latter.
+    /// Waits until an uplink has a usable address of a prefix, and then until traffic flows. Returns how long
+    /// the second wait took.
     fn resumes(&self, traffic: &Echo, interface: &str, prefix: &str) -> Duration {
         let question = format!("-6 -o addr show dev {interface} to {prefix} -tentative");
         wait_until("the new address may be used", seconds(20), || !self.bed.router.ip(&question).is_empty());
@@ -144,12 +146,12 @@ impl Roads {
         start.elapsed()
     }
 
-    /// Starts both stations: the home agent on a real home link, the router with these uplinks.
+    /// Starts both stations: the home agent on a real home link, and the router with these uplinks.
     fn start(&self, uplinks: &[&str]) -> (Station, Station) {
         self.start_with(uplinks, (self.bed.agent_config(), self.bed.router_config()))
     }
 
-    /// Starts both stations with these configs.
+    /// Starts both stations with these uplinks and configs.
     fn start_with(&self, uplinks: &[&str], (agent, router): (String, String)) -> (Station, Station) {
         let config = agent.replace("[home_agent]\n", "[home_agent]\nhome_link = 'home0'\n");
         let agent = Station::start(&self.bed.agent, &config);
@@ -175,7 +177,7 @@ impl Drop for Roads {
     }
 }
 
-/// With one uplink traffic depends on the new address.
+/// With only one uplink, traffic depends on the new address.
 #[test]
 fn flash_renumbering_of_the_only_uplink_costs_no_more_than_finding_it_out() {
     if !possible() {
@@ -199,7 +201,7 @@ fn flash_renumbering_of_the_only_uplink_costs_no_more_than_finding_it_out() {
     println!("{report:?}");
 }
 
-/// Each uplink in turn, while its neighbour carries the traffic.
+/// Each uplink gets a new prefix in turn, while the other uplink carries the traffic.
 #[test]
 fn flash_renumbering_of_both_uplinks_in_turn_is_survived() {
     if !possible() {
@@ -231,7 +233,7 @@ fn flash_renumbering_of_both_uplinks_in_turn_is_survived() {
     assert!(report.silence < seconds(3) + 2 * report.stalled, "{report:?}");
 }
 
-/// RFC 8028 3, BCP 38: two providers on one link, with source-specific routes as in OpenWrt.
+/// RFC 8028 3, BCP 38: two providers are on one link, with source-specific routes as in OpenWrt.
 #[test]
 fn two_providers_on_one_link_see_their_own_addresses_only() {
     if !possible() {
@@ -246,7 +248,8 @@ fn two_providers_on_one_link_see_their_own_addresses_only() {
         let shown = host.ip("-6 -o addr show dev lan scope link");
         let link_local = shown.split_whitespace().nth(3).and_then(|net| net.split('/').next());
         let via = link_local.expect("a link-local address").to_owned();
-        // Count packets from the other provider's addresses, except for multicast Neighbor Solicitations.
+        // The rules count packets from the other provider's addresses, except for multicast Neighbor
+        // Solicitations.
         let rules = format!(
             "table inet t {{ chain c {{ type filter hook prerouting priority 0; iifname lan ip6 saddr {} ip6 \
              daddr != ff00::/8 counter; }}; }}",
@@ -258,14 +261,14 @@ fn two_providers_on_one_link_see_their_own_addresses_only() {
         let route = format!("-6 route add default from {} via {via} dev wlan0", prefix(number));
         roads.bed.router.ip(&route);
     }
-    // A source-specific route that applies to no global address.
+    // This source-specific route applies to no global address.
     roads.bed.router.ip("-6 route add default from fe80::/126 via fe80::77 dev wlan0 metric 1");
     let (agent, router) = roads.start(&["wlan0"]);
     let bound = || agent.bindings().first().map(|binding| binding.1.clone()).unwrap_or_default();
     let first = bound();
     let traffic = roads.bed.echo(100);
     traffic.flows();
-    // That provider loses its connectivity, and does not report it.
+    // The first provider loses its connectivity, and does not report this.
     let (dead, alive) = if first == "2001:db8:f1::10" { (1, 2) } else { (2, 1) };
     roads.access[dead - 1].ip("-6 route replace blackhole default metric 1");
     let expected = format!("2001:db8:f{alive}::10");
@@ -280,7 +283,7 @@ fn two_providers_on_one_link_see_their_own_addresses_only() {
     }
 }
 
-/// Moves to another access network and back, then home and away again.
+/// Moves the router to another access network and back, then home and away again.
 fn roam(roads: &Roads, (agent, router): &(Station, Station), lifetime: u32) {
     let short_loss = Some(Duration::from_millis(300));
     let traffic = roads.bed.echo(100);
@@ -298,7 +301,8 @@ fn roam(roads: &Roads, (agent, router): &(Station, Station), lifetime: u32) {
         let start = Instant::now();
         roads.change("pw", bridge, down);
         let home = bridge == "home";
-        // A kept address does not prove the move, so wait until the router has noticed it.
+        // The kernel keeps addresses, so an address does not prove the move. The test waits until the router
+        // has noticed it.
         wait_until(&format!("{step}: it is noticed"), seconds(20), || match home {
             true => state() == "home",
             false => {
@@ -314,7 +318,7 @@ fn roam(roads: &Roads, (agent, router): &(Station, Station), lifetime: u32) {
     println!("lifetime {lifetime} s: {:?}", traffic.stop());
 }
 
-/// Returns two access networks and a home link, with an uplink in the first network.
+/// Returns two access networks and a home link; the router has an uplink in the first access network.
 fn three_networks(lifetime: u32) -> Roads {
     let roads = Roads::new();
     for (access, number) in [(0, 1), (1, 2)] {
@@ -326,7 +330,7 @@ fn three_networks(lifetime: u32) -> Roads {
     roads
 }
 
-/// With routers of short and of usual lifetime.
+/// The test runs with advertisements of short and of usual router lifetime.
 #[test]
 fn roams_with_and_without_loss_of_carrier_cost_no_more_than_finding_them_out() {
     if !possible() {
@@ -339,7 +343,8 @@ fn roams_with_and_without_loss_of_carrier_cost_no_more_than_finding_them_out() {
     }
 }
 
-/// Roams with messages under IPsec, whose security association is for the home address (RFC 4877 4.1).
+/// The router roams with messages under IPsec. The security association is for the home address (RFC 4877
+/// 4.1).
 #[test]
 fn roams_under_ipsec_cost_no_more_than_finding_them_out() {
     if !ipsec::has_esp() {
@@ -353,8 +358,8 @@ fn roams_under_ipsec_cost_no_more_than_finding_them_out() {
     }
 }
 
-/// RFC 6275 11.5.1: the router on the home link no longer answers, and there is no loss of carrier. At the
-/// first visit the kernel has no address of the other network; at the second it has kept one.
+/// RFC 6275 11.5.1: the router on the home link no longer answers, and the carrier stays. At the first visit
+/// the kernel has no address of the other network; at the second visit it has kept the address of the first.
 #[test]
 fn leaving_home_without_loss_of_carrier_waits_for_duplicate_address_detection_only() {
     if !possible() {
@@ -368,7 +373,8 @@ fn leaving_home_without_loss_of_carrier_waits_for_duplicate_address_detection_on
     for visit in ["first", "second"] {
         roads.change("pw", "home", None);
         wait_until("it is at home", seconds(20), || state() == "home" && agent.bindings().is_empty());
-        // At most three Binding Updates a second (RFC 6275 11.8), so the next move comes later.
+        // The router sends at most three Binding Updates a second (RFC 6275 11.8), so the next move comes
+        // later.
         let before = traffic.answered();
         wait_until("traffic flows at home", seconds(20), || traffic.answered() > before + 150);
         let start = Instant::now();
@@ -376,7 +382,8 @@ fn leaving_home_without_loss_of_carrier_waits_for_duplicate_address_detection_on
         let usable = "-6 -o addr show dev wlan0 to 2001:db8:f2::/64 -tentative";
         wait_until("the address may be used", seconds(20), || !roads.bed.router.ip(usable).is_empty());
         let waited = start.elapsed();
-        // The home agent tests the home address for a second (RFC 6275 10.3.1).
+        // The home agent tests the home address by duplicate address detection for a second (RFC 6275
+        // 10.3.1).
         wait_until("the new address is registered", 2 * LIMIT, || !agent.bindings().is_empty());
         traffic.flows();
         println!("{visit} visit: the address after {waited:?}, traffic after {:?}", start.elapsed());

@@ -1,7 +1,8 @@
-//! Rights that a running station has and lacks (`station.sandbox`).
+//! Rights that a running station has, and rights that it lacks (`station.sandbox`).
 //!
-//! A debugger with all rights stops the program and lets it make system calls. So the test uses the process
-//! itself, with the rights that it still has. A process without sandbox makes the same calls, as a control.
+//! The test has all rights and acts as a debugger: it stops the program and lets it make system calls. So the
+//! process itself makes the calls, with the rights that it still has. As a control, a process without sandbox
+//! makes the same calls.
 
 use std::fs;
 use std::process::Command;
@@ -15,7 +16,7 @@ use crate::hosts::{Host, Scratch, assert_same, possible, said, seconds, wait_unt
 use crate::station::{PROGRAM, Station};
 use crate::testbed::{CARE_OF, CORRESPONDENT, Testbed, with_station};
 
-/// `CAP_NET_ADMIN` and `CAP_NET_RAW`; `CAP_BPF` and `CAP_PERFMON`.
+/// Capability bits of `CAP_NET_ADMIN` and `CAP_NET_RAW`; below, those of `CAP_BPF` and `CAP_PERFMON`.
 const NETWORK: u64 = 1 << 12 | 1 << 13;
 const PROGRAMS: u64 = 1 << 39 | 1 << 38;
 
@@ -23,7 +24,7 @@ fn on_path(config: &str, path: &str) -> String {
     format!("{}\n[dataplane]\npath = '{path}'\n", with_station(config, "sandbox = 'required'"))
 }
 
-/// Returns whether the whole sandbox is available here; otherwise prints that.
+/// Returns whether the whole sandbox is available on this machine; if not, prints this.
 fn complete() -> bool {
     let scratch = Scratch::new();
     let host = Host::new();
@@ -46,7 +47,7 @@ fn agent(scratch: &Scratch, line: &str) -> String {
     )
 }
 
-/// Returns the limits of all threads of a process.
+/// Returns the limits of each thread of a process.
 fn rights(pid: i32) -> Vec<String> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("a living process");
     let status = threads.map(|thread| fs::read_to_string(thread.expect("a thread").path().join("status")));
@@ -70,7 +71,7 @@ fn held(station: &Station, capabilities: u64) {
     };
     let rights = rights(station.pid());
     assert_eq!(rights[0], with(capabilities));
-    // Threads that have opened the state and write it.
+    // Threads that have opened the state and write it have no capabilities.
     assert!(rights[1..].iter().all(|rights| *rights == with(0)), "{rights:#?}");
     let sandbox = &station.show("status")["sandbox"];
     assert_eq!((&sandbox["seccomp"], &sandbox["lacking"]), (&json!(true), &json!([])), "{sandbox}");
@@ -79,7 +80,7 @@ fn held(station: &Station, capabilities: u64) {
     assert_eq!(text.contains("CAP_BPF"), capabilities & PROGRAMS != 0, "{text}");
 }
 
-/// Checks that a mobile router and its home agent work completely.
+/// Checks that a mobile router and its home agent work completely in the sandbox.
 fn works(path: &str, capabilities: u64) {
     let bed = Testbed::new();
     let state = format!("state_dir = '{}'", bed.scratch.path("state").display());
@@ -94,7 +95,8 @@ fn works(path: &str, capabilities: u64) {
     held(&agent, capabilities);
     held(&router, capabilities);
 
-    // Handover, uplinks that come and go, and configs that are replaced by new files, as an editor does.
+    // The test makes a handover, lets uplinks come and go, and replaces configs by new files, as an editor
+    // does.
     let care_of = || agent.bindings().first().map(|binding| binding.1.clone()).unwrap_or_default();
     assert!(router.ask(&["handover", "wwan0"]).status.success());
     wait_until("the other uplink", seconds(10), || care_of() == CARE_OF[1]);
@@ -111,7 +113,7 @@ fn works(path: &str, capabilities: u64) {
     wait_until("the other uplink", seconds(10), || care_of() == CARE_OF[1]);
     reaches("packets pass over the other uplink");
 
-    // A crash, and a later end that leaves nothing behind.
+    // The station is killed; a later end of the next run leaves nothing behind.
     agent.end_by(Signal::SIGKILL);
     let mut agent = Station::start(&bed.agent, &agent_config);
     reaches("packets pass after a crash");
@@ -147,7 +149,7 @@ fn everything_works_with_what_is_left_on_the_path_xdp() {
     }
 }
 
-/// GeoNetworking inside UDP takes no rights at all.
+/// GeoNetworking inside UDP needs no rights at all.
 #[test]
 fn a_station_that_changes_nothing_of_the_network_keeps_no_capability() {
     if !(possible() && complete()) {
@@ -179,7 +181,7 @@ fn what_a_reload_needs_beyond_is_refused_and_nothing_changes() {
     router.reload(&bed.router_config().replace(uplink, &format!("{uplink}{file}\n")));
     assert!(router.log().contains("the process has given up reading in"), "{}", router.log());
     assert!(router.lives() && router.state() == "registered");
-    // The station may read files beside its config.
+    // The station may read files in the folder of its config.
     let file = format!("signal_file = '{}'", bed.scratch.path("signal").display());
     router.reload(&bed.router_config().replace(uplink, &format!("{uplink}{file}\n")));
     fs::write(bed.scratch.path("signal"), "-61\n").expect("a signal");
@@ -201,7 +203,8 @@ fn without_a_sandbox_it_keeps_what_it_had_and_says_so() {
     station.terminate();
 }
 
-/// Takes a system call from the program, like a container's filter: its number, and the error instead.
+/// Script that blocks a system call for the program, like a container's filter. Its arguments are the number
+/// of the call, and the error that the call returns.
 const WITHOUT_CALL: &str = "
 import ctypes, os, struct, sys
 number, error = map(int, sys.argv[1:3])
@@ -213,7 +216,7 @@ assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0
 os.execv(sys.argv[3], sys.argv[3:])
 ";
 
-/// Returns the command that takes a call from a program; prints why not if this is impossible.
+/// Returns the command that blocks a call for a program. If this is impossible, prints why.
 fn without_call(number: i64, error: Errno) -> Option<Vec<String>> {
     if cfg!(target_endian = "big") || Command::new("python3").arg("--version").output().is_err() {
         println!("\nSKIPPED: needs python3");
@@ -263,7 +266,7 @@ fn where_something_is_missing_auto_goes_on_and_required_does_not_start() {
     assert!(said(&output).contains(text), "{}", said(&output));
 }
 
-/// Without `CAP_SETPCAP` the bounding set stays, and does not matter.
+/// Without `CAP_SETPCAP` the process cannot reduce its bounding set, which does not matter.
 #[test]
 fn root_without_setpcap_keeps_no_more() {
     if !(possible() && complete()) {
@@ -287,17 +290,17 @@ mod from_inside {
     use super::*;
     use crate::hosts::wait_for;
 
-    /// A process that makes system calls on demand.
+    /// A process that makes system calls for the test.
     pub struct Puppet {
         pid: Pid,
         before: nix::libc::user_regs_struct,
-        /// Address of a system call instruction.
+        /// Address of an instruction that makes a system call.
         call: u64,
-        /// Unused memory below its stack.
+        /// Address of unused memory below the process's stack.
         room: u64,
     }
 
-    /// Result of a call.
+    /// Result of a system call, or the end of the process.
     #[derive(Debug, PartialEq, Eq)]
     pub enum End {
         Done(i64),
@@ -306,7 +309,7 @@ mod from_inside {
     }
 
     impl Puppet {
-        /// Stops a process that waits in the kernel.
+        /// Attaches to a process that waits in the kernel, and stops it.
         pub fn new(pid: i32) -> Puppet {
             let pid = Pid::from_raw(pid);
             wait_for("it waits in the kernel, behind a `syscall`", seconds(10), || {
@@ -323,7 +326,7 @@ mod from_inside {
             })
         }
 
-        /// Writes octets into its memory and returns their address.
+        /// Writes octets into the memory of the process, and returns their address.
         pub fn put(&self, at: u64, octets: &[u8]) -> u64 {
             let address = self.room + at;
             for (word, octets) in (0..).zip(octets.chunks(8)) {
@@ -341,7 +344,7 @@ mod from_inside {
                 arguments;
             registers.rax = number.cast_unsigned();
             registers.rip = self.call;
-            // Prevents the restart of an interrupted call.
+            // This value prevents the kernel from restarting the interrupted call.
             registers.orig_rax = u64::MAX;
             ptrace::setregs(self.pid, registers).expect("its registers");
             loop {
@@ -349,7 +352,8 @@ mod from_inside {
                 match waitpid(self.pid, None).expect("a child") {
                     WaitStatus::Signaled(_, Signal::SIGSYS, _) => return End::Killed,
                     WaitStatus::Stopped(_, Signal::SIGTRAP) => break,
-                    // A signal came before the step, for example of a traced process.
+                    // A signal has stopped the process before the step, for example a signal of a traced
+                    // process.
                     WaitStatus::Stopped(..) => {}
                     status => panic!("{status:?}"),
                 }
@@ -360,7 +364,7 @@ mod from_inside {
             }
         }
 
-        /// Lets the process continue as before.
+        /// Lets the process continue as before the test.
         pub fn release(self) {
             ptrace::setregs(self.pid, self.before).expect("its registers");
             ptrace::detach(self.pid, None).expect("a process");
@@ -368,10 +372,11 @@ mod from_inside {
     }
 
     const PROG_GET_NEXT_ID: u64 = 11;
-    /// `PTRACE_ATTACH`
+    /// Value of `PTRACE_ATTACH`.
     const ATTACH: u64 = 16;
 
-    /// Makes calls that must return an error.
+    /// Makes system calls that the sandbox must refuse with an error. Returns name, expected error and result
+    /// of each.
     fn refused(puppet: &Puppet, elsewhere: &str) -> Vec<(&'static str, Errno, End)> {
         use nix::libc::*;
         let shadow = puppet.put(0, b"/etc/shadow\0");
@@ -397,7 +402,7 @@ mod from_inside {
 
     const DEADLY: usize = 7;
 
-    /// Makes calls that no part of the program needs, and that must end it.
+    /// Makes one of the system calls that no part of the program needs; the sandbox must end the process.
     fn deadly(puppet: &Puppet, which: usize, elsewhere: &str, other: i32) -> (&'static str, End) {
         use nix::libc::*;
         let program = puppet.put(0, b"/bin/true\0");
@@ -405,7 +410,7 @@ mod from_inside {
         let folder = puppet.put(512, format!("{elsewhere}\0").as_bytes());
         let kind = puppet.put(1024, b"tmpfs\0");
         let other = other as u64;
-        // The call that replaces the process comes last.
+        // The last call replaces the process, so no other call can follow.
         let calls: [_; DEADLY] = [
             ("trace", SYS_ptrace, [ATTACH, other, 0, 0, 0, 0]),
             ("read another's memory", SYS_process_vm_readv, [other, 0, 0, 0, 0, 0]),
@@ -434,7 +439,7 @@ mod from_inside {
         let free = Station::start(&host, &agent(&scratch, "sandbox = 'off'"));
         let puppet = Puppet::new(free.pid());
         for (what, _, end) in refused(&puppet, &folder) {
-            // Without programs there is no next one.
+            // If no BPF program is loaded, the request for the next program's number returns ENOENT.
             assert!(matches!(end, End::Done(_) | End::Refused(Errno::ENOENT)), "{what}: {end:?}");
         }
         fs::remove_file(elsewhere.path("folder").join("new")).expect("what was written elsewhere");
@@ -444,7 +449,7 @@ mod from_inside {
         }
         drop(free);
 
-        // The program as it is.
+        // From here on the program runs with its sandbox.
         let confined = agent(&scratch, "sandbox = 'required'");
         let mut station = Station::start(&host, &confined);
         let puppet = Puppet::new(station.pid());
@@ -452,7 +457,7 @@ mod from_inside {
             assert_eq!(end, End::Refused(errno), "{what}");
         }
         puppet.release();
-        // The process still works.
+        // The process still works after the refused calls.
         assert!(station.ask(&["status"]).status.success());
         station.terminate();
         for which in 0..DEADLY {
@@ -466,7 +471,7 @@ mod from_inside {
         victim.wait().expect("a child");
     }
 
-    /// BPF programs are for those data paths that are made of them.
+    /// Only data paths that consist of BPF programs may load BPF programs.
     #[test]
     fn programs_are_loaded_by_those_who_need_them() {
         if !(possible() && complete()) {
@@ -478,7 +483,7 @@ mod from_inside {
             let host = Host::new();
             let mut station = Station::start(&host, &config);
             let puppet = Puppet::new(station.pid());
-            // An array of one number.
+            // Parameters of a BPF map: an array with one entry of four octets.
             let array: Vec<u8> = [2_u32, 4, 4, 1].iter().flat_map(|word| word.to_ne_bytes()).collect();
             let attr = puppet.put(0, &[array, vec![0; 112]].concat());
             match puppet.call(nix::libc::SYS_bpf, [0, attr, 128, 0, 0, 0]) {

@@ -1,5 +1,5 @@
 //! Another program changes settings and rules that a station needs. Nothing else changes: all addresses are
-//! static, there are no Router Advertisements, and interfaces stay.
+//! static, routers send no advertisements, and interfaces stay.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::ipv4::{dual, identified, start_both, without_ipv6};
 use crate::station::Station;
 use crate::testbed::Testbed;
 
-/// Texts that a station must not log about a fault of its own machine.
+/// Words about the home agent that a station must not log if the fault is on its own machine.
 const BLAME: [&str; 3] = ["does not know", "SPI", "MAC"];
 
 fn ipv4_setting(host: &Host, name: &str) -> String {
@@ -16,7 +16,7 @@ fn ipv4_setting(host: &Host, name: &str) -> String {
     host.run(move || fs::read_to_string(path).expect("a setting").trim().to_owned())
 }
 
-/// Waits for a message of the station, and checks that the log does not blame the home agent.
+/// Waits until the station logs a text, and checks that the log does not blame the home agent.
 fn says_why(station: &Station, text: &str) {
     wait_until("the station says why", seconds(5), || station.log().contains(text));
     for blame in BLAME {
@@ -94,7 +94,7 @@ fn local_rule_that_another_program_puts_back_is_taken_away_again() {
         bed.router.ip("-6 rule add pref 0 lookup local");
         wait_until("the rule is gone again", seconds(2), || !is_back());
     }
-    // Later repairs come after pauses, in which status and uplinks name the obstacle.
+    // Later repairs come only after pauses; during a pause, status and uplinks name the obstacle.
     for _ in 0..3 {
         bed.router.ip("-6 rule add pref 0 lookup local");
         let obstacle = "the rule for the `local` table is back at priority 0";

@@ -1,4 +1,4 @@
-//! Signals of the uplinks: from a file, and from programs over the API.
+//! Signal strengths of the uplinks: from a file, and from programs that use the API.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -52,7 +52,8 @@ fn signals_come_from_a_file_and_from_whoever_tells() {
         let (status, answer) = post(&router, body);
         assert!(status.contains("409") && answer.contains(reason), "{status}: {answer}");
     }
-    // After a reload the next line counts; without the file, the last reported value stays.
+    // After a reload the next line of the file counts. If the config no longer names the file, the last
+    // reported value stays.
     router.reload(&config.replace("lifetime = '60s'", "lifetime = '59s'"));
     fs::write(&file, "-70\n").expect("writes");
     wait_until("the next signal", seconds(5), || signals(&router) == json!([-70, -93]));
@@ -62,8 +63,8 @@ fn signals_come_from_a_file_and_from_whoever_tells() {
     assert_eq!(signals(&router), json!([-70, -93]));
 }
 
-/// A signal in a file without further writes becomes unknown; one that is written again with the same value
-/// does not.
+/// If a program does not write its file any more, the signal becomes unknown. If it writes the same value
+/// again, the signal stays known.
 #[test]
 fn a_signal_that_nobody_renews_is_unknown() {
     if !possible() {

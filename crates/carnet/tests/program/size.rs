@@ -9,15 +9,15 @@ use crate::testbed::Testbed;
 /// Seconds after which a mostly idle station returns memory (`REST` in run.rs).
 const REST: u64 = 10;
 
-/// Returns the optimised program, if it has been built.
+/// Returns the path of the optimised program, if it has been built.
 fn release() -> Option<PathBuf> {
     let named = std::env::var_os("CARNET_RELEASE_BINARY").map(PathBuf::from);
-    // target/debug/carnet to target/release/carnet
+    // The path target/debug/carnet becomes target/release/carnet.
     let beside = PathBuf::from(PROGRAM).ancestors().nth(2).map(|target| target.join("release/carnet"));
     named.or(beside).filter(|path| path.is_file())
 }
 
-/// Without symbols the backtrace of a panic has no names of functions.
+/// Without symbols, the backtrace of a panic would contain no function names.
 #[test]
 fn optimised_program_has_symbols_and_unwind_tables() {
     let Some(path) = release() else { return println!("\nSKIPPED: no release binary") };
@@ -29,7 +29,8 @@ fn optimised_program_has_symbols_and_unwind_tables() {
     }
 }
 
-/// The ordinary program has unwind tables for backtraces: pages of them and of the code stay resident.
+/// The ordinary program has unwind tables for backtraces; pages of these tables and of the code stay in
+/// memory.
 #[test]
 fn a_registered_router_takes_less_than_8_mb_idle_less_than_7_and_the_program_less_than_12() {
     if !possible() {
@@ -57,8 +58,8 @@ fn a_registered_router_takes_less_than_8_mb_idle_less_than_7_and_the_program_les
         wait_until("it takes less when it has nothing to do", seconds(3 * REST), || {
             router.resident() < 7 * 1024
         });
-        // The registered router mostly stays below this; a registration needs more until the next return of
-        // memory.
+        // The registered router mostly stays below this limit. A registration needs more memory until the
+        // next return of memory.
         let mut seen: Vec<i64> = (0..REST)
             .map(|_| {
                 std::thread::sleep(seconds(1));

@@ -1,4 +1,4 @@
-//! Starts that fail, and one without root.
+//! Starts that fail, and a start without root.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,8 +12,8 @@ use crate::hosts::{Host, Scratch, assert_same, possible, said, seconds, wait_for
 use crate::station::{PROGRAM, Station, carnet};
 use crate::testbed::{CORRESPONDENT, Testbed};
 
-/// Starts a router under `wrapper`; it must end with status 1 and one line that contains `texts`, and leave
-/// nothing behind.
+/// Starts a router under `wrapper`. The program must end with status 1 and one line that contains `texts`,
+/// and leave nothing behind.
 fn refuses(wrapper: &[&str], texts: &[&str]) {
     let bed = Testbed::new();
     let config = bed.router_config();
@@ -88,7 +88,7 @@ fn a_second_station_in_the_same_place_is_refused_and_the_first_goes_on() {
     assert!(!bed.scratch.path("second.sock").exists() && !bed.scratch.path("second.undo").exists());
 }
 
-/// Two namespaces may share `/run`; the stations then have to have different names.
+/// Two namespaces may share `/run`; then the stations in them must have different names.
 #[test]
 fn a_station_that_another_one_has_the_socket_of_is_refused_and_spoils_nothing() {
     if !possible() {
@@ -103,7 +103,7 @@ fn a_station_that_another_one_has_the_socket_of_is_refused_and_spoils_nothing() 
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(said(&output).contains("another station runs at"), "{}", said(&output));
     assert_same(&untouched, &elsewhere.snapshot(), "after a start that failed");
-    // The first station's record is still there.
+    // The first station's undo file still exists, so a start after its crash can use it.
     first.end_by(Signal::SIGKILL);
     Station::start(&bed.router, &bed.router_config()).terminate();
     assert_same(&before, &bed.router.snapshot(), "after a crash and a start and an end");
@@ -146,7 +146,7 @@ fn it_runs_without_root_in_a_user_namespace_and_leaves_nothing_there() {
     let directory = scratch.path("");
     fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).expect("a mode");
     let directory = directory.to_str().expect("a path");
-    // This user may not read the folder in which the program was built.
+    // The user of this test may not read the folder in which the program was built.
     fs::copy(PROGRAM, scratch.path("carnet")).expect("a copy of the program");
     let file = scratch.path("router.toml");
     let bed = Testbed::new();
@@ -184,7 +184,8 @@ fn it_runs_without_root_in_a_user_namespace_and_leaves_nothing_there() {
     let _ = world.wait();
 }
 
-/// Binding Updates would then go to the kernel unnoticed, so the start warns.
+/// Binding Updates would then go to the kernel and never reach the station, so the station warns at its
+/// start.
 #[test]
 fn a_home_agents_address_on_an_interface_is_told() {
     if !possible() {

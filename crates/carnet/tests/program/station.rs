@@ -1,4 +1,4 @@
-//! A running station, used as an operator would: config file, signals, `carnet show`.
+//! A running station, used as an operator would use it: config file, signals, `carnet show`.
 
 use std::borrow::Cow;
 use std::fs::{self, File, OpenOptions};
@@ -15,7 +15,7 @@ use crate::hosts::{Host, said, seconds, wait_for};
 /// The program under test.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_carnet");
 
-/// Variable with the `dataplane.path` of every station whose config has none.
+/// Environment variable with the `dataplane.path` for every station whose config has none.
 const PATH: &str = "CARNET_TEST_PATH";
 
 /// Returns the config with the data path of the environment, unless it has a `[dataplane]` of its own.
@@ -28,13 +28,13 @@ pub fn with_path(config: &str) -> Cow<'_, str> {
     }
 }
 
-/// End of a station.
+/// How a station has ended.
 pub struct End {
     pub status: ExitStatus,
     pub took: Duration,
 }
 
-/// Runs the program to its end, outside of all hosts.
+/// Runs the carnet program to its end, outside of all hosts.
 pub fn carnet(arguments: &[&str]) -> Output {
     let mut command = Command::new(PROGRAM);
     command.args(arguments).env_remove("CARNET_SOCKET").env_remove("RUST_LOG").env_remove("NOTIFY_SOCKET");
@@ -50,13 +50,13 @@ pub struct Station {
 }
 
 impl Station {
-    /// Starts a station and waits until it is ready. `config` has a `socket = '...'` ending in `.sock`; the
-    /// config file and the log are beside it.
+    /// Starts a station and waits until it is ready. `config` has a line `socket = '...'` with a path that
+    /// ends in `.sock`. The config file and the log are beside the socket.
     pub fn start(host: &Host, config: &str) -> Station {
         Station::start_as(host, config, &[], PROGRAM)
     }
 
-    /// Starts another program file, with words before it on the command line.
+    /// Starts another program file as a station, with `wrapper` before it on the command line.
     pub fn start_as(host: &Host, config: &str, wrapper: &[&str], program: &str) -> Station {
         let mut station = Station::spawn(host, config, wrapper, program);
         wait_for("the station's socket answers", seconds(20), || {
@@ -69,7 +69,7 @@ impl Station {
         station
     }
 
-    /// Waits until the fast path of the config is loaded.
+    /// Waits until the fast path that the config demands is loaded.
     pub fn accelerated(&self) {
         wait_for("the fast path is loaded", seconds(20), || {
             let status = self.show("status");
@@ -78,7 +78,7 @@ impl Station {
         });
     }
 
-    /// Starts a station without waiting.
+    /// Starts a station and does not wait until it is ready.
     pub fn spawn(host: &Host, config: &str, wrapper: &[&str], program: &str) -> Station {
         let socket = socket_of(config);
         let (file, log) = (socket.with_extension("toml"), socket.with_extension("log"));
@@ -95,18 +95,18 @@ impl Station {
         Station { child, config: file, socket, log }
     }
 
-    /// Returns its log so far, of all its runs.
+    /// Returns the log of the station so far, of all its runs.
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Runs a command that uses the station's API.
+    /// Runs a carnet command against the station's API.
     pub fn ask(&self, arguments: &[&str]) -> Output {
         let socket = self.socket.to_str().expect("a path");
         carnet(&[arguments, &["--socket", socket]].concat())
     }
 
-    /// Returns the answer of `carnet show WHAT --json`, or of `status`.
+    /// Returns the answer of `carnet show WHAT --json`, or of `carnet status --json`.
     pub fn show(&self, what: &str) -> Value {
         let arguments =
             if what == "status" { vec!["status", "--json"] } else { vec!["show", what, "--json"] };
@@ -115,12 +115,12 @@ impl Station {
         serde_json::from_slice(&output.stdout).expect("JSON")
     }
 
-    /// Returns a counter; 0 while it does not exist.
+    /// Returns the value of a counter; 0 while the counter does not exist.
     pub fn counter(&self, name: &str) -> u64 {
         self.show("counters").get(name).and_then(Value::as_u64).unwrap_or(0)
     }
 
-    /// Returns the sum of all counters whose name begins so.
+    /// Returns the sum of all counters whose name begins with `beginning`.
     pub fn counters(&self, beginning: &str) -> u64 {
         let all = self.show("counters");
         let all = all.as_object().expect("an object");
@@ -151,12 +151,12 @@ impl Station {
         });
     }
 
-    /// Returns the process ID.
+    /// Returns the process ID of the station.
     pub fn pid(&self) -> i32 {
         i32::try_from(self.child.id()).expect("a process number")
     }
 
-    /// Returns the resident memory, kB.
+    /// Returns the resident memory of the station in kB.
     pub fn resident(&self) -> i64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("a living process");
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
@@ -172,26 +172,26 @@ impl Station {
         kill(Pid::from_raw(self.pid()), signal).expect("a living process");
     }
 
-    /// Sends a signal and waits for the end.
+    /// Sends a signal to the station and waits until it has ended.
     pub fn end_by(&mut self, signal: Signal) -> End {
         let start = Instant::now();
         self.signal(signal);
         self.wait(start)
     }
 
-    /// Waits for the end.
+    /// Waits until the station has ended.
     pub fn wait(&mut self, start: Instant) -> End {
         let status = wait_for("the station ends", seconds(20), || self.child.try_wait().expect("the child"));
         End { status, took: start.elapsed() }
     }
 
-    /// Ends the station by SIGTERM, which must succeed.
+    /// Ends the station by SIGTERM; the station must end successfully.
     pub fn terminate(&mut self) {
         let end = self.end_by(Signal::SIGTERM);
         assert!(end.status.success(), "{}\n{}", end.status, self.log());
     }
 
-    /// Writes another config into the file and reloads it.
+    /// Writes another config into the file and makes the station read it.
     pub fn reload(&self, config: &str) {
         let before = self.reloads();
         fs::write(&self.config, with_path(config).as_bytes()).expect("a config file");

@@ -1,5 +1,5 @@
-//! Unauthenticated sources send more messages to a home agent than it can process: its own routers lose
-//! nothing.
+//! Unauthenticated sources send more messages to a home agent than it can process. The home agent's own
+//! routers lose no message.
 
 use std::net::UdpSocket;
 
@@ -12,9 +12,9 @@ use crate::testbed::{CORRESPONDENT, HOME_AGENT, INSIDE, Testbed, address};
 use crate::traffic::{Cannon, Sniffer};
 
 const PORT: u16 = 4343;
-/// Fewer than a socket's buffer holds.
+/// Number of datagrams: fewer than the buffer of a socket holds.
 const DATAGRAMS: u32 = 200;
-/// More than a queue of the TUN device holds (4000).
+/// Number of messages: more than a queue of the TUN device holds (4000).
 const MESSAGES: u64 = 6000;
 
 /// Returns a message with a Mobility Header of an unknown type, from an unknown source.
@@ -36,7 +36,7 @@ fn control_messages_of_strangers_do_not_crowd_out_data_nor_registrations() {
     let bed = Testbed::new();
     let tun = "\n[dataplane]\npath = 'tun'\n";
     let agent = Station::start(&bed.agent, &(bed.agent_config() + tun));
-    // The router refreshes after half of the lifetime.
+    // With this lifetime the router refreshes its binding every 10 s.
     let config = bed.router_config().replace("lifetime = '60s'", "lifetime = '20s'");
     let router = Station::start(&bed.router, &(config + tun));
     router.registered();
@@ -49,15 +49,15 @@ fn control_messages_of_strangers_do_not_crowd_out_data_nor_registrations() {
         statistics[0]["stats64"]["tx"]["dropped"].as_u64().expect("a number")
     };
     let heard = || agent.counter("mobility.received.binding_update");
-    // The router has been quiet for long enough to be a known sender at its next update; the home agent has
-    // not been quiet.
+    // At its next update the router counts as a known sender, because it has been quiet for long enough. The
+    // home agent receives many messages meanwhile.
     let first = heard();
     wait_until("the router asks again", seconds(30), || bed.host.pings(CORRESPONDENT) && heard() > first);
     let (known, dropped) = (heard(), agent.counters("mobility.dropped."));
 
     agent.signal(Signal::SIGSTOP);
     let passing = Sniffer::start(&bed.core, &["wlan"]);
-    // Destination Options, with the home address, precede the Mobility Header.
+    // Destination Options with the home address precede the Mobility Header of a Binding Update.
     let asked = || passing.heard().iter().filter(|packet| packet.get(6) == Some(&60)).count() as u64;
     let cannon = Cannon::new(&bed.core);
     for number in 0..MESSAGES {
@@ -83,7 +83,7 @@ fn control_messages_of_strangers_do_not_crowd_out_data_nor_registrations() {
     let arrived = (0..DATAGRAMS).take_while(|_| receiver.recv(&mut buffer).is_ok()).count();
     assert_eq!(arrived, DATAGRAMS as usize, "datagrams that arrived");
     wait_until("the router is heard", seconds(10), || heard() >= known + asked);
-    // The other messages are processed as well, in their turn.
+    // The home agent also processes the messages of unknown sources, in their turn.
     wait_until("the strangers are heard", seconds(20), || {
         agent.counters("mobility.dropped.") - dropped >= 3900
     });

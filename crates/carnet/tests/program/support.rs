@@ -1,4 +1,4 @@
-//! `carnet support-bundle`: its content, and the secrets that it must not contain.
+//! `carnet support-bundle`: the content of the bundle, and the secrets that it must not contain.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -13,13 +13,13 @@ use crate::hosts::{possible, said};
 use crate::station::{PROGRAM, Station, carnet};
 use crate::testbed::{Testbed, with_station};
 
-/// A secret: the octets that must not be found, and their form in the config or a file.
+/// A secret: its octets, which the bundle must not contain, and its text in the config or a file.
 struct Secret {
     octets: Vec<u8>,
     text: String,
 }
 
-/// Returns octets that occur nowhere else, different for each number.
+/// Returns octets that occur at no other place, different for each number.
 fn secret(number: u8, length: u8) -> Secret {
     let octets: Vec<u8> =
         (0..length).map(|at| at.wrapping_mul(37).wrapping_add(number.wrapping_mul(101))).collect();
@@ -37,7 +37,7 @@ fn base64(octets: &[u8]) -> String {
     text
 }
 
-/// Returns all forms of a secret that would disclose it inside a longer text.
+/// Returns all forms of a secret that would disclose it as a part of a longer text.
 fn traces(secret: &Secret) -> Vec<Vec<u8>> {
     let mut traces = vec![secret.octets.clone()];
     for plain in [secret.octets.clone(), secret.text.clone().into_bytes()] {
@@ -50,7 +50,7 @@ fn traces(secret: &Secret) -> Vec<Vec<u8>> {
         }
     }
     traces.extend([secret.text.clone().into_bytes(), secret.text.to_uppercase().into_bytes()]);
-    // A part of a secret is too much as well.
+    // The bundle must not contain a part of a secret either.
     traces.iter().map(|trace| trace[..trace.len().min(16)].to_vec()).collect()
 }
 
@@ -58,7 +58,7 @@ fn has(text: &[u8], piece: &[u8]) -> bool {
     text.windows(piece.len()).any(|window| window == piece)
 }
 
-/// Unpacks an archive with the system's tools.
+/// Unpacks an archive with the system's tools; returns the folder.
 fn unpack(archive: &Path) -> PathBuf {
     let folder = archive.with_extension("unpacked");
     fs::create_dir_all(&folder).expect("a folder");
@@ -82,7 +82,7 @@ fn guarded(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("a mode");
 }
 
-/// A station with every kind of secret. Add each new kind here, too.
+/// The station has every kind of secret. A new kind of secret must be added here, too.
 #[test]
 fn a_bundle_holds_no_secret_of_the_station() {
     if !possible() {
@@ -103,7 +103,7 @@ fn a_bundle_holds_no_secret_of_the_station() {
                      { spi = 301, key_file = 'shared.key' }\n",
                 );
             }
-            // Keys that are accepted in addition.
+            // Former keys, which the station still accepts.
             "auth.former.key" => config.push_str(&format!(
                 "\n[[home_agent.mobile_router]]\nhome_address = '2001:db8:1::78'\nauth = {{ spi = 301, key = \
                  '{}', former = [{{ spi = 300, key = '{}' }}] }}\n",
@@ -126,7 +126,7 @@ fn a_bundle_holds_no_secret_of_the_station() {
             "security.tickets" => {
                 fs::create_dir_all(at("tickets")).expect("a folder");
                 guarded(&at("tickets").join("one.key"), &format!("nistp256 {}\n", new.text));
-                // Off, because the program may lack the feature for signatures.
+                // The policy is off, because the program may be built without signatures.
                 config.push_str("\n[security]\npolicy = 'off'\ntickets = 'tickets'\n");
                 config.push_str(
                     "\n[geonet]\ninterface = 'udp:[::1]:8947,[::1]:8948'\nposition = \
@@ -137,7 +137,7 @@ fn a_bundle_holds_no_secret_of_the_station() {
         }
         secrets.push((key.clone(), new));
     }
-    // A previous secret in a comment must not be in the bundle either.
+    // A comment of the config has a previous secret, which must not be in the bundle either.
     let old = secret(200, 16);
     config.push_str(&format!("\n# before: {}\n", old.text));
     secrets.push(("a comment".into(), old));
@@ -170,7 +170,7 @@ fn a_bundle_holds_no_secret_of_the_station() {
         assert!(folder.join(name).is_file(), "{name} is missing: {manifest:#}");
         assert!(text.contains(&format!("\"{name}\"")), "{name} is not in the manifest");
     }
-    // The facts are about the station's network, not the command's.
+    // The facts are about the network of the station, not about that of the command.
     let routes = fs::read_to_string(folder.join("network/links.json")).expect("links");
     assert!(routes.contains("carnet0"), "{routes}");
     let shown = fs::read_to_string(folder.join("config/agent.toml")).expect("the config");
@@ -183,7 +183,7 @@ fn a_bundle_holds_no_secret_of_the_station() {
             }
         }
     }
-    // Control: the search finds a secret in the config.
+    // Control: the search finds a secret that is in the config.
     let (_, one) = &secrets[0];
     assert!(traces(one).iter().any(|trace| has(config.as_bytes(), trace)));
 
@@ -192,8 +192,8 @@ fn a_bundle_holds_no_secret_of_the_station() {
     assert!(said(&again).contains("File exists"), "{}", said(&again));
 }
 
-/// Returns whether the program has the names of its functions: mold removes them from a build without debug
-/// information.
+/// Returns whether the program has the names of its functions. The linker mold removes them from a build
+/// without debug information.
 fn has_symbols() -> bool {
     let found = has(&fs::read(PROGRAM).expect("the program"), b"\0.symtab\0");
     if !found {
@@ -202,7 +202,7 @@ fn has_symbols() -> bool {
     found
 }
 
-/// With the sandbox, if available.
+/// The station runs in the sandbox, if the sandbox is available.
 #[test]
 fn panic_leaves_a_backtrace_and_a_crash_report_for_the_bundle() {
     if !possible() {
@@ -211,7 +211,7 @@ fn panic_leaves_a_backtrace_and_a_crash_report_for_the_bundle() {
     let bed = Testbed::new();
     let state = bed.scratch.path("state");
     let config = with_station(&bed.agent_config(), &format!("state_dir = '{}'", state.display()));
-    // A message that looks like another line of the log.
+    // The panic's message contains a text that looks like another line of the log.
     let wrapper = ["env", "CARNET_TEST_PANIC=forced\n2026-11-26T00:00:00Z  INFO all is well"];
     let mut station = Station::spawn(&bed.agent, &config, &wrapper, PROGRAM);
     let end = station.wait(Instant::now());

@@ -1,4 +1,5 @@
-//! Home agent, core, mobile router with two uplinks, and a host in the mobile network.
+//! Home agent, core, mobile router with two uplinks, and a host in the mobile network, each a network
+//! namespace.
 //!
 //! ```text
 //!             2001:db8:f0::/64        2001:db8:f1::/64, 2001:db8:f2::/64       2001:db8:a::/64
@@ -6,7 +7,7 @@
 //!   ::2                        ::1     ::1                         ::10                           ::10
 //! ```
 //!
-//! The core is the correspondent as well, 2001:db8:c::1. All addresses and routes are static.
+//! The core is also the correspondent, 2001:db8:c::1. All addresses and routes are static.
 
 use std::net::Ipv6Addr;
 
@@ -20,16 +21,16 @@ pub const HOME_AGENT: &str = "2001:db8:1::1";
 pub const HOME_ADDRESS: &str = "2001:db8:1::1234";
 /// Care-of address of the mobile router on each uplink.
 pub const CARE_OF: [&str; 2] = ["2001:db8:f1::10", "2001:db8:f2::10"];
-/// A host on the Internet.
+/// Address of a host on the Internet.
 pub const CORRESPONDENT: &str = "2001:db8:c::1";
-/// The host in the mobile network.
+/// Address of the host in the mobile network.
 pub const INSIDE: &str = "2001:db8:a::10";
 
 pub fn address(text: &str) -> Ipv6Addr {
     text.parse().expect("an address")
 }
 
-/// The hosts, and a directory for sockets and other files.
+/// The hosts of the testbed, and a directory for sockets and other files.
 pub struct Testbed {
     pub agent: Host,
     pub core: Host,
@@ -75,7 +76,7 @@ impl Testbed {
         self.router.ip(&format!("-6 route add default via {gateway} dev {near} metric {}", 100 * net));
     }
 
-    /// Creates the mobile network.
+    /// Creates the mobile network, with the host inside.
     pub fn add_lan(&self) {
         self.router.link("lan0", &self.host, "eth0");
         self.host.batch(
@@ -142,7 +143,7 @@ impl Testbed {
     }
 }
 
-/// Returns a config with an additional line in its `[station]` table.
+/// Adds a line to the `[station]` table of a config.
 pub fn with_station(config: &str, line: &str) -> String {
     config.replacen("[station]\n", &format!("[station]\n{line}\n"), 1)
 }

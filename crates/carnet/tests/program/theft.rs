@@ -1,4 +1,4 @@
-//! A mobile router that claims the prefix of another.
+//! A mobile router claims the prefix of another mobile router.
 
 use nix::sys::signal::Signal;
 
@@ -14,7 +14,7 @@ prefixes = ['2001:db8:b::/64']
 auth = { spi = 301, key = '0f0e0d0c0b0a09080706050403020100' }
 ";
 
-/// Returns a second router with its own mobile network.
+/// Returns a second router, the host behind it, and the config of the router.
 fn neighbour(bed: &Testbed) -> (Host, Host, String) {
     let (router, host) = (Host::new(), Host::new());
     bed.core.link("third", &router, "wlan0");
@@ -34,7 +34,7 @@ fn neighbour(bed: &Testbed) -> (Host, Host, String) {
     (router, host, config)
 }
 
-/// Content of Router Advertisements: lifetime of the default router, and valid prefixes.
+/// Content of Router Advertisements: lifetime of the default router, and the valid prefixes.
 #[derive(Debug, PartialEq, Eq)]
 struct Advertised {
     router_lifetime: u16,
@@ -46,7 +46,7 @@ fn advertised(packets: &[Vec<u8>]) -> Vec<Advertised> {
     packets.iter().filter(is_advertisement).map(|packet| read(packet)).collect()
 }
 
-/// Reads an advertisement; a prefix is valid if its preferred lifetime is not 0.
+/// Parses an advertisement; a prefix counts as valid if its preferred lifetime is not 0.
 fn read(packet: &[u8]) -> Advertised {
     let (mut prefixes, mut options) = (Vec::new(), &packet[56..]);
     while options.len() >= 8 && options[1] > 0 && options.len() >= usize::from(options[1]) * 8 {
@@ -103,8 +103,8 @@ fn a_claim_to_another_routers_prefix_gets_142_and_both_bindings_stay() {
     );
     assert!(agent.counter("mobility.dropped.refused") > refused);
     assert_eq!(agent.bindings(), bindings);
-    // The router must not advertise the old prefix, which the refused config does not name, or the stolen
-    // one.
+    // The router must advertise neither the old prefix, which the refused config does not name, nor the
+    // stolen one.
     std::thread::sleep(seconds(1));
     let heard = Sniffer::start(&inside, &["eth0"]);
     ask(&inside);
@@ -113,7 +113,7 @@ fn a_claim_to_another_routers_prefix_gets_142_and_both_bindings_stay() {
         assert_eq!(one, Advertised { router_lifetime: 0, prefixes: Vec::new() });
     }
 
-    // A restart does not help either; it only removes the thief's own binding.
+    // A restart does not help the thief either: it only removes the thief's own binding.
     thief.end_by(Signal::SIGKILL);
     let mut thief = Station::start(&other, &greedy);
     wait_until("the claim is refused again", seconds(10), || thief.state() == "refused");
@@ -123,7 +123,7 @@ fn a_claim_to_another_routers_prefix_gets_142_and_both_bindings_stay() {
     assert_eq!(report.lost, 0, "the victim felt it: {report:?}");
     println!("prefix theft: the victim lost {} of {} packets", report.lost, report.sent);
 
-    // With its own prefix the second router works again.
+    // With its own prefix, the second router works again.
     let thief = Station::start(&other, &honest);
     thief.registered();
     let route = "-6 route add default via 2001:db8:b::1 metric 10";

@@ -1,4 +1,4 @@
-//! Traffic between hosts, and capture of packets.
+//! Traffic between hosts, and the capture of packets.
 
 use std::net::{Ipv6Addr, SocketAddrV6, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -17,28 +17,28 @@ use nix::sys::time::{TimeVal, TimeValLike};
 use crate::hosts::{Host, seconds, slowness, wait_until};
 
 const PORT: u16 = 4242;
-/// Size of receive buffers in octets, so that a delayed test loses nothing.
+/// Size of receive buffers in octets; it is large, so that a delayed test loses no packet.
 const BUFFER: usize = 1 << 20;
-/// With this number of packets unanswered, an [`Echo`] waits for those on their way, but not for longer than
-/// [`LOST_AFTER`]. No queue between the hosts has room for all that arrive while other programs have the
-/// processors.
+/// If this number of packets is unanswered, an [`Echo`] waits for their answers, but not for longer than
+/// [`LOST_AFTER`]. No queue between the hosts has room for all packets that would arrive while other programs
+/// use the processors.
 const UNANSWERED: u64 = 200;
 const LOST_AFTER: Duration = Duration::from_millis(250);
 
-/// Result of the packets of an [`Echo`].
+/// Results of the packets that an [`Echo`] has sent.
 #[derive(Debug)]
 pub struct Report {
     pub sent: u64,
     pub lost: u64,
-    /// Answers that arrived after one with a higher number.
+    /// Number of answers that arrived after an answer with a higher number.
     pub reordered: u64,
     /// Longest time between two answers.
     pub silence: Duration,
-    /// Longest delay of the sender by the machine.
+    /// Longest time for which the machine has delayed the sender.
     pub stalled: Duration,
 }
 
-/// Numbered UDP packets from one host to another, which sends each back.
+/// Sends numbered UDP packets from one host to another host, which sends each packet back.
 pub struct Echo {
     stop: Arc<AtomicBool>,
     finished: Arc<AtomicBool>,
@@ -90,17 +90,17 @@ impl Echo {
         self.answered.load(Ordering::Relaxed)
     }
 
-    /// Waits for answers.
+    /// Waits until further answers arrive.
     pub fn flows(&self) {
         let before = self.answered();
         wait_until("traffic flows", seconds(20), || self.answered() > before + 2);
     }
 
-    /// Stops sending, waits for the last answers and returns the result.
+    /// Stops sending, waits for the last answers and returns the results.
     pub fn stop(self) -> Report {
         self.stop.store(true, Ordering::Relaxed);
         let (sent, stalled) = self.sender.join().expect("the sender");
-        // Until no answer has come for a second, more on a busy machine.
+        // The wait ends when no answer has come for a second, or for longer on a busy machine.
         let (mut answered, mut quiet) = (0, 0);
         while answered < sent && quiet < 50 {
             thread::sleep(Duration::from_millis(20));
@@ -114,7 +114,7 @@ impl Echo {
     }
 }
 
-/// Returns the number of sent packets, and the longest delay.
+/// Sends packets until the stop. Returns the number of sent packets, and the longest delay by the machine.
 fn send(
     socket: &UdpSocket,
     to: Ipv6Addr,
@@ -134,10 +134,10 @@ fn send(
             }
             thread::sleep(Duration::from_millis(1));
         }
-        // Without a route the kernel refuses the packet; it counts as sent and lost.
+        // Without a route the kernel refuses the packet; the packet counts as sent and lost.
         let _ = socket.send_to(&number.to_be_bytes(), (to, PORT));
         number += 1;
-        // After a delay by the machine, missed packets are not all sent at once.
+        // If the machine has delayed the sender, the sender does not send all missed packets at once.
         due = (due + interval).max(Instant::now() - 20 * interval);
         thread::sleep(due.saturating_duration_since(Instant::now()));
         stalled = stalled.max(due.elapsed());
@@ -164,7 +164,7 @@ fn receive(socket: &UdpSocket, answered: &AtomicU64, finished: &AtomicBool) -> (
     (reordered, silence)
 }
 
-/// Sends IPv6 packets unchanged, also malformed ones.
+/// Sends IPv6 packets unchanged, so that they may be malformed.
 pub struct Cannon(OwnedFd);
 
 impl Cannon {
@@ -175,15 +175,15 @@ impl Cannon {
         }))
     }
 
-    /// Sends a packet towards `to` (for a link-local address, out of the interface with this index). Returns
-    /// `false` if the kernel refuses.
+    /// Sends a packet towards `to`. If `to` is a link-local address, the packet leaves by the interface with
+    /// this index. Returns `false` if the kernel refuses the packet.
     pub fn fire(&self, packet: &[u8], to: Ipv6Addr, interface: u32) -> bool {
         let to = SockaddrIn6::from(SocketAddrV6::new(to, 0, 0, interface));
         sendto(self.0.as_raw_fd(), packet, &to, MsgFlags::empty()).is_ok()
     }
 }
 
-/// Captures the IPv6 packets that a host receives.
+/// Captures the IP packets that a host receives.
 pub struct Sniffer {
     stop: Arc<AtomicBool>,
     packets: Arc<Mutex<Vec<Vec<u8>>>>,
@@ -191,12 +191,12 @@ pub struct Sniffer {
 }
 
 impl Sniffer {
-    /// Starts on the interfaces with these names.
+    /// Starts to capture IPv6 packets on the interfaces with these names.
     pub fn start(host: &Host, interfaces: &'static [&'static str]) -> Sniffer {
         Sniffer::start_for(host, interfaces, 6)
     }
 
-    /// Starts on the interfaces with these names, for packets of one version of IP.
+    /// Starts to capture packets of one IP version on the interfaces with these names.
     pub fn start_for(host: &Host, interfaces: &'static [&'static str], version: u8) -> Sniffer {
         let stop = Arc::new(AtomicBool::new(false));
         let packets = Arc::new(Mutex::new(Vec::new()));
@@ -213,17 +213,17 @@ impl Sniffer {
         Sniffer { stop, packets, thread }
     }
 
-    /// Returns the packets so far, in order.
+    /// Returns the packets captured so far, in order.
     pub fn heard(&self) -> Vec<Vec<u8>> {
         self.packets.lock().expect("the sniffer").clone()
     }
 
-    /// Returns the number of packets so far.
+    /// Returns the number of packets captured so far.
     pub fn count(&self) -> usize {
         self.packets.lock().expect("the sniffer").len()
     }
 
-    /// Returns the packets, in order.
+    /// Stops the capture, and returns the packets in order.
     pub fn stop(self) -> Vec<Vec<u8>> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().expect("the sniffer");
@@ -232,12 +232,12 @@ impl Sniffer {
 }
 
 fn sniff(socket: &OwnedFd, indexes: &[usize], version: u8, stop: &AtomicBool, packets: &Mutex<Vec<Vec<u8>>>) {
-    /// `PACKET_OUTGOING` of linux/if_packet.h.
+    /// Value of `PACKET_OUTGOING` in linux/if_packet.h.
     const OUTGOING: u8 = 4;
     let mut buffer = [0; 10_000];
     let mut ending: Option<Instant> = None;
     loop {
-        // With continuous traffic there is no silence to wait for.
+        // With continuous traffic the capture never becomes silent, so its end has a time limit.
         if stop.load(Ordering::Relaxed) && ending.get_or_insert_with(Instant::now).elapsed() > seconds(1) {
             return;
         }
@@ -254,7 +254,7 @@ fn sniff(socket: &OwnedFd, indexes: &[usize], version: u8, stop: &AtomicBool, pa
     }
 }
 
-/// Index of an interface of the calling thread's host.
+/// Returns the index of an interface on the host of the calling thread.
 pub fn index(name: &str) -> u32 {
     nix::net::if_::if_nametoindex(name).expect("an interface")
 }

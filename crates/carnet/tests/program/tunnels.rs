@@ -1,4 +1,5 @@
-//! Each end checks packets from a tunnel on every data path, and finds the MTU of a narrow path.
+//! On every data path each end checks the packets that come from a tunnel. Each end also finds the MTU of a
+//! narrow path.
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -18,7 +19,7 @@ fn packet(source: &str, destination: &str, next_header: u8, payload: &[u8]) -> V
     packet
 }
 
-/// A UDP datagram without data and without a checksum, which is invalid but passes routers.
+/// A UDP header without data and with checksum 0, which is invalid in IPv6; routers forward it anyway.
 const DATAGRAM: [u8; 8] = [0x10, 0x92, 0x10, 0x92, 0, 8, 0, 0];
 
 /// Counts the UDP packets from one address to another.
@@ -42,14 +43,14 @@ fn who_sends_what_through_a_tunnel_is_checked_at_either_end() {
         assert!(cannon.fire(&packet(outer[0], outer[1], 41, &inner), address(outer[1]), 0));
     };
 
-    // The home agent (RFC 6275 10.4.5, RFC 3963 9) demands the care-of address, and an inner source of the
-    // binding.
+    // The home agent (RFC 6275 10.4.5, RFC 3963 9) accepts only packets whose outer source is the care-of
+    // address. Their inner source must belong to the binding.
     let heard = Sniffer::start(&bed.core, &["ha"]);
     shoot([CARE_OF[0], HOME_AGENT], [STRANGER, CORRESPONDENT]);
     shoot([CARE_OF[1], HOME_AGENT], [INSIDE, CORRESPONDENT]);
     shoot([CARE_OF[0], HOME_AGENT], ["fe80::1", "ff02::1"]);
-    // A node without a binding gets an ICMPv6 error: a Binding Error is for Home Address options (RFC 6275
-    // 9.3.3).
+    // A node without a binding gets an ICMPv6 error, because a Binding Error answers only Home Address
+    // options (RFC 6275 9.3.3).
     shoot([CORRESPONDENT, HOME_AGENT], [HOME_ADDRESS, CORRESPONDENT]);
     shoot([CARE_OF[0], HOME_AGENT], [HOME_ADDRESS, CORRESPONDENT]);
     wait_until("what is right passes", seconds(5), || {
@@ -67,12 +68,13 @@ fn who_sends_what_through_a_tunnel_is_checked_at_either_end() {
     assert_eq!(datagrams(&heard, STRANGER, CORRESPONDENT), 0, "a stranger in the tunnel");
     assert_eq!(datagrams(&heard, INSIDE, CORRESPONDENT), 0, "from another care-of address");
 
-    // The mobile router demands the home agent, and a destination in the mobile network.
+    // The mobile router accepts only packets from the home agent to a destination in the mobile network.
     let outside = Sniffer::start(&bed.core, &["wlan", "wwan"]);
     let inside = Sniffer::start(&bed.host, &["eth0"]);
     shoot([HOME_AGENT, CARE_OF[0]], [STRANGER, "2001:db8:c::99"]);
     shoot([STRANGER, CARE_OF[0]], [STRANGER, INSIDE]);
-    // A reserved address is no valid source; the prefixes of NAT64 lie between them and are not reserved.
+    // A reserved address is no valid source. The prefixes of NAT64 are between these addresses and are not
+    // reserved.
     const RESERVED: [&str; 4] = ["::ffff:10.0.0.1", "::10.0.0.1", "::2", "64:ff9b:0:1::1"];
     const NAT64: [&str; 2] = ["64:ff9b::c000:201", "64:ff9b:1:2::1"];
     for source in RESERVED.into_iter().chain(NAT64) {
@@ -90,7 +92,7 @@ fn who_sends_what_through_a_tunnel_is_checked_at_either_end() {
     }
     assert_eq!(datagrams(&outside.stop(), STRANGER, "2001:db8:c::99"), 0, "not to the mobile network");
 
-    // No host on board can play the home agent.
+    // A host on board cannot play the home agent.
     let inside = Sniffer::start(&bed.host, &["eth0"]);
     let cannon = Cannon::new(&bed.host);
     bed.host.ip("-6 addr add 2001:db8:a::77/128 dev eth0");
@@ -101,7 +103,7 @@ fn who_sends_what_through_a_tunnel_is_checked_at_either_end() {
     drop((agent, router));
 }
 
-/// Returns whether some large packets are answered, in fragments if necessary.
+/// Returns whether a host gets answers to large pings, in fragments if necessary.
 fn large_pings(from: &Host, to: &str) -> bool {
     let words = ["ping", "-6", "-c", "3", "-i", "0.2", "-W", "2", "-s", "1400", to];
     from.output(&words).status.success()
@@ -115,7 +117,7 @@ fn large_packets_pass_over_narrow_links_near_either_end() {
     let bed = Testbed::new();
     let (_agent, _router) = bed.start();
     wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
-    // So narrow that outer packets with 1280 octets inside must be fragmented (RFC 2473 7.1 (b)).
+    // The link is so narrow that outer packets with 1280 octets inside must be fragmented (RFC 2473 7.1 (b)).
     for (host, link) in [(&bed.core, "wlan"), (&bed.router, "wlan0")] {
         host.ip(&format!("link set {link} mtu 1300"));
     }
@@ -164,18 +166,18 @@ fn a_tunnel_is_shown_with_its_path_and_its_packets_are_counted() {
         }
         let more: Vec<u64> = counted(station, remote).iter().zip(of_tunnel).map(|(a, b)| a - b).collect();
         for (packets, octets) in [(more[0], more[1]), (more[2], more[3])] {
-            // Echoes of 104 octets, and perhaps a probe of the path.
+            // The tunnel has carried echoes of 104 octets, and perhaps a probe of the path MTU.
             assert!((20..40).contains(&packets) && octets >= 20 * 104, "{more:?}");
         }
     }
-    // A handover keeps the counts.
+    // A handover does not reset the counters.
     let before = router.counter("tunnel.encapsulated");
     assert!(router.ask(&["handover", "wwan0"]).status.success());
     wait_until("the other uplink", seconds(10), || agent.bindings()[0].1 == CARE_OF[1]);
     std::thread::sleep(seconds(6));
     wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
     assert!(router.counter("tunnel.encapsulated") > before);
-    // The new tunnel only counts its own packets.
+    // The new tunnel counts only its own packets.
     let output = bed.host.output(&["ping", "-6", "-c", "20", "-i", "0.05", CORRESPONDENT]);
     assert!(output.status.success());
     let [packets_in, _, packets_out, _] = counted(&agent, CARE_OF[1]);
@@ -195,7 +197,7 @@ fn a_handover_while_both_uplinks_work_loses_nothing() {
         assert!(router.ask(&["handover", uplink]).status.success());
         let care_of_address = CARE_OF[usize::from(uplink == "wwan0")];
         wait_until("the handover", seconds(10), || agent.bindings()[0].1 == care_of_address);
-        // The old path is accepted for five seconds.
+        // Both ends accept packets on the old path for five seconds, so the test waits for six.
         std::thread::sleep(seconds(6));
     }
     let report = traffic.stop();
@@ -203,8 +205,8 @@ fn a_handover_while_both_uplinks_work_loses_nothing() {
     println!("three handovers: {} of {} packets lost", report.lost, report.sent);
 }
 
-/// The old path works until the new care-of address has answered. A recently used address is not tested
-/// again.
+/// The old path works until the router has answered at the new care-of address. The home agent does not test
+/// a recently used address again.
 #[test]
 fn handover_with_test_of_care_of_address_loses_nothing_on_tun_and_bpf() {
     if !possible() {
@@ -214,7 +216,7 @@ fn handover_with_test_of_care_of_address_loses_nothing_on_tun_and_bpf() {
         let bed = Testbed::new();
         let with_path = |config: String| format!("{config}\n[dataplane]\npath = '{path}'\n");
         let agent = Station::start(&bed.agent, &with_path(bed.agent_config()));
-        // A firewall on board that drops Echo Requests does not affect the mobile network's packets.
+        // A firewall on board that drops Echo Requests does not affect packets of the mobile network.
         bed.router.output(&["nft", "add table ip6 strict"]);
         let chain = "add chain ip6 strict in { type filter hook input priority 0 ; }";
         let rule = "add rule ip6 strict in icmpv6 type echo-request drop";
@@ -250,7 +252,8 @@ fn what_somebody_takes_away_is_put_back_and_what_is_somebody_elses_stays() {
         return;
     }
     let bed = Testbed::new();
-    // An operator's own tunnel, if the kernel supports it; and a rule at a priority of carnet's.
+    // The operator has a tunnel of its own, if the kernel supports it, and a rule at a priority that carnet
+    // uses.
     let tunnel = "ip link add cn0 type ip6tnl mode ip6ip6 local 2001:db8:f0::2 remote 2001:db8:f0::77";
     let words: Vec<&str> = tunnel.split_whitespace().collect();
     let has_tunnel = bed.agent.output(&words).status.success();

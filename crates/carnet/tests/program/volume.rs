@@ -1,4 +1,4 @@
-//! An uplink that has reached its volume limit.
+//! An uplink that has used up its volume.
 
 use std::net::UdpSocket;
 
@@ -15,7 +15,7 @@ fn active(router: &Station) -> String {
     active.and_then(|uplink| uplink["interface"].as_str()).unwrap_or_default().to_owned()
 }
 
-/// Sends more than 2 MB over the first uplink, without carnet.
+/// Sends more than 2 MB over the first uplink, past carnet.
 fn use_up(bed: &Testbed) {
     bed.router.run(|| {
         let socket = UdpSocket::bind("[::]:0").expect("a socket");
@@ -25,7 +25,7 @@ fn use_up(bed: &Testbed) {
     });
 }
 
-/// The interface's counters include all programs, and the count survives a crash.
+/// The interface's counters include the packets of all programs, and the count survives a crash.
 #[test]
 fn a_used_up_uplink_is_left_and_stays_so_after_a_crash() {
     if !possible() {
@@ -41,7 +41,7 @@ fn a_used_up_uplink_is_left_and_stays_so_after_a_crash() {
     assert!(config.contains("volume = '2MB'"), "{config}");
     let mut router = Station::start(&bed.router, &config);
     wait_until("the uplink with a volume to be used", seconds(10), || active(&router) == "wlan0");
-    // The count has begun.
+    // The station has begun to count.
     wait_until("a state file", seconds(10), || {
         std::fs::read_to_string(directory.join("router.state")).is_ok_and(|text| text.contains("volumes"))
     });
@@ -57,7 +57,8 @@ fn a_used_up_uplink_is_left_and_stays_so_after_a_crash() {
     drop(agent);
 }
 
-/// With `volume_action = "stop"` the uplink carries no more packets, even if no other uplink works.
+/// With `volume_action = "stop"` the uplink carries no more packets after the limit, even if no other uplink
+/// works.
 #[test]
 fn an_uplink_whose_volume_stops_it_is_down() {
     if !possible() {

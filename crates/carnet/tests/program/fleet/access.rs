@@ -1,4 +1,4 @@
-//! The store demands certificates and users; or another server answers in its place.
+//! The store demands certificates and users, or another server answers in its place.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -16,23 +16,23 @@ use super::{FLEET, Fleet, PATIENT, started};
 use crate::hosts::{Host, Scratch, said, seconds, wait_for, wait_until};
 use crate::station::PROGRAM;
 
-/// Port of etcd for its administrator: on the loopback interface of its machine, without TLS.
+/// Port of etcd for its administrator, on the loopback interface of its machine, without TLS.
 const ADMINISTRATOR: u16 = 2381;
 
-/// Port without TLS for every client, which no real store would have.
+/// Port of etcd without TLS for every client, which no real store would have.
 const CLEAR: u16 = 2382;
 
-/// Port of a listener that sends nothing.
+/// Port on which a listener accepts connections but sends nothing.
 const SILENT: u16 = 2383;
 
-/// Runs `openssl`, which is in every Debian.
+/// Runs `openssl`, which every Debian has.
 fn openssl(folder: &Path, arguments: &str) {
     let output = Command::new("openssl").args(arguments.split(' ')).current_dir(folder).output();
     let output = output.expect("openssl (Debian package openssl)");
     assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Creates an authority, `NAME.pem` and `NAME.key`.
+/// Creates an authority with the files `NAME.pem` and `NAME.key`.
 fn authority(folder: &Path, name: &str) {
     fs::write(folder.join("openssl.cnf"), "[req]\ndistinguished_name = subject\n[subject]\n")
         .expect("a file");
@@ -45,8 +45,8 @@ fn authority(folder: &Path, name: &str) {
     );
 }
 
-/// Creates a certificate of the authority `by`, with its key. The gateway of etcd is a client of etcd, with
-/// the certificate of the server.
+/// Creates a certificate of the authority `by`, with its key. It serves for a server and a client, because
+/// the gateway of etcd is a client of etcd with the server's certificate.
 fn certificate(folder: &Path, by: &str, name: &str, subject: &str, holds_for: &str) {
     openssl(
         folder,
@@ -69,7 +69,7 @@ fn secret(path: &Path, text: &str) {
     only_mine(path);
 }
 
-/// Writes all files that `[access]` names.
+/// Creates all files that `[access]` names.
 fn files(folder: &Path) {
     authority(folder, "ca");
     authority(folder, "other");
@@ -120,7 +120,7 @@ fn guarded() -> Option<Fleet> {
     Some(fleet)
 }
 
-/// Sends a request to etcd on its own machine.
+/// Sends a request to etcd from etcd's own machine.
 fn ask(core: &Host, path: &str, body: &Value, token: Option<&str>) -> Result<Value, String> {
     let (body, token) = (body.to_string(), token.map(|token| format!("Authorization: {token}\r\n")));
     let request = format!(
@@ -142,14 +142,14 @@ fn ask(core: &Host, path: &str, body: &Value, token: Option<&str>) -> Result<Val
     Err(body.to_owned())
 }
 
-/// Sends a request as the administrator, with a new token.
+/// Sends a request to etcd as its administrator, with a new token.
 fn administer(core: &Host, path: &str, body: &Value) -> Value {
     let root = json!({"name": "root", "password": "root"});
     let token = ask(core, "/v3/auth/authenticate", &root, None).expect("a token");
     ask(core, path, body, token["token"].as_str()).expect(path)
 }
 
-/// Returns how often leaders have written the seat's key; `None` without a leader.
+/// Returns the number of times that leaders have written the seat's key; `None` if the key does not exist.
 fn beats(core: &Host) -> Option<u64> {
     let owner = json!({"key": STANDARD.encode("/carnet/north/owner")});
     let found = administer(core, "/v3/kv/range", &owner);
@@ -166,7 +166,7 @@ fn members_show_certificates_and_passwords_and_so_does_the_store() {
     wait_until("the other has the binding", seconds(20), || bruno.has_the_router());
     assert_eq!(router.counter("nemo.bu.sent"), sent, "{}", bruno.log());
     assert!(!bruno.log().contains("WARN"), "{}", bruno.log());
-    // Each observer gets the same result.
+    // `carnet-fleet status` on the second machine gives the same result.
     let config = fleet.bed.scratch.path("bruno.fleet.toml");
     let status = |access: &str| {
         let text = fs::read_to_string(&config).expect("a config").replace(ACCESS, access);
@@ -183,7 +183,8 @@ fn members_show_certificates_and_passwords_and_so_does_the_store() {
     assert!(code == Some(1) && text.contains(refused), "{code:?} {text}");
 }
 
-/// A token expires because it is not used; and a token is revoked, with the rights of the user.
+/// One token expires because no request uses it. Another token is revoked, together with the rights of its
+/// user.
 #[test]
 fn a_token_that_is_not_taken_any_more_does_not_cost_the_seat() {
     let Some(mut fleet) = guarded() else { return };
@@ -197,7 +198,7 @@ fn a_token_that_is_not_taken_any_more_does_not_cost_the_seat() {
     };
     goes_on("its start");
     kill(anna.pid(), Signal::SIGSTOP).expect("the member");
-    // Longer than the lifetime of the token.
+    // The pause is longer than the lifetime of the token.
     std::thread::sleep(seconds(4));
     kill(anna.pid(), Signal::SIGCONT).expect("the member");
     goes_on("its token has run out");
@@ -211,7 +212,7 @@ fn a_token_that_is_not_taken_any_more_does_not_cost_the_seat() {
     assert!(anna.has_the_router() && !log.contains("stops the home agent"), "{log}");
 }
 
-/// Each member logs the reason, and none becomes the leader.
+/// Each member logs the reason, and no member becomes the leader.
 #[test]
 fn without_the_right_certificates_and_passwords_there_is_no_seat() {
     let Some(mut fleet) = guarded() else { return };
@@ -254,7 +255,7 @@ fn without_the_right_certificates_and_passwords_there_is_no_seat() {
     wait_for("a home agent", seconds(30), || anna.bindings());
 }
 
-/// A config that cannot work is refused before any request.
+/// carnet-fleet refuses a config that cannot work before it sends any request.
 #[test]
 fn a_config_of_access_with_a_mistake_is_refused() {
     let scratch = Scratch::new();
@@ -324,7 +325,7 @@ fn a_config_of_access_with_a_mistake_is_refused() {
         assert!(status == Some(2) && text.contains(said), "{to}: {status:?} {text}");
         assert!(!text.contains("as long as"), "a password is in {text}");
     }
-    // Without TLS a password is refused.
+    // The config may not have a password without TLS.
     let clear = good.replace("https://", "http://");
     let certificates = &ACCESS["[access]\n".len()..ACCESS.find("user =").expect("there")];
     let (status, text) = checked(&clear.replace(certificates, ""));

@@ -1,4 +1,5 @@
-//! A member is one process: a second one on its machine is refused, and one on another machine is told of.
+//! A member is one process. carnet-fleet refuses a second process of a member on one machine, and warns of a
+//! second process on another machine.
 
 use std::fs;
 
@@ -20,7 +21,7 @@ fn a_second_program_for_the_seat_leaves_the_first_alone() {
         let files = |kind: &str| first.directory.join(format!("north.{kind}")).exists();
         assert!(["lock", "store", "ready"].into_iter().all(files), "{told}");
     }
-    // The one that waits hears of its home agent.
+    // The remaining member gets the events of its own home agent, although a second process was started.
     anna.terminate();
     assert!(!anna.directory.join("north.lock").exists());
     fleet.bed.core.ip("link set ha down");

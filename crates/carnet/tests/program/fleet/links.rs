@@ -1,16 +1,16 @@
-//! A member loses its routers but reaches the store by an interface of its own. So it is with etcd in a
-//! network that only the machines use.
+//! A member loses its routers but reaches the store through a separate interface. This is the case if etcd is
+//! in a network that only the machines use.
 
 use std::fs;
 
 use super::{Fleet, PATIENT, started};
 use crate::hosts::{Host, said, seconds, wait_until};
 
-/// Where the store is.
+/// URL of the store.
 const STORE: &str = "http://[2001:db8:fe::1]:2379";
 
-/// Three members, each with a path of its own to the store. The leader reaches the core, by any of its
-/// addresses.
+/// Returns a fleet of three members, each with its own path to the store. The leader reaches the core by any
+/// of the core's addresses.
 fn three() -> Option<Fleet> {
     let more =
         format!("links = ['ha0']\nreach = ['2001:db8:f0::1', '2001:db8:f4::1', '2001:db8:f5::1']\n{PATIENT}");
@@ -32,8 +32,8 @@ fn three() -> Option<Fleet> {
     Some(fleet)
 }
 
-/// Drops all packets between this machine and its routers, without a sign on its interface. A routing daemon
-/// notices, and withdraws its route.
+/// Drops all packets between this machine and its routers, while the carrier of its interface stays. A
+/// routing daemon would notice, and withdraw its route.
 fn silence(fleet: &Fleet, host: &Host, net: &str) {
     let file = fleet.bed.scratch.path("silence.nft");
     let rules = "add table netdev cut
@@ -55,18 +55,18 @@ fn a_member_that_is_cut_off_from_routers_hands_its_seat_to_one_that_is_not() {
     let echo = fleet.bed.echo(100);
     echo.flows();
     let lost = "routers cannot be reached";
-    // Bruno does not reach his gateway, and would be the next.
+    // Bruno, which would be the next leader, does not reach its gateway.
     silence(&fleet, fleet.host(1), "f4");
     wait_until("bruno misses his gateway", seconds(20), || bruno.log().contains(lost));
     assert!(anna.bindings().is_some(), "{}", anna.log());
-    // The carrier.
+    // The leader loses its carrier.
     fleet.bed.core.ip("link set ha down");
     wait_until("carla has the binding", seconds(20), || carla.has_the_router());
     wait_until("anna has no home agent", seconds(20), || anna.bindings().is_none());
     assert!(anna.log().contains("ha0 is not there, or has no carrier"), "{}", anna.log());
     echo.flows();
-    // The carrier comes back, and then the third member loses its gateway. The first member is the leader
-    // again when its links have lasted.
+    // The carrier comes back, and then the third member loses its gateway. The first member becomes the
+    // leader again after its links have stayed up for some time.
     fleet.bed.core.ip("link set ha up");
     fleet.bed.core.settle();
     fleet.bed.core.ip("-6 addr add 2001:db8:f0::1/64 dev ha");
@@ -81,7 +81,7 @@ fn a_member_that_is_cut_off_from_routers_hands_its_seat_to_one_that_is_not() {
     echo.flows();
     let report = echo.stop();
     println!("the longest silence: {:?}", report.silence);
-    // No router has registered anew, and Bruno was never the leader.
+    // No router has registered again, and the member bruno was never the leader.
     assert_eq!(router.counter("nemo.bu.sent"), sent);
     assert!(!bruno.log().contains("starts the home agent"), "{}", bruno.log());
 }

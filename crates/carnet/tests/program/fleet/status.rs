@@ -1,4 +1,4 @@
-//! Output of `carnet-fleet status`: without a leader, with a leader, and after deaths.
+//! Tests the output of `carnet-fleet status`: without a leader, with a leader, and after members have died.
 
 use std::net::TcpListener;
 use std::process::{Command, Output};
@@ -14,7 +14,7 @@ fn status(fleet: &Fleet, member: usize, options: &[&str]) -> Output {
     fleet.host(member).output(&words)
 }
 
-/// Returns the status as JSON when a condition holds.
+/// Returns the status as JSON once a condition holds.
 fn when(fleet: &Fleet, member: usize, what: &str, code: i32, holds: impl Fn(&Value) -> bool) -> Value {
     let mut last = String::new();
     wait_for(what, seconds(40), || {
@@ -29,7 +29,7 @@ fn when(fleet: &Fleet, member: usize, what: &str, code: i32, holds: impl Fn(&Val
     })
 }
 
-/// Returns the text for people; checks the exit code.
+/// Returns the status as text for people, and checks the exit code.
 fn text(fleet: &Fleet, member: usize, code: i32) -> String {
     let output = status(fleet, member, &[]);
     let text = String::from_utf8(output.stdout).expect("text");
@@ -103,7 +103,7 @@ fn status_says_who_has_the_seat_and_who_is_there() {
     let owner = "\nowner             nobody: bruno had it last, and says nothing any more\n";
     assert!(expected.contains(owner), "{expected}");
 
-    // One server does not answer, and one does not exist.
+    // One server of the config accepts connections but does not answer, and one does not exist.
     let _silent = fleet.bed.core.run(|| TcpListener::bind("[2001:db8:c::1]:2383")).expect("a port");
     let url = std::mem::replace(
         &mut fleet.url,
@@ -128,7 +128,7 @@ fn status_says_who_has_the_seat_and_who_is_there() {
     fleet.url = url;
 }
 
-/// A mistake is reported before any request.
+/// The command reports a mistake in the config before it sends any request.
 #[test]
 fn status_of_a_config_with_a_mistake_is_refused() {
     let asked = |arguments: &[&str]| {
