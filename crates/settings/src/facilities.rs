@@ -8,13 +8,13 @@ use carnet_its::sam::{ItsAid, LONGEST_IDENTIFIER};
 use carnet_its::{den, ldm};
 use carnet_station::geonet::facilities::FacilitiesSettings;
 
-/// Returns the settings of the facilities of a station of this type.
+/// Returns the settings of the facilities for a station of this type.
 pub(crate) fn facilities(
     config: &config::Facilities,
     name: &str,
     station_type: config::StationType,
 ) -> FacilitiesSettings {
-    // A count that does not fit is never reached.
+    // A count that does not fit into `usize` would never be reached, so the largest value replaces it.
     let size = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
     let role = cdd::VehicleRole::ALL.get(config.role as usize).copied();
     FacilitiesSettings {
@@ -47,7 +47,7 @@ pub(crate) fn facilities(
                 context: Vec::new(),
             })
             .collect(),
-        // An announcement cannot carry a longer name.
+        // A service announcement cannot carry a longer name, so it then has no name.
         advertiser: Some(name)
             .filter(|name| (1..=LONGEST_IDENTIFIER).contains(&name.len()))
             .map(str::to_owned),

@@ -1,4 +1,4 @@
-//! `[geonet]`: converts the config section to the settings of the router.
+//! `[geonet]`: converts the config section to the settings of the GeoNetworking router.
 
 use carnet_api::config::{
     self, AreaForwarding, Authorization, BeaconInterval, DccAlgorithm, DccTimeOnAir, Geonet, GeonetAddress,
@@ -13,7 +13,7 @@ use carnet_station::io::{Area, AreaShape};
 use carnet_station::{GeonetSettings, MnppSettings};
 use carnet_wire::geonet::{GnAddress, StationType};
 
-/// Returns the settings of the router.
+/// Returns the settings of the GeoNetworking router.
 pub fn router(config: &Geonet, address: Option<GnAddress>) -> GeonetSettings {
     GeonetSettings {
         mib: mib(config),
@@ -25,7 +25,7 @@ pub fn router(config: &Geonet, address: Option<GnAddress>) -> GeonetSettings {
     }
 }
 
-/// Returns the settings of the gate in front of the radio.
+/// Returns the settings of the congestion gate in front of the radio.
 fn dcc(config: &config::Dcc) -> dcc::Config {
     let table = match config.time_on_air {
         DccTimeOnAir::Millisecond => dcc::reactive::Table::A1,
@@ -68,7 +68,7 @@ fn ipv6(config: &Geonet) -> Option<Ipv6Config> {
         },
         congestion_mark: ipv6.congestion_mark,
         fragments: ipv6.fragments,
-        // Preliminary MTU until the link is known.
+        // This MTU is preliminary until the MTU of the link is known.
         mtu: ipv6_adaptation::mtu(mib(config).max_sdu_size, None),
     })
 }
@@ -102,13 +102,13 @@ pub fn mnpp(config: &Geonet) -> Option<MnppSettings> {
     })
 }
 
-/// Returns the GN address with this MID.
+/// Returns this station's GN address with this MID.
 pub fn address(config: &Geonet, mid: MacAddress) -> GnAddress {
     let manual = matches!(config.address, GeonetAddress::Managed(_));
     GnAddress::new(manual, StationType::from_value(config.station_type.number()), mid)
 }
 
-/// Converts an area of the config to the units of the wire.
+/// Converts an area of the config to the units that packets use.
 pub fn wire_area(area: &config::Area) -> Area {
     Area {
         shape: wire_shape(area.shape),
@@ -120,7 +120,7 @@ pub fn wire_area(area: &config::Area) -> Area {
     }
 }
 
-/// Converts the shape of an area.
+/// Converts the shape of an area to the type that packets use.
 pub fn wire_shape(shape: config::AreaShape) -> AreaShape {
     match shape {
         config::AreaShape::Circle => AreaShape::Circle,
@@ -132,7 +132,7 @@ pub fn wire_shape(shape: config::AreaShape) -> AreaShape {
 fn mib(config: &Geonet) -> Mib {
     let standard = Mib::default();
     let given = &config.mib;
-    // A count that does not fit is never reached.
+    // A count that does not fit into `usize` would never be reached, so the largest value replaces it.
     let size = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
     let (beacon_interval, beacon_retransmit_timer, beacon_max_jitter) = match config.beacon.interval {
         BeaconInterval::Fixed { interval, jitter } => (mib::BeaconInterval::Fixed, interval, jitter),
@@ -197,7 +197,7 @@ fn mib(config: &Geonet) -> Mib {
         duplicate_packet_list_length: size(given.duplicate_packet_list_length),
         max_packet_lifetime: given.max_packet_lifetime,
         default_packet_lifetime: given.default_packet_lifetime,
-        // The standard's unit is kilobytes.
+        // The config has the unit of the standard, kilobytes; the router has octets.
         max_packet_data_rate: given.max_packet_data_rate.map(|rate| rate.saturating_mul(1000)),
         packet_data_rate_beta: f32::from(given.packet_data_rate_beta) / 100.0,
         max_area_size: f64::from(given.max_area_size) * 1e6,

@@ -1,10 +1,10 @@
 //! Converts a config file to the settings of a station, and records the inputs of a station.
 //!
-//! Two programs need both: carnet on the road, and the C interface through which a simulator runs the same
-//! station. So either can replay a run of the other.
+//! Two programs need this crate: carnet on the road, and the C interface through which a simulator runs the
+//! same station. So each program can replay a run that the other has recorded.
 //!
-//! Left out: the settings of the platform (interfaces, fast paths, the source of positions), which are in the
-//! program.
+//! Left out: the settings of the platform (interfaces, fast paths, the source of positions), which the carnet
+//! program converts.
 #![forbid(unsafe_code)]
 
 mod facilities;
@@ -28,7 +28,7 @@ use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation, Sha
 use carnet_station::{GeonetSettings, MobileRouterSettings, StationConfig};
 use carnet_wire::geonet::GnAddress;
 
-/// Returns the config of a station. Its GN address may follow later.
+/// Returns the config of a station. If `gn_address` is `None`, the GN address may follow later.
 pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig {
     let home_agent = config.home_agent.as_ref().map(|agent| HomeAgentConfig {
         address: agent.address,
@@ -127,7 +127,7 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
     StationConfig { home_agent, mobile_router, geonet, mnpp }
 }
 
-/// Returns the candidate home agents; empty if there is no choice.
+/// Returns the candidate home agents; empty if the router has no choice.
 fn agents(agents: &config::HomeAgents) -> AgentsConfig {
     if !agents.discover && agents.addresses.len() < 2 {
         return AgentsConfig::default();
@@ -141,7 +141,8 @@ fn agents(agents: &config::HomeAgents) -> AgentsConfig {
     }
 }
 
-/// Returns the authentication of a node at its home agent, which may have very many nodes.
+/// Returns the authentication of one node at its home agent. A home agent may have very many nodes, so a
+/// single key has no allocation of its own.
 fn authentication(auth: &Auth) -> Authentication {
     match auth {
         Auth::None => Authentication::None,
@@ -157,8 +158,8 @@ fn authentication(auth: &Auth) -> Authentication {
     }
 }
 
-/// Returns a mobile router's own authentication. Even a single key is on the heap: the value is moved during
-/// its construction, and would leave copies of the key on the stack.
+/// Returns a mobile router's own authentication. Even a single key is on the heap. Otherwise the value, which
+/// is moved during its construction, would leave copies of the key on the stack.
 fn own_authentication(auth: &Auth) -> Authentication {
     match auth.mac() {
         Some(mac) => shared_keys(mac, auth.former()),

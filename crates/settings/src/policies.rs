@@ -1,12 +1,12 @@
-//! Converts policies of the config to flow bindings: one traffic selector for each combination of the given
-//! values.
+//! Converts policies of the config to flow bindings. A policy has one traffic selector for each combination
+//! of its values.
 
 use carnet_api::config::{self, PolicyAction, PolicyProtocol};
 use carnet_mobility::flow::{FlowAction, Ipv6Selector, Range, TrafficSelector};
 use carnet_mobility::mobile_router::Policy;
 use carnet_wire::ipv6::protocol;
 
-/// Returns the policy for the mobile router.
+/// Returns the policy in the form that the mobile router uses.
 pub fn policy(policy: &config::Policy) -> Policy {
     Policy {
         name: policy.name.clone(),
@@ -38,7 +38,7 @@ fn selectors(policy: &config::Policy) -> Vec<Ipv6Selector> {
         for source in &prefixes {
             let any = Ipv6Selector { source: *source, traffic_class, next_header, ..Ipv6Selector::default() };
             for port in &ports {
-                // The port may be at either end.
+                // The port may be the source port or the destination port, so it gets two selectors.
                 selectors.push(Ipv6Selector { source_port: *port, ..any });
                 selectors.extend(port.map(|port| Ipv6Selector { destination_port: Some(port), ..any }));
             }
@@ -47,7 +47,7 @@ fn selectors(policy: &config::Policy) -> Vec<Ipv6Selector> {
     selectors
 }
 
-/// Returns each of the values, or one `None` (any) without values.
+/// Returns each value as `Some`. If there are no values, returns one `None`, which means any value.
 fn or_any<T>(values: Vec<T>) -> Vec<Option<T>> {
     if values.is_empty() { vec![None] } else { values.into_iter().map(Some).collect() }
 }

@@ -1,9 +1,9 @@
 //! Records a run, and reads a recording.
 //!
-//! A recording is a file of JSON lines. The first line is the [`Header`] with all values of the start except
-//! the config. Each following line is a [`Line`]: an input and its time. The station reads no clock and draws
-//! no random number of its own. So the same config and recording give the same outputs, to the octet. The
-//! recording does not contain the config, because the config holds the keys.
+//! A recording is a file of JSON lines. The first line is the [`Header`], which has all values of the start
+//! except the config. Each following line is a [`Line`]: an input and its time. The station reads no clock
+//! and draws no random number of its own. So the same config and recording give the same outputs, to the
+//! octet. The recording does not contain the config, because the config has the keys.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Lines, Write};
@@ -17,10 +17,10 @@ use carnet_station::{PersistentState, Station};
 use carnet_wire::geonet::GnAddress;
 use serde::{Deserialize, Serialize};
 
-/// Start values of a station.
+/// Start values of a recorded station.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Header {
-    /// Seed of its random numbers, and so of its secrets.
+    /// Seed of the station's random numbers, and so of its secrets.
     pub seed: Seed,
     /// Monotonic time of the start.
     pub time: Time,
@@ -28,20 +28,20 @@ pub struct Header {
     pub wall: WallTime,
     /// State that an earlier run has stored.
     pub state: PersistentState,
-    /// GN address of a GeoNetworking router: it may not be in the config.
+    /// GN address of the GeoNetworking router, because the config may not have it.
     #[serde(default)]
     pub gn_address: Option<u64>,
 }
 
 impl Header {
-    /// Returns the station of `config` and this header.
+    /// Creates the station from `config` and this header.
     pub fn station(self, config: &Config) -> Station {
         let station = crate::station(config, self.gn_address.map(GnAddress));
         Station::new(station, self.state, Rng::from_seed(self.seed), self.time, self.wall)
     }
 }
 
-/// One input.
+/// A line of a recording: one input.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Line {
     /// Time of the input.
@@ -52,17 +52,17 @@ pub struct Line {
     pub input: Input,
 }
 
-/// Number of earlier recordings that stay.
+/// Number of earlier recordings that stay beside a new one.
 pub const KEPT: u32 = 4;
 
-/// A recording to which a run is written.
+/// A recording file to which a run is written.
 #[derive(Debug)]
 pub struct Recording(BufWriter<File>);
 
 impl Recording {
-    /// Creates a recording in a new file, readable by its owner only, because packets are private. The
+    /// Creates a recording in a new file. Only its owner may read it, because packets are private. The
     /// recordings of the last [`KEPT`] runs stay beside it, as `PATH.1` (the latest), `PATH.2` and so on. A
-    /// recording that ends in a crash is the most valuable one, and a restart must not destroy it.
+    /// recording that ends in a crash is the most valuable one, so a restart must not destroy it.
     ///
     /// # Errors
     /// Returns an error if the file cannot be created or written.
@@ -72,7 +72,7 @@ impl Recording {
             name.push(format!(".{number}"));
             PathBuf::from(name)
         };
-        // A special file, for example a pipe, is written to and not renamed.
+        // A special file, for example a pipe, is not renamed; the recording is written to it.
         if fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() > 0) {
             for number in (1..KEPT).rev().filter(|number| kept(*number).exists()) {
                 fs::rename(kept(number), kept(number + 1))?;
@@ -85,7 +85,7 @@ impl Recording {
         Ok(recording)
     }
 
-    /// Writes an input.
+    /// Writes an input to the recording.
     ///
     /// # Errors
     /// Returns an error if the file cannot be written; the recording is then useless.
@@ -93,7 +93,7 @@ impl Recording {
         self.line(&Line { time, wall, input })
     }
 
-    /// Writes the buffer to the file.
+    /// Writes the buffered part of the recording to the file.
     ///
     /// # Errors
     /// Returns an error if the file cannot be written.
@@ -114,29 +114,29 @@ pub enum ReadError {
     /// The file cannot be read.
     #[error("cannot read {}", path.display())]
     File {
-        /// Path of the file.
+        /// Path of the recording.
         path: PathBuf,
         /// Error of the file system.
         source: io::Error,
     },
-    /// The file is empty.
+    /// The file with this path is empty.
     #[error("{}: empty", .0.display())]
     Empty(PathBuf),
     /// A line has unexpected content.
     #[error("{}:{line}: expected {expected}", path.display())]
     Line {
-        /// Path of the file.
+        /// Path of the recording.
         path: PathBuf,
-        /// Number of the line.
+        /// Number of the line, counted from 1.
         line: usize,
-        /// Expected content.
+        /// Content that the reader expected in the line.
         expected: &'static str,
-        /// Error of the parser.
+        /// Error of the JSON parser.
         source: serde_json::Error,
     },
 }
 
-/// The inputs of a recording, in order.
+/// The inputs of a recording, in their order.
 #[derive(Debug)]
 pub struct Inputs {
     path: PathBuf,
@@ -145,7 +145,7 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// Opens a recording.
+    /// Opens a recording, and reads its header.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read or is not a recording.
@@ -183,7 +183,7 @@ impl Iterator for Inputs {
 mod tests {
     use super::*;
 
-    /// A seed is a number as in simulations, or 64 digits from which a station's secrets come.
+    /// A seed is a number as in simulations, or a text of 64 digits from which a station's secrets come.
     #[test]
     fn a_seed_is_a_number_or_64_digits() {
         let digits = "0123456789abcdef".repeat(4);

@@ -1,8 +1,8 @@
-//! The recorded cases of `conformance/recorded`: inputs and answers of a station, by standard and clause.
+//! The recorded cases of `conformance/recorded`: inputs of a station and its answers, by standard and clause.
 //!
-//! The test plays each case again and expects the same answers, to the octet. `CARNET_UPDATE_CASES=1` writes
-//! the present answers. The tester's codec, which shares no code with the station, then checks the answers
-//! against the standards.
+//! The test runs each case and expects the same answers, to the octet. `CARNET_UPDATE_CASES=1` writes the
+//! present answers instead. After that, the tester's codec, which shares no code with the station, checks the
+//! answers against the standards.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance/recorded")
 }
 
-/// Returns the inputs of all cases, by file name.
+/// Returns the paths of the input files of all cases, by file name.
 fn cases() -> Vec<PathBuf> {
     let standards = fs::read_dir(folder()).expect("the cases").map(|entry| entry.expect("an entry").path());
     let mut cases: Vec<PathBuf> = standards
@@ -34,8 +34,8 @@ fn cases() -> Vec<PathBuf> {
     cases
 }
 
-/// Returns the station's outputs at its start, which depend on the config only, and its answers. Each line
-/// has the number of an input and one output.
+/// Returns the path of the case's answers, the station's outputs at its start, and its answers to the inputs.
+/// The outputs at the start depend on the config only. Each line has the number of an input and one output.
 fn answers(case: &Path) -> (PathBuf, String, String) {
     let text = fs::read_to_string(case).expect("a case");
     let head: Value = serde_json::from_str(text.lines().next().expect("a line")).expect("a header");
@@ -53,10 +53,10 @@ fn answers(case: &Path) -> (PathBuf, String, String) {
     (name.with_extension("start.jsonl"), start, lines)
 }
 
-/// Octets of a path MTU probe before its padding, which is all zero.
+/// Number of octets of a path MTU probe before its padding, which consists of zeros.
 const PROBE_BEGINS: usize = 120;
 
-/// Returns an output for the file, without the padding of path MTU probes.
+/// Returns an output in the form for the file, without the padding of path MTU probes.
 fn written(output: &Output) -> Value {
     let mut value = json!(output);
     if let Output::Packet(packet) = output
@@ -74,7 +74,7 @@ fn written(output: &Output) -> Value {
 fn collect(station: &mut Station, number: usize, lines: &mut String) {
     let mut first = true;
     while let Some(output) = station.poll_output() {
-        // No standard covers stored state and messages to operators.
+        // No standard covers stored state and messages to operators, so the file leaves them out.
         if matches!(output, Output::Persist { .. } | Output::Event(_)) {
             continue;
         }
@@ -118,7 +118,7 @@ fn every_case_is_answered_as_it_was_recorded() {
     assert!(differences.is_empty(), "{}\n{UPDATE}=1 writes what is answered now", differences.join("\n"));
 }
 
-/// Runs one of the programs under `conformance/`; `None` without Python.
+/// Runs one of the Python programs under `conformance/`; returns `None` if the machine has no Python.
 fn python(arguments: &[&str]) -> Option<(bool, String)> {
     let python = std::env::var("CARNET_PYTHON").unwrap_or_else(|_| "python3".into());
     let ran = Command::new(&python).args(["-B"]).args(arguments).current_dir(folder().join("..")).output();

@@ -1,4 +1,5 @@
-//! The station behind the C interface: the object of a handle of [`crate::ffi`], without any pointer.
+//! The station behind the C interface: the object to which a handle of [`crate::ffi`] leads. This module uses
+//! no pointers.
 
 use std::path::Path;
 
@@ -10,12 +11,12 @@ use carnet_settings::recording::{Header, Recording};
 use carnet_station::Station;
 use carnet_station::io::{Frame, Input, Output, VirtualFrame};
 
-/// Options of a station.
+/// Options with which a station is created.
 #[derive(Debug, Clone)]
 pub struct Options<'a> {
-    /// The config file's text.
+    /// Text of the config file.
     pub config: &'a str,
-    /// GN address. With `None` the config must not have GeoNetworking.
+    /// GN address of the station. If it is `None`, the config must not have GeoNetworking.
     pub gn_address: Option<u64>,
     /// Seed of all random numbers of the station.
     pub seed: u64,
@@ -23,18 +24,18 @@ pub struct Options<'a> {
     pub now: Time,
     /// Date of the start.
     pub wall: WallTime,
-    /// Path of the recording, if any.
+    /// Path of the recording; `None` without a recording.
     pub record: Option<&'a Path>,
 }
 
-/// Reason why an input was refused.
+/// Reason why the station has refused an input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
     /// The caller has not taken all outputs of the previous input.
     NotDrained,
-    /// The input is earlier than the previous one.
+    /// The time of the input is earlier than that of the previous input.
     TimeRunsBackwards,
-    /// The station refused the input, or the recording cannot be written, or the input cannot be read. The
+    /// The station refused the input, or the input cannot be read, or the recording cannot be written. The
     /// text has the reason.
     Refused(String),
 }
@@ -53,10 +54,11 @@ pub struct SimulatedStation {
 }
 
 impl SimulatedStation {
-    /// Creates a station. The outputs of its start wait for the caller.
+    /// Creates a station. The outputs of its start wait until the caller takes them.
     ///
     /// # Errors
-    /// Returns the errors in the config, one line for each, or why the recording cannot be made.
+    /// Returns the errors in the config, one line for each, or the reason why the recording cannot be
+    /// created.
     pub fn new(options: &Options<'_>) -> Result<SimulatedStation, String> {
         let config = Config::parse(options.config, "config")
             .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
@@ -90,7 +92,7 @@ impl SimulatedStation {
         })
     }
 
-    /// Returns the station.
+    /// Returns the station inside.
     pub fn station(&self) -> &Station {
         &self.station
     }
@@ -99,7 +101,7 @@ impl SimulatedStation {
         self.start.1 + now.saturating_since(self.start.0)
     }
 
-    /// Checks the order of calls before an input, and records it.
+    /// Checks the order of calls before an input, and records the input.
     fn enter(&mut self, now: Time, input: impl FnOnce() -> Input) -> Result<(), Refusal> {
         if !self.drained {
             return Err(Refusal::NotDrained);
@@ -118,7 +120,7 @@ impl SimulatedStation {
         Ok(())
     }
 
-    /// Takes a frame of the radio.
+    /// Handles a frame that the radio has received.
     ///
     /// # Errors
     /// Returns the reason of a refusal.
@@ -128,7 +130,7 @@ impl SimulatedStation {
         Ok(())
     }
 
-    /// Takes back a frame that its receiver did not acknowledge.
+    /// Handles a frame of this station that its receiver has not acknowledged.
     ///
     /// # Errors
     /// Returns the reason of a refusal.
@@ -136,7 +138,7 @@ impl SimulatedStation {
         self.handle_input(now, Input::Unacknowledged(owned(&frame)))
     }
 
-    /// Takes a frame that the host has sent on a virtual interface.
+    /// Handles a frame that the host has sent on a virtual interface.
     ///
     /// # Errors
     /// Returns the reason of a refusal.
@@ -155,7 +157,7 @@ impl SimulatedStation {
         Ok(())
     }
 
-    /// Takes any input.
+    /// Handles any input.
     ///
     /// # Errors
     /// Returns the reason of a refusal.
@@ -165,7 +167,7 @@ impl SimulatedStation {
         self.station.handle_input(now, wall, input).map_err(Refusal::Refused)
     }
 
-    /// Returns the next output; the caller gives its octets back by [`Self::keep`].
+    /// Returns the next output. The caller gives the output's octets back by [`Self::keep`].
     pub fn poll_output(&mut self) -> Option<Output> {
         let taken = std::mem::take(&mut self.taken);
         if taken.capacity() > 0 {
@@ -176,28 +178,28 @@ impl SimulatedStation {
         output
     }
 
-    /// Keeps the octets of an output until the next one is taken, and returns them.
+    /// Keeps the octets of an output until the caller takes the next output, and returns them.
     pub fn keep(&mut self, octets: Vec<u8>) -> &[u8] {
         self.taken = octets;
         &self.taken
     }
 
-    /// Returns when [`Input::Timeout`] is due; never a time in the past.
+    /// Returns the time at which [`Input::Timeout`] is due; this time is never in the past.
     pub fn deadline(&self) -> Option<Time> {
         self.station.poll_timeout().map(|due| due.max(self.now))
     }
 
-    /// Returns all counters by name, as `carnet show counters --json` does.
+    /// Returns all counters by name, in the format of `carnet show counters --json`.
     pub fn counters(&self) -> String {
         let counters: serde_json::Map<_, _> =
             self.station.counters().into_iter().map(|(name, count)| (name, count.into())).collect();
         serde_json::Value::Object(counters).to_string()
     }
 
-    /// Writes the recording to its file up to the last input.
+    /// Writes the recording to its file up to the latest input.
     ///
     /// # Errors
-    /// Returns why it cannot be written.
+    /// Returns the reason why the recording cannot be written.
     pub fn flush(&mut self) -> Result<(), Refusal> {
         match self.recording.as_mut().map(Recording::flush) {
             Some(Err(error)) => Err(Refusal::Refused(format!("the recording cannot be written: {error}"))),
@@ -208,7 +210,7 @@ impl SimulatedStation {
 
 impl Drop for SimulatedStation {
     fn drop(&mut self) {
-        // A drop reports no error. A caller that needs the result calls `flush` before.
+        // A drop cannot report an error. A caller that needs the result calls `flush` before.
         let _too_late = self.flush();
     }
 }

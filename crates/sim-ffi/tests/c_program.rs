@@ -1,10 +1,10 @@
-//! Compiles and runs a C program that uses only the header and the library.
+//! Compiles and runs a C program that uses only the header and the library of this crate.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// Returns the newest static library that cargo has built beside this test.
+/// Returns the path of the newest static library that cargo has built beside this test.
 fn library() -> Option<PathBuf> {
     let beside = env::current_exe().ok()?;
     let folders = [beside.parent()?, beside.parent()?.parent()?];
@@ -36,7 +36,7 @@ fn two_stations_in_c() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         output.stdout
     };
-    // Two runs of the program in two processes print the same octets.
+    // The program runs in two processes, which print the same octets.
     assert_eq!(run(), run());
     fs::remove_file(&program).expect("to be removed");
 }

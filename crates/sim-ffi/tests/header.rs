@@ -1,4 +1,4 @@
-//! Compares the header with the sources. `CARNET_UPDATE=1` writes it again.
+//! Compares the generated header with the sources. `CARNET_UPDATE=1` writes the header again.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Records a run through the interface. Checks that replaying the recording without the simulator gives the
-//! same outputs.
+//! Records a run through the C interface. Checks that the recording, replayed without the simulator, gives
+//! the same outputs.
 
 use std::fs;
 
