@@ -1,12 +1,14 @@
-//! Makes the program small where it is built without the feature `backtrace`, as for OpenWrt. Other builds
-//! link plainly.
+//! Makes the program small if it is built without the feature `backtrace`, as for OpenWrt. Builds with this
+//! feature link without these options.
 //!
-//! - Packed relative relocations take next to nothing; in a position-independent program plain ones take 140
-//!   kB. The dynamic loader has to know them: glibc 2.36 (Debian 12), musl 1.2.4 (OpenWrt 23.05).
-//! - `--icf` merges functions with equal octets. Only LLVM's linker has it: rustc brings it for x86-64 with
-//!   glibc, and for musl by request. The program compares no addresses of functions.
-//! - Unwind tables take 600 kB. A panic that aborts without a backtrace never reads them:
-//!   `discard-unwind-tables.ld`.
+//! - Packed relative relocations take almost no space; in a position-independent program, plain relocations
+//!   take 140 kB. The dynamic loader has to support packed ones: glibc 2.36 (Debian 12), musl 1.2.4 (OpenWrt
+//!   23.05).
+//! - `--icf` merges functions with equal octets. Only LLVM's linker has this option: rustc includes this
+//!   linker for x86-64 with glibc, and for musl by request. The program compares no addresses of functions,
+//!   so the merge is safe.
+//! - Unwind tables take 600 kB. If a panic aborts without a backtrace, the program never reads them, so
+//!   `discard-unwind-tables.ld` removes them.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -35,7 +37,8 @@ fn main() {
         println!("cargo::rustc-link-arg-bins=-B{}", folder.display());
         println!("cargo::rustc-link-arg-bins=-Wl,--icf=all");
     }
-    // Cargo does not say what a panic does; "release" stands for all profiles derived from it.
+    // Cargo does not tell this script whether a panic unwinds or aborts. The profile "release" stands for all
+    // profiles that are derived from it.
     if cargo("PROFILE") == "release" {
         println!("cargo::rustc-link-arg-bins=-Wl,--no-eh-frame-hdr");
         println!(
@@ -45,7 +48,7 @@ fn main() {
     }
 }
 
-/// Where rustc has the linker of LLVM by a name that C compilers look for.
+/// Returns the folder in which rustc has LLVM's linker under a name that C compilers look for.
 fn linker_of_llvm(host: &str) -> Option<PathBuf> {
     let rustc = std::env::var_os("RUSTC")?;
     let output = Command::new(rustc).args(["--print", "sysroot"]).output().ok()?;

@@ -1,7 +1,6 @@
-//! Writes the manual pages and the completions of shells, from the command lines as they are:
-//! `manual DIRECTORY`.
+//! Writes the manual pages and the shell completions from the command line definitions: `manual DIRECTORY`.
 //!
-//! Packages have them; the program itself need not carry what makes them.
+//! Packages contain these files. The program itself need not contain the code that writes them.
 
 use std::fs;
 use std::path::PathBuf;

@@ -12,7 +12,7 @@ use carnet_linux::position::trace::Trace;
 
 use crate::settings::security::furnish;
 
-/// Exit status for a mistake in the config, which equals that for a mistake on the command line.
+/// Exit status for a mistake in the config. The command line parser uses the same status for its mistakes.
 pub const MISTAKE: u8 = 2;
 
 /// Checks a config file: prints its errors and warnings to stderr, one line each.

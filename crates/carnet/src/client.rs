@@ -42,7 +42,7 @@ impl Client {
         }
         let mut sockets = sockets(directory);
         if sockets.len() > 1 {
-            // A killed station leaves its socket file, but no program listens there.
+            // A killed station leaves its socket file, but no program listens on it.
             let listens = |path: &PathBuf| match std::os::unix::net::UnixStream::connect(path) {
                 Ok(_) => true,
                 Err(error) => error.kind() != std::io::ErrorKind::ConnectionRefused,

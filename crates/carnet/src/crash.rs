@@ -1,11 +1,11 @@
 //! Panics: writes a backtrace to the log, and a crash report for `carnet support-bundle`.
 //!
-//! The hook writes both while the thread that panics still has its stack. It writes to stderr directly,
-//! because that thread may hold a lock of the log. A crash report is a file `NAME.crash.SECONDS.txt` in
-//! `station.state_dir`, readable for its owner only. A station has at most [`REPORTS`] reports of [`LONGEST`]
-//! octets each; a new report replaces the oldest one. A report has the place and message of the panic and the
-//! names of functions, but no arguments and no memory contents. The `Debug` output of no type shows a key, so
-//! no message contains a key.
+//! The hook writes backtrace and report while the thread that panics still has its stack. It writes to stderr
+//! directly, because that thread may hold a lock of the log. A crash report is a file
+//! `NAME.crash.SECONDS.txt` in `station.state_dir`, readable for its owner only. A station has at most
+//! [`REPORTS`] reports of [`LONGEST`] octets each; a new report replaces the oldest one. A report has the
+//! place and message of the panic and the names of functions, but no arguments and no memory contents. The
+//! `Debug` output of no type shows a key, so no message contains a key.
 
 use std::backtrace::Backtrace;
 use std::fmt::{self, Write as _};
@@ -27,7 +27,8 @@ const REPORTS: usize = 4;
 const LONGEST: usize = 64 << 10;
 /// Largest number of characters that a report has of a panic's message.
 const MESSAGE: usize = 1000;
-/// Number of panics of one process that get a backtrace. If panics unwind, a peer may be able to cause many.
+/// Number of panics of one process that get a backtrace. If panics unwind instead of ending the process, a
+/// peer may be able to cause many.
 const BACKTRACES: u32 = 4;
 
 /// Directory of the crash reports, and the station's name in their file names.

@@ -47,16 +47,17 @@ use crate::settings;
 
 /// Number of payloads in the buffer of a slow reader of `gnrecv`.
 const RECEIVED: usize = 1024;
-/// Burst of messages about the position; later messages are limited to one for each [`NEWS_INTERVAL`].
+/// Burst of messages about the position. After the burst, the log has one message for each [`NEWS_INTERVAL`].
 const NEWS: u32 = 10;
 /// Burst of changes of the interface's address; later changes have the same limit as messages.
 const CHANGES: u32 = 5;
 const NEWS_INTERVAL: Duration = Duration::from_secs(10);
-/// Largest age of the position in a packet: of a station at rest, and below of a station at the highest
+/// Largest age of the position in a packet: [`OLDEST`] for a station at rest, [`NEWEST`] for one at high
 /// speed.
 const OLDEST: Duration = Duration::from_millis(100);
 const NEWEST: Duration = Duration::from_millis(10);
-/// Longest interval between positions for the facilities: at rest, and below in motion.
+/// Longest interval between positions for the facilities: [`LONGEST_CAM_INTERVAL`] at rest,
+/// [`CHECK_CAM_GENERATION`] in motion.
 const LONGEST_CAM_INTERVAL: Duration = Duration::from_secs(1);
 const CHECK_CAM_GENERATION: Duration = Duration::from_millis(100);
 /// Speed below which the station sends a CAM every second anyway: four metres in four seconds.
@@ -94,9 +95,9 @@ pub struct Geonet {
     pub interfaces: Interfaces,
     /// Interfaces of the mobile network whose multicast packets go over GeoNetworking.
     pub multicast: Lans,
-    /// Largest payload of a frame of the link, as the router was told last.
+    /// Largest payload of a frame of the link that the router knows.
     link_mtu: Option<u32>,
-    /// Number of waiting octets, as the router was told last.
+    /// Number of waiting octets that the router was last informed about.
     backlog: u32,
     positions: PositionSource,
     config: config::Geonet,
@@ -104,7 +105,7 @@ pub struct Geonet {
     address: Option<WireAddress>,
     /// Last known link-layer address of the link's interface.
     seen: Mac,
-    /// State of the link that the log has last.
+    /// State of the link that was last logged.
     said: Option<LinkState>,
     /// Rate limit of changes of the interface's address, so that two programs do not fight over the address.
     changes: RateLimiter,
@@ -316,7 +317,8 @@ impl Geonet {
         None
     }
 
-    /// Returns the largest payload of a frame of the link, if it is known and the router was not told yet.
+    /// Returns the largest payload of a frame of the link, if the link knows it and the router does not have
+    /// it yet.
     pub fn new_mtu(&mut self) -> Option<u32> {
         let mtu = Some(self.link.mtu()).filter(|mtu| *mtu > 0);
         if mtu.is_none() || mtu == self.link_mtu {
@@ -361,8 +363,8 @@ impl Geonet {
         (position, news.filter(|_| self.news.allow(now)))
     }
 
-    /// Returns the present position if the router's position is too old: from half a metre or a tenth of a
-    /// second ago.
+    /// Returns the present position if the router's position is too old: more than half a metre or a tenth of
+    /// a second behind.
     pub fn position_now(&mut self, now: Time) -> Option<Position> {
         let told = self.told?;
         (now.saturating_since(told) >= self.freshness()).then(|| self.tell(now)).flatten()
@@ -440,7 +442,8 @@ impl Geonet {
         self.received.subscribe()
     }
 
-    /// Returns the requests of pings that are due, each with the present place of its area if the area moves.
+    /// Returns the requests of pings that are due. If a ping goes to an area that moves, its request has the
+    /// present place of the area.
     pub fn ping_requests(&mut self, now: Time, station: &Station) -> Vec<GeonetRequest> {
         let names: Vec<String> = self.pings.areas().map(str::to_owned).collect();
         for name in names {
@@ -553,7 +556,7 @@ fn state_word(state: LinkState) -> &'static str {
     }
 }
 
-/// Returns a random link-layer address that is locally administered and no group address.
+/// Returns a random link-layer address. The address is locally administered and not a group address.
 fn random_mac(seed: u64) -> Mac {
     let [_, first, rest @ ..] = seed.to_be_bytes();
     let [a, b, c, d, e, _] = rest;

@@ -67,7 +67,7 @@ const END_WITHIN: Duration = Duration::from_millis(500);
 /// File mode of the socket: owner and group may use it.
 const SOCKET_MODE: u32 = 0o660;
 
-/// A running server. Dropping the value removes the socket, too, but cuts off answers that are under way.
+/// A running server. Dropping the value also removes the socket, but cuts off answers that are under way.
 #[derive(Debug)]
 pub struct Server {
     socket: SocketFile,
@@ -83,9 +83,9 @@ pub fn check_tokens(path: &Path) -> anyhow::Result<()> {
     tcp::Gate::new(Some(path)).map(drop)
 }
 
-/// Opens the socket, and the port if configured, and serves the API there. The socket accepts connections
-/// when this function returns, and the port as well if it could be bound. If the port cannot be bound, the
-/// server tries again, because the station's network does not depend on it.
+/// Opens the socket, and the port if configured, and serves the API there. When this function returns, the
+/// socket accepts connections. The port also does, unless it could not be bound. In this case the server
+/// tries again, because the station's network does not depend on the port.
 ///
 /// `requests` leads to the run loop. `events` brings events in their envelope ([`carnet_api::model::event`]).
 pub async fn serve(
@@ -262,7 +262,7 @@ fn put(handler: Handler) -> MethodRouter<App> {
     handle(MethodFilter::PUT, handler)
 }
 
-/// Returns the route of a path without parameters: it refuses a query instead of ignoring it.
+/// Returns the route of a path without parameters. The route refuses a query instead of ignoring it.
 fn handle(method: MethodFilter, handler: Handler) -> MethodRouter<App> {
     on(method, move |State(app): State<App>, request: HttpRequest| {
         let unknown = request.uri().query().and_then(|query| query.split('&').find(|pair| !pair.is_empty()));

@@ -3,12 +3,12 @@
 //! IPsec protects messages in transport mode between home address and home agent. IKEv2 negotiates from any
 //! address of the node to an address of the home agent's machine (`--gateway`). strongSwan calls this
 //! `transport_proxy`. Security associations do not depend on the care-of address, so a Binding Update from a
-//! new address uses the present ones. If the address that IKE uses is gone, IKE begins anew from another
-//! address. It does not use MOBIKE (RFC 4555): with MOBIKE, strongSwan (5.9.8) replaces the home address by
-//! the new address. With `--data` IPsec encrypts all packets of the tunnel as well: ESP in tunnel mode
-//! between the home address and the gateway, inside carnet's tunnel. The ends of this ESP tunnel do not move,
-//! so uplinks and policies work as before. (RFC 4877 7.2.4 uses the care-of address instead, so that each
-//! movement changes the security association.)
+//! new care-of address uses the present security associations. If the address that IKE uses is gone, IKE
+//! begins anew from another address. It does not use MOBIKE (RFC 4555): with MOBIKE, strongSwan (5.9.8)
+//! replaces the home address by the new address. With `--data` IPsec encrypts all packets of the tunnel as
+//! well: ESP in tunnel mode between the home address and the gateway, inside carnet's tunnel. The ends of
+//! this ESP tunnel do not move, so uplinks and policies work as before. (RFC 4877 7.2.4 uses the care-of
+//! address instead, so that each movement changes the security association.)
 //!
 //! Addresses identify the two ends (RFC 4877 7.3: ID_IPV6_ADDR): the home address, and the home agent's
 //! address. The operator configures secrets and certificates, and everything else of strongSwan.

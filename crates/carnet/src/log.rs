@@ -1,10 +1,10 @@
 //! The log: goes to stderr, in colours only on a terminal, and without the time if the journal adds its own.
 //!
 //! Log lines contain text of other systems (gpsd, ModemManager, mobile nodes, stations, etcd). So an entry of
-//! the log is *one* line: it contains characters that could begin another line, or control a terminal, only
-//! in escaped form. A line has at most [`LONGEST`] characters. Each place in the program that logs may write
-//! [`BURST`] lines at once, and one line a second after that. The next line gives the number of the lines
-//! left out. Events that the mobility protocols have authenticated have a higher limit ([`Floods`]).
+//! the log is *one* line: characters that could begin another line, or control a terminal, are escaped. A
+//! line has at most [`LONGEST`] characters. Each place in the program that logs may write [`BURST`] lines at
+//! once, and one line a second after that. If a place left lines out, its next line gives their number.
+//! Events that the mobility protocols have authenticated have a higher limit ([`Floods`]).
 
 use std::borrow::Cow;
 use std::cell::Cell;

@@ -53,12 +53,12 @@ const FAREWELL: Duration = Duration::from_secs(1);
 const REST: Duration = Duration::from_secs(10);
 /// Number of wake-ups by packets in an interval of [`REST`] below which the station is mostly idle.
 const LITTLE: u32 = 100;
-/// Number of failures of the kernel in a row after which the station does not give up yet. It pauses after
-/// each for the time below.
+/// Number of failures of the kernel in a row up to which the station continues. After each failure it pauses
+/// for `RECOVERY`.
 pub const MAX_FAILURES: u32 = 20;
 const RECOVERY: Duration = Duration::from_millis(100);
-/// Number of refused Binding Updates that the log has at once. After that it has one per
-/// [`REFUSAL_INTERVAL`], because any host can send them. The counters count all of them.
+/// Number of refused Binding Updates that are logged at once. After that, one refusal is logged per
+/// [`REFUSAL_INTERVAL`], because any host can send Binding Updates. The counters count all refusals.
 const REFUSALS: u32 = 10;
 const REFUSAL_INTERVAL: Duration = Duration::from_secs(5);
 /// Least interval between two checks of this machine's settings after events that report a failure.
@@ -76,7 +76,8 @@ pub fn load(path: &Path) -> Result<Box<Config>, ConfigErrors> {
     with_secrets(|| Config::load(path).map(Box::new))
 }
 
-/// Sets the state directory to the store's, so that the rest of the program takes the state as stored.
+/// Sets the state directory to that of the store, so that the rest of the program treats the station as one
+/// with stored state.
 fn keep_state_in(config: &mut Config, store: Option<&Path>) {
     if let Some(store) = store {
         config.station.state_dir = store.parent().map(Path::to_owned);
@@ -107,7 +108,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     }
     // The process gives up its rights before it has threads, and before it receives any input from outside.
     let (plan, sandbox) = confine(&config, path)?;
-    // Opens the state first and creates nothing if it is unusable.
+    // The state is opened first: if it is unusable, the station creates nothing.
     let opening = Opening::of(Place::of(store, config.station.state_dir.as_deref()), &config.station.name)?;
     if let Some(directory) = &config.station.state_dir {
         crash::keep_reports(directory, &config.station.name);
@@ -393,8 +394,8 @@ fn open_platform(config: &Config) -> anyhow::Result<Option<Platform>> {
 fn warn_of_own_address(config: &Config) {
     let Some(agent) = &config.home_agent else { return };
     let is_local = |address: Ipv6Addr| std::net::UdpSocket::bind((address, 0)).is_ok();
-    // The second address is one of 100::/64, which no machine has (RFC 6666). If even this address can be
-    // bound, the test proves nothing.
+    // The second address is in 100::/64, and no machine has it (RFC 6666). If even this address can be bound,
+    // the test proves nothing.
     if is_local(agent.address) && !is_local(Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 1)) {
         warn!(
             "this machine has home_agent.address {} on an interface: nobody can register over IPv6 until it \
@@ -631,8 +632,8 @@ impl Runner {
             geonet_path_refused: None,
         };
         // The home agent counts its starts without bindings. Of nodes that it no longer serves, only the
-        // replay protection stays. A node without state has no record. If the station has no home agent, all
-        // records stay for a later one.
+        // replay protection stays. A node without state has no record. If the station has no home agent now,
+        // all records stay for a home agent of a later config.
         runner.persist(Kept::Own);
         let now = |runner: &Runner, home_address| {
             runner.station.stored_node(header.time, header.wall, home_address)
@@ -765,7 +766,7 @@ impl Runner {
                 Some(Ok(Some(octets))) => {
                     self.input(Input::Octets { interface: interface.clone(), octets });
                 }
-                // The next count will include the octets of this one.
+                // The next count will include the octets of the missed one.
                 Some(Err(error)) => tracing::debug!("{error}"),
                 Some(Ok(None)) | None => {}
             }
@@ -797,7 +798,8 @@ impl Runner {
         info!("sandbox: capabilities {capabilities}; {landlock}; {seccomp}");
     }
 
-    /// Warns if the machine lacks interfaces of the config, because no other message says so.
+    /// Warns if the machine lacks interfaces of the config, because the operator gets no other message about
+    /// them.
     fn warn_of_missing_interfaces(&mut self) {
         for message in settings::missing_interfaces(&self.config) {
             self.report(&Event::Warning { message });

@@ -41,7 +41,7 @@ pub fn platform(config: &Config) -> PlatformConfig {
             }
         }
     }
-    // Only home agents have known senders. Each router has two addresses: for a while its previous care-of
+    // Only home agents have known senders. Each router counts twice: for some time its previous care-of
     // address is valid beside the present one.
     let senders = 2 * nodes(config);
     let (ipsec, undo_file) = (config.has_ipsec(), undo_file(config));
@@ -110,7 +110,7 @@ pub fn counting(config: &Config) -> Duration {
     if balances { Duration::from_millis(750) } else { Duration::from_secs(5) }
 }
 
-/// Returns the path of the undo file. It is beside the socket, because both have the same lifetime.
+/// Returns the path of the undo file. The file is beside the socket, because both exist for the same time.
 pub fn undo_file(config: &Config) -> PathBuf {
     config.station.socket.with_extension("undo")
 }

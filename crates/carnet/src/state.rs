@@ -2,13 +2,13 @@
 //! If several machines may be the station, the state is in a [`remote`] store instead.
 //!
 //! A thread writes the state, so that packets do not wait for the disk. While the thread waits for the disk,
-//! the next changes gather, and the thread then writes them together. So with more registrations, more of
-//! them share one wait (group commit). The station holds a packet that reports a change at the home agent,
-//! above all the Binding Acknowledgement, until the change is on the disk. A renewal is not urgent: its wait
-//! for the disk costs more than all its other work. So renewals cause at most one commit in `TOGETHER` (see
-//! `queue`). A new or moved registration waits only for the disk. If the disk refuses a write (it is full),
-//! the thread tries again each second, and the station acknowledges nothing meanwhile. So every acknowledged
-//! binding survives a crash.
+//! further changes gather, and the thread then writes them together. So the more registrations come, the more
+//! registrations share one wait (group commit). The station holds a packet that reports a change at the home
+//! agent, above all the Binding Acknowledgement, until the change is on the disk. A renewal is not urgent:
+//! its wait for the disk costs more than all its other work. So renewals cause at most one commit in
+//! `TOGETHER` (see `queue`). A new or moved registration waits only for the disk. If the disk refuses a write
+//! (it is full), the thread tries again each second, and the station acknowledges nothing meanwhile. So every
+//! acknowledged binding survives a crash.
 //!
 //! The station does not hold packets of a mobile router. After a crash between change and write, the stored
 //! sequence number is too low. The home agent then tells the router the next number (RFC 6275 11.7.3, status
@@ -80,7 +80,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Medium that has the state: a journal or a store.
+/// Medium on which the state is stored: a journal or a store.
 #[derive(Debug)]
 enum Medium {
     File(Journal),
@@ -117,8 +117,8 @@ impl Opening {
 }
 
 impl Opening {
-    /// Returns the socket on which [`State::open`] waits for a store, if there is a store. To shut the socket
-    /// down ends this wait.
+    /// Returns the socket on which [`State::open`] waits for a store, if there is a store. Shutting this
+    /// socket down ends the wait.
     ///
     /// # Errors
     /// Returns an error if the process has no free file descriptor.
@@ -347,7 +347,7 @@ fn open_journal(directory: &Path, name: &str) -> anyhow::Result<(PathBuf, Journa
     Ok((path, journal, found))
 }
 
-/// Reads the state file of an earlier version, which had one file that was rewritten as a whole.
+/// Reads the state file of an earlier version. That version rewrote the whole file at each change.
 fn of_old_version(path: &Path) -> anyhow::Result<Vec<Change>> {
     let octets = match fs::read(path) {
         Ok(octets) => octets,

@@ -117,8 +117,8 @@ pub async fn bundle(command: SupportBundle) -> Result<()> {
     crate::print(&format!("{}\n", out.display()))
 }
 
-/// Adds all answers that the station's API can give. Returns the station's name, and its process if that is
-/// visible.
+/// Adds all answers that the station's API can give. Returns the station's name, and its process if this
+/// program can see it.
 async fn station(bundle: &mut Bundle, socket: Option<PathBuf>) -> Result<(String, Option<i32>)> {
     let client = Client::find(socket, Path::new(SOCKET_DIRECTORY))?;
     let status = client.get("/v1/status").await?;

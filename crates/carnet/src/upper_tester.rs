@@ -43,7 +43,7 @@ use tracing::debug;
 
 use crate::geonet::position_of;
 
-/// NH values of BTP-A and, below, of BTP-B.
+/// NH values of BTP-A ([`BTP_A`]) and BTP-B ([`BTP_B`]).
 const BTP_A: u8 = 1;
 const BTP_B: u8 = 2;
 /// Bit of SCF in the octet of a traffic class.
@@ -219,7 +219,8 @@ pub struct UpperTester {
     /// Proof that this program is built with the GeoNetworking part.
     _part: parts::Geonet,
     socket: UdpSocket,
-    /// Address to which payloads are reported: that of the last tester that sent a message.
+    /// Address to which the upper tester reports payloads: the address of the last tester that sent a
+    /// message.
     tester: Option<SocketAddr>,
     version: Version,
     /// Displacement of the position that the station claims from the real one: north and east, in 0.1

@@ -148,7 +148,7 @@ fn check_and_run_refuse_with_every_mistake() {
     assert!(stderr(&output).starts_with(&format!("{name}: cannot read the config")), "{}", stderr(&output));
 }
 
-/// Only users that may use the API may read the token file.
+/// Only a user of the API may read the token file.
 #[test]
 fn check_reads_the_tokens_too() {
     use std::os::unix::fs::PermissionsExt;

@@ -47,7 +47,7 @@ fn selectors(policy: &config::Policy) -> Vec<Ipv6Selector> {
     selectors
 }
 
-/// Returns each value as `Some`. If there are no values, returns one `None`, which means any value.
+/// Returns each value as `Some`. If there are no values, returns one `None`, which stands for any value.
 fn or_any<T>(values: Vec<T>) -> Vec<Option<T>> {
     if values.is_empty() { vec![None] } else { values.into_iter().map(Some).collect() }
 }

@@ -52,7 +52,7 @@ pub struct Line {
     pub input: Input,
 }
 
-/// Number of earlier recordings that stay beside a new one.
+/// Number of earlier recordings that are kept when a new recording starts.
 pub const KEPT: u32 = 4;
 
 /// A recording file to which a run is written.

@@ -21,7 +21,7 @@
 //! with [`types::CarnetSimStatus::Panicked`]. In a build with `panic = "abort"` (the release profile) a panic
 //! ends the process; [`ffi::carnet_sim_contains_panics`] says which of the two applies.
 //!
-//! **Pointers.** The documentation of each function says to which objects its pointers lead. A function
+//! **Pointers.** The documentation of each function says to which objects the pointers must lead. A function
 //! refuses a null pointer unless its documentation permits it. Lengths are in octets. The library keeps no
 //! pointer of the caller after the call.
 //!

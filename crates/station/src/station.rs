@@ -46,7 +46,7 @@ use protection::Protection;
 enum Scope {
     /// One group of the mobile router's interface settings; the groups have this order.
     Settings(usize),
-    /// The home agent's entries that do not depend on a node.
+    /// Entries of the home agent that do not depend on a node.
     HomeAgent,
     /// One node of the home agent, named by its home address.
     Node(Ipv6Addr),
@@ -75,8 +75,8 @@ struct Router {
 #[derive(Debug)]
 struct Agent {
     machine: HomeAgent,
-    /// Sends Router Advertisements for the home agent on a real home link, if routers shall discover the home
-    /// agent there.
+    /// Sends Router Advertisements for the home agent on a real home link, so that mobile nodes can discover
+    /// the home agent; `None` if they shall not.
     advertiser: Option<RouterAdvertiser>,
 }
 

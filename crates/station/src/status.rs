@@ -201,7 +201,7 @@ impl Station {
         }
     }
 
-    /// Returns all bindings: those of the home agent, then those of the mobile router.
+    /// Returns all bindings: the bindings of the home agent, then the bindings of the mobile router.
     pub fn binding_status(&self, now: Time) -> Vec<BindingStatus> {
         let mut bindings: Vec<BindingStatus> = self
             .home_agent()
@@ -233,8 +233,8 @@ impl Station {
                 remaining: registration.map_or(Duration::ZERO, |r| r.expires.saturating_since(now)),
                 sequence: registration.map(|r| r.sequence),
             };
-            // Each registered identifier has a binding. If no identifier is registered, the binding is the
-            // one without identifier.
+            // Each registered identifier has a binding. If no identifier is registered, the result has the
+            // binding without identifier.
             let identified = router.bindings().iter().filter_map(|b| Some((b.registration.as_ref()?, b.bid)));
             bindings.extend(identified.map(|(it, bid)| own(Some(it), Some(bid), "registered")));
             if router.registration().is_some() || router.bindings().iter().all(|b| b.registration.is_none()) {

@@ -1,6 +1,6 @@
 //! The test of new care-of addresses at the home agent's station. No packet of a correspondent goes to an
 //! address that has not answered the test. If the old path still works, a handover loses no packet because of
-//! the test. Otherwise the test costs a round trip.
+//! the test. If not, the test costs a round trip.
 
 mod common;
 
@@ -325,8 +325,8 @@ fn echo_back(probe: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// The test changes registrations at random. An address that never answers gets no packet of a correspondent.
-/// The home agent sends it an acknowledgement for each Binding Update. The home agent also sends it probes of
-/// 96 octets: 48 at once and two a second.
+/// Such an address gets an acknowledgement for each Binding Update, and probes of 96 octets: 48 at once and
+/// two a second.
 #[test]
 fn never_tested_addresses_get_bounded_small_probes_over_mutated_registrations() {
     let mut rng = Rng::new(33);
@@ -339,8 +339,8 @@ fn never_tested_addresses_get_bounded_small_probes_over_mutated_registrations() 
     let mut now = Time::ZERO;
     let answers = |place: Ipv6Addr| u128::from(place) >> 80 == u128::from(address("2001:db8:f1::")) >> 80;
     let (mut updates, mut update_octets, mut answered) = (0, 0, 0);
-    // Counts of packets to addresses that never answer: probes, other packets of the home agent itself, and
-    // octets of the latter.
+    // Counts of packets to addresses that never answer: probes, and other packets of the home agent itself
+    // with their octets.
     let (mut probes, mut others, mut other_octets) = (0, 0, 0);
     let mut data_to_true = 0;
     let mut collect = |station: &mut Station, now: Time| {

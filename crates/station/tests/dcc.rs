@@ -20,7 +20,7 @@ use carnet_wire::geonet::{
 const WALL: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
 const MAC: MacAddress = [2, 0, 0, 0, 0, 1];
 
-/// A station, and the frames that it has sent: the last octet and the time of each.
+/// A station, and the frames that it has sent: the last octet and the time of each frame.
 struct Bench {
     station: Station,
     address: GnAddress,

@@ -103,7 +103,7 @@ impl Pair {
         self.now = end;
     }
 
-    /// Sets a position `north` metres from the first one, at 20 m/s eastwards.
+    /// Sets a position of a station: `north` metres north of the origin, driving at 20 m/s eastwards.
     fn drive(&mut self, index: usize, north: i32) {
         let milliseconds = (START - 1_072_915_200_000 + 5000) + self.now.as_nanos() / 1_000_000;
         let position = Position {

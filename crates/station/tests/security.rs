@@ -234,7 +234,7 @@ impl Road {
         counters.iter().find(|(known, _)| known == name).unwrap_or_else(|| panic!("{name}")).1
     }
 
-    /// Returns the MID by which the second station knows the first.
+    /// Returns the MID by which the second station knows the first station.
     fn who(&self) -> [u8; 6] {
         self.stations[0].geonet().expect("a router").address().mid()
     }
@@ -260,8 +260,8 @@ impl Road {
         self.input(0, Input::Command(Command::Denm(order)));
     }
 
-    /// Returns the stations that `index` knows, by their numbers: those in its location table, and those on
-    /// its map.
+    /// Returns the stations that station `index` knows, by their numbers: those in its location table, and
+    /// those on its map.
     fn known(&self, index: usize) -> (Vec<usize>, Vec<usize>) {
         let table = self.stations[index].geonet().expect("a router").location_table();
         let map = &self.stations[index].facilities().expect("facilities").services().ldm;
@@ -312,8 +312,8 @@ fn nobody_else_is_believed() {
     ];
     let mut road = Road::new(all, |from, to| to == 0 && from < 5);
     road.drive(49);
-    // Station 5 sends its last frames within its ticket's validity, one of them with the ticket. They arrive
-    // a second late.
+    // Station 5 sends its last frames while its ticket is valid, and one of them contains the ticket. These
+    // frames arrive a second late.
     let last: Vec<Frame> =
         road.sent.iter().filter(|(from, _)| *from == 5).map(|(_, frame)| frame.clone()).collect();
     road.drive(10);
@@ -547,7 +547,7 @@ fn credentials_that_nobody_would_take_are_named() {
         (Credential::Ticket(2), SecurityDrop::UnknownIssuer),
     ];
     assert_eq!(refused, expected);
-    // The first line of a key file is valid; all others are invalid.
+    // The first line of a key file is valid; all further lines of this test are invalid.
     let key = PrivateKey::parse(&format!("nist-p256 {}\n", "11".repeat(32))).expect("a key");
     assert!(key.ready(&Portable).is_some());
     for line in ["", "nist-p256", "nist-p256 11", "p256 11", &format!("nist-p256 {}zz", "11".repeat(31))] {
@@ -639,7 +639,8 @@ fn what_is_told_of_holds_a_change_back() {
     road.drive(1);
     let third = road.who();
     assert_ne!(third, second);
-    // An order to change takes effect at once, and no lock lasts longer than the longest one.
+    // An order to change takes effect at once, and a lock does not last longer than the longest permitted
+    // lock.
     road.tell(600);
     road.input(0, Input::Command(Command::ChangePseudonym));
     assert_ne!(road.who(), third);

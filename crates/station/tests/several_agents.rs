@@ -457,8 +457,8 @@ fn a_drain_loses_nothing_and_sends_what_still_comes_after_those_who_left() {
     let mut world = World::usual(router_of(&[AGENT, OTHER], false));
     world.passes();
     world.drain().expect("there is another");
-    // Messages take no time in this test: the router has registered at the other home agent, and then left
-    // this one.
+    // Messages take no time in this test. The router has registered at the other home agent, and then left
+    // this home agent.
     world.passes();
     assert_eq!((world.home_agent(), world.bound()), (address(OTHER), [false, true]), "{:?}", world.events);
     let registered = world
@@ -653,8 +653,8 @@ fn without_a_key_a_switch_leads_to_those_that_the_router_knows() {
         |event| matches!(event, Event::Warning { message } if message.contains("nobody that may be believed"))
     ));
 
-    // If messages are authenticated by a key, the router follows its home agent's request to any home agent,
-    // even if its config has only one.
+    // If a key authenticates the messages, the router follows its home agent's request to any home agent,
+    // even if the router's config has only one.
     let mut world = World::usual(router_config(&[PREFIX]));
     world.drain().expect("there is another");
     world.sleep(1.0);
@@ -707,7 +707,7 @@ fn what_was_said_to_one_home_agent_is_nothing_to_another() {
     world.drain().expect("there is another");
     world.sleep(2.0);
     world.recorded.clear();
-    // At this home agent the sequence numbers are greater than at the previous one.
+    // At this home agent the sequence numbers are greater than at the previous home agent.
     world.sleep(100.0);
     play(&mut world, [false, true]);
     world.order(0, Command::EndDrain).expect("there is one");
@@ -741,7 +741,7 @@ fn a_revoked_router_stops_and_asks_again_after_ten_minutes() {
 }
 
 /// The router tries a home agent that has revoked its registration and starts again. The router must start a
-/// new wait for it. The wait for a lost registration would be over already.
+/// new wait for this home agent. The wait for a lost registration would be over already.
 #[test]
 fn one_that_is_tried_and_takes_the_registration_back_is_waited_for_anew() {
     let mut router = router_of(&[AGENT, OTHER], false);

@@ -161,7 +161,7 @@ fn every_binding_has_a_tunnel_and_the_best_carries_the_packets() {
     );
     assert_eq!(distribution(&station), None);
     assert_eq!(way(&mut station, 5000), Some(end(MAPPED)));
-    // The home agent accepts packets from each of these addresses.
+    // The home agent accepts packets from each of the two care-of addresses.
     for source in [FIRST, SECOND] {
         let inner = data(HOST, CORRESPONDENT, 1);
         let header = Header {

@@ -8,7 +8,7 @@ use carnet_wire::geonet::GeoArea;
 use super::Heard;
 use super::words::{self, CAUSES};
 
-/// Filter of a client for messages and objects; without values it passes everything.
+/// Filter of a client for messages and objects; a filter without values passes all of them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Filter {
     /// Kinds that pass: CAM (for the map: stations) or DENM (for the map: events).

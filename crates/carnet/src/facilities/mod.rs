@@ -72,7 +72,7 @@ pub struct Applications {
     triggered: Option<Action>,
     /// Last report of an application about the vehicle.
     pub vehicle: Vehicle,
-    /// Quality of positions that the station was told last.
+    /// Quality of positions that the program last passed to the station.
     quality: Option<PositionQuality>,
 }
 

@@ -34,7 +34,7 @@ mod tests {
 
     use super::*;
 
-    /// The API's names are those of the standard's module.
+    /// The names that the API has for causes equal those of the module with the standard's causes.
     #[test]
     fn names_of_causes_have_the_numbers_of_the_standard() {
         let expected = [

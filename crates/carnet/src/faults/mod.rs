@@ -293,7 +293,7 @@ fn recover(world: &mut World) {
         |world: &World| world.is_registered(0) && world.is_registered(1) && world.differences().is_empty();
     while world.now < end && !is_well(world) {
         world.run(Duration::from_millis(500));
-        // A router that has lost its binding learns this from the answer to its next packet.
+        // A router whose binding is lost learns of the loss from the answer to its next packet.
         if world.now > patient {
             world.talk(0);
             world.talk(1);

@@ -50,7 +50,7 @@ pub struct Process {
 pub enum Left {
     /// The station has written this packet into the tunnel device.
     Packet(Vec<u8>),
-    /// The process has ended in this way.
+    /// The process has ended, orderly or not.
     Ended(End),
     /// A process has started with this stored state.
     Began(PersistentState),
@@ -170,7 +170,8 @@ impl Node {
             look_at: None,
             tick_at: None,
         });
-        // As in `Runner::new`, the process stores its own state first; the test serves all nodes here.
+        // As in `Runner::new`, the process stores its own state first. The loop below then does so for each
+        // node.
         self.keep(now, Kept::Own);
         for home_address in known {
             let process = self.process.as_ref().expect("runs");

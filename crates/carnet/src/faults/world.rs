@@ -36,7 +36,8 @@ const FORGED: u32 = u32::MAX;
 /// disk.
 const GRACE: Duration = Duration::from_secs(60);
 const ADVERTISEMENTS: Duration = Duration::from_secs(60);
-/// Number of steps at one moment of time that only an endless loop reaches.
+/// Number of steps at the same time at which the test fails, because only an endless loop takes this number
+/// of steps.
 const MANY: u32 = 10_000;
 /// Number of packets on the wire above which the network doubles no packet.
 const CROWD: usize = 50;
@@ -465,7 +466,7 @@ impl World {
             let at = HEADER_LEN + self.rng.below((packet.len() - HEADER_LEN) as u64) as usize;
             other[at] ^= 1 << self.rng.below(8);
             let mut all = [packet, elsewhere, other];
-            // The original may not have arrived yet, so the attacker's copy may come first.
+            // The original message may not have arrived yet, so the attacker's copy of it may come first.
             all.rotate_left(self.rng.below(3) as usize);
             for packet in all {
                 self.receive(0, "eth0", packet);
@@ -594,8 +595,8 @@ impl World {
         let behind = sequence.wrapping_sub(last);
         assert!(behind == 0 || behind >= 0x8000, "{sequence} was acknowledged, {last} is kept");
         // If an attacker forwarded an update from another address, the answer goes to that address, although
-        // the update names another one. If a binding's lifetime is shorter than the wait for the disk, it may
-        // be over when the packet leaves.
+        // the update names a different address. If a binding's lifetime is shorter than the wait for the
+        // disk, the binding may be over when the packet leaves.
         if behind == 0 && message.lifetime > STALE_UNITS && self.had[router].contains(&destination) {
             let registration = node.registration.as_ref().and_then(|it| it.care_of_address.ipv6());
             assert_eq!(registration, Some(destination), "{sequence} is acknowledged, and not kept");

@@ -38,7 +38,7 @@ pub(super) struct FastPath {
     is_needed: bool,
     /// Addresses of the host on the topological interface.
     addresses: Vec<Ipv6Addr>,
-    /// Whether the station was told that the fast path exists.
+    /// Whether the station has received the input that the fast path exists.
     is_told: bool,
     /// Time of the next report, if the fast path has work.
     due: Option<Time>,
@@ -122,8 +122,8 @@ impl FastPath {
 }
 
 impl Geonet {
-    /// Attaches the fast path to the present interfaces. Returns whether the fast path exists if this has
-    /// changed since the last call, for the station. `is_router` says whether the station has a GeoNetworking
+    /// Attaches the fast path to the present interfaces. If this changes whether the fast path exists,
+    /// returns the new state for the station. `is_router` says whether the station has a GeoNetworking
     /// router.
     pub fn place_fast_path(&mut self, is_router: bool) -> Option<bool> {
         let Geonet { link, interfaces, address, fast_path, .. } = self;

@@ -19,7 +19,8 @@ pub struct Interfaces {
     links: Option<VirtualLinks>,
     /// Interfaces that the station wants, by number.
     wanted: SmallMap<u32, VirtualLink>,
-    /// Names of interfaces that are uplinks: on these the host accepts roadside units as routers.
+    /// Names of the interfaces that are uplinks. On these interfaces the host accepts roadside units as
+    /// routers.
     uplinks: Vec<String>,
     /// Reason why the first failing interface could not be created.
     failure: Option<String>,

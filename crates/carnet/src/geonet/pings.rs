@@ -44,7 +44,8 @@ struct Ping {
 #[derive(Debug)]
 struct Waiting {
     since: Time,
-    /// Stations that have answered. A request to one station ends with the answer.
+    /// Stations that have answered. If the target is a single station, a request ends with the answer of this
+    /// station.
     answers: Vec<u64>,
 }
 
@@ -211,7 +212,7 @@ impl Ping {
         !self.events.is_closed()
     }
 
-    /// Sends an event to the ping's reader. A reader that is a thousand events behind loses some.
+    /// Sends an event to the ping's reader. A reader that is a thousand events behind loses events.
     fn tell(&self, event: GnPingEvent) {
         let _ = self.events.try_send(event);
     }

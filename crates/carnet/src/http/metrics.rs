@@ -2,8 +2,8 @@
 //!
 //! Counters keep their names of docs/counters.md, with underscores for dots. If several counters divide one
 //! total (`dropped`, `left`, `received`), the last part of the name is a label, so that sums make sense.
-//! Names and labels are API: later versions may add some, but never rename one. Bindings are only a number
-//! here; `GET /v1/bindings` lists them.
+//! Names and labels are API: later versions may add names, but never rename one. Bindings are only a number
+//! in the metrics; `GET /v1/bindings` lists them.
 
 use std::fmt::{Display, Write};
 
@@ -156,7 +156,7 @@ fn family(name: &str) -> (String, Option<(&str, &str)>) {
 struct Page(String);
 
 impl Page {
-    /// Writes a family of metrics; without samples it writes nothing.
+    /// Writes a family of metrics. If it has no samples, nothing is written.
     fn gauge<'l, V: Display>(
         &mut self,
         name: &str,

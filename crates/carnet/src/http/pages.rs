@@ -1,8 +1,8 @@
 //! The dashboard's files (`station.http_pages`) over TCP: files of a few kinds, from one directory.
 //!
-//! The program does not contain the files, because it has to fit into the flash of a small router. The page
-//! shows data from the network. So a browser must load nothing from elsewhere and run no script but these
-//! files. It must not treat text as markup (Content Security Policy Level 3, Trusted Types).
+//! The files are not a part of the program, which has to fit into the flash of a small router. The page shows
+//! data from the network. So a browser must load nothing from elsewhere and run no script but these files.
+//! The browser must not treat text as markup (Content Security Policy Level 3, Trusted Types).
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -6,10 +6,10 @@
 //! anything. Every page in a browser on this machine reaches that port. So requests without a token must name
 //! `localhost` or an IP address. A page from elsewhere cannot do so (DNS rebinding).
 //!
-//! An unknown client cannot keep other clients out. It has [`HEADER_WITHIN`] for a header, and its connection
-//! ends after one answer. A connection is *proven* once the server has allowed a request on it. If all places
-//! are used, a new connection takes the place of the oldest unproven one. A source has at most [`SHARE`]
-//! unproven connections.
+//! An unknown client cannot keep other clients out. The client has [`HEADER_WITHIN`] for a header, and its
+//! connection ends after one answer. A connection is *proven* once the server has allowed a request on it. If
+//! all places are used, a new connection takes the place of the oldest unproven one. A source has at most
+//! [`SHARE`] unproven connections.
 //!
 //! Left out: TLS. An operator who opens the port to a network puts a proxy with TLS in front of it
 //! (docs/operating.md).
@@ -53,7 +53,7 @@ const HEADER_WITHIN: Duration = Duration::from_secs(10);
 const SILENCE: Duration = Duration::from_secs(60);
 /// Pause before the next attempt to accept a connection, if the process has no file descriptor left.
 const RECOVERY: Duration = Duration::from_millis(100);
-/// Length of the shortest token, and below the size of the largest token file, in octets.
+/// Length of the shortest token in octets. [`LONGEST_FILE`] is the size of the largest token file.
 const SHORTEST: usize = 16;
 const LONGEST_FILE: u64 = 65_536;
 
@@ -299,8 +299,8 @@ struct Place {
 struct Places(Vec<Place>);
 
 impl Places {
-    /// Makes room for a connection from a source; another connection may end for it. Returns whether there is
-    /// room.
+    /// Makes room for a connection from a source. To make room, it may end another connection. Returns
+    /// whether there is room now.
     fn make_room(&mut self, source: IpAddr) -> bool {
         self.0.retain(|place| !place.task.is_finished());
         let is_unproven = |place: &&Place| !place.proven.get();

@@ -284,8 +284,8 @@ async fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
     assert_eq!(fs::read_to_string(&socket).expect("a file"), "precious");
 }
 
-/// `carnet revoke --all`: a binding that has disappeared meanwhile is no failure; a binding that remains is
-/// one.
+/// `carnet revoke --all`: if a binding has disappeared meanwhile, the command succeeds. If a binding remains,
+/// the command fails.
 #[tokio::test]
 async fn all_that_are_registered_are_revoked() {
     let home = |number: u16| Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, number);

@@ -15,9 +15,9 @@ use super::Runner;
 
 /// Number of packets that the loop handles before other inputs get their turn.
 const BATCH: usize = 256;
-/// Number of control messages that the loop handles in one turn, from known senders and from unknown ones.
-/// The latter take fractions of a millisecond, even if the station verifies each. Further messages wait in
-/// their own queue of the tunnel device and delay no other queue.
+/// Number of control messages that the loop handles in one turn, from known senders and from unknown senders.
+/// The messages of unknown senders take fractions of a millisecond, even if the station verifies each.
+/// Further messages wait in their own queue of the tunnel device and delay no other queue.
 const CONTROL: [(Queue, usize); 2] = [(Queue::Known, BATCH), (Queue::Strangers, 32)];
 /// Time for which the station gathers control messages that come at shorter intervals.
 const GATHER: Duration = Duration::from_millis(4);
@@ -52,10 +52,10 @@ impl Gathering {
 impl Runner {
     /// Reads packets from the tunnel device until it is empty or other inputs have waited long enough.
     ///
-    /// Packets may come one by one, but so fast that to wake costs more than to handle them. Then this task
-    /// yields the core once before it stops reading. The sender of the packets on this core (the host, or the
-    /// station at the other end) can run, and the next packets come together. A machine with a free core does
-    /// not notice this, nor does a single packet.
+    /// Packets may come one by one, but so fast that waking costs more time than handling a packet. In this
+    /// case the task yields the core once before it stops reading. The sender of the packets on this core
+    /// (the host, or the station at the other end) can run, and the next packets come together. A machine
+    /// with a free core does not notice this, nor does a single packet.
     pub(super) async fn packets(&mut self) {
         let (now, wall) = (clock::now(), clock::wall());
         // Under a flood of packets the loop never ends by itself, so it ends when a timer is due.

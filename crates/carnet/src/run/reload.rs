@@ -66,7 +66,7 @@ impl Runner {
             platform.make_room(&settings::fast_path(&config, self.station.flow_label_key()));
         }
         // A new uplink must accept Router Advertisements before the platform checks it. A former uplink stops
-        // accepting them after that.
+        // accepting Router Advertisements only after the check.
         let uplinks = settings::ports(&config).uplinks;
         let both = [settings::ports(&self.config).uplinks, uplinks.clone()].concat();
         if let Some(geonet) = &mut self.geonet {

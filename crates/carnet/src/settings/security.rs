@@ -124,7 +124,8 @@ mod files {
                     continue;
                 }
                 Credential::Authority(index) => ("authorities", security.authorities.get(index)),
-                // Tickets are issued for weeks, and expire one after the other.
+                // An operator gets tickets for weeks in advance, which expire one after the other, so an
+                // expired ticket is no mistake.
                 Credential::Ticket(_) if is_of_dates(reason) => continue,
                 Credential::Ticket(index)
                     if credentials.tickets.get(index).is_some_and(|(it, _)| is_over(it)) =>

@@ -35,8 +35,8 @@ const MARK: &[u8] = b"@ ";
 const PIECE: usize = 256 << 10;
 /// Number of times that the file may be replaced while it is opened; after that the opening fails.
 const MAX_REPLACED: u32 = 8;
-/// Octets of outdated records that a file may always have. In addition it may have outdated octets up to the
-/// number of the current ones.
+/// Octets of outdated records that a file may always have. Beyond them, the outdated records may take as many
+/// octets as the current records.
 const SLACK: u64 = 256 << 10;
 
 /// Key of a record.
@@ -337,9 +337,9 @@ fn whole_commit(octets: &[u8], at: usize) -> Option<(usize, &[u8])> {
     is_whole.then_some((at + MARK.len() + newline + 1, lines))
 }
 
-/// Opens and locks the file of this name, if it exists. Its previous owner may have replaced the file before
-/// this process got the lock. In this case the lock covers only the old file, and the function opens the new
-/// one.
+/// Opens and locks the file of this name, if it exists. Before this process got the lock, the previous owner
+/// may have replaced the file by a new one. In this case the lock covers only the old file, so the function
+/// opens the new one.
 fn open_locked(disk: &dyn Disk, path: &Path) -> anyhow::Result<Option<Box<dyn DiskFile>>> {
     for _ in 0..MAX_REPLACED {
         let opened = disk.open(path).with_context(|| format!("cannot open {}", path.display()))?;
@@ -384,7 +384,7 @@ fn replace(
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        // To close the file does not release its lock at once: a child process that is just starting has a
+        // Closing the file is not enough to release its lock: a child process that is just starting has a
         // copy of every open file.
         self.file.unlock();
     }

@@ -15,7 +15,7 @@ use anyhow::{Context, ensure};
 
 use super::journal::{Change, Key};
 
-/// `carnet-fleet` does not need this station: it has closed the connection before it sent a record.
+/// `carnet-fleet` does not need this station: it has closed the connection and sent no record.
 #[derive(Debug)]
 pub struct NotWanted;
 
@@ -59,7 +59,8 @@ impl Remote {
     /// Waits until this station is the leader, and returns the records.
     ///
     /// # Errors
-    /// Returns an error if the connection ends before that, or if a record cannot be parsed.
+    /// Returns an error if the connection ends before the station is the leader, or if a record cannot be
+    /// parsed.
     pub fn records(&mut self) -> anyhow::Result<Vec<(Key, String)>> {
         let (mut records, mut line) = (Vec::new(), String::new());
         loop {

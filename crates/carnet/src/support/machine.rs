@@ -122,7 +122,7 @@ pub(super) fn look(bundle: &mut Bundle, process: Option<i32>, station: Option<&s
     );
 }
 
-/// Returns whether another process has a network namespace different from that of this process.
+/// Returns whether a process has a network namespace other than that of this program.
 fn is_elsewhere(process: &str) -> bool {
     let space = |process: &str| fs::read_link(format!("/proc/{process}/ns/net")).ok();
     let (theirs, ours) = (space(process), space("self"));

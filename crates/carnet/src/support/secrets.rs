@@ -60,7 +60,7 @@ impl Secrets {
                 self.words.push(form);
             }
         }
-        // The longest word comes first, because a shorter one may be the beginning of it.
+        // The longest word comes first, because a shorter word may be the beginning of a longer one.
         self.words.sort_by_key(|word| std::cmp::Reverse(word.len()));
     }
 

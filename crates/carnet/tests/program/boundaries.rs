@@ -45,7 +45,7 @@ fn nobody_on_a_visited_network_reaches_the_mobile_network_past_the_home_agent() 
         bed.core.output(&["ping", "-6", "-c", "3", "-i", "0.1", "-W", "1", "-I", neighbour, to]);
     };
     ping(INSIDE);
-    // The router does not forward from one visited network to the other either.
+    // The router does not forward packets from one visited network to the other visited network.
     ping("2001:db8:f2::1");
     let neighbour = address(neighbour).octets();
     assert_eq!(from(&inside.stop(), &neighbour, false), 0);

@@ -55,7 +55,7 @@ fn untested_care_of_address_gets_no_packet_by_make_and_by_break_before_make() {
         }
         wait_until("the new address is untested", seconds(20), || is(&agent, "untested"));
         if !breaks {
-            // The traffic takes the old path while the new one is tested.
+            // The traffic takes the old path while the home agent tests the new care-of address.
             traffic.flows();
         }
         assert!(is(&agent, "untested"));

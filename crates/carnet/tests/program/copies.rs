@@ -25,7 +25,7 @@ auth = 'none'
 ";
 
 /// Returns a Binding Update that registers sixteen care-of addresses of a network, with a flow that takes all
-/// of them.
+/// sixteen.
 fn update(home_address: &str, network: &str) -> Vec<u8> {
     let place = |n: u16| address(&format!("{network}{n:x}"));
     let flags = BindingUpdateFlags {

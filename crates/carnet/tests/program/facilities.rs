@@ -1,5 +1,6 @@
 //! The facilities as applications see them. An event of one vehicle reaches the stations in its area over two
-//! hops: their map, their messages, and a program that reacts to it. The vehicle's own data is in its CAMs.
+//! hops. It appears on their map and among their messages, and a program reacts to it. The vehicle's own data
+//! is in its CAMs.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -181,7 +182,7 @@ fn an_event_is_on_the_maps_of_its_area_and_programs_react() {
     assert!(!again.status.success() && said(&again).contains("or it is over"), "{}", said(&again));
 }
 
-/// Returns whether tshark exists; if not, prints this.
+/// Returns whether tshark exists. If not, prints that the test needs it.
 fn tshark() -> bool {
     let there = Command::new("tshark").arg("--version").output().is_ok_and(|output| output.status.success());
     if !there {
@@ -324,7 +325,8 @@ fn octets(hex: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(|at| digit(at).expect("hexadecimal")).collect()
 }
 
-/// Returns whether the broker for the MQTT bridge exists. If not, prints this, and the test passes.
+/// Returns whether the broker for the MQTT bridge exists. If not, prints that the test needs it, and the test
+/// passes.
 fn mosquitto() -> bool {
     let there = |name: &str| Command::new(name).arg("--help").output().is_ok();
     let all = there("mosquitto") && there("mosquitto_sub") && there("mosquitto_pub");

@@ -306,9 +306,9 @@ fn a_member_that_stops_hands_its_seat_over() {
     assert!(log.contains("another member has the seat now"), "{log}");
 }
 
-/// The operator follows the three steps of docs/operating.md. The leader's home agent reads its config again,
-/// and the standby's home agent is replaced. The new one does not start with outdated records or with an old
-/// config.
+/// The operator follows the three steps of docs/operating.md. The leader's home agent reads its config again.
+/// The standby's waiting home agent is replaced by a new one, which does not start with outdated records or
+/// with an old config.
 #[test]
 fn a_key_is_changed_on_all_members_and_no_packet_is_lost() {
     let Some(fleet) = Fleet::new() else { return };
@@ -364,8 +364,8 @@ fn a_key_is_changed_on_all_members_and_no_packet_is_lost() {
     renew(NEW);
 }
 
-/// A home agent that waits for its records ends on a signal. The signal comes from another program, not from
-/// its parent, which sends nothing.
+/// A home agent that waits for its records ends on a signal, although its parent sends nothing. Another
+/// program sends the signal.
 #[test]
 fn a_home_agent_that_waits_ends_when_it_is_told_to() {
     if !possible() {

@@ -21,7 +21,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// Creates the hosts. The middle one is a bridge that isolates its two ports from each other.
+    /// Creates the hosts. The host in the middle is a bridge that isolates its two ports from each other.
     pub fn new() -> Line {
         let hosts = [Host::new(), Host::new(), Host::new()];
         let [west, middle, east] = &hosts;
@@ -325,7 +325,7 @@ fn station_forwards_frames_while_the_programs_of_the_fast_path_are_being_loaded(
     let mut middle = Station::spawn(&line.hosts[1], &config, &wrapper, PROGRAM);
     let held = Held(middle.pid());
     let path = |what: &str| middle.show("status")["geonet"][what].clone();
-    // If the station loaded the programs on its main thread, it would never answer here.
+    // If the station loaded the programs on its main thread, it would never get ready here.
     wait_until("the station is up", seconds(20), || middle.log().contains("station s1 is up"));
     let status = ["timeout", "10", PROGRAM, "status", "--socket", middle.socket.to_str().expect("a path")];
     wait_until("it answers", seconds(20), || line.hosts[1].output(&status).status.success());

@@ -150,8 +150,8 @@ fn messages_go_under_ipsec_and_nothing_else_is_believed() {
     bed.router.ip("xfrm state flush");
     bed.router.ip("xfrm policy flush");
 
-    // With its own security association the router registers, and moves from one uplink to the other under
-    // it.
+    // With its own security association the router registers. It moves from one uplink to the other under
+    // this security association.
     associate(&bed.agent, HOME_AGENT, HOME_ADDRESS, ["0x1001", "0x1002"]);
     associate(&bed.router, HOME_ADDRESS, HOME_ADDRESS, ["0x1001", "0x1002"]);
     let begin = sniffer.count();

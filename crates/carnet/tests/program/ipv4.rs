@@ -151,7 +151,7 @@ fn an_uplink_with_ipv4_alone_is_enough() {
     }
     let bed = dual();
     without_ipv6(&bed, &[0, 1]);
-    // This value is a default of some distributions; with it, the second uplink would receive nothing.
+    // With this value, which is a default of some distributions, the second uplink would receive nothing.
     bed.router.run(|| fs::write("/proc/sys/net/ipv4/conf/all/rp_filter", "1").expect("a switch"));
     let recording = bed.scratch.path("router.jsonl");
     let record = format!("record = '{}'", recording.display());
@@ -300,7 +300,7 @@ fn two_uplinks_with_the_same_private_address() {
         assert_eq!(ends, ["udp 192.0.2.77", "udp 203.0.113.77"]);
         let echo = bed.echo(200);
         echo.flows();
-        // Each uplink alone is enough. The first uplink returns before the second one is lost.
+        // Each uplink alone is enough. The first uplink returns before the second uplink is lost.
         for (far, net) in [("wlan", "203.0.113.77"), ("wwan", "192.0.2.77")] {
             bed.core.ip(&format!("link set {far} down"));
             wait_until("the other carries the packets", seconds(20), || {

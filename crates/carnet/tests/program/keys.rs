@@ -105,8 +105,8 @@ fn a_key_is_in_memory_where_it_is_needed_and_nowhere_else() {
         let [octets, digits] = forms(key);
         for (station, number) in [(&agent, in_agent), (&router, in_router)] {
             let (places, texts) = (found(station, &octets), found(station, &digits));
-            // If a node has two keys, memory may contain one of them a second time, beside the node's pointer
-            // to both.
+            // If a node has two keys, memory may contain one of the keys a second time, beside the node's
+            // pointer to both.
             let most = if changing { number.min(1) + number } else { number };
             let config = station.config.display();
             assert!(texts.is_empty(), "digits in {config}: {texts:#?}");

@@ -91,7 +91,7 @@ fn a_lan_that_vanishes_and_returns_has_its_address_and_advertisements_again() {
         });
         wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
     }
-    // The config names an interface that has never existed: this is a mistake.
+    // The config names an interface that has never existed, by a mistake of the operator.
     let slip = bed.router_config().replace("'lan0'", "'lan7'").replace("\"lan0\"", "\"lan7\"");
     router.reload(&slip);
     wait_until("the operator is told", seconds(10), || {

@@ -33,7 +33,7 @@ fn node_config(bed: &Testbed, uplinks: &[&str]) -> String {
     )
 }
 
-/// Starts a server on a host. It sends all data of one client back, until the client closes.
+/// Starts a server on a host. The server sends all data of one client back, until the client closes.
 fn serve(host: &Host) {
     host.run(|| {
         let listener = TcpListener::bind((address(CORRESPONDENT), PORT)).expect("a listener");
@@ -74,7 +74,7 @@ fn a_visiting_node_keeps_its_sessions_while_the_vehicle_moves() {
     assert_eq!(node.show("bindings")[0]["role"], "mobile_node");
     assert!(String::from_utf8_lossy(&node.ask(&["status"]).stdout).contains("mobile node"));
     // RFC 6275 11.3.1: a program that selects no address gets the home address. A program that has selected
-    // the care-of address keeps it.
+    // the care-of address keeps the care-of address.
     let chosen = bed.host.ip(&format!("-6 route get {CORRESPONDENT}"));
     assert!(chosen.contains("dev carnet0") && chosen.contains(&format!("src {NODE}")), "{chosen}");
     let bound = bed.host.ip(&format!("-6 route get {CORRESPONDENT} from {INSIDE}"));

@@ -74,7 +74,7 @@ fn set_length(packet: &mut [u8]) {
     packet[4..6].copy_from_slice(&length.to_be_bytes());
 }
 
-/// Returns valid packets: the messages of the stations, and further ones.
+/// Returns valid packets: the messages that the stations have sent, and further packets.
 fn golden(heard: &[Vec<u8>]) -> Vec<Golden> {
     let (agent, care_of, home) = (address(HOME_AGENT), address(CARE_OF[0]), address(HOME_ADDRESS));
     let mut all = Vec::new();
@@ -292,7 +292,7 @@ fn mutated_packets_leave_the_stations_alive_small_and_with_the_bindings_that_the
     assert_eq!(agent.log().matches("binding created").count(), 1, "{}", agent.log());
     assert_eq!(agent.log().matches("binding moved").count(), 0, "{}", agent.log());
     assert_eq!(router.state(), "registered");
-    // The kernels may have to resolve their neighbours again first.
+    // The kernels may have to resolve their neighbours again before packets pass.
     wait_until("traffic flows", seconds(60), || bed.host.pings(CORRESPONDENT));
     router.terminate();
     agent.terminate();

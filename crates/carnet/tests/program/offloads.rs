@@ -104,7 +104,7 @@ fn all_arrives(path: &str, off: &[&str]) {
                 assert!(packet.len() <= 1500, "{} octets: {:02x?}", packet.len(), &packet[..60]);
             }
             let header = Header::parse(&packet).expect("a header");
-            // The checksum is a partial one, which the next interface would complete.
+            // The checksum is a partial one, so the next interface would complete it.
             let inner = header.next_header == protocol::IPV6;
             if off.contains(&"tx") {
                 assert!(is_intact(if inner { &packet[HEADER_LEN..] } else { &packet }), "{packet:02x?}");

@@ -88,9 +88,9 @@ fn sequences(agent: &Station) -> BTreeMap<Ipv6Addr, u16> {
     bindings.as_array().expect("an array").iter().filter_map(one).collect()
 }
 
-/// A node is removed from the config for a time, or the home agent is: by reloads, restarts and kills. When
-/// the node returns, a recorded message of it is still too old. If its home agent has run without the node,
-/// its binding is gone.
+/// A node is removed from the config for a time, or the whole home agent is: by reloads, restarts and kills.
+/// When the node returns, a recorded message of it is still too old. If the home agent has run without the
+/// node, the node's binding is gone.
 #[test]
 fn what_was_recorded_of_a_node_is_old_when_it_comes_back() {
     if !possible() {
@@ -106,7 +106,7 @@ fn what_was_recorded_of_a_node_is_old_when_it_comes_back() {
     let answer = |sequence: u16| {
         let sniffer = Sniffer::start(&bed.core, &["ha"]);
         let packet = update(1, sequence);
-        // The home agent may refuse a repeated update before it has stored and acknowledged the first one, so
+        // The home agent may refuse a repeated update before it has stored and acknowledged the original, so
         // the test waits in between.
         let mut again = Instant::now();
         let status = wait_for("an answer", seconds(10), || {
@@ -152,8 +152,9 @@ fn what_was_recorded_of_a_node_is_old_when_it_comes_back() {
     agent.end_by(Signal::SIGTERM);
 }
 
-/// The station is killed (kill -9) three times in the middle of many registrations. Each acknowledged binding
-/// is there after that, with its sequence number, and the home agent refuses replays of accepted updates.
+/// The station is killed (kill -9) three times in the middle of many registrations. After each kill, every
+/// acknowledged binding is there with its sequence number, and the home agent refuses replays of accepted
+/// updates.
 #[test]
 fn nothing_that_was_acknowledged_is_lost_by_a_crash() {
     const NODES: u16 = 100;

@@ -18,7 +18,7 @@ const PORTAL: &str = "https://portal.example/terms?from=bus";
 /// Address of the probe's web server, on the core beyond the access network.
 const SERVER: &str = "198.51.100.80";
 
-/// Script that runs both web servers: that of the probe and that of the portal.
+/// Script that runs both web servers: the probe's server and the portal's server.
 const SERVERS: &str = r#"
 import http.server, sys, threading
 

@@ -23,7 +23,8 @@ const SPEED: f64 = 10.2889;
 /// Metres per degree of longitude at this latitude, by WGS 84.
 const METRES_PER_DEGREE: f64 = 73_416.0;
 
-/// Returns whether gpsd and gpsfake exist. If not, prints this, or fails if the test is required.
+/// Returns whether gpsd and gpsfake exist. If not, prints that the test needs them, or fails if the test is
+/// required.
 fn with_gpsd() -> bool {
     let directories = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
     for tool in ["gpsd", "gpsfake"] {

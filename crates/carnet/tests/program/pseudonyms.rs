@@ -216,8 +216,8 @@ fn nothing_links_the_two_and_ipv6_goes_on() {
     assert_eq!(ping("20"), 20);
     assert_eq!(vehicle.counter("security.pseudonyms"), 1);
 
-    // The first identity stops, and then the second one begins. The frames of the second contain no part of
-    // the first.
+    // The first identity stops sending, and then the second identity begins. The frames of the second contain
+    // no part of the first.
     let of = |identity: &Identity| {
         let mine = |frame: &&Vec<u8>| frame[6..12] == identity.mid;
         frames.iter().filter(mine).collect::<Vec<_>>()

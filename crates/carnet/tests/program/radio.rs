@@ -190,7 +190,7 @@ fn a_flood_of_fabricated_stations_pushes_out_no_real_neighbour_and_takes_no_memo
     let mouth = Mouth::new(&other, "radio");
     let real: Vec<[u8; 6]> = (1..=5).map(|number| [2, 0, 0, 1, 0, number]).collect();
     let speak = || {
-        // A repeated beacon of a station must be newer than the first.
+        // A repeated beacon of a station must be newer than the station's first beacon.
         std::thread::sleep(std::time::Duration::from_millis(5));
         let beacons: Vec<Vec<u8>> = real.iter().map(|mac| beacon(*mac, *mac, PLACE.0, PLACE.1)).collect();
         mouth.say(&beacons);

@@ -11,7 +11,7 @@ fn twenty_refreshes_under_2000_packets_a_second_lose_reorder_and_write_nothing()
     }
     let bed = Testbed::new();
     let agent = Station::start(&bed.agent, &bed.agent_config());
-    // The lifetime is the shortest one; the refresh interval is half of it.
+    // The router gets the shortest lifetime; the refresh interval is half of the lifetime.
     let config = bed.router_config().replace("lifetime = '60s'", "lifetime = '4s'");
     let router = Station::start(&bed.router, &config);
     router.registered();

@@ -97,7 +97,7 @@ fn a_routers_reload_changes_the_difference_and_no_packet_is_lost() {
     router.reload(&bed.router_config());
     wait_until("the first uplink", seconds(10), || care_of() == CARE_OF[0]);
 
-    // The router gets a further prefix; the home agent's config has it first.
+    // The router gets a further prefix; the operator adds it to the home agent's config first.
     let two = "prefixes = ['2001:db8:a::/64', '2001:db8:b::/64']";
     let one = "prefixes = ['2001:db8:a::/64']";
     agent.reload(&bed.agent_config().replace(one, two));

@@ -268,7 +268,7 @@ fn two_providers_on_one_link_see_their_own_addresses_only() {
     let first = bound();
     let traffic = roads.bed.echo(100);
     traffic.flows();
-    // The first provider loses its connectivity, and does not report this.
+    // The first of the two providers loses its connectivity, and does not report the loss.
     let (dead, alive) = if first == "2001:db8:f1::10" { (1, 2) } else { (2, 1) };
     roads.access[dead - 1].ip("-6 route replace blackhole default metric 1");
     let expected = format!("2001:db8:f{alive}::10");
@@ -359,7 +359,8 @@ fn roams_under_ipsec_cost_no_more_than_finding_them_out() {
 }
 
 /// RFC 6275 11.5.1: the router on the home link no longer answers, and the carrier stays. At the first visit
-/// the kernel has no address of the other network; at the second visit it has kept the address of the first.
+/// the kernel has no address of the other network. At the second visit the kernel still has the address from
+/// the first visit.
 #[test]
 fn leaving_home_without_loss_of_carrier_waits_for_duplicate_address_detection_only() {
     if !possible() {

@@ -16,7 +16,8 @@ use crate::hosts::{Host, Scratch, assert_same, possible, said, seconds, wait_unt
 use crate::station::{PROGRAM, Station};
 use crate::testbed::{CARE_OF, CORRESPONDENT, Testbed, with_station};
 
-/// Capability bits of `CAP_NET_ADMIN` and `CAP_NET_RAW`; below, those of `CAP_BPF` and `CAP_PERFMON`.
+/// Capability bits: [`NETWORK`] for `CAP_NET_ADMIN` and `CAP_NET_RAW`, [`PROGRAMS`] for `CAP_BPF` and
+/// `CAP_PERFMON`.
 const NETWORK: u64 = 1 << 12 | 1 << 13;
 const PROGRAMS: u64 = 1 << 39 | 1 << 38;
 
@@ -24,7 +25,7 @@ fn on_path(config: &str, path: &str) -> String {
     format!("{}\n[dataplane]\npath = '{path}'\n", with_station(config, "sandbox = 'required'"))
 }
 
-/// Returns whether the whole sandbox is available on this machine; if not, prints this.
+/// Returns whether the whole sandbox is available on this machine. If not, prints that it is not.
 fn complete() -> bool {
     let scratch = Scratch::new();
     let host = Host::new();
@@ -113,7 +114,7 @@ fn works(path: &str, capabilities: u64) {
     wait_until("the other uplink", seconds(10), || care_of() == CARE_OF[1]);
     reaches("packets pass over the other uplink");
 
-    // The station is killed; a later end of the next run leaves nothing behind.
+    // The station is killed. When the next run has ended, nothing is left behind.
     agent.end_by(Signal::SIGKILL);
     let mut agent = Station::start(&bed.agent, &agent_config);
     reaches("packets pass after a crash");
@@ -216,7 +217,7 @@ assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0
 os.execv(sys.argv[3], sys.argv[3:])
 ";
 
-/// Returns the command that blocks a call for a program. If this is impossible, prints why.
+/// Returns the command that blocks a call for a program. If the machine cannot block calls, prints why.
 fn without_call(number: i64, error: Errno) -> Option<Vec<String>> {
     if cfg!(target_endian = "big") || Command::new("python3").arg("--version").output().is_err() {
         println!("\nSKIPPED: needs python3");
@@ -402,7 +403,8 @@ mod from_inside {
 
     const DEADLY: usize = 7;
 
-    /// Makes one of the system calls that no part of the program needs; the sandbox must end the process.
+    /// Makes one of the system calls that no part of the program needs. The sandbox must then end the
+    /// process.
     fn deadly(puppet: &Puppet, which: usize, elsewhere: &str, other: i32) -> (&'static str, End) {
         use nix::libc::*;
         let program = puppet.put(0, b"/bin/true\0");
@@ -483,7 +485,7 @@ mod from_inside {
             let host = Host::new();
             let mut station = Station::start(&host, &config);
             let puppet = Puppet::new(station.pid());
-            // Parameters of a BPF map: an array with one entry of four octets.
+            // Parameters of a BPF map: an array that has one entry of four octets.
             let array: Vec<u8> = [2_u32, 4, 4, 1].iter().flat_map(|word| word.to_ne_bytes()).collect();
             let attr = puppet.put(0, &[array, vec![0; 112]].concat());
             match puppet.call(nix::libc::SYS_bpf, [0, attr, 128, 0, 0, 0]) {

@@ -13,7 +13,8 @@ use crate::hosts::{possible, said};
 use crate::station::{PROGRAM, Station, carnet};
 use crate::testbed::{Testbed, with_station};
 
-/// A secret: its octets, which the bundle must not contain, and its text in the config or a file.
+/// A secret: its octets, which the bundle must not contain, and the text that the config or a file has for
+/// it.
 struct Secret {
     octets: Vec<u8>,
     text: String,
@@ -170,7 +171,7 @@ fn a_bundle_holds_no_secret_of_the_station() {
         assert!(folder.join(name).is_file(), "{name} is missing: {manifest:#}");
         assert!(text.contains(&format!("\"{name}\"")), "{name} is not in the manifest");
     }
-    // The facts are about the network of the station, not about that of the command.
+    // The facts are about the network of the station, not about the network of the command.
     let routes = fs::read_to_string(folder.join("network/links.json")).expect("links");
     assert!(routes.contains("carnet0"), "{routes}");
     let shown = fs::read_to_string(folder.join("config/agent.toml")).expect("the config");

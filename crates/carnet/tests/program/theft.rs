@@ -103,8 +103,8 @@ fn a_claim_to_another_routers_prefix_gets_142_and_both_bindings_stay() {
     );
     assert!(agent.counter("mobility.dropped.refused") > refused);
     assert_eq!(agent.bindings(), bindings);
-    // The router must advertise neither the old prefix, which the refused config does not name, nor the
-    // stolen one.
+    // The router must not advertise the old prefix, because the refused config does not name it. It must not
+    // advertise the stolen prefix either.
     std::thread::sleep(seconds(1));
     let heard = Sniffer::start(&inside, &["eth0"]);
     ask(&inside);

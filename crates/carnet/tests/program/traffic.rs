@@ -100,7 +100,7 @@ impl Echo {
     pub fn stop(self) -> Report {
         self.stop.store(true, Ordering::Relaxed);
         let (sent, stalled) = self.sender.join().expect("the sender");
-        // The wait ends when no answer has come for a second, or for longer on a busy machine.
+        // The wait ends when no answer has come for a second; on a busy machine this time is longer.
         let (mut answered, mut quiet) = (0, 0);
         while answered < sent && quiet < 50 {
             thread::sleep(Duration::from_millis(20));

@@ -1,4 +1,4 @@
-//! An uplink that has used up its volume.
+//! An uplink whose volume is used up.
 
 use std::net::UdpSocket;
 

@@ -3,7 +3,7 @@
 //! Every entry has a key, and the state never holds two entries with the same key. Each protocol owns
 //! *scopes* (for example one scope for each binding) and replaces all entries of a scope at once with
 //! [`DesiredState::replace`]. Only differences become [`Change`]s; a refresh without a difference changes
-//! nothing in the kernel. Additions come before removals, so a new path is up before the old one goes.
+//! nothing in the kernel. Additions come before removals, so a new path is up before the old path goes.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -29,26 +29,27 @@ pub const TABLE_CAPTURE: u32 = 13_500;
 pub const TABLE_TUNNEL: u32 = 13_501;
 /// Table that makes packets unreachable: a mobile router does not forward the packets of this table.
 pub const TABLE_NOWHERE: u32 = 13_502;
-/// Table of the care-of addresses that mobile routers behind this one have, on links that this router visits.
+/// Table of the care-of addresses that mobile routers behind this router have, on links that this router
+/// visits.
 pub const TABLE_NESTED: u32 = 13_505;
 /// Table of the mobile networks of neighbouring vehicles that this router reaches directly.
 pub const TABLE_NEIGHBOURS: u32 = 13_504;
 /// Table that makes the home agent's address local to this machine. Packets that arrive under IPsec use this
 /// table.
 pub const TABLE_PROTECTED: u32 = 13_506;
-/// Number of the first of the tables with the default route of one uplink. The uplink with index `n` in the
-/// config has the table with this number plus `n`. Its default route leads to the router that advertised the
+/// Number of the first table with the default route of one uplink. The uplink with index `n` in the config
+/// has the table with this number plus `n`. The default route in it leads to the router that advertised the
 /// care-of address. A second router on the same uplink has a table from [`TABLE_NEXT_HOP`] on.
 pub const TABLE_UPLINK: u32 = 13_510;
 
-/// Number of the first of the tables for further routers of an uplink. An uplink has several routers if its
-/// care-of addresses leave by different ones.
+/// Number of the first table for further routers of an uplink. An uplink has several routers if its care-of
+/// addresses leave by different routers.
 pub const TABLE_NEXT_HOP: u32 = 13_600;
 
 /// Rule priorities, in the order in which the kernel evaluates them. See `docs/kernel-rules.md`.
 pub mod priority {
-    /// Packets that arrive on an uplink for a care-of address of a mobile router behind this one. This rule
-    /// comes before [`CAPTURE`], because both routers may have the same home agent.
+    /// Packets that arrive on an uplink for a care-of address of a mobile router behind this router. This
+    /// rule comes before [`CAPTURE`], because both routers may have the same home agent.
     pub const TO_NESTED: u32 = 99;
     /// Packets for the local address of a tunnel. The rule takes them before the `local` table delivers them
     /// to the kernel.
@@ -75,7 +76,7 @@ pub mod priority {
     /// Makes packets that arrive over GeoNetworking unreachable if they are not for the mobile network. A
     /// vehicle does not forward packets of other vehicles into its uplinks, nor into its tunnel.
     pub const FROM_STATIONS: u32 = 125;
-    /// Tunnels of mobile routers behind this one: packets from a care-of address of such a router use the
+    /// Tunnels of mobile routers behind this router: packets from a care-of address of such a router use the
     /// table of the uplink of that address.
     pub const FROM_NESTED: u32 = 128;
     /// Packets from an IPv4 care-of address, sent by a socket that is bound to the uplink, use the main table
@@ -205,7 +206,7 @@ pub enum RouteAction {
 }
 
 /// A kernel route. Key: table, destination, metric. A home agent has several routes for each binding. Most of
-/// them have the same action and share one value.
+/// these routes have the same action and share one value of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
     /// Routing table number.
@@ -216,8 +217,8 @@ pub struct Route {
     pub metric: u32,
     /// Forward, unreachable or local.
     pub action: Arc<RouteAction>,
-    /// Source address for this machine's own packets if their sender has chosen none. With `None` the kernel
-    /// chooses the source address (RFC 6724).
+    /// Source address for this machine's own packets if their sender has chosen no address. With `None` the
+    /// kernel chooses the source address (RFC 6724).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Box<Ipv6Addr>>,
 }
@@ -258,7 +259,8 @@ pub struct Rule {
 /// destination.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ipv4Route {
-    /// Routing table number. IPv4 and IPv6 tables are separate, so one number serves for both.
+    /// Routing table number. IPv4 and IPv6 tables are separate, so an IPv4 table and an IPv6 table may have
+    /// the same number.
     pub table: u32,
     /// Destination prefix, host bits zero.
     pub destination: Ipv4Net,

@@ -106,7 +106,7 @@ fn mix(mut value: u64) -> u64 {
 
 impl Distributor {
     /// Creates the distributor for these rules. The new distributor keeps the weights and fragments of
-    /// `before`. Without `before` it uses `key` for its hash; this is the key of outer flow labels
+    /// `before`. Without `before`, `key` is the key of its hash: the key of outer flow labels
     /// ([`super::forwarder::Forwarder::flow_label_key`]).
     pub fn new(distribution: &Distribution, before: Option<Distributor>, key: u64) -> Distributor {
         let rules = distribution.rules.iter();
@@ -134,7 +134,7 @@ impl Distributor {
         self.rules.iter().any(|rule| rule.rule.action == FlowAction::Duplicate)
     }
 
-    /// Returns the rules. Each comes with the identity and the weight in use (not 0) of each of its members.
+    /// Returns the rules. With each rule come the identity and the weight in use (not 0) of each member.
     pub fn rules(&self) -> impl Iterator<Item = (&DistributionRule, &[(u64, u32)])> {
         self.rules.iter().map(|Rule { rule, weights }| (rule, weights.as_slice()))
     }

@@ -13,7 +13,7 @@
 //! The receiver accepts a packet in case of doubt. A packet whose number is older than the window may be a
 //! late copy or the first copy to arrive. A restarted sender begins with a random number. In half of the
 //! cases this number is ahead of the window, and the window moves to it. In the other half the receiver
-//! accepts the packets as late ones. After `RESTART` late packets in a row the window begins at their
+//! accepts the packets as late packets. After `RESTART` late packets in a row the window begins at their
 //! numbers.
 
 /// Size of the window in packets. A tunnel with 10,000 packets a second sends this number in 1.6 seconds.
@@ -53,7 +53,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Returns a window that has seen only this number, with this mark.
+    /// Returns a window that has received only this number, with this mark.
     pub fn starting_with(sequence: u32, mark: u16) -> Window {
         let seen = vec![NONE; WINDOW as usize].into_boxed_slice();
         let mut window = Window { top: sequence, seen, behind: 0 };

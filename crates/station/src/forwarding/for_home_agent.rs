@@ -55,7 +55,7 @@ pub(crate) fn route(
     Entry::Route(Route { table, destination, metric, action: action.into(), source: None })
 }
 
-/// Returns the action of routes into the tunnel device, which all of them share.
+/// Returns the action of routes into the tunnel device. All these routes share one value.
 pub(crate) fn into_tunnel_device() -> Arc<RouteAction> {
     static ACTION: LazyLock<Arc<RouteAction>> =
         LazyLock::new(|| Arc::new(RouteAction::Forward { interface: TUNNEL_DEVICE.into(), gateway: None }));
@@ -167,9 +167,9 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
         }))
     };
     let mut entries = Vec::new();
-    // A tunnel of a binding that ended a moment ago still accepts packets. A node without any other tunnel
-    // has de-registered: new packets for it take other routes, and packets under way into the tunnel still
-    // reach it. If no care-of address has passed its test yet, packets keep their former route.
+    // A tunnel of a binding that ended a moment ago still accepts packets. If a node has no other tunnel, it
+    // has de-registered. New packets for the node take other routes, and packets under way into the tunnel
+    // still reach it. If no care-of address has passed its test yet, packets keep their former route.
     let relay = agent.relay(home_address).filter(|_| !bound);
     let former = bindings.former(home_address);
     let serves = living.is_empty() && relay.is_none();

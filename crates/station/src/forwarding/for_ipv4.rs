@@ -10,9 +10,9 @@
 //! More specific routes of the main table come first: the route to the uplink's subnet, or an operator's
 //! route to the home agent.
 //!
-//! The rules name the uplink beside the address, because two uplinks may have the same private address. The
-//! rules select only packets of sockets that are bound to the uplink; other programs keep the routes that the
-//! network manager has set. An IPv4 table has the same number as the IPv6 table of its uplink.
+//! The rules name the uplink as well as the address, because two uplinks may have the same private address.
+//! The rules select only packets of sockets that are bound to the uplink; other programs keep the routes that
+//! the network manager has set. An IPv4 table has the same number as the IPv6 table of its uplink.
 
 use std::net::IpAddr;
 

@@ -61,7 +61,7 @@ pub(crate) fn setting_entries(router: &MobileRouter, lan: &[String]) -> [Vec<Ent
     [
         uplinks()
             .map(|uplink| setting(uplink, "accept_ra", "2"))
-            // On the mobile network's links this router sends Router Advertisements and accepts none.
+            // On the mobile network's links this router sends Router Advertisements and does not accept any.
             .chain(lan.iter().map(|interface| setting(interface, "accept_ra", "0")))
             .chain(with_ipv4.map(|uplink| setting(uplink, "rp_filter", "2")))
             .collect(),
@@ -221,7 +221,7 @@ fn address(interface: &str, address: Ipv6Addr) -> Entry {
 }
 
 /// Returns the input interfaces of the mobile network: its links and this machine. If no link is configured,
-/// it returns `None` for any interface, because the operator then routes packets to this machine.
+/// the operator routes packets to this machine, so the result contains `None` for any interface.
 pub(super) fn inside(lan: &[String]) -> Vec<Option<&str>> {
     if lan.is_empty() {
         return vec![None];
@@ -243,7 +243,7 @@ fn tunnels(router: &MobileRouter, beside: &[&MobileRouter]) -> Vec<Entry> {
     let interface = |uplink: usize| router.uplinks().get(uplink).map(|u| u.config.interface.clone());
     let mut sockets: BTreeSet<Socket> = BTreeSet::new();
     // The sockets of a care-of address exist before the address is registered, because the first Binding
-    // Update needs one.
+    // Update needs a socket.
     for (uplink, known) in router.uplinks().iter().enumerate() {
         let addresses = known.care_of_addresses().into_iter().filter(|_| config.home_agent_ipv4.is_some());
         let ipv4 = addresses.filter_map(|address| match address {
@@ -295,8 +295,9 @@ pub(super) fn next_hop_table(index: usize, number: usize) -> u32 {
 }
 
 /// Chooses the link prefix of each LAN interface from the mobile network prefixes. The link prefix is the
-/// first /64 of a mobile network prefix, or the whole prefix if it is longer. The first prefix goes to the
-/// first interface, the second to the second, and so on; the last interface gets all further prefixes.
+/// first /64 of a mobile network prefix. If the mobile network prefix is longer than /64, the link prefix is
+/// the whole prefix. The first prefix goes to the first interface, the second prefix to the second interface,
+/// and so on. The last interface gets all further prefixes.
 pub(crate) fn lan_prefixes(prefixes: &[Ipv6Net], lan: &[String]) -> Vec<(String, Ipv6Net)> {
     let Some(last) = lan.last() else { return Vec::new() };
     prefixes

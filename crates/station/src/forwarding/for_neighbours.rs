@@ -1,8 +1,8 @@
 //! Entries of the desired state for routes to neighbouring mobile networks.
 //!
 //! Packets from the mobile network look up a table of neighbours before the table of the tunnel. If the table
-//! of neighbours has no route, they enter the tunnel. So a vehicle that comes into range adds one route, and
-//! a vehicle that leaves removes one. All other entries stay.
+//! of neighbours has no route, the packets enter the tunnel. So a vehicle that comes into range adds one
+//! route, and a vehicle that leaves removes one route. All other entries stay.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;

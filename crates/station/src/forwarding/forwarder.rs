@@ -58,18 +58,18 @@ mod table;
 /// Tunnel Hop Limit (RFC 2473 6.3, RFC 3963 5.5): 64 on the wire. The kernel decrements it when it forwards
 /// the packet from the tunnel device.
 const TUNNEL_HOP_LIMIT: u8 = 64 + 1;
-/// Burst of ICMPv6 errors about packets that this station has not sent: 64 at once, then one for each
+/// Largest burst of ICMPv6 errors about packets that this station has not sent: 64 at once, then one for each
 /// [`FORGERY_INTERVAL`]. Above this rate the forwarder assumes that an attacker guesses, and ignores Packet
 /// Too Big for one interval. Probing finds the path MTU without these messages.
 const FORGERIES: u32 = 64;
 const FORGERY_INTERVAL: Duration = Duration::from_secs(10);
-/// Number of bindings that get a window for numbers (32 kB each) without further condition. Above it, only
-/// home addresses with a duplicate rule get a window, because a node can send numbers in the name of many
-/// home addresses.
+/// Number of bindings that get a window for numbers (32 kB each) without further condition. Above this
+/// number, only home addresses with a duplicate rule get a window. Otherwise one node could fill the memory,
+/// because it can send numbers in the name of many home addresses.
 const WINDOWS: usize = 1024;
 
-/// Burst of additional copies of the packets of one home address at one end; after the burst, one copy for
-/// each interval.
+/// Largest burst of additional copies of the packets of one home address at one end. After the burst, one
+/// copy is allowed for each interval.
 const COPIES: u32 = 2_000;
 const COPY_INTERVAL: Duration = Duration::from_micros(100);
 
@@ -117,14 +117,16 @@ carnet_base::drop_reasons! {
         Scope = "scope",
         /// Packet too large for the path; the sender has received Packet Too Big.
         TooBig = "too_big",
-        /// Packet with too many nested IPv6 headers, or a packet of the tunnel itself that has come back.
-        /// Also a packet that home agents have relayed to each other until its hop limit was used up.
+        /// Packet with too many nested IPv6 headers, or an outer packet of the tunnel that has come back to
+        /// its sender. Also a packet that home agents have relayed to each other until its hop limit was used
+        /// up.
         Nesting = "nesting",
         /// The outer header has a congestion mark, but the inner packet cannot carry it (RFC 6040 4.2).
         Congestion = "congestion",
         /// Fragment that overlaps another fragment of its packet, breaks the rules or exceeds the bounds.
         Fragment = "fragment",
-        /// Packet to the local address of a tunnel whose protocol has no receiver there.
+        /// Packet to the local address of a tunnel, whose upper-layer protocol has no receiver at this
+        /// station.
         UpperLayer = "upper_layer",
         /// A further copy of a packet that went over several tunnels.
         Duplicate = "duplicate",
@@ -314,8 +316,8 @@ impl Forwarder {
     }
 
     /// Makes the forwarder drop packets to these prefixes without an error if no tunnel takes them. The home
-    /// agent calls this while it tests a care-of address. The prefixes replace those of an earlier call for
-    /// this home address.
+    /// agent calls this function while it tests a care-of address. The prefixes replace those of an earlier
+    /// call for this home address.
     pub fn hold_back(&mut self, home_address: Ipv6Addr, prefixes: impl IntoIterator<Item = Ipv6Net>) {
         for prefix in self.untested.remove(&home_address).into_iter().flatten() {
             if self.held_back.get(prefix) == Some(&home_address) {
@@ -483,7 +485,8 @@ impl Forwarder {
     /// Returns whether a packet may go into `tunnels` tunnels at once. A node chooses by its registrations
     /// where its copies go, and any host that sends to a mobile network causes copies. Without this check, a
     /// copy that is copied again would multiply at each level. So the forwarder does not duplicate packets of
-    /// a tunnel that ends here, nor packets that already have a number. It also limits the rate of copies.
+    /// a tunnel that ends here, nor packets that already have a number. The function also limits the rate of
+    /// copies.
     fn may_duplicate(
         &mut self,
         now: Time,

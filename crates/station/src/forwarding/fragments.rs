@@ -24,8 +24,8 @@ const MAX_PENDING_STRANGERS: usize = 16;
 const MAX_REASSEMBLED: usize = 10_240;
 /// Largest number of fragments of a packet.
 const MAX_FRAGMENTS: usize = 64;
-/// RFC 8200 4.5 says 60 s. The ends of a tunnel are closer to each other than any two hosts, and the
-/// reassembler's memory is bounded.
+/// RFC 8200 4.5 says 60 s. A shorter time is enough, because the reassembler's memory is bounded and the ends
+/// of a tunnel are close to each other.
 const REASSEMBLY_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]

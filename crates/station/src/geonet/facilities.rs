@@ -10,9 +10,9 @@
 //! * *Orders and vehicle data are messages themselves*: an application passes an encoded DENM or CAM. Only
 //!   the fields count that an application may set. So orders and vehicle data need no further format as
 //!   inputs.
-//! * *The station ID* follows the GN address, unless the config has a station ID. With a new address all
-//!   identifiers are new, and the path behind the vehicle begins again.
-//! * *The date* is that of the last input with a date, plus the time since that input.
+//! * *The station ID* follows the GN address, unless the config has a station ID. When the GN address
+//!   changes, the station ID changes and the path behind the vehicle begins again.
+//! * *The date* is that of the last input that had a date, plus the time since that input.
 //!
 //! Left out: permissions of messages. The security entity below the facilities checks permissions
 //! ([`super::security`]).

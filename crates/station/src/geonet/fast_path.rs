@@ -90,8 +90,8 @@ impl Geonet {
 
     /// Starts or ends the use of a fast path.
     pub(crate) fn handle_fast_path(&mut self, now: Time, is: bool) {
-        // A fast path does not hold or mark packets of the host, does not sign, and knows no gate. So a
-        // station with one of these functions has no fast path.
+        // A fast path does not hold or mark packets of the host, does not sign, and knows no congestion gate.
+        // So a station with one of these functions has no fast path.
         if is
             && self.secured.is_none()
             && self.congestion.is_none()

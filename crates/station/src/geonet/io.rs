@@ -152,7 +152,7 @@ pub struct PositionQuality {
 }
 
 impl Default for PositionQuality {
-    /// Returns the quality of a position that came without one: speed and heading are valid.
+    /// Returns the quality of a position for which no quality was reported: speed and heading are valid.
     fn default() -> PositionQuality {
         PositionQuality { confidence_cm: None, altitude_cm: None, moves: true, heads: true, lost: false }
     }

@@ -7,7 +7,7 @@
 //! service.
 //!
 //! * *The entity is behind a trait*, so that a station without an entity links no cryptography.
-//! * *The date* is that of the last input with a date, plus the time since that input.
+//! * *The date* is that of the last input that had a date, plus the time since that input.
 //! * *No fast path*: the programs of a fast path do not sign.
 //! * *The IPv6 MTU* is smaller by the longest envelope of the station's own packets.
 //! * *Pseudonym changes* (`carnet_security::pseudonym`): at each position the station checks whether a change
@@ -84,7 +84,7 @@ pub struct SecurityState {
     pub ticket: Option<(HashedId8, WallTime, WallTime)>,
     /// Number of own tickets that are valid now, and number of own tickets that become valid later.
     pub own_tickets: (usize, usize),
-    /// End of validity of the own ticket that ends last.
+    /// End of validity of the own ticket that is valid for longest.
     pub until: Option<WallTime>,
     /// Number of known root certificates and authorities.
     pub issuers: usize,

@@ -8,7 +8,7 @@ use carnet_mobility::mobile_router::MobileRouterConfig;
 /// Largest number of named entries of each kind; the event only counts the further entries.
 const MAX_NAMED: usize = 64;
 
-/// Names of the entries of one kind that differ.
+/// Names of the differing entries of one kind.
 #[derive(Debug, Default)]
 struct Names {
     named: Vec<String>,

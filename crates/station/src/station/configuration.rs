@@ -48,11 +48,11 @@ pub struct MobileRouterSettings {
     pub lan: Vec<String>,
     /// Whether the router advertises the prefixes on these interfaces, and adds `PREFIX::1` to them.
     pub advertise: bool,
-    /// Whether mobile routers behind this one may have addresses of the links that this router visits. This
-    /// router may then have such addresses behind another mobile router.
+    /// Whether mobile routers behind this router may have addresses of the links that this router visits.
+    /// This router may then have such addresses behind another mobile router.
     pub nesting: bool,
-    /// Link-layer addresses of known mobile routers behind this one. A known router may have more addresses
-    /// than an unknown one.
+    /// Link-layer addresses of known mobile routers behind this router. A known router may have more
+    /// addresses than an unknown one.
     pub nested_routers: Vec<[u8; 6]>,
     /// Networks that contain the mobile networks to which the router wants direct routes; if empty, it has no
     /// direct routes.
@@ -405,7 +405,7 @@ impl Router {
         }
     }
 
-    /// Tells the advertisers the MTU, and whether the prefixes are valid. The MTU is the smallest one of the
+    /// Tells the advertisers the MTU, and whether the prefixes are valid. The MTU is the smallest MTU of the
     /// paths in use. If no path is in use, the MTU fits every uplink.
     pub(super) fn inform_advertisers(&mut self, now: Time, in_use: Option<u32>, straight: Option<u32>) {
         let uplinks = self.machine.uplinks().iter();

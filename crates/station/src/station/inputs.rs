@@ -234,8 +234,8 @@ impl Station {
         ControlFlow::Break(Ok(()))
     }
 
-    /// Sets the date for the next [`Self::handle_frame`], which has no parameter for it.
-    /// [`Self::handle_input`] has one.
+    /// Sets the date for the next [`Self::handle_frame`], which has no date among its parameters, unlike
+    /// [`Self::handle_input`].
     pub fn handle_date(&mut self, now: Time, wall: WallTime) {
         if let Some(geonet) = &mut self.geonet {
             geonet.handle_date(now, wall);

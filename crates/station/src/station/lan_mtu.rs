@@ -77,7 +77,7 @@ mod tests {
         assert_eq!(lan.poll_timeout(), None);
     }
 
-    /// If a deadline that has passed stayed, it would wake the station endlessly.
+    /// A deadline that has passed must not stay: it would wake the station endlessly.
     #[test]
     fn without_a_path_it_waits_for_nothing() {
         let mut lan = LanMtu::default();

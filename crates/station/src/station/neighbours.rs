@@ -105,7 +105,7 @@ impl Station {
         self.desired.replace(Scope::Neighbours, entries);
     }
 
-    /// Runs the timers of these routes that are due.
+    /// Runs the timers of these routes that are due now.
     pub(super) fn look_at_neighbours(&mut self, now: Time) {
         if let (Some(neighbours), Some(geonet)) = (&mut self.neighbours, &self.geonet)
             && neighbours.machine.poll_timeout().is_some_and(|due| due <= now)

@@ -11,7 +11,8 @@ use super::Station;
 use crate::io::Output;
 
 impl Station {
-    /// Returns the state of nesting: the routers behind this one, and the addresses from its parent router.
+    /// Returns the state of nesting: the routers behind this router, and the addresses from its parent
+    /// router.
     pub fn nesting(&self) -> Option<&Nesting> {
         self.router.as_ref().map(|router| &router.nesting)
     }

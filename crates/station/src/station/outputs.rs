@@ -120,8 +120,8 @@ impl Station {
         if let Some(router) = &mut self.router {
             outputs.extend(std::iter::from_fn(|| router.machine.poll_output()).map(|o| (o, true)));
             router.agents.review(now, wall, &mut router.machine);
-            // The outputs of the routers for other home agents depend on the outputs of the router in use, so
-            // they come last.
+            // The outputs of the routers for other home agents come last, because they depend on the outputs
+            // of the router in use.
             let home_agent = router.machine.config().home_agent;
             self.path_mtus.set_home_agent(TunnelEnd::MobileRouter, home_agent);
             outputs.extend(std::iter::from_fn(|| router.machine.poll_output()).map(|o| (o, true)));

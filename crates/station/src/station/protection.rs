@@ -19,7 +19,7 @@
 //! IPsec protects all messages between a node and its home agent, with two exceptions. Heartbeats are
 //! frequent, and prove only that a path works. Binding Errors go to nodes without any association.
 //!
-//! Left out: IPv4 care-of addresses (RFC 5555 has ESP inside UDP there), more than one home agent, Mobile
+//! Left out: IPv4 care-of addresses (for them RFC 5555 has ESP inside UDP), more than one home agent, Mobile
 //! Prefix Discovery under IPsec, and AH.
 
 use std::net::Ipv6Addr;

@@ -73,7 +73,8 @@ fn who_does_not_take_part_costs_one_level() {
     // Router 2 does not take part in nesting: router 3 has the path of a router behind it.
     let mut world = tree([true, false, true]);
     assert_eq!(measure(&mut world), [(1, 1), (2, 2), (3, 3)]);
-    // Router 1 does not take part in nesting: for the routers behind it, its network is the visited one.
+    // Router 1 does not take part in nesting, so the routers behind it treat its mobile network as a visited
+    // network.
     let mut world = tree([false, true, true]);
     assert_eq!(measure(&mut world), [(1, 1), (2, 2), (2, 2)]);
 }
@@ -131,8 +132,8 @@ fn plain_nemo_loses_nothing_either() {
 fn a_link_that_is_cut_costs_those_behind_it_little_more_than_the_root() {
     let mut world = tree([true; 3]);
     let lost = lost_while(&mut world, |world| world.carrier(1, "w0", false));
-    // Two packets are sent every 10 ms. The lost ones are those under way, and those sent before the Binding
-    // Update has arrived.
+    // Two packets are sent every 10 ms. Packets get lost if they are under way during the event, or if they
+    // are sent before the Binding Update has arrived.
     assert!(lost.iter().all(|lost| *lost <= 40), "{lost:?}");
     assert_eq!(measure(&mut world), [(1, 1), (1, 1), (1, 1)]);
     assert!((1..=3).all(|n| visited(2).contains(&world.care_of_address(n).expect("registered"))));

@@ -39,8 +39,8 @@ pub const CORRESPONDENT: &str = "2001:db8:99::1";
 const HOP: Duration = Duration::from_millis(1);
 const FAR: Duration = Duration::from_millis(10);
 
-/// Link-layer address of a router on board that the config names. No node has it until a test gives it to
-/// one.
+/// Link-layer address of a router on board that the config names. No node has this address until a test gives
+/// it to a node.
 pub const KNOWN: [u8; 6] = [2, 0, 0, 0, 0, 9];
 
 pub fn address(text: &str) -> Ipv6Addr {
@@ -154,7 +154,7 @@ enum Flight {
     Said(String, LinkMessage),
 }
 
-/// A packet that has arrived at a host.
+/// A packet that has reached a host.
 #[derive(Debug, Clone)]
 pub struct Arrived {
     pub packet: Vec<u8>,
@@ -451,7 +451,7 @@ impl World {
         }
     }
 
-    /// Sends a Neighbor Discovery message to all nodes, but delivers it to one interface.
+    /// Sends a Neighbor Discovery message to all nodes, but delivers it only to one interface.
     pub fn tell(&mut self, name: &str, interface: &str, source: Ipv6Addr, mut message: Vec<u8>) {
         icmpv6::set_checksum(&mut message, source, nd::ALL_NODES);
         let said = LinkMessage {

@@ -3,7 +3,7 @@
 //! An authority that the config names must have issued the store's certificate. The certificate must contain
 //! the name or the address that the config has for the server. The system's authorities are for the Web, so
 //! this module does not use them. Only their owner may read the files with the key and the password. The
-//! program wipes its copies of both in memory.
+//! program wipes the copies of key and password that it has in memory.
 
 use std::error::Error;
 use std::fmt::{self, Debug, Formatter};
@@ -245,7 +245,8 @@ impl Tls {
 
 /// Returns the TLS error that caused this error, if a TLS error did.
 fn in_tls<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e rustls::Error> {
-    // `source` of an I/O error skips the error that it contains, so the contained error comes first.
+    // `source` of an I/O error skips the error that the I/O error contains, so the contained error comes
+    // first.
     error.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref()
 }
 

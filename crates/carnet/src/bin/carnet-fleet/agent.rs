@@ -3,8 +3,9 @@
 //!
 //! A standby starts the process early. The process loads BPF programs and then waits for its records. The
 //! option `--store` names the socket of the records. The process reports readiness as to systemd
-//! (`sd_notify`). It ends when its connection to this program ends, so it also ends when this program dies.
-//! It does not de-register anything then, because the home agent continues on another member.
+//! (`sd_notify`). The process ends when its connection to this program ends, so it also ends when this
+//! program dies. In this case the process does not de-register anything, because the home agent continues on
+//! another member.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -83,7 +84,7 @@ impl Recipe {
 /// Message to the task that owns the process.
 #[derive(Debug)]
 enum Told {
-    /// The store has the oldest commit that was not stored yet.
+    /// The store now has the oldest of the commits that it did not have yet.
     Written,
     /// The process must read its config file again.
     Reload,
@@ -214,7 +215,7 @@ async fn live(
     }
 }
 
-/// A process that has ended gets no signal.
+/// If the process has ended already, the function sends no signal.
 fn reload(child: &Child) {
     if let Some(process) = child.id().and_then(|id| i32::try_from(id).ok()) {
         let _ = kill(Pid::from_raw(process), Signal::SIGHUP);

@@ -1,8 +1,8 @@
 //! Ensures that each seat has only one program in a directory. A second program would take the sockets of the
 //! first, and end its home agent.
 //!
-//! A lock on a file (`flock`) ensures this; the kernel releases the lock with the process. Left out: programs
-//! that use other directories.
+//! A lock on a file (`flock`) ensures that there is only one program; the kernel releases the lock when the
+//! process ends. Left out: programs that use other directories.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -65,7 +65,7 @@ impl Alone {
 
 impl Drop for Alone {
     fn drop(&mut self) {
-        // This process still has the lock here, so no other process uses the file.
+        // This process still has the lock at this point, so no other process uses the file.
         let _ = fs::remove_file(&self.path);
     }
 }

@@ -45,7 +45,7 @@ const WORDS: usize = 300;
 const CONNECT: Duration = Duration::from_millis(500);
 /// Time limit of a read request, and of a login, for which etcd computes a password hash.
 pub const READ: Duration = Duration::from_secs(5);
-/// Last part of the key of the home agent's own record; the other keys are those of nodes.
+/// Last part of the key of the home agent's own record; all other keys belong to nodes.
 const OWN: &str = "own";
 /// Largest size of a token, in octets.
 const LONGEST_TOKEN: usize = 16 << 10;
@@ -328,7 +328,8 @@ impl Connection {
         Ok(Answered::No(status, why))
     }
 
-    /// Returns why a request has failed. If the connection has ended, this is the reason for its end.
+    /// Returns why a request has failed. If the connection has ended, the reason is that for the end of the
+    /// connection.
     async fn why(&mut self, error: hyper::Error) -> anyhow::Error {
         let ended = match self.driver.take() {
             Some(driver) if self.sender.is_closed() => driver.await.ok().and_then(Result::err),
@@ -437,7 +438,7 @@ impl Connection {
     /// Returns an error if a read fails.
     pub async fn overview(&mut self, prefix: &Prefix) -> anyhow::Result<Overview> {
         let records = format!("{}record/", prefix.0);
-        // One transaction reads all of it at one revision.
+        // One transaction reads the whole state at one revision.
         let body = json!({"success": [
             {"request_range": {"key": prefix.name(&Key::Owner)}},
             {"request_range": {"key": encoded(&records), "range_end": encoded(&after(&records)), "count_onl\
@@ -483,7 +484,7 @@ pub struct Watch {
     prefix: Prefix,
     body: Incoming,
     buffer: Vec<u8>,
-    /// Number of octets in the buffer that are known to contain no end of a line.
+    /// Number of octets at the start of the buffer that are known to contain no end of a line.
     searched: usize,
 }
 

@@ -64,7 +64,7 @@ enum Process {
 pub struct Keeper {
     name: String,
     seat: Seat,
-    /// Number of this program's process, different from those of other processes of this member.
+    /// Number of this program's process, different from the numbers of other processes of this member.
     number: u64,
     began: Instant,
     place: Place,
@@ -255,8 +255,8 @@ impl Keeper {
         }
     }
 
-    /// Warns if two machines have the same member name. Other members take both for one member, and do not
-    /// notice when one of them fails.
+    /// Warns if two machines have the same member name. Other members take the two for one member, and do not
+    /// notice when one of the machines fails.
     fn look_for_doubles(&mut self, events: &[Event]) {
         let mut processes = events.iter().filter_map(|event| {
             let value = event.value.as_deref()?;
@@ -432,7 +432,7 @@ async fn follow(
 }
 
 /// Executes one transaction after the other. If a transaction takes too long, the seat repeats it, and then
-/// this task tries the next server. Earlier attempts continue, because a slow store answers each of them
+/// this task tries the next server. Earlier attempts continue, because a slow store answers each attempt
 /// late.
 async fn make(
     name: String,

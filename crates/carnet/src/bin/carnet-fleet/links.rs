@@ -1,8 +1,8 @@
 //! Finds out whether this member is connected to its routers. The member is connected if all its interfaces
 //! have carriers, and at least one of its neighbours answers.
 //!
-//! A neighbour counts as missing only after several requests. So a stalled program does not take its own
-//! silence for that of its neighbours.
+//! A neighbour counts as missing only after several requests. So a stalled program does not conclude from its
+//! own silence that its neighbours are silent.
 
 use std::future::pending;
 use std::time::Duration;

@@ -2,8 +2,8 @@
 //!
 //! etcd stores no times: an entry about the leader may be a year old. So this command reads the entries, and
 //! then listens to writes: a leader writes each beat, and a standby each second. The command ends when it has
-//! received a write of all members. Otherwise it ends after the silence by which a member counts as dead; for
-//! a leader this is the lease.
+//! received a write of each member. Otherwise it ends after the silence by which a member counts as dead; for
+//! a leader this is the time of the lease.
 //!
 //! Left out: the time at which the present leader began. etcd does not store it; the log has it.
 
@@ -31,7 +31,7 @@ struct Status {
     /// Name of the leader.
     owner: Option<String>,
     state: State,
-    /// Member that was the last to write as the leader, or that gave the seat up.
+    /// Member that was the last to write as the leader, or that was the last to give the seat up.
     last: Option<Last>,
     members: Vec<Member>,
     /// Number of nodes for which the home agent has records.
@@ -165,7 +165,7 @@ impl Listener {
         if self.state() == State::Silent { GONE.max(self.seat.lease) } else { GONE }
     }
 
-    /// Returns the members: those of the config, and further members that wrote.
+    /// Returns the members: those that the config lists, and further members that have written.
     fn members(&self) -> Vec<Member> {
         let owner = self.owner();
         let listed = |name: &str| self.seat.members.iter().any(|one| one == name);

@@ -167,8 +167,8 @@ fn octets_of(journal: &Journal) -> Vec<u8> {
     octets
 }
 
-/// Two stations start at the same time. One of them opens the file that the other is just replacing or
-/// creating.
+/// Two stations start at the same time. One station opens the file that the other station is just replacing
+/// or creating.
 #[test]
 fn a_file_that_was_replaced_while_it_was_opened_is_not_taken_for_the_one_of_the_name() {
     let scratch = Scratch::new();

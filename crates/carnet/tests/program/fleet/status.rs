@@ -103,7 +103,7 @@ fn status_says_who_has_the_seat_and_who_is_there() {
     let owner = "\nowner             nobody: bruno had it last, and says nothing any more\n";
     assert!(expected.contains(owner), "{expected}");
 
-    // One server of the config accepts connections but does not answer, and one does not exist.
+    // One server of the config accepts connections but does not answer, and another server does not exist.
     let _silent = fleet.bed.core.run(|| TcpListener::bind("[2001:db8:c::1]:2383")).expect("a port");
     let url = std::mem::replace(
         &mut fleet.url,

@@ -105,8 +105,8 @@ impl Forwarder {
         let (next_header, rest) = match outer.next_header {
             protocol::FRAGMENT => {
                 let fragment = FragmentHeader::parse(rest).ok()?;
-                // A quoted fragment counts only if this path has fragmented packets, and its identification
-                // is a recent one.
+                // A quoted fragment counts only if this path has fragmented packets, and the quoted
+                // identification is a recent one.
                 let last = self.paths.get(&(outer.source.into(), outer.destination.into()))?.cut?;
                 let age = last.wrapping_sub(fragment.identification);
                 let ours = matches!(fragment.next_header, protocol::IPV6 | protocol::DESTINATION_OPTIONS);

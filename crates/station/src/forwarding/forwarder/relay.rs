@@ -1,5 +1,5 @@
-//! Packets that another home agent relays to this one, because their node was registered at that home agent
-//! before.
+//! Packets that another home agent relays to this home agent, because their node was registered at that home
+//! agent before.
 //!
 //! The other home agent tunnels such packets to this home agent, as if this home agent were the node at its
 //! care-of address. The inner source may be any address, as for packets from the Internet. The inner

@@ -1,8 +1,8 @@
 //! The tunnels, and the tunnel of each prefix.
 //!
-//! Without a distribution, the tunnel of a home address that was last set as transmitting takes all packets.
-//! The prefix tables hold this tunnel, so a packet costs one lookup of its prefix. All entries share one
-//! tunnel value, because a home agent has very many entries.
+//! Without a distribution, one tunnel of a home address takes all packets: the tunnel that was last set as
+//! transmitting. The prefix tables hold this tunnel, so a packet costs one lookup of its prefix. All entries
+//! share one tunnel value, because a home agent has very many entries.
 
 use std::net::Ipv6Addr;
 use std::sync::Arc;

@@ -186,9 +186,9 @@ fn an_error_about_a_direct_route_is_for_this_router_alone() {
     assert_eq!((told(0), told(60)), (ErrorOutcome::Handled, broken));
 }
 
-/// An error from the home agent's own address shows that the home agent accepts no tunnelled packets: it has
-/// lost the binding. Errors from other sources, with other codes or with quotations of foreign packets do not
-/// show that.
+/// An error from the home agent's own address shows that the home agent accepts no tunnelled packets, because
+/// it has lost the binding. Errors from other sources, with other codes or with quotations of foreign packets
+/// do not show this.
 #[test]
 fn an_error_from_the_home_agent_about_a_packet_of_ours_is_a_refusal() {
     let (mut router, _) = pair();
@@ -354,7 +354,7 @@ fn a_prefix_that_moves_between_home_addresses_of_one_care_of_address_stays_in_th
     let reach = |agent: &mut Forwarder| {
         encapsulate(agent, &mut packet("2001:db8:99::1", "2001:db8:a::5", 100)) == Verdict::Forward
     };
-    // The new tunnel comes first; then the old tunnel is replaced or removed.
+    // The station sets the new tunnel first; then it replaces or removes the old tunnel.
     agent.set_tunnel(new.clone());
     agent.set_tunnel(Tunnel { inner: Vec::new(), ..old.clone() });
     assert!(reach(&mut agent));

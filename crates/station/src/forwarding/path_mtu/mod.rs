@@ -80,7 +80,8 @@ const PROBE_BURST: u32 = 64;
 /// Rate limit of the paths of one home address: after a burst, one probe for each interval.
 const PROBE_INTERVAL_OF_ONE: Duration = Duration::from_millis(100);
 const PROBE_BURST_OF_ONE: u32 = 64;
-/// Number of home addresses above which the station forgets all that may send a whole burst again.
+/// Number of home addresses with a stored time above which the station forgets those whose burst is available
+/// again.
 const MAX_PAYING: usize = 1024;
 
 /// Local and remote end of a tunnel.
@@ -117,8 +118,8 @@ enum Phase {
     Settled,
 }
 
-/// State of a path. A home agent has very many bindings and a path for each, so the sizes are `NonZero`:
-/// their `Option` takes no more room.
+/// State of a path. A home agent has very many bindings and a path for each. The sizes are `NonZero`, because
+/// an `Option` of such a size takes no more memory.
 #[derive(Debug)]
 struct Path {
     end: TunnelEnd,
@@ -479,7 +480,7 @@ impl PathMtus {
             // The forwarder still watches the tunnel, so the path needs no new watch.
             Phase::Settled => {
                 path.phase = Phase::Asleep;
-                // All answers to the search have arrived by now, if they arrive at all.
+                // All answers to the search that will ever arrive have arrived by now.
                 path.search = None;
             }
             Phase::Searching => match path.search.as_ref().map_or(Judgement::Silent, |search| search.judge())

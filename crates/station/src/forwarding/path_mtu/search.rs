@@ -93,7 +93,7 @@ struct Candidate {
 pub(super) enum Judgement {
     /// The search needs another round.
     Open,
-    /// The path carries this size and nothing larger.
+    /// The path carries this size and no larger size.
     Carries(u32),
     /// No probe was answered.
     Silent,
@@ -217,8 +217,8 @@ mod tests {
     const LIMITS: Limits = Limits { base: BASE, overhead: 40 };
     const BASE: u32 = 1240;
 
-    /// Runs a search over a path that carries packets up to `mtu`; `lose` says which further probes (round,
-    /// size) are lost.
+    /// Runs a search over a path that carries packets up to `mtu` octets. `lose` says which other probes, by
+    /// round and size, are lost.
     fn run(target: u32, current: u32, mtu: u32, lose: impl Fn(u16, u32) -> bool) -> (Judgement, u16, usize) {
         let mut search = Search::new(1, LIMITS, target, current);
         let (mut now, mut probes) = (Time::ZERO, 0);

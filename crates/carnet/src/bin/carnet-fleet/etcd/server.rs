@@ -1,8 +1,8 @@
 //! One of the store's servers, and the user's token for it.
 //!
-//! The client requests a token when it needs one. It keeps a token for each server, because servers forget
-//! tokens that are not used with them. One task at a time requests the token. Tasks that wait meanwhile get
-//! the same token, or the same error.
+//! The client requests a token when it needs one. It keeps a token for each server, because a server forgets
+//! a token that clients no longer use with this server. One task at a time requests the token. Tasks that
+//! wait meanwhile get the same token, or the same error.
 
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
@@ -41,7 +41,7 @@ struct State {
 /// A token that a server has given.
 #[derive(Clone, Default)]
 pub(super) struct Given {
-    /// Number of the token, which grows with each token; 0 before the first.
+    /// Number of the token. Each new token has a higher number; 0 means that there was no token yet.
     number: u64,
     /// Token as a header value; `None` if etcd needs no token.
     pub(super) value: Option<HeaderValue>,
@@ -69,8 +69,9 @@ impl Server {
         let server = self.clone();
         let asked = tokio::spawn(async move {
             let mut state = server.state.lock().await;
-            // Another task has received a new token meanwhile. Without this check, all tasks behind a failed
-            // request would also send one each, one after the other, and more would join than finish.
+            // Another task has received a new token meanwhile. Without this check, each task that waits
+            // behind a failed request would also send a request, one after the other. More tasks would begin
+            // to wait than finish.
             if state.given.number > old {
                 return Ok(state.given.clone());
             }

@@ -123,7 +123,7 @@ async fn transacted(place: &Place) -> anyhow::Result<Outcome> {
     Connection::to(&place.servers[0]).await?.transact(&place.prefix, &transaction()).await
 }
 
-/// The store uses the words of etcd up to 3.5 for the refusal, and those of later versions.
+/// The store refuses the token in the words of etcd up to 3.5, and in the words of later versions.
 #[tokio::test]
 async fn a_transaction_that_is_refused_for_its_token_is_made_with_another() {
     for refused in [
@@ -167,7 +167,7 @@ async fn a_transaction_that_may_have_been_made_is_not_made_again() {
     }
 }
 
-/// For any text of etcd, or of another server in its place, the log has one line.
+/// The log has only one line about a text of etcd, or of another server in its place, whatever the text is.
 #[tokio::test]
 async fn of_what_etcd_says_instead_of_an_answer_little_is_told() {
     for (said, told) in [
@@ -224,8 +224,8 @@ async fn a_password_that_is_refused_is_not_shown_each_time() {
     }
 }
 
-/// An attempt lasts no longer than a lease. If etcd takes longer for a password, one request would otherwise
-/// follow the other endlessly.
+/// An attempt lasts no longer than a lease. If etcd takes longer to check a password, requests for a token
+/// would otherwise fail endlessly.
 #[tokio::test]
 async fn a_token_is_asked_for_to_the_end() {
     let gate = Arc::new(Notify::new());
