@@ -238,7 +238,7 @@ impl Geonet {
         self.seen = self.link.address();
     }
 
-    /// Restores the settings of the interface.
+    /// Restores the settings of the link's interface.
     pub fn close(&mut self) -> Result<()> {
         self.fast_path.close();
         self.link.flush();
@@ -289,7 +289,7 @@ impl Geonet {
         let _counted = self.link.send_as(frame.destination, frame.profile, &frame.packet);
     }
 
-    /// Sends the queued frames.
+    /// Sends the frames that [`Geonet::send`] has queued.
     pub fn flush(&mut self) {
         self.link.flush();
     }

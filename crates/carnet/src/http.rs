@@ -279,7 +279,7 @@ fn handle(method: MethodFilter, handler: Handler) -> MethodRouter<App> {
     })
 }
 
-/// Returns the refusal of a wrong query.
+/// Returns the error response for a wrong query.
 fn bad_query(mistake: String) -> Refusal {
     Refusal::new(StatusCode::BAD_REQUEST, mistake)
 }
@@ -525,7 +525,7 @@ fn unix_time() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64())
 }
 
-/// An answer that reports an error.
+/// An error response of the API.
 struct Refusal {
     status: StatusCode,
     body: ErrorBody,

@@ -95,7 +95,7 @@ pub enum Request {
     },
     /// Command of `POST /v1/areas`.
     SetArea {
-        /// The area to set.
+        /// Area that the station sets.
         area: AreaRequest,
         /// Success, or the reason for an error.
         reply: oneshot::Sender<Answer<()>>,
@@ -109,7 +109,7 @@ pub enum Request {
     },
     /// Command of `POST /v1/gnsend`.
     GnSend {
-        /// The packet to send.
+        /// Packet that the station sends.
         packet: GnSendRequest,
         /// Success, or the reason for an error.
         reply: oneshot::Sender<Answer<()>>,

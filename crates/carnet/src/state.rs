@@ -144,7 +144,7 @@ struct Keeping {
     /// Start of the station, which is time zero for the queue.
     start: Instant,
     failing: bool,
-    /// Whether the writing thread has ended.
+    /// Whether the thread that writes has ended.
     ended: bool,
 }
 
@@ -183,7 +183,7 @@ impl State {
             }),
             Medium::Store(remote) => {
                 let (there, back) = remote.split();
-                // The thread ends when the connection ends.
+                // The thread that reads answers ends when the connection ends.
                 let hearing = thread().spawn(move || hear(back, &tell));
                 hearing.and_then(|_| thread().spawn(move || hand_over(there, &to_write)))
             }

@@ -50,7 +50,7 @@ const BTP_B: u8 = 2;
 const STORE_CARRY_FORWARD: u8 = 0x80;
 /// Length of a BTP header in octets.
 const BTP_HEADER: usize = 4;
-/// Largest message, in octets.
+/// Largest message of the tester, in octets.
 const LONGEST: usize = 4096;
 
 /// Message that the tester sends.
@@ -60,7 +60,7 @@ pub enum Message {
     Initialize,
     /// Displace the station's position north and east, in 0.1 microdegree.
     ChangePosition(i32, i32),
-    /// Change the pseudonym of the station.
+    /// Change the station's pseudonym.
     ChangePseudonym,
     /// Send this GeoNetworking packet.
     Gn(GeonetRequest),

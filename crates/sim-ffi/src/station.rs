@@ -92,7 +92,7 @@ impl SimulatedStation {
         })
     }
 
-    /// Returns the station inside.
+    /// Returns the station that the simulator drives.
     pub fn station(&self) -> &Station {
         &self.station
     }
@@ -157,7 +157,7 @@ impl SimulatedStation {
         Ok(())
     }
 
-    /// Handles any input.
+    /// Handles any input of a station.
     ///
     /// # Errors
     /// Returns the reason of a refusal.

@@ -52,7 +52,7 @@ pub enum Input {
     /// The complete state of an interface; addresses and routers that are not in it no longer exist. The
     /// platform sends this input at the start for every interface, and again after each change.
     Interface(Interface),
-    /// An interface has vanished.
+    /// An interface no longer exists.
     InterfaceGone {
         /// Name of the interface.
         name: String,
@@ -194,7 +194,7 @@ pub enum Input {
 pub enum Kept {
     /// State of the home agent for the node with this home address: [`crate::Station::stored_node`].
     Node(Ipv6Addr),
-    /// All other state: [`crate::Station::own_state`].
+    /// All other state of the station: [`crate::Station::own_state`].
     Own,
 }
 
@@ -297,7 +297,7 @@ pub enum Output {
     Persist(Kept),
     /// A frame of EtherType 0x8947 for the GeoNetworking link.
     Frame(Frame),
-    /// New state for the fast path for GeoNetworking.
+    /// New state for the GeoNetworking fast path.
     Accelerate(Accelerate),
     /// A payload received over GeoNetworking, for its receiver outside the station.
     Delivered(Delivered),
@@ -342,7 +342,7 @@ pub enum Output {
         /// Whether the filter mode is EXCLUDE: all sources but the listed ones. Otherwise only the listed
         /// sources pass; with an empty list the host leaves the group.
         exclude: bool,
-        /// Sources of the filter.
+        /// Source addresses of the filter.
         sources: Vec<Ipv6Addr>,
     },
     /// An event for operators.

@@ -50,11 +50,11 @@ enum Scope {
     HomeAgent,
     /// One node of the home agent, named by its home address.
     Node(Ipv6Addr),
-    /// The mobile router.
+    /// The mobile router's entries.
     MobileRouter,
     /// Routes of the mobile router to neighbouring mobile networks.
     Neighbours,
-    /// Direct routes of the mobile router.
+    /// Entries of direct routes of the mobile router.
     Direct,
 }
 
@@ -290,7 +290,7 @@ impl Station {
     /// Returns the flow label key that a station created with this `rng` will have. A fast path that starts
     /// before the station needs it.
     pub fn flow_label_key_of(mut rng: Rng) -> u64 {
-        // `new` draws the forwarder's random numbers first.
+        // `new` draws the random numbers of the forwarder first, so this function draws the same ones.
         Forwarder::new(&mut rng).flow_label_key()
     }
 
@@ -311,7 +311,7 @@ impl Station {
         &self.dropped
     }
 
-    /// Returns whether the work after [`crate::io::Command::Shutdown`] is done.
+    /// Returns whether the station has finished its work after [`crate::io::Command::Shutdown`].
     pub fn is_quiescent(&self) -> bool {
         let quiescent = |router: &Router| router.machine.is_quiescent() && router.agents.is_quiescent();
         self.router.as_ref().is_none_or(quiescent)

@@ -92,7 +92,7 @@ pub struct UplinkStatus {
 pub struct PolicyStatus {
     /// Name of the policy.
     pub name: String,
-    /// `failover`, `duplicate` or `balance`.
+    /// Action of the policy: `failover`, `duplicate` or `balance`.
     pub action: &'static str,
     /// Number of traffic selectors of the policy.
     pub selectors: usize,

@@ -48,7 +48,7 @@ struct World {
     /// router's station.
     wire: BTreeMap<(Time, u64), (bool, Input)>,
     number: u64,
-    /// Care-of addresses that packets reach.
+    /// Care-of addresses that packets of the home agent reach.
     reached: BTreeSet<&'static str>,
     /// Care-of addresses from which packets arrive, while packets to them are lost.
     deaf: BTreeSet<&'static str>,

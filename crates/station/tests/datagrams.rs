@@ -263,7 +263,7 @@ fn strangers_get_nothing_through_and_break_nothing() {
             assert!(own || (!is_stranger && may_pass), "{at}: {packet:02x?}");
         }
     }
-    // The forwarding still works as before.
+    // The station still forwards as before the messages.
     let packet = data(HOST, CORRESPONDENT);
     world.arrived.clear();
     world.give(1, Input::Packet(packet.clone()));

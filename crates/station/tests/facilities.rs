@@ -258,7 +258,7 @@ fn two_seconds_after_the_position_was_lost_nothing_is_said() {
     }
     let cams = pair.cams();
     assert!((1..=3).contains(&cams.len()), "{}", cams.len());
-    // The CA service has no timer either then.
+    // When the CA service has stopped, it has no timer either.
     let due = pair.stations[0].facilities().expect("facilities").services().ca.poll_timeout();
     assert_eq!(due, None);
 }
@@ -346,7 +346,7 @@ fn an_event_with_speed_or_heading_keeps_the_way_that_led_to_it() {
         denm.denm.location = Some(location.clone());
         let told = location_heard(&mut pair, &denm);
         let points: Vec<_> = told.traces.0.iter().flat_map(|trace| &trace.0).collect();
-        // The station was 40 m further south before.
+        // The event's trace has one point: 40 m further south, where the station was before.
         let [point] = points[..] else { panic!("{told:?}") };
         assert_eq!(point.path_position.delta_latitude.0, -90 * 40);
         assert_eq!((told.event_speed, told.event_position_heading), (event_speed, event_position_heading));

@@ -143,7 +143,7 @@ fn interfaces_follow_the_station() {
     let outputs = tell(&mut station, Input::GeonetAddress(address(B).0));
     let [link] = links(&outputs)[..] else { panic!("{outputs:?}") };
     assert_eq!((link.id, link.address, link.link_local), (0, B, addresses::link_local(B)));
-    // The radio now has smaller frames.
+    // The radio now carries only smaller frames.
     let outputs = tell(&mut station, Input::GeonetMtu(1400));
     assert_eq!(links(&outputs)[0].mtu, 1312);
     assert!(tell(&mut station, Input::GeonetMtu(1400)).is_empty());

@@ -204,7 +204,7 @@ fn a_router_registers_moves_and_leaves_under_esp_alone() {
     assert!(world.bound().is_empty());
     assert!(world.protocols().iter().all(|found| *found == protocol::ESP));
     assert_eq!((world.dropped(0), world.dropped(1)), (0, 0));
-    // The kernels need these desired entries for IPsec.
+    // IPsec in the kernels needs these desired entries.
     let is = |table, from: &str, to: &str, esp| {
         let host = |text: &str| (!text.is_empty()).then(|| address(text).into());
         world.rules.iter().any(|rule| {

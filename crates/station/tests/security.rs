@@ -664,7 +664,7 @@ fn what_comes_back_of_the_one_before_is_known() {
     road.tell(600);
     let told = road.said(before).first().expect("a DENM").0.clone();
     road.input(0, Input::Command(Command::ChangePseudonym));
-    // Another station forwards the message.
+    // Another station forwards the message that the first station sent.
     road.input(0, Input::Frame(Frame { source: address(1).mid(), ..told }));
     assert_eq!(road.counter(0, "security.dropped.former_pseudonym"), 1);
     assert_eq!(road.counter(0, "security.received"), 1);

@@ -70,7 +70,7 @@ fn without_key(mut config: StationConfig) -> StationConfig {
 struct World {
     now: Time,
     agents: [Station; 2],
-    /// Whether each home agent is unreachable.
+    /// Whether each of the two home agents is unreachable.
     dead: [bool; 2],
     router: Station,
     events: Vec<Event>,
@@ -390,7 +390,7 @@ fn a_flood_of_discovery_requests_draws_few_answers_and_leaves_nothing() {
             let source = Ipv6Addr::from(u128::from(address("2001:db8:f1::")) | u128::from(n) | network);
             let request = DiscoveryRequest { identifier: n as u16, mobile_router: n % 2 == 0 }.emit();
             let packet = icmpv6::packet(source, anycast, 64, request);
-            // The sources send 10,000 requests within a second.
+            // Sources send 10,000 requests within a second.
             let now = Time::from_nanos(n * 100_000);
             agent.handle_input(now, WALL, Input::Packet(packet)).expect("taken");
             while let Some(output) = agent.poll_output() {
@@ -413,7 +413,7 @@ fn a_flood_of_discovery_requests_draws_few_answers_and_leaves_nothing() {
     // then fifty a second.
     let (answers, _) = flood(10_000, 20_000, 1000);
     assert!((50..=105).contains(&answers), "{answers} answers");
-    // More sources do not take more memory.
+    // More sources do not take more memory of the home agent.
     let (_, after) = flood(20_000, 30_000, 60_000);
     let (_, last) = flood(30_000, 60_000, 60_000);
     assert!(

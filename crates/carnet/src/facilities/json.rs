@@ -22,7 +22,7 @@ use serde_json::{Map, Value};
 
 use super::Heard;
 
-/// Version of the format.
+/// Version of the JSON format.
 const VERSION: &str = "1.1.3";
 
 /// Returns a message in the envelope for other gateways, with its source and time (milliseconds since 1970).

@@ -50,7 +50,7 @@ pub struct Process {
 pub enum Left {
     /// The station has written this packet into the tunnel device.
     Packet(Vec<u8>),
-    /// The process has ended, orderly or not.
+    /// The process has ended, in an orderly way or not.
     Ended(End),
     /// A process has started with this stored state.
     Began(PersistentState),
@@ -112,7 +112,7 @@ impl Node {
         format!("start {:?}, process {:?}", self.start_at, self.process.as_ref().map(of))
     }
 
-    /// Executes the actions that are due.
+    /// Executes the actions of the machine that are due.
     pub fn serve(&mut self, now: Time) {
         if self.process.is_none() {
             if self.start_at.is_some_and(|at| at <= now) {
@@ -406,7 +406,7 @@ impl Node {
                 }
             }
             End::Killed | End::PowerCut => {
-                // The process may end during a write.
+                // The process may end while it writes this commit.
                 if let Some((_, _, changes)) = process.commit.take()
                     && self.rng.chance(0.5)
                 {

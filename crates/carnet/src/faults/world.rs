@@ -143,7 +143,7 @@ pub struct World {
     had: [BTreeSet<Ipv6Addr>; 2],
     /// Last time at which the home agent had a binding of this router with this care-of address.
     bound: BTreeMap<(usize, Ipv6Addr), Time>,
-    /// Last acknowledged sequence number of each router.
+    /// Last sequence number that each router got acknowledged.
     acknowledged: [Option<u16>; 2],
     /// Last timestamp that the disk had when an acknowledgement left, for each router.
     timestamps: [u64; 2],

@@ -36,7 +36,7 @@ pub(super) struct FastPath {
     loading: Option<GeonetPathLoading>,
     /// Whether the station must not run without the fast path.
     is_needed: bool,
-    /// Addresses of the host on the topological interface.
+    /// Addresses that the host has on the topological interface.
     addresses: Vec<Ipv6Addr>,
     /// Whether the station has received the input that the fast path exists.
     is_told: bool,

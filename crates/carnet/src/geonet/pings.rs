@@ -1,4 +1,4 @@
-//! The pings that run now.
+//! The GeoNetworking pings that run now.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub struct Pings {
 #[derive(Debug)]
 struct Ping {
     transport: GeonetTransport,
-    /// Name of the destination area.
+    /// Name of the area to which the ping goes; `None` for other targets.
     area: Option<String>,
     count: u16,
     interval: Duration,
@@ -36,7 +36,7 @@ struct Ping {
     next: Option<Time>,
     sent: u16,
     answered: u32,
-    /// Unanswered requests, by sequence number.
+    /// Requests that no answer has come for yet, by sequence number.
     waiting: BTreeMap<u16, Waiting>,
     events: mpsc::Sender<GnPingEvent>,
 }

@@ -1,4 +1,4 @@
-//! API of GeoNetworking.
+//! The GeoNetworking part of the API.
 
 use axum::Router;
 use axum::extract::Request as HttpRequest;

@@ -165,7 +165,7 @@ mod tests {
         let of_system = read(Path::new("/etc/hostname"));
         assert!(of_system.contains(&PathBuf::from("/etc/hostname")), "{of_system:?}");
         assert!(!of_system.contains(&PathBuf::from("/etc")), "{of_system:?}");
-        // This file is created later.
+        // The file does not exist yet; another program creates it later.
         assert_eq!(read(&at("later/much/signal")), [here]);
         assert_eq!(read(Path::new("/no/such/folder/signal")), Vec::<PathBuf>::new());
     }

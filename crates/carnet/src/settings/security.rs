@@ -323,7 +323,7 @@ mod tests {
         assert!(error.to_string().contains("its issuer is not among security.roots"), "{error}");
     }
 
-    /// The entity checks certificates with this `Now`.
+    /// The entity checks certificates against this `Now`.
     #[test]
     fn date_of_the_tests_is_that_of_the_entity() {
         let now = Now { time: Time::ZERO, date: Time64::from_wall_time(date(0), 5) };

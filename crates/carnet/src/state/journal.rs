@@ -29,7 +29,7 @@ use anyhow::{Context, bail, ensure};
 use carnet_linux::disk::{self, Disk, DiskFile};
 
 const HEAD: &[u8] = b"carnet state 1\n";
-/// Octets with which each commit begins.
+/// Octets with which each commit in the file begins.
 const MARK: &[u8] = b"@ ";
 /// Size of each commit in a compacted file, in octets.
 const PIECE: usize = 256 << 10;
@@ -209,7 +209,7 @@ impl Journal {
     /// of the commit counts.
     ///
     /// # Errors
-    /// Returns the kernel's error.
+    /// Returns the error of the kernel.
     pub fn append(&mut self, changes: &[Change]) -> io::Result<()> {
         self.directory.settle()?;
         self.tidy()?;
@@ -250,7 +250,7 @@ impl Journal {
     /// fails instead of this function.
     ///
     /// # Errors
-    /// Returns the kernel's error.
+    /// Returns the error of the kernel.
     pub fn compact(&mut self) -> anyhow::Result<()> {
         let mut old: Vec<(Key, (u64, u32))> = self.places.of.iter().map(|(key, at)| (*key, *at)).collect();
         old.sort_by_key(|(_, place)| *place);
@@ -373,7 +373,7 @@ fn replace(
     ensure!(has_name(disk, &*file, &new)?, "{} is in use by another station", path.display());
     let written = file.set_len(0).and_then(|()| write(&*file)).and_then(|()| file.sync_all());
     if written.is_err() {
-        // The incomplete file would only use disk space.
+        // The new file is incomplete, so it would only use disk space.
         let _ = disk.remove(&new);
     }
     written.with_context(|| format!("cannot write {}", new.display()))?;

@@ -133,7 +133,7 @@ async fn results_and_events() {
     let port = upper_tester.socket.local_addr().expect("bound");
     let tester = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
     tester.connect(port).await.expect("connected");
-    // No tester has sent a message yet.
+    // No tester has sent a message yet, so the payload has no receiver.
     upper_tester.delivered(&delivered(0, b"unheard"));
     for (octets, answer, event) in [
         ("00 0000000000000000", "0101", "63"),

@@ -22,7 +22,7 @@ pub struct Heard {
     pub mid: [u8; 6],
     /// Header type and subtype.
     pub kind: u8,
-    /// Time stamp of the position vector (TST).
+    /// Time stamp of the position vector (TST), in milliseconds.
     pub timestamp: u32,
     /// Latitude in degrees.
     pub latitude: f64,

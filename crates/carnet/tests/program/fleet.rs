@@ -233,7 +233,7 @@ fn when_a_machine_dies_the_other_has_its_bindings() {
     anna.die();
     fleet.bed.core.ip("link set ha down");
     wait_until("the other has the binding", seconds(20), || bruno.has_the_router());
-    // No router has registered at the new leader.
+    // No router has registered again at the new leader.
     assert_eq!(router.counter("nemo.bu.sent"), sent, "{}", bruno.log());
     echo.flows();
     let report = echo.stop();

@@ -12,7 +12,7 @@ use crate::hosts::{Host, assert_same, possible, said, seconds, wait_until};
 use crate::station::Station;
 
 const FRAMES: [&str; 3] = ["radio", "br0", "radio"];
-/// A group that is mapped to no area.
+/// A multicast group that the config maps to no area.
 const NOWHERE: &str = "ff1e::77";
 const PORT: u16 = 4000;
 

@@ -458,7 +458,7 @@ fn a_policy_moves_its_own_packets_and_no_others() {
         let inside = |packet: &&Vec<u8>| {
             packet.len() >= 88 && packet[6] == 41 && packet[at..at + 16] == care_of && packet[46] == protocol
         };
-        // Messages between the stations do not count.
+        // Messages between the two stations do not count.
         let mobile =
             |packet: &&Vec<u8>| [&packet[48..56], &packet[64..72]].contains(&&address(INSIDE).octets()[..8]);
         heard.iter().filter(inside).filter(mobile).count()

@@ -88,7 +88,7 @@ impl Pki {
     }
 }
 
-/// Returns the MID of a station's GN address.
+/// Returns the MID of the GN address of a station.
 fn mid(station: &Station) -> [u8; 6] {
     let status = station.show("status");
     let address = status["geonet"]["gn_address"].as_str().expect("an address").replace(':', "");

@@ -156,7 +156,7 @@ fn the_interface_has_the_stations_address_as_long_as_it_runs() {
     let mut station = Station::start(&host, &config(&scratch, ""));
     assert_eq!((mac(&host, "radio"), mid(&station)), (own.clone(), own.clone()));
 
-    // 10.2.1.5: another station uses the same address.
+    // 10.2.1.5: another station uses the GN address of this station.
     let mouth = Mouth::new(&other, "radio");
     mouth.say(&[beacon([2, 0, 0, 0, 0, 0x66], octets(&own), PLACE.0, PLACE.1)]);
     // The test skips beacons of the first station that were still in the queue.

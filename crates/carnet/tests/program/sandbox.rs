@@ -459,7 +459,7 @@ mod from_inside {
             assert_eq!(end, End::Refused(errno), "{what}");
         }
         puppet.release();
-        // The process still works after the refused calls.
+        // The process still works after the sandbox has refused calls.
         assert!(station.ask(&["status"]).status.success());
         station.terminate();
         for which in 0..DEADLY {

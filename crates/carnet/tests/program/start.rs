@@ -1,4 +1,4 @@
-//! Starts that fail, and a start without root.
+//! Starts of a station that fail, and a start without root.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

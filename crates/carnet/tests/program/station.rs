@@ -41,7 +41,7 @@ pub fn carnet(arguments: &[&str]) -> Output {
     command.output().expect("the program")
 }
 
-/// A started station.
+/// A station that the test has started.
 pub struct Station {
     child: Child,
     pub config: PathBuf,

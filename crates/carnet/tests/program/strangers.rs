@@ -73,7 +73,7 @@ fn control_messages_of_strangers_do_not_crowd_out_data_nor_registrations() {
     for number in 0..DATAGRAMS {
         sender.send_to(&number.to_be_bytes(), (address(CORRESPONDENT), PORT)).expect("it is sent");
     }
-    // The second update is a retransmission.
+    // The second Binding Update is a retransmission.
     wait_until("the router asks", seconds(30), || asked() >= 2);
     let asked = asked();
     agent.signal(Signal::SIGCONT);

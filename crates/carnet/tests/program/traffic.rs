@@ -90,7 +90,7 @@ impl Echo {
         self.answered.load(Ordering::Relaxed)
     }
 
-    /// Waits until further answers arrive.
+    /// Waits until further answers to the packets arrive.
     pub fn flows(&self) {
         let before = self.answered();
         wait_until("traffic flows", seconds(20), || self.answered() > before + 2);

@@ -41,7 +41,7 @@ fn a_used_up_uplink_is_left_and_stays_so_after_a_crash() {
     assert!(config.contains("volume = '2MB'"), "{config}");
     let mut router = Station::start(&bed.router, &config);
     wait_until("the uplink with a volume to be used", seconds(10), || active(&router) == "wlan0");
-    // The station has begun to count.
+    // The station has begun to count octets.
     wait_until("a state file", seconds(10), || {
         std::fs::read_to_string(directory.join("router.state")).is_ok_and(|text| text.contains("volumes"))
     });

@@ -116,7 +116,7 @@ pub enum TunnelEnd {
 /// addresses (RFC 5648).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tunnel {
-    /// Role of this station.
+    /// Role of this station at this end of the tunnel.
     pub end: TunnelEnd,
     /// Home address of the binding. Several home addresses may share a care-of address.
     pub home_address: Ipv6Addr,
@@ -141,7 +141,7 @@ pub struct Tunnel {
 /// changed list of rules replaces the old list as one entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Distribution {
-    /// Role of this station.
+    /// Role of this station at the tunnels of the home address.
     pub end: TunnelEnd,
     /// Home address of the tunnels.
     pub home_address: Ipv6Addr,
@@ -188,7 +188,7 @@ pub struct Socket {
     pub interface: Option<String>,
 }
 
-/// Action of a route.
+/// Treatment of packets that take the route, by the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RouteAction {
@@ -215,7 +215,7 @@ pub struct Route {
     pub destination: Ipv6Net,
     /// Kernel metric (lower wins).
     pub metric: u32,
-    /// Forward, unreachable or local.
+    /// Action of the route: forward, unreachable or local.
     pub action: Arc<RouteAction>,
     /// Source address for this machine's own packets if their sender has chosen no address. With `None` the
     /// kernel chooses the source address (RFC 6724).
@@ -292,7 +292,7 @@ pub struct Ipv4Rule {
 pub struct InterfaceAddress {
     /// Name of the interface.
     pub interface: String,
-    /// The address.
+    /// The address that carnet adds.
     pub address: Ipv6Addr,
     /// Prefix length; 128 if the kernel must not derive an on-link prefix.
     pub prefix_length: u8,
@@ -419,7 +419,7 @@ impl Ord for Keyed {
 pub enum Change {
     /// Install this entry. The entry replaces an entry with the same key; at no moment are both absent.
     Set(Arc<Entry>),
-    /// Remove this entry.
+    /// Remove this entry from the kernel.
     Remove(Arc<Entry>),
 }
 

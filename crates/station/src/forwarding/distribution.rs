@@ -58,7 +58,7 @@ pub enum Choice {
     One(Ends),
     /// The packet takes each of these tunnels, at most [`MAX_COPIES`].
     All(Vec<Ends>),
-    /// No tunnel of the rule works.
+    /// No tunnel of the rule works, so the packet takes none.
     None,
 }
 

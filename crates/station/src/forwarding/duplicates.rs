@@ -33,9 +33,9 @@ pub fn mark(hash: u64) -> u16 {
 /// Result of [`Window::note`] for a numbered packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Copy {
-    /// The first copy of the packet.
+    /// The packet is the first copy with its number.
     First,
-    /// A further copy of the packet.
+    /// The packet is a further copy.
     Further,
     /// A number older than the window: the packet may be the first copy or a further one.
     Late,

@@ -148,7 +148,7 @@ pub(crate) fn router_entries<'a>(
         entries.push(address(TUNNEL_DEVICE, config.home_address));
     }
     if home.is_some() {
-        // carnet sends the de-registration from the home address.
+        // carnet sends the de-registration from the home address; its packet comes from the tunnel device.
         let input = Some(TUNNEL_DEVICE);
         entries.push(rule(priority::FROM_MOBILE_NETWORK, input, home_address, None, home_table));
     }

@@ -73,7 +73,7 @@ const WINDOWS: usize = 1024;
 const COPIES: u32 = 2_000;
 const COPY_INTERVAL: Duration = Duration::from_micros(100);
 
-/// Duplication state of a home address.
+/// State of a home address whose packets are duplicated.
 #[derive(Debug)]
 struct Copies {
     /// Number that the next duplicated packet gets.
@@ -187,7 +187,7 @@ pub struct ForwarderCounters {
     pub decapsulated: u64,
     /// Inner packets that another home agent has relayed.
     pub relayed: u64,
-    /// Additional copies of duplicated packets.
+    /// Additional copies of duplicated packets that were sent.
     pub duplicated: u64,
     /// Packets that matched a duplicate rule but took only one tunnel. Such a packet is a tunnel packet
     /// itself, or the home address has reached its limit of copies.
@@ -222,7 +222,7 @@ pub struct Forwarder {
     bindings: HashMap<Name, Binding>,
     /// Number of bindings that have a window of received numbers.
     windows: usize,
-    /// Duplication state of each binding.
+    /// State of duplication of each binding.
     copies: HashMap<Name, Copies>,
     /// Tunnel of each inner destination prefix, for a home agent and direct routes.
     towards: PrefixTable<Leading>,
@@ -248,7 +248,7 @@ pub struct Forwarder {
     forgeries: RateLimiter,
     /// Time until which the forwarder ignores Packet Too Big.
     doubtful_until: Time,
-    /// Watched tunnels that a packet has entered.
+    /// Watched tunnels that a packet has entered since they were watched.
     used: Vec<Ends>,
     outputs: VecDeque<Caused>,
     counters: ForwarderCounters,
@@ -308,7 +308,7 @@ impl Forwarder {
         self.served.insert(prefix, speaker);
     }
 
-    /// Removes all mobile networks that [`Self::serve`] added.
+    /// Removes all mobile networks that [`Self::serve`] has added.
     pub fn serve_nobody(&mut self) {
         self.served = PrefixTable::new();
         self.held_back = PrefixTable::new();
@@ -703,7 +703,7 @@ impl Forwarder {
         Arrival::First
     }
 
-    /// Counts a drop.
+    /// Counts a dropped packet by its reason, and returns the verdict.
     pub fn drop(&mut self, reason: TunnelDrop) -> Verdict {
         *self.counters.dropped.entry(reason).or_default() += 1;
         Verdict::from(reason)

@@ -14,7 +14,7 @@ use super::path_mtu::Ends;
 /// Tunnels that a home address uses, and the distribution of its packets.
 #[derive(Debug, Default)]
 pub(crate) struct Ways {
-    /// Tunnels that transmit.
+    /// Tunnels that transmit packets.
     pub transmit: Vec<Ends>,
     /// Distribution of the packets; `None` if one tunnel carries all packets.
     pub distribution: Option<Distribution>,

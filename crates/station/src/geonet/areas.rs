@@ -14,7 +14,7 @@ use super::io::AreaOrder;
 pub struct GeoDestination<'a> {
     /// Name of the area.
     pub name: &'a str,
-    /// Shape and centre of the area.
+    /// Shape and centre of the area, or the station that it follows.
     pub destination: &'a Destination,
     /// Time at which the area expires; `None` if it never expires.
     pub expires: Option<Time>,

@@ -35,7 +35,7 @@ use crate::io::{Event, Output};
 const NO_DCC: &str = "this station has no congestion control: there is no [geonet.dcc] in its config";
 /// Channel load of a channel that is busy all the time, in thousandths.
 const ALWAYS: u16 = 1000;
-/// Longest wait of a packet over one hop.
+/// Longest time for which a packet over one hop waits at the gate.
 const ONE_HOP: Duration = Duration::from_secs(1);
 /// Shortest lifetime that a packet can have (EN 302 636-4-1 9.6.4). The station does not send a packet with
 /// less.
@@ -79,7 +79,7 @@ impl Congestion {
         self.gate.poll_timeout()
     }
 
-    /// Discards all waiting packets.
+    /// Drops all packets that wait at the gate.
     pub(super) fn reset(&mut self) {
         self.gate.discard(DccDrop::Reset, |_| true);
     }

@@ -8,7 +8,7 @@
 
 /// BTP destination port of echo messages.
 pub const PORT: u16 = 51_966;
-/// NH of BTP-B.
+/// NH value of BTP-B in the Common Header.
 pub const NEXT_HEADER: u8 = 2;
 const REQUEST: u8 = 1;
 const REPLY: u8 = 2;

@@ -200,7 +200,7 @@ impl Facilities {
         self.services.den.sizes().0 > 0
     }
 
-    /// Changes the station ID with the address.
+    /// Changes the station ID to follow a new GN address.
     pub(super) fn follow(&mut self, address: GnAddress) {
         if std::mem::replace(&mut self.address, address) != address && self.settings.station_id.is_none() {
             self.services.set_station_id(number(address));

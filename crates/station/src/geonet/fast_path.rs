@@ -46,7 +46,7 @@ pub struct General {
     pub delivers: bool,
     /// Octets of the longest IPv6 packet; 0 without IPv6.
     pub mtu: u32,
-    /// `itsGnDPLLength`.
+    /// Value of `itsGnDPLLength`: sequence numbers remembered for each source.
     pub duplicate_packet_list_length: u32,
 }
 
@@ -106,7 +106,7 @@ impl Geonet {
         self.collect(now);
     }
 
-    /// Handles the fast path's report.
+    /// Handles a report of the fast path about its packets.
     pub(crate) fn handle_report(&mut self, now: Time, report: &Report) {
         if let Some(ipv6) = &mut self.ipv6 {
             ipv6.count_accelerated(report.sent, report.delivered);

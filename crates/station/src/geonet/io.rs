@@ -12,7 +12,7 @@ use carnet_wire::geonet::{
 };
 use serde::{Deserialize, Serialize};
 
-/// A frame of EtherType 0x8947.
+/// A frame of EtherType 0x8947 (GeoNetworking).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Frame {
     /// Link-layer source address; in a frame to send, this station's address.
@@ -58,7 +58,7 @@ impl Position {
     }
 }
 
-/// An area in the units of the wire.
+/// An area, in the units of GeoNetworking packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Area {
     /// Shape of the area: circle, rectangle or ellipse.
@@ -142,9 +142,9 @@ pub struct PositionQuality {
     /// Altitude above the WGS 84 ellipsoid, centimetres; `None` if unknown.
     #[serde(default)]
     pub altitude_cm: Option<i32>,
-    /// Whether the speed is known.
+    /// Whether the speed of the position is known.
     pub moves: bool,
-    /// Whether the heading is known.
+    /// Whether the heading of the position is known.
     pub heads: bool,
     /// Whether the receiver has lost its position fix, so that the next positions are dead reckoning.
     #[serde(default)]
@@ -185,7 +185,7 @@ pub struct Message {
 pub struct Action {
     /// Station ID of the originating station.
     pub originating_station_id: u32,
-    /// Number of the event at that station.
+    /// Number of the event at the originating station.
     pub sequence_number: u16,
 }
 
@@ -230,9 +230,9 @@ pub struct DenmOrder {
 pub enum Around {
     /// A fixed place, in tenths of a microdegree, north and east positive.
     Place {
-        /// Latitude.
+        /// Latitude of the place.
         latitude: i32,
-        /// Longitude.
+        /// Longitude of the place.
         longitude: i32,
     },
     /// The present position of this station.
@@ -364,9 +364,9 @@ pub struct VirtualLink {
     pub name: String,
     /// Link-layer address of the interface, which is the station's.
     pub address: MacAddress,
-    /// IPv6 link-local address of this link-layer address.
+    /// IPv6 link-local address that belongs to the link-layer address.
     pub link_local: Ipv6Addr,
-    /// Octets of the longest IPv6 packet.
+    /// Octets of the longest IPv6 packet on the interface.
     pub mtu: u32,
     /// Whether a Router Advertisement caused the interface. The host then configures the interface by that
     /// advertisement.

@@ -40,7 +40,7 @@ const NO_FACILITIES: &str = "this station has no facilities: there is no [facili
 /// Settings of a station's GeoNetworking router.
 #[derive(Debug, Clone)]
 pub struct GeonetSettings {
-    /// Parameters of the router.
+    /// Parameters of the GeoNetworking router.
     pub mib: Mib,
     /// GN address of the station; its MID is the link-layer address. `None` if the address is not known yet:
     /// [`crate::io::Input::GeonetAddress`] will set it.

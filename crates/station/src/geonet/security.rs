@@ -208,7 +208,7 @@ pub(crate) struct Secured {
     unpermitted: SmallMap<Psid, ()>,
     /// Whether operators have got a warning about the station's clock.
     told_of_clock: bool,
-    /// Warnings that operators have not got yet.
+    /// Warnings that operators have not received yet.
     warnings: VecDeque<String>,
     /// Time until which an application has locked the pseudonym; `None` without a lock.
     locked_until: Option<Time>,
@@ -218,7 +218,7 @@ pub(crate) struct Secured {
 const NO_PSEUDONYMS: &str =
     "this station does not change its pseudonym: there is no [security.pseudonyms] in its config";
 
-/// Reason why the station signs nothing.
+/// Reason why the station signs no packet.
 const NO_TICKET: &str = "no ticket of this station holds here and now";
 /// Largest number of unpermitted applications about which operators get warnings.
 const MOST_UNPERMITTED: usize = 32;

@@ -26,11 +26,11 @@ use crate::io::Output;
 /// Config of a station. A role that is absent is inactive.
 #[derive(Debug, Clone, Default)]
 pub struct StationConfig {
-    /// The home agent.
+    /// Config of the home agent; `None` if the station has no such role.
     pub home_agent: Option<HomeAgentConfig>,
-    /// The mobile router.
+    /// Settings of the mobile router; `None` if the station has no such role.
     pub mobile_router: Option<MobileRouterSettings>,
-    /// The GeoNetworking router.
+    /// Settings of the GeoNetworking router; `None` if the station has no such role.
     pub geonet: Option<GeonetSettings>,
     /// Routes to the mobile networks of neighbouring vehicles, for a mobile router with IPv6 over
     /// GeoNetworking.

@@ -54,7 +54,7 @@ impl Station {
         }
     }
 
-    /// Recomputes the entries of direct routes.
+    /// Recomputes the desired entries of direct routes.
     pub(super) fn forward_direct(&mut self, now: Time) {
         if let (Some(direct), Some(router)) = (&self.direct, &self.router) {
             // A home agent's address is never a care-of address.
@@ -137,7 +137,7 @@ impl Station {
             })
     }
 
-    /// Handles a message about direct routes.
+    /// Handles a message about direct routes that the tunnel device has delivered.
     pub(super) fn straight_message(&mut self, now: Time, packet: &[u8]) -> Verdict {
         let Some(direct) = &mut self.direct else { return Verdict::Consumed };
         let result = match parse(packet) {

@@ -509,7 +509,7 @@ impl Station {
         }
         if let Some(router) = &mut self.router {
             results.push(router.machine.handle_link_message(now, wall, message));
-            // `Nesting` counts the messages that it rejects.
+            // `Nesting` counts the messages that it rejects, so the result has no further use.
             let _counted = router.nesting.handle_link_message(now, message, &router.machine);
             results.push(router.agents.handle_link_message(now, wall, &router.machine, message));
             for advertiser in &mut router.advertisers {

@@ -258,7 +258,7 @@ fn hear(
     let Ok((header, message)) = Header::parse_packet(packet) else { return };
     if header.next_header == protocol::MOBILITY {
         if let (Some(machine), Some((header, test))) = (machine, prefix_test(packet)) {
-            // `Mnpp` counts the message.
+            // `Mnpp` counts the message, so the result has no further use.
             let _counted = machine.handle_straight(now, station, header.source, &test, around);
         }
     } else if let Ok(advertisement) = RouterAdvertisement::parse(message) {

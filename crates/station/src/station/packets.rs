@@ -13,12 +13,12 @@ use crate::forwarding::forwarder::{TunnelDrop, Verdict};
 use crate::forwarding::packet::PacketBuffer;
 use crate::forwarding::path_mtu::Ends;
 
-/// Outer header of a packet.
+/// Outer header of a packet that arrived inside IPv4 or UDP.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Outer {
     /// Local and remote end of the tunnel.
     ends: Ends,
-    /// Octet with DSCP and ECN.
+    /// DSCP and ECN as one octet.
     traffic_class: u8,
 }
 

@@ -148,7 +148,7 @@ enum Flight {
     Arrive(String, String, Vec<u8>),
     /// Packet that arrives at an access router from its link: link, packet.
     Leave(String, Vec<u8>),
-    /// Packet that the Internet carries.
+    /// Packet that crosses the Internet.
     Far(Vec<u8>),
     /// Neighbor Discovery message to a node's interface: interface and message follow the node's name.
     Said(String, LinkMessage),
@@ -178,7 +178,7 @@ pub struct World {
     pub crossed: BTreeMap<(Ipv6Addr, Ipv6Addr), Vec<String>>,
     /// Number of packets that each node's kernel dropped.
     pub dropped: BTreeMap<String, usize>,
-    /// Number of packets on all links.
+    /// Number of packets that have passed all links.
     pub carried: usize,
     /// Number of Neighbor Discovery messages that stations have sent.
     pub said: usize,

@@ -42,12 +42,12 @@ pub struct Files {
     password_file: Option<PathBuf>,
 }
 
-/// Contents of the files that `[access]` names.
+/// Contents of the files that the table `[access]` names.
 #[derive(Debug, Default)]
 pub struct Access {
-    /// TLS for servers with `https://`.
+    /// TLS settings for servers with `https://`; `None` for other servers.
     pub tls: Option<Arc<Tls>>,
-    /// User that sends all requests.
+    /// User of etcd that sends all requests; `None` if etcd needs no user.
     pub user: Option<Arc<User>>,
 }
 

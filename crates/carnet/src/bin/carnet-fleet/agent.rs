@@ -81,16 +81,16 @@ impl Recipe {
     }
 }
 
-/// Message to the task that owns the process.
+/// Message to the task that owns the home agent's process.
 #[derive(Debug)]
 enum Told {
     /// The store now has the oldest of the commits that it did not have yet.
     Written,
-    /// The process must read its config file again.
+    /// The process must read its config file again (SIGHUP).
     Reload,
 }
 
-/// A process that runs or is starting.
+/// A home agent's process that runs or is starting.
 #[derive(Debug)]
 pub struct Agent {
     begin: Option<Sender<BTreeMap<String, String>>>,

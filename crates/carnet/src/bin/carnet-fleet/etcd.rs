@@ -187,7 +187,7 @@ fn decoded(text: &str) -> anyhow::Result<String> {
 fn after(names: &str) -> String {
     let mut end = names.to_owned();
     end.pop();
-    // The character after a slash ends the range.
+    // The range ends at the character that follows a slash.
     end.push('0');
     end
 }

@@ -193,7 +193,7 @@ impl Keeper {
                 info!("seat {}: another home agent waits, by that config", self.name);
                 self.stop();
             }
-            // The process has become active during the check.
+            // The process became active while its config was checked.
             (Ok(()), Process::Runs(agent)) => agent.reload(),
             (Ok(()), Process::None(..) | Process::Ends(..)) => {}
         }
@@ -379,7 +379,7 @@ impl Keeper {
             if !first {
                 sleep(AGAIN).await;
             }
-            // Each attempt uses another server.
+            // Each attempt to watch the keys uses another server.
             let server = &place.servers[number as usize % place.servers.len()];
             let error = match follow(server, &place.prefix, number, silent, &tell).await {
                 Ok(never) => match never {},

@@ -13,10 +13,10 @@ use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 
 /// Number of requests without an answer after which neighbours count as missing.
 const ATTEMPTS: u32 = 4;
-/// Pause after a failed request to the kernel.
+/// Pause after a failed request of this program to the kernel.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Links and neighbours to watch.
+/// Links and neighbours that this member watches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
     /// Interfaces that must all have a carrier.

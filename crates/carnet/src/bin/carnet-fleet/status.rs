@@ -44,7 +44,7 @@ struct Status {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum State {
-    /// The leader's home agent is active.
+    /// The leader's home agent is active and serves its routers.
     Working,
     /// The leader's home agent is starting.
     Starting,
@@ -66,7 +66,7 @@ struct Last {
     /// Number of the leader's process. It is text, because many programs read JSON numbers as floating-point
     /// numbers.
     process: String,
-    /// Number of the last transaction of that process.
+    /// Number of the last transaction that the leader's process has written.
     transaction: u64,
     /// Member to which the leader gives the seat, if the leader chose a member.
     gives_to: Option<String>,
@@ -98,7 +98,7 @@ struct Asked {
     error: Option<String>,
 }
 
-/// The member of this config, on this machine.
+/// The member that this config names, on this machine.
 #[derive(Debug, Serialize)]
 struct Here {
     member: String,

@@ -59,7 +59,7 @@ fn a_member_that_is_cut_off_from_routers_hands_its_seat_to_one_that_is_not() {
     silence(&fleet, fleet.host(1), "f4");
     wait_until("bruno misses his gateway", seconds(20), || bruno.log().contains(lost));
     assert!(anna.bindings().is_some(), "{}", anna.log());
-    // The leader loses its carrier.
+    // The leader's interface loses its carrier.
     fleet.bed.core.ip("link set ha down");
     wait_until("carla has the binding", seconds(20), || carla.has_the_router());
     wait_until("anna has no home agent", seconds(20), || anna.bindings().is_none());

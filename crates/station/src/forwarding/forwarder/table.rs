@@ -47,7 +47,7 @@ impl Traffic {
 #[derive(Debug)]
 pub(super) struct Path {
     pub(super) bindings: Few<Arc<Tunnel>>,
-    /// Smallest MTU of these bindings.
+    /// Smallest MTU of the bindings on the path.
     pub(super) mtu: usize,
     /// Whether the forwarder reports the next packet that enters the path.
     pub(super) watched: bool,
@@ -187,7 +187,7 @@ pub(super) struct Full {
     tunnels: Few<Arc<Tunnel>>,
     /// Tunnel that the station last set as transmitting.
     latest: Option<Arc<Tunnel>>,
-    /// Tunnel to which the prefix tables lead.
+    /// Tunnel to which the prefix tables lead now.
     leading: Option<Arc<Tunnel>>,
     distributor: Option<Distributor>,
     /// Window of received numbers.

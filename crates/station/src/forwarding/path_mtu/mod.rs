@@ -100,7 +100,7 @@ pub enum Order {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
-    /// The MTU of Packet Too Big expires.
+    /// The MTU of a Packet Too Big expires.
     Expiry,
     /// The rate limit of the path's home address allows probes again.
     Turn,
@@ -167,9 +167,9 @@ impl Path {
 /// Counters of probing.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct ProbeCounters {
-    /// Probes sent.
+    /// Number of probes sent.
     pub sent: u64,
-    /// Answers to probes.
+    /// Number of probes answered.
     pub answered: u64,
 }
 

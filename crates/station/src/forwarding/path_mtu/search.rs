@@ -91,13 +91,13 @@ struct Candidate {
 /// Conclusion of a search from the rounds so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Judgement {
-    /// The search needs another round.
+    /// The search needs a further round.
     Open,
     /// The path carries this size and no larger size.
     Carries(u32),
-    /// No probe was answered.
+    /// No probe of the search was answered.
     Silent,
-    /// Too few probes were answered for a conclusion.
+    /// Too few probes were answered, so that no conclusion is possible.
     Unclear,
 }
 
@@ -109,7 +109,7 @@ pub(super) struct Search {
     candidates: Vec<Candidate>,
     /// Size in use, if it is smaller than the target.
     current: Option<u32>,
-    /// Time of each round.
+    /// Time at which each round was sent.
     rounds: Vec<Time>,
 }
 

@@ -19,7 +19,7 @@ use crate::access::{Tls, User};
 /// Time for which the client does not try a refused password again.
 const REFUSED: Duration = Duration::from_secs(1);
 
-/// One of the store's servers.
+/// One of the store's servers, with the token for it.
 #[derive(Clone)]
 pub struct Server {
     /// Name and port of the server, `host:port`.

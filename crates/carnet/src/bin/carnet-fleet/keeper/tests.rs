@@ -198,7 +198,7 @@ async fn keys_that_come_again_and_again_are_not_read() {
     let error = open.read(&prefix).await.expect_err("it has no end").to_string();
     assert_eq!(error, "etcd's answer has keys that were not asked for");
     assert_eq!(asked_of(&mut told)[1..], ["/v3/kv/range token1", "/v3/kv/range token1"]);
-    // No revision follows the largest one.
+    // No revision follows the largest one; the watch must begin nevertheless.
     let known = Revision::MAX;
     assert!(open.watch(&prefix, known).await.is_ok());
 }
