@@ -80,7 +80,7 @@ pub enum GeonetEvent {
     Report,
     /// An event of the multicast interfaces.
     Multicast(MulticastEvent),
-    /// The programs of the fast path are loaded. If the config demands them and they cannot be loaded, the
+    /// The programs of the fast path are loaded. If they cannot be loaded and the config demands them, the
     /// value is the reason.
     FastPath(std::result::Result<(), String>),
 }
@@ -605,7 +605,7 @@ fn location(entry: &Entry, now: Timestamp) -> Location {
         longitude: degrees(vector.longitude),
         speed_mps: f64::from(vector.speed) / 100.0,
         heading_deg: f64::from(vector.heading) / 10.0,
-        // If the other station's clock is ahead, the age must not be negative.
+        // If the other station's clock is ahead, the age is 0, not negative.
         age_ms: u64::try_from(now.milliseconds_since(vector.timestamp)).unwrap_or(0),
         neighbour: entry.is_neighbour(),
     }

@@ -81,7 +81,7 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        // The reader of the pipe has ended, as in `carnet watch | head`; this is no failure.
+        // The reader of the pipe has ended, as in `carnet watch | head`; the command has not failed.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("carnet: {}", log::escaped(&format!("{error:#}")));

@@ -48,8 +48,8 @@ use packets::Gathering;
 
 /// Time for which a stopping station waits for the home agent to acknowledge the de-registration.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// Interval at which a mostly idle station returns memory to the kernel. This is mainly code that a request,
-/// a reload or a registration has used, with its neighbouring pages.
+/// Interval at which a mostly idle station returns memory to the kernel. The memory is mainly code that a
+/// request, a reload or a registration has used, with its neighbouring pages.
 const REST: Duration = Duration::from_secs(10);
 /// Number of wake-ups by packets in an interval of [`REST`] below which the station is mostly idle.
 const LITTLE: u32 = 100;
@@ -145,7 +145,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
             tell_data_path(platform, &config, &obstacles)?;
         }
     }
-    // With a store, this waits until the station becomes the leader; slow preparations are done before.
+    // With a store, this call waits until the station becomes the leader; slow preparations are done before.
     let waits = opening.waits_with()?;
     let mut opening = tokio::task::spawn_blocking(|| {
         with_files_alone();
@@ -737,7 +737,7 @@ impl Runner {
     }
 
     /// Passes the fast path's packet counts to the station of a mobile router. The fast path's programs count
-    /// in shared memory, so this costs no system call.
+    /// in shared memory, so reading the counts costs no system call.
     fn count_tunnels(&mut self) {
         if self.station.mobile_router().is_none() {
             return;
@@ -947,8 +947,8 @@ impl Runner {
                 }
             }
             Output::Protect { source, destination, label, message } => {
-                // Without a security association the message is lost. If its sender needs an answer, it sends
-                // the message again.
+                // Without a security association the message is lost. A sender that needs an answer sends the
+                // message again.
                 if let Err(error) = self.protected().send(source, destination, label, &message) {
                     tracing::debug!(
                         "a message from {source} to {destination} is not sent under IPsec: {error}"

@@ -434,7 +434,7 @@ fn span(seconds: f64) -> String {
     parts.join(" ")
 }
 
-/// Formats seconds in the two largest units of [`span`]; this is exact enough for a long time.
+/// Formats seconds in the two largest units of [`span`]; for a long time these units are exact enough.
 fn long(seconds: u32) -> String {
     span(f64::from(seconds)).split(' ').take(2).collect::<Vec<_>>().join(" ")
 }

@@ -150,7 +150,7 @@ struct Keeping {
 
 impl State {
     /// Opens the state of a station; returns its records and a warning for the operator. If the directory is
-    /// missing, creates it. With a store, this waits until the station becomes the leader.
+    /// missing, creates it. With a store, the function waits until the station becomes the leader.
     ///
     /// # Errors
     /// Returns an error if a record cannot be read or parsed: a station does not start with half of its

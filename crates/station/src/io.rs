@@ -68,7 +68,7 @@ pub enum Input {
     Roaming {
         /// Name of the interface.
         interface: String,
-        /// Whether the modem roams; `None` if this is no longer known.
+        /// Whether the modem roams; `None` if its state is no longer known.
         roaming: Option<bool>,
     },
     /// Result of the request that [`Output::ProbePortal`] demanded.

@@ -68,7 +68,7 @@ fn a_busy_geonetworking_router_lets_the_mobile_router_have_its_turn() {
     assert!((30..=41).contains(&frames), "{frames} beacons");
 }
 
-/// A vehicle does not forward packets of other vehicles into its uplinks or its tunnel. This holds for an
+/// A vehicle does not forward packets of other vehicles into its uplinks or its tunnel. The rules hold for an
 /// interface that exists and for one that a Router Advertisement may create.
 #[test]
 fn what_comes_in_over_geonetworking_is_not_routed_on_but_to_the_mobile_network() {

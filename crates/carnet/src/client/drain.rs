@@ -46,8 +46,8 @@ pub async fn drain(command: cli::Drain) -> anyhow::Result<()> {
     }
 }
 
-/// Ends the bindings of all mobile routers that are registered now. If a router leaves meanwhile, this is no
-/// failure.
+/// Ends the bindings of all mobile routers that are registered now. A router that leaves meanwhile causes no
+/// error.
 pub async fn revoke_all(client: &Client) -> anyhow::Result<()> {
     let registered = async || -> anyhow::Result<BTreeSet<Ipv6Addr>> {
         let answer = client.get("/v1/bindings").await?;

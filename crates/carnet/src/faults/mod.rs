@@ -330,7 +330,7 @@ fn day(seed: u64) {
         // The test cancels the planned ends of processes.
         world.nodes.iter_mut().for_each(node::Node::put_out);
         recover(&mut world);
-        // During this time the old paths expire, and the other uplinks receive an advertisement.
+        // In these 130 s the old paths expire, and the other uplinks receive an advertisement.
         world.run(Duration::from_secs(130));
         for (router, to) in [(0, 1), (1, 1), (0, 0)] {
             hand_over(&mut world, router, to);

@@ -170,8 +170,8 @@ impl Node {
             look_at: None,
             tick_at: None,
         });
-        // As in `Runner::new`, the process stores its own state first. The loop below then does so for each
-        // node.
+        // As in `Runner::new`, the process stores its own state first. The loop below stores the state of
+        // each node.
         self.keep(now, Kept::Own);
         for home_address in known {
             let process = self.process.as_ref().expect("runs");

@@ -1,9 +1,10 @@
 //! The fast path of a running GeoNetworking station: whether it exists, to which interfaces it is attached,
 //! and when it reports.
 //!
-//! The fast path runs only on a radio that sends Ethernet frames and does not report acknowledgements. If the
-//! link reports lost frames, the router sends these again by another station (`carnet_geonet`, feedback). The
-//! link reports only frames that the router has sent itself, so both cannot run together.
+//! The fast path runs only on a radio that sends Ethernet frames and does not report acknowledgements. If a
+//! link reports lost frames, the router sends these frames again by another station (`carnet_geonet`,
+//! feedback). The link reports only frames that the router has sent itself, so a fast path cannot run on such
+//! a link.
 
 use std::future::pending;
 use std::net::Ipv6Addr;
@@ -122,9 +123,9 @@ impl FastPath {
 }
 
 impl Geonet {
-    /// Attaches the fast path to the present interfaces. If this changes whether the fast path exists,
-    /// returns the new state for the station. `is_router` says whether the station has a GeoNetworking
-    /// router.
+    /// Attaches the fast path to the present interfaces. If the fast path then exists but did not before, or
+    /// the reverse, returns the new state for the station. `is_router` says whether the station has a
+    /// GeoNetworking router.
     pub fn place_fast_path(&mut self, is_router: bool) -> Option<bool> {
         let Geonet { link, interfaces, address, fast_path, .. } = self;
         let path = fast_path.path.as_mut()?;

@@ -108,7 +108,7 @@ pub fn beyond(old: &Plan, new: &Plan) -> Option<String> {
 
 /// Adds a folder in which the station creates files.
 fn own(plan: &mut Plan, folder: &Path) {
-    // If this fails, the code that writes into the folder reports the error.
+    // If the folder cannot be created, the code that writes into it reports the error.
     let _ = fs::create_dir_all(folder);
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     plan.write.push(fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()));

@@ -245,7 +245,7 @@ impl Journal {
         self.end > 2 * self.places.live + SLACK
     }
 
-    /// Writes a new file with only the current records. If this fails, the old file stays. If the disk
+    /// Writes a new file with only the current records. If the write fails, the old file stays. If the disk
     /// refuses to sync the directory, the old file has lost its name already. In this case the next commit
     /// fails instead of this function.
     ///
@@ -367,7 +367,7 @@ fn replace(
 ) -> anyhow::Result<Box<dyn DiskFile>> {
     let disk = &*directory.disk;
     let new = path.with_extension("new");
-    // This truncates the file of an interrupted replacement, unless another process is writing it.
+    // The call truncates the file of an interrupted replacement, unless another process is writing it.
     let file = disk.create(&new).with_context(|| format!("cannot create {}", new.display()))?;
     lock(&*file, &new)?;
     ensure!(has_name(disk, &*file, &new)?, "{} is in use by another station", path.display());

@@ -160,7 +160,7 @@ fn udp_bursts_arrive_as_the_datagrams_they_are() {
     // Packets from before the registration do not count. The kernels' own packets on the link of their tunnel
     // devices (Router Solicitations, multicast listener reports) never count.
     let of = |station: &Station| {
-        // The test reads the part before the sum, because both may grow meanwhile.
+        // The test reads the part before the sum, because the two counters may grow meanwhile.
         let scope = station.counter("tunnel.dropped.scope");
         station.counters("tunnel.dropped") - scope
     };

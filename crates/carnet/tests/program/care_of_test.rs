@@ -1,5 +1,5 @@
-//! The test of a new care-of address on the data path. No packet of a correspondent takes the path to the new
-//! address before the router has answered there. This holds whether the old uplink still works or not.
+//! The test of a new care-of address on the data path. Before the router has answered at the new address, no
+//! packet of a correspondent takes the path to it. The old uplink may still work or not.
 
 use crate::hosts::{possible, seconds, wait_until};
 use crate::ipv4::nft;

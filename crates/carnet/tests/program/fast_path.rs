@@ -128,7 +128,8 @@ fn home_agent_acknowledges_a_binding_after_the_fast_path_has_it() {
         let text = fs::read_to_string(&trace).expect("a trace");
         text.lines().skip(count).map(str::to_owned).collect::<Vec<_>>()
     };
-    // This leaves out calls for the TUN device's own program, which have a shorter structure and may follow.
+    // The filter leaves out calls for the TUN device's own program, which have a shorter structure and may
+    // follow.
     let is_map = |line: &String| {
         (line.contains("BPF_MAP_UPDATE_ELEM") || line.contains("BPF_MAP_DELETE_ELEM"))
             && !line.contains(", 32) = ")

@@ -240,8 +240,8 @@ fn when_a_machine_dies_the_other_has_its_bindings() {
     println!("the longest silence: {:?}", report.silence);
 }
 
-/// A store server without power closes no connection, and an open watch does not notice this. Without a time
-/// limit the member would never learn of later changes, and could become the leader without the records.
+/// A store server without power closes no connection, and an open watch does not notice the loss. Without a
+/// time limit the member would never learn of later changes, and could become the leader without the records.
 #[test]
 fn a_member_whose_watch_is_gone_without_a_word_takes_the_seat_nevertheless() {
     let Some(fleet) = Fleet::new() else { return };

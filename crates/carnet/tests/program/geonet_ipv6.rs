@@ -133,7 +133,7 @@ fn hosts_ping_each_other_over_one_hop_and_two_by_udp() {
     );
 }
 
-/// The kernel has the next hops in its tables: only changes cause netlink requests, not packets.
+/// The kernel has the next hops in its tables: changes cause netlink requests, but packets cause none.
 #[test]
 fn packets_ask_the_kernel_nothing() {
     if !possible() {

@@ -76,13 +76,13 @@ pub mod priority {
     /// Makes packets that arrive over GeoNetworking unreachable if they are not for the mobile network. A
     /// vehicle does not forward packets of other vehicles into its uplinks, nor into its tunnel.
     pub const FROM_STATIONS: u32 = 125;
-    /// Tunnels of mobile routers behind this router: packets from a care-of address of such a router use the
-    /// table of the uplink of that address.
+    /// Tunnels of mobile routers behind this router. Packets from a care-of address of such a router use the
+    /// table of the uplink on whose link the address is.
     pub const FROM_NESTED: u32 = 128;
     /// Packets from an IPv4 care-of address, sent by a socket that is bound to the uplink, use the main table
     /// without its default routes.
     pub const SPECIFIC_IPV4_ROUTES: u32 = 129;
-    /// This machine's own packets from a care-of address use the table of its uplink.
+    /// This machine's own packets from a care-of address use the table of the uplink that has the address.
     pub const FROM_CARE_OF_ADDRESS: u32 = 130;
     /// Packets from the mobile network look up the table of neighbouring vehicles first. If that table has no
     /// route, [`FROM_MOBILE_NETWORK`] follows.
@@ -444,7 +444,8 @@ impl<S: Eq + Hash + Clone> DesiredState<S> {
     /// Costs O(n log m) in the entries of this scope only.
     ///
     /// If two scopes want the same key, the last caller owns the key. When that scope gives the key up, the
-    /// state removes the entry. The protocols choose their scopes so that this does not happen in practice.
+    /// state removes the entry. The protocols choose their scopes so that two scopes never want the same key
+    /// in practice.
     pub fn replace(&mut self, scope: S, entries: impl IntoIterator<Item = Entry>) {
         let mut wanted: Vec<Keyed> = entries.into_iter().map(|entry| Keyed(Arc::new(entry))).collect();
         wanted.reverse();

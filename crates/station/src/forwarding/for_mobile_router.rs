@@ -16,8 +16,9 @@
 //!   [`for_ipv4`].
 //! * On the home link, routes lead packets of the mobile network out of that link without a tunnel.
 //! * A mobile node has no mobile network: only its own packets enter the tunnel. A program that has chosen no
-//!   source address gets the home address (RFC 6724 5, rule 4). This needs a rule, because the kernel would
-//!   choose the uplink's address. Packets of a program that binds to a care-of address leave by that uplink.
+//!   source address gets the home address (RFC 6724 5, rule 4). A rule ensures the choice, because the kernel
+//!   would choose the uplink's address. Packets of a program that binds to a care-of address leave by the
+//!   uplink of that address.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr, SocketAddrV4};
@@ -200,8 +201,8 @@ pub(crate) fn router_entries<'a>(
     entries
 }
 
-/// Makes the home address the source of a mobile node's own packets on this route (RFC 6275 11.3.1). This
-/// matters if the uplink has another address in the home prefix.
+/// Makes the home address the source of a mobile node's own packets on this route (RFC 6275 11.3.1). Without
+/// it, the kernel might choose another address that the uplink has in the home prefix.
 fn of_node(config: &MobileRouterConfig, entry: Entry) -> Entry {
     match entry {
         Entry::Route(route) if !config.is_router() => {

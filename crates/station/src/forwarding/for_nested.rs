@@ -1,12 +1,12 @@
 //! Entries of the desired state for mobile routers behind this router, and for this router behind another
 //! mobile router.
 //!
-//! A router behind this one may have a care-of address on a link that this router visits. Each such address
-//! has a host route in [`TABLE_NESTED`]. Packets that arrive on an uplink look up this table first. Packets
-//! from the address leave by the uplink of its link. In both directions only tunnelled packets and messages
-//! about tunnels pass. Otherwise hosts on board could bypass the home agents (RFC 3963 9), and hosts outside
-//! could reach hosts on board past the home agents. The kernel forwards these packets: they enter neither the
-//! slow path nor a fast path.
+//! A router behind this router may have a care-of address on a link that this router visits. Each such
+//! address has a host route in [`TABLE_NESTED`]. Packets that arrive on an uplink look up this table first.
+//! Packets from the address leave by the uplink of its link. In both directions only tunnelled packets and
+//! messages about tunnels pass. Otherwise hosts on board could bypass the home agents (RFC 3963 9), and hosts
+//! outside could reach hosts on board past the home agents. The kernel forwards these packets: they enter
+//! neither the slow path nor a fast path.
 //!
 //! This router itself may have addresses on a link that its parent router visits. The entries add these
 //! addresses to the uplink through which the router acquired them.

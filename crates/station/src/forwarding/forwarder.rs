@@ -586,8 +586,8 @@ impl Forwarder {
         self.drop(TunnelDrop::TooBig)
     }
 
-    /// Sends an inner packet whose source is this station through a tunnel, unfragmented, regardless of the
-    /// MTU.
+    /// Sends, through a tunnel, an inner packet whose source is this station. The packet is not fragmented,
+    /// regardless of the MTU.
     pub fn send(&mut self, ends: Ends, inner: &[u8]) {
         if !self.paths.contains_key(&ends) {
             return;
@@ -605,8 +605,8 @@ impl Forwarder {
         }
     }
 
-    /// Sends an inner packet whose source is this station through a tunnel, in inner fragments if it exceeds
-    /// `mtu`. The source of a packet may fragment it.
+    /// Sends, through a tunnel, an inner packet whose source is this station. If the packet exceeds `mtu`, it
+    /// is sent in inner fragments, because the source of a packet may fragment it.
     pub fn send_in_fragments(&mut self, ends: Ends, mtu: usize, inner: &[u8]) {
         self.inner_identification = self.inner_identification.wrapping_add(1);
         for piece in fragment(inner, mtu, self.inner_identification) {

@@ -27,7 +27,7 @@ const OPTION_MSS: u8 = 2;
 /// the option was larger.
 #[inline]
 pub fn clamp(packet: &mut [u8], mtu: usize) -> bool {
-    // Fast check: most packets are not TCP and return here.
+    // Fast check: most packets are not TCP, and the function returns here.
     let at = match packet.get(6) {
         Some(&protocol::TCP) => HEADER_LEN,
         Some(

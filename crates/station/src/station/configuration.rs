@@ -355,8 +355,8 @@ impl Router {
         }
     }
 
-    /// Returns whether this is the address of the router's home agent, or of a home agent that the router
-    /// tries or leaves.
+    /// Returns whether `address` is the address of the router's home agent, or of a home agent that the
+    /// router tries or leaves.
     pub(super) fn is_home_agent(&self, address: Ipv6Addr) -> bool {
         let mut machines = std::iter::once(&self.machine).chain(self.agents.machines());
         machines.any(|machine| machine.config().home_agent == address)

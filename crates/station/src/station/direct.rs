@@ -158,7 +158,7 @@ impl Station {
     /// Handles an inner packet out of the tunnel to the home agent if it is a test of a direct route. Returns
     /// whether it was such a test.
     pub(super) fn is_direct_test(&mut self, now: Time, ends: Ends, inner: &[u8]) -> bool {
-        // Fast check: most packets are no Mobility Header message and return here.
+        // Fast check: most packets are no Mobility Header message, and the function returns here.
         if inner.get(6) != Some(&protocol::MOBILITY) {
             return false;
         }

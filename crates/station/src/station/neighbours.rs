@@ -235,7 +235,7 @@ impl Station {
     /// Handles an inner packet out of the mobile router's tunnel: answers it if it is a neighbour's test of a
     /// prefix. Returns whether it was such a test.
     pub(super) fn is_prefix_test(&mut self, now: Time, inner: &[u8]) -> bool {
-        // Fast check: most packets are no Mobility Header message and return here.
+        // Fast check: most packets are no Mobility Header message, and the function returns here.
         if inner.get(6) != Some(&protocol::MOBILITY) {
             return false;
         }

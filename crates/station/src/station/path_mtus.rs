@@ -124,7 +124,7 @@ impl Station {
     /// Returns whether an inner packet out of the tunnel between `ends` answers a probe of the tunnel's MTU.
     /// The same answer may complete the test of a care-of address.
     pub(super) fn is_probe_answer(&mut self, now: Time, ends: Ends, inner: &[u8]) -> bool {
-        // Fast check: most packets are neither ICMPv6 nor a fragment and return here.
+        // Fast check: most packets are neither ICMPv6 nor a fragment, and the function returns here.
         if !matches!(inner.get(6), Some(&(protocol::ICMPV6 | protocol::FRAGMENT))) {
             return false;
         }

@@ -179,7 +179,7 @@ fn there_is_room_for_some_and_no_more() {
 fn a_flood_of_questions_of_one_sender_is_not_at_the_cost_of_others() {
     let mut world = world();
     let mut n = 0_u64;
-    // The router renews its registration every 20 s; the limits hold for two minutes.
+    // The router renews its registration every 20 s, for two minutes each time. The flood lasts longer.
     world.run(std::time::Duration::from_secs(150), |world| {
         for _ in 0..2 {
             n += 1;

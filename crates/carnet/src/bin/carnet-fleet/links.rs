@@ -38,7 +38,7 @@ struct Links {
     asking: Interval,
     /// Number of requests since the last answer.
     unanswered: u32,
-    /// Whether a neighbour answers; `None` if this is unknown.
+    /// Whether a neighbour answers; `None` as long as the program does not know.
     reached: Option<bool>,
 }
 

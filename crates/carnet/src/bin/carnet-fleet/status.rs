@@ -3,7 +3,7 @@
 //! etcd stores no times: an entry about the leader may be a year old. So this command reads the entries, and
 //! then listens to writes: a leader writes each beat, and a standby each second. The command ends when it has
 //! received a write of each member. Otherwise it ends after the silence by which a member counts as dead; for
-//! a leader this is the time of the lease.
+//! a leader this silence is as long as the lease.
 //!
 //! Left out: the time at which the present leader began. etcd does not store it; the log has it.
 

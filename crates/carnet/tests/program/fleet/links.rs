@@ -1,5 +1,5 @@
-//! A member loses its routers but reaches the store through a separate interface. This is the case if etcd is
-//! in a network that only the machines use.
+//! A member loses its routers but reaches the store through a separate interface. For example, etcd is in a
+//! network that only the machines use.
 
 use std::fs;
 

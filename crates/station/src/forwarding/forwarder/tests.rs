@@ -188,7 +188,7 @@ fn an_error_about_a_direct_route_is_for_this_router_alone() {
 
 /// An error from the home agent's own address shows that the home agent accepts no tunnelled packets, because
 /// it has lost the binding. Errors from other sources, with other codes or with quotations of foreign packets
-/// do not show this.
+/// do not show a lost binding.
 #[test]
 fn an_error_from_the_home_agent_about_a_packet_of_ours_is_a_refusal() {
     let (mut router, _) = pair();
