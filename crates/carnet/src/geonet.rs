@@ -101,7 +101,8 @@ pub struct Geonet {
     backlog: u32,
     positions: PositionSource,
     config: config::Geonet,
-    /// GN address of the station. `None` until the interface exists from whose address it is derived.
+    /// GN address of the station. The station may derive it from an interface's address; it is `None` until
+    /// this interface exists.
     address: Option<WireAddress>,
     /// Last known link-layer address of the link's interface.
     seen: Mac,
@@ -205,8 +206,8 @@ impl Geonet {
         Ok(geonet)
     }
 
-    /// Returns the station's GN address. Returns `None` until the interface exists from whose address it is
-    /// derived.
+    /// Returns the station's GN address. The station may derive it from an interface's address; returns
+    /// `None` until this interface exists.
     pub fn address(&self) -> Option<WireAddress> {
         self.address
     }
@@ -371,7 +372,7 @@ impl Geonet {
     }
 
     /// Returns the number of octets that wait in the link and at the gate of congestion control. Returns
-    /// `None` if congestion marking does not need it, or if it has not changed.
+    /// `None` if the number has not changed, or if congestion marking is off.
     pub fn new_backlog(&mut self, station: &Station) -> Option<u32> {
         self.config.ipv6.as_ref()?.congestion_mark?;
         let gate = station.congestion().map_or(0, Gate::backlog);
@@ -380,8 +381,8 @@ impl Geonet {
     }
 
     /// Returns the interval between positions for the router. The facilities need a position every four
-    /// metres. They check for a new position as often as they may send CAMs (EN 302 637-2 6.1.3,
-    /// `T_CheckCamGen`).
+    /// metres. At speed they get positions as often as the CA service checks whether to send a CAM (EN 302
+    /// 637-2 6.1.3, `T_CheckCamGen`).
     fn update_interval(&self) -> Duration {
         let interval = self.config.mib.position_update_interval;
         match self.looks_at_itself {

@@ -115,7 +115,7 @@ fn open_port(http: &Http) -> anyhow::Result<(tcp::Gate, tcp::Port)> {
     Ok((gate, tcp::Port::bind(http.address)?))
 }
 
-/// Serves the API at the port, as soon as it can be bound.
+/// Serves the API at the port, as soon as the port can be bound.
 async fn serve_port(
     app: Router,
     http: Http,
@@ -195,7 +195,8 @@ impl Drop for SocketFile {
 }
 
 /// Returns whether the path is a socket without a listener, which a killed station has left. A starting
-/// station calls this before any change, because it has more files of that name beside its socket.
+/// station calls this function before any change, because a station has more files of that name beside its
+/// socket.
 ///
 /// # Errors
 /// Returns an error if another station uses the socket.

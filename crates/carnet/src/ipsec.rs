@@ -35,7 +35,8 @@ struct Pair<'a> {
 /// Returns the text of the swanctl file.
 ///
 /// # Errors
-/// Returns an error if the config does not use IPsec, or if it does not fit the options of the command.
+/// Returns an error if the config does not use IPsec, or if the config does not fit the options of the
+/// command.
 pub fn swanctl(config: &Config, wanted: &Ipsec) -> anyhow::Result<String> {
     if !config.has_ipsec() {
         bail!("nothing in {} is under IPsec, expected auth = \"ipsec\"", wanted.config.display());

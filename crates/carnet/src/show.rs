@@ -180,8 +180,8 @@ fn bindings(bindings: &[Binding], width: Option<usize>) -> String {
     });
     let columns =
         ["role", "home address", "care-of address", "for", "bid", "prefixes", "state", "left", "sequence"];
-    // The sequence number helps a reader of packet captures; if the table is too wide, it is the first column
-    // to leave out.
+    // The sequence number helps a reader of packet captures. If the table is too wide, the column of sequence
+    // numbers is left out first.
     lay_out_without("sequence", "no bindings", &columns, rows.collect(), width)
 }
 

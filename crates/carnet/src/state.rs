@@ -74,7 +74,7 @@ pub enum Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// Returns the place: the store if it is given, otherwise the directory if it is given.
+    /// Returns the store if one is given, else the directory if one is given.
     pub fn of(store: Option<&'a Path>, directory: Option<&'a Path>) -> Place<'a> {
         store.map(Place::Store).or(directory.map(Place::Directory)).unwrap_or(Place::Nowhere)
     }

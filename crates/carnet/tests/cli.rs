@@ -315,7 +315,7 @@ fn the_examples_are_good() {
         assert!(readme.contains(&format!("```toml\n{text}```")), "{name} is not in the README");
         let output = carnet(&["check", "--config", file.to_str().expect("a path")]);
         assert_eq!(output.status.code(), Some(0), "{name}: {}", stderr(&output));
-        // The key in the example is public, so only the warning about it is allowed.
+        // The key in the example is public, so only the warning about this key is allowed.
         let others = stderr(&output).lines().any(|line| !line.contains("the documentation prints this key"));
         assert!(!others, "{name}: {}", stderr(&output));
     }

@@ -64,7 +64,8 @@ pub enum Input {
         /// Signal strength in dBm.
         dbm: i32,
     },
-    /// Whether the modem of an uplink roams: it is in a network of another operator than its own.
+    /// Whether the modem of an uplink roams, which means that it is in a network of another operator than its
+    /// own.
     Roaming {
         /// Name of the interface.
         interface: String,

@@ -506,7 +506,7 @@ fn packets_that_the_radio_does_not_carry_are_cut_where_both_ends_want_it() {
             }
             continue;
         }
-        // A station without this extension drops the query, because it is not IPv6.
+        // A station without this extension drops the query, because the query is not an IPv6 packet.
         assert!(from_b.is_empty(), "{from_b:?}");
         assert_eq!(counter(&b, "geonet.ipv6.dropped.malformed"), 1);
         let mut answers = Vec::new();

@@ -289,7 +289,8 @@ fn a_home_agent_believes_nothing_in_the_clear_and_no_address_outside_of_esp() {
     world.tell(0, Input::Packet(clear.emit()));
     assert_eq!(world.dropped(0), 1);
 
-    // The station does not accept a message that it has not passed to the kernel, nor a repeated message.
+    // The station does not accept a message that it has not passed to the kernel. It does not accept a
+    // message twice either.
     let protected = |label, message: &[u8]| Input::Protected {
         source: address(HOME),
         destination: address(AGENT),

@@ -495,7 +495,7 @@ fn packet_too_big_is_forgotten_on_an_idle_path_too() {
 #[test]
 fn without_answers_nothing_is_concluded_but_packet_too_big_still_counts() {
     let mut world = World::new(way(1500, true), WIDE);
-    // No answer arrives: the home agent's kernel sends an answer, but it is lost on the way back.
+    // No answer arrives: the home agent's kernel sends an answer, but the answer gets lost on the way back.
     world.echoes = false;
     world.ways.insert(FIRST, Way { mtu: [1500, 0], tells: false, open: true });
     world.start();
@@ -581,7 +581,7 @@ fn a_handover_changes_the_mtu_at_once_and_the_lan_hears_of_it() {
     world.sleep(Duration::from_millis(200));
     assert_eq!(world.mtus(), (1460, 1460));
     world.talk(900);
-    // Hosts get the larger MTU only after it has lasted for some time.
+    // Hosts get the larger MTU only after the path has had it for some time.
     let told: BTreeSet<u32> =
         world.told.iter().filter(|t| t.0 < before + Duration::from_secs(600)).map(|t| t.1).collect();
     assert_eq!(told, BTreeSet::from([1360, 1460]));

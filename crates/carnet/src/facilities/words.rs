@@ -6,7 +6,7 @@ use carnet_api::model::Cause;
 /// Names and numbers of the causes of events.
 pub const CAUSES: [(&str, u8); 26] = Cause::NAMES;
 
-/// Returns the name of a number; the number itself if it has no name.
+/// Returns the name of a number. A number without a name is returned as digits.
 pub fn name(names: &[(&str, u8)], number: u8) -> String {
     let known = names.iter().find(|(_, known)| *known == number);
     known.map_or_else(|| number.to_string(), |(name, _)| (*name).to_owned())

@@ -153,7 +153,7 @@ impl Node {
             return;
         };
         self.start_at = None;
-        // The kernel has no entry of an earlier process; it may have entries that this process has just
+        // The kernel must have no entry of an earlier process, apart from entries that this process has just
         // created.
         let stale: Vec<String> =
             self.kernel.leftovers().into_iter().filter(|text| !text.contains("carnet0")).collect();

@@ -267,7 +267,7 @@ impl World {
         self.now = end;
     }
 
-    /// Executes the next event, if it is due before `end`. Returns whether it was.
+    /// Executes the next event if the event is due before `end`; returns `false` if no event is.
     pub fn step(&mut self, end: Time) -> bool {
         let wire = self.wire.peek().map(|Reverse((at, ..))| *at);
         let due = self.nodes.iter().map(|node| node.due(self.now));
@@ -466,7 +466,7 @@ impl World {
             let at = HEADER_LEN + self.rng.below((packet.len() - HEADER_LEN) as u64) as usize;
             other[at] ^= 1 << self.rng.below(8);
             let mut all = [packet, elsewhere, other];
-            // The original message may not have arrived yet, so the attacker's copy of it may come first.
+            // The original message may not have arrived yet, so the attacker's copy may arrive first.
             all.rotate_left(self.rng.below(3) as usize);
             for packet in all {
                 self.receive(0, "eth0", packet);

@@ -1,5 +1,4 @@
-//! The fast path of a running GeoNetworking station: whether it exists, to which interfaces it is attached,
-//! and when it reports.
+//! The fast path of a running GeoNetworking station: its existence, its interfaces, and its reports.
 //!
 //! The fast path runs only on a radio that sends Ethernet frames and does not report acknowledgements. If a
 //! link reports lost frames, the router sends these frames again by another station (`carnet_geonet`,

@@ -156,7 +156,7 @@ fn family(name: &str) -> (String, Option<(&str, &str)>) {
 struct Page(String);
 
 impl Page {
-    /// Writes a family of metrics. If it has no samples, nothing is written.
+    /// Writes a family of metrics; writes no line if the family has no samples.
     fn gauge<'l, V: Display>(
         &mut self,
         name: &str,

@@ -299,8 +299,8 @@ struct Place {
 struct Places(Vec<Place>);
 
 impl Places {
-    /// Makes room for a connection from a source. To make room, it may end another connection. Returns
-    /// whether there is room now.
+    /// Makes room for a connection from a source; may end another connection for it. Returns whether there is
+    /// room now.
     fn make_room(&mut self, source: IpAddr) -> bool {
         self.0.retain(|place| !place.task.is_finished());
         let is_unproven = |place: &&Place| !place.proven.get();

@@ -8,7 +8,8 @@ use carnet_api::model::{
 
 use super::{NOTHING, lay_out, or_nothing, words};
 
-/// Formats a table of stations. If some are out of range, it has a column that shows the neighbours.
+/// Formats a table of stations. If some stations are out of range, the table has a column that shows which
+/// are neighbours.
 pub(super) fn locations(none: &str, locations: &[Location], width: Option<usize>) -> String {
     let all_near = locations.iter().all(|location| location.neighbour);
     let rows = locations.iter().map(|location| {

@@ -223,7 +223,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Truncates a failed commit. Writes the last commit again if it may not be on the disk.
+    /// Truncates a failed commit. Writes the last commit again if that commit may not be on the disk.
     fn tidy(&mut self) -> io::Result<()> {
         if self.untidy {
             self.file.set_len(self.end)?;
@@ -357,9 +357,9 @@ fn has_name(disk: &dyn Disk, file: &dyn DiskFile, path: &Path) -> anyhow::Result
     disk.has_name(file, path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Replaces a file by a new one. After a crash one of the two files exists, and it is complete. After a sync
-/// of the directory it is certain to be the new file. Only its owner may read it, because it shows where
-/// vehicles are.
+/// Replaces a file by a new one. After a crash, either the old or the new file exists, complete. After a sync
+/// of the directory it is certain to be the new file. Only the owner may read the file, because it shows
+/// where vehicles are.
 fn replace(
     path: &Path,
     directory: &mut Directory,

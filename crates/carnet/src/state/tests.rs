@@ -273,8 +273,8 @@ async fn the_end_does_not_wait_for_a_store_that_has_gone() {
     assert_eq!(before.elapsed(), Duration::ZERO);
 }
 
-/// A disk is full for a long time. The station does not send packets that waited for it, because they are too
-/// old.
+/// A disk is full for a long time. The station does not send packets that waited for the disk, because they
+/// are too old.
 #[test]
 fn what_has_waited_too_long_does_not_go() {
     let mut queue = Queue::new();

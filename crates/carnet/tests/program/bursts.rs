@@ -35,8 +35,8 @@ fn slow_path() -> (Testbed, Station, Station) {
     (bed, agent, router)
 }
 
-/// Returns the number of packets that the kernel has written into the tunnel device, and the number that it
-/// has read from it.
+/// Returns two numbers of packets: those that the kernel has written into the tunnel device, and those that
+/// it has read from the device.
 pub fn pieces(host: &Host) -> (u64, u64) {
     let statistics: Value = serde_json::from_str(&host.ip("-s -j link show dev carnet0")).expect("JSON");
     let count = |way: &str| statistics[0]["stats64"][way]["packets"].as_u64().expect("a number");

@@ -87,7 +87,7 @@ fn registered_router_multiplies_packets_by_four_at_most() {
         return;
     }
     let bed = Testbed::new();
-    // No node at these care-of addresses would answer the care-of test, so it is off.
+    // No node at these care-of addresses would answer the care-of test, so the test is off.
     let config = bed.agent_config().replace("[home_agent]\n", "[home_agent]\ncare_of_test = 'off'\n");
     let agent = Station::start(&bed.agent, &(config + NODES));
     for network in ["2001:db8:c0::/64", "2001:db8:d0::/64"] {

@@ -480,7 +480,7 @@ fn a_bridge_outlives_any_message_and_its_events_outlive_the_broker() {
     works_4["message"]["situation_container"]["event_type"]["subcause"] = 5.into();
     beside.publish(&OUT_QUEUE, &works_4.to_string());
     wait_until("the update is told", seconds(10), || works(west, 5) == 1 && works(west, 4) == 0);
-    // The bridge logs each reason once; it does not log an unchanged event again.
+    // The bridge logs each reason once, and does not log an unchanged event again.
     assert_eq!(bridge.said().matches("is not taken").count(), complaints, "{}", bridge.said());
     assert_eq!((works(west, 8), works(west, 7)), (1, 0));
 

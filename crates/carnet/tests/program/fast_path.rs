@@ -382,8 +382,8 @@ s.bind(('eth0', 0))
             let before = router.counter("tunnel.encapsulated");
             let output = bed.host.output(&["python3", "-c", SEND, frame]);
             assert!(output.status.success(), "{}", said(&output));
-            // The programs process packets while they are sent; if a program had accepted these packets, it
-            // would have counted them by now.
+            // The programs process packets while they are sent. If a program had accepted these packets, its
+            // counters would show this by now.
             std::thread::sleep(seconds(1) / 5);
             router.counter("tunnel.encapsulated") - before
         };

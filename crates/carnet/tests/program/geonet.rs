@@ -276,7 +276,8 @@ fn what_cannot_go_out_is_refused() {
         assert_eq!(refused.status.code(), Some(1));
         assert!(said(&refused).contains("the GeoNetworking link is down"), "{}", said(&refused));
     }
-    // A packet with store-carry-forward waits until a station appears, so it can wait for the link as well.
+    // A packet with store-carry-forward waits until a station appears, so such a packet can wait for the link
+    // as well.
     let stored = send(&["gbc", "--circle", &here, "--scf"], 1);
     assert!(stored.status.success(), "{}", said(&stored));
     station.terminate();

@@ -60,7 +60,8 @@ fn advertisements(agent: &Host) -> u64 {
     count.expect("a count")
 }
 
-/// Returns whether the kernel has a default route, and whether it has an on-link route, from advertisements.
+/// Returns whether the kernel has learnt a default route, and whether it has learnt an on-link route, from
+/// advertisements.
 fn learnt(agent: &Host) -> [bool; 2] {
     let routes = agent.ip("-6 route show dev home0");
     [routes.contains("default via"), routes.contains(ELSEWHERE)]

@@ -17,7 +17,7 @@ use nix::sched::{CloneFlags, unshare};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Returns the reason why this machine cannot create hosts; `None` if it can.
+/// Returns the reason why this machine cannot create hosts; `None` if the machine can create hosts.
 fn obstacle() -> Option<String> {
     match thread::spawn(|| unshare(CloneFlags::CLONE_NEWNET)).join() {
         Ok(Ok(())) => {}

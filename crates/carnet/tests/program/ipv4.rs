@@ -451,8 +451,7 @@ fn a_policy_moves_its_own_packets_and_no_others() {
     assert!(bed.host.pings(CORRESPONDENT));
     echo.flows();
     let heard = sniffer.stop();
-    // Counts packets with the care-of address as outer destination or source. Inside they have UDP or an
-    // echo.
+    // Counts packets with the care-of address as outer destination or source, and with UDP or an echo inside.
     let count = |care_of: &str, at: usize, protocol: u8| {
         let care_of = address(care_of).octets();
         let inside = |packet: &&Vec<u8>| {

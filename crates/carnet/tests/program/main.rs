@@ -1,9 +1,9 @@
 //! Tests of the real program in network namespaces: its entries in the kernel, its traffic, and its behaviour
 //! after failures.
 //!
-//! Each test has its own hosts ([`hosts`]), mostly a whole [`testbed`]. It uses the program as an operator
-//! would ([`station`]) while [`traffic`] flows. The tests need root. Without root they are skipped with a
-//! message, or fail with `CARNET_REQUIRE_ROOT=1`.
+//! Each test has its own hosts ([`hosts`]), mostly a whole [`testbed`]. The test uses the program as an
+//! operator would ([`station`]) while [`traffic`] flows. The tests need root. Without root the tests are
+//! skipped with a message, or fail with `CARNET_REQUIRE_ROOT=1`.
 
 mod air;
 mod hosts;

@@ -88,9 +88,9 @@ fn sequences(agent: &Station) -> BTreeMap<Ipv6Addr, u16> {
     bindings.as_array().expect("an array").iter().filter_map(one).collect()
 }
 
-/// A node is removed from the config for a time, or the whole home agent is: by reloads, restarts and kills.
-/// When the node returns, a recorded message of it is still too old. If the home agent has run without the
-/// node, the node's binding is gone.
+/// The config lacks a node for some time, or lacks the whole home agent: after reloads, restarts and kills.
+/// When the config has the node again, a recorded message of the node is still too old. If the home agent has
+/// run without the node, the node's binding is gone.
 #[test]
 fn what_was_recorded_of_a_node_is_old_when_it_comes_back() {
     if !possible() {

@@ -81,8 +81,8 @@ impl Roads {
         self.bed.core.ip(&format!("-6 route replace {} {via}", prefix(number)));
     }
 
-    /// Starts radvd on an interface. If an earlier radvd runs there, it is killed, so it sends no last
-    /// message.
+    /// Starts radvd on an interface. If an earlier radvd runs there, it is killed first, so the earlier radvd
+    /// sends no last message.
     fn advertise(&self, host: &Host, name: &str, interface: &str, prefix: &str, lifetime: u32) {
         let mut advertisers = self.advertisers.borrow_mut();
         if let Some(position) = advertisers.iter().position(|(other, _)| other == name) {
@@ -302,7 +302,7 @@ fn roam(roads: &Roads, (agent, router): &(Station, Station), lifetime: u32) {
         roads.change("pw", bridge, down);
         let home = bridge == "home";
         // The kernel keeps addresses, so an address does not prove the move. The test waits until the router
-        // has noticed it.
+        // has noticed the move.
         wait_until(&format!("{step}: it is noticed"), seconds(20), || match home {
             true => state() == "home",
             false => {

@@ -1,5 +1,5 @@
-//! Unauthenticated sources send more messages to a home agent than it can process. The home agent's own
-//! routers lose no message.
+//! Unauthenticated sources send more messages than a home agent can process. The home agent's own routers
+//! lose no message.
 
 use std::net::UdpSocket;
 

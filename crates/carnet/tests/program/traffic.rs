@@ -17,7 +17,7 @@ use nix::sys::time::{TimeVal, TimeValLike};
 use crate::hosts::{Host, seconds, slowness, wait_until};
 
 const PORT: u16 = 4242;
-/// Size of receive buffers in octets; it is large, so that a delayed test loses no packet.
+/// Size of receive buffers in octets. The buffers are large, so that a delayed test loses no packet.
 const BUFFER: usize = 1 << 20;
 /// If this number of packets is unanswered, an [`Echo`] waits for their answers, but not for longer than
 /// [`LOST_AFTER`]. No queue between the hosts has room for all packets that would arrive while other programs

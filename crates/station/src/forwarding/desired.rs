@@ -25,7 +25,8 @@ pub const TABLE_MAIN: u32 = 254;
 /// Table with one default route into [`TUNNEL_DEVICE`]. So carnet receives packets for the local address of a
 /// tunnel before the kernel's own IPv6 input receives them.
 pub const TABLE_CAPTURE: u32 = 13_500;
-/// Table for packets from the mobile network: a route leads them into the tunnel, or they are unreachable.
+/// Table for packets from the mobile network. A route leads these packets into the tunnel; without a tunnel
+/// the packets are unreachable.
 pub const TABLE_TUNNEL: u32 = 13_501;
 /// Table that makes packets unreachable: a mobile router does not forward the packets of this table.
 pub const TABLE_NOWHERE: u32 = 13_502;
@@ -70,11 +71,11 @@ pub mod priority {
     pub const FROM_UPLINK: u32 = 115;
     /// Packets to the mobile network use the main table, never the tunnel.
     pub const TO_MOBILE_NETWORK: u32 = 120;
-    /// Makes packets from a direct route unreachable if they are not for the mobile network. A mobile router
-    /// does not forward packets of a second mobile router to a third.
+    /// Makes packets from a direct route unreachable if the packets are not for the mobile network. A mobile
+    /// router does not forward packets of a second mobile router to a third.
     pub const FROM_DIRECT: u32 = 122;
-    /// Makes packets that arrive over GeoNetworking unreachable if they are not for the mobile network. A
-    /// vehicle does not forward packets of other vehicles into its uplinks, nor into its tunnel.
+    /// Makes packets that arrive over GeoNetworking unreachable if the packets are not for the mobile
+    /// network. A vehicle does not forward packets of other vehicles into its uplinks, nor into its tunnel.
     pub const FROM_STATIONS: u32 = 125;
     /// Tunnels of mobile routers behind this router. Packets from a care-of address of such a router use the
     /// table of the uplink on whose link the address is.

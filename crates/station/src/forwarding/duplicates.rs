@@ -61,7 +61,8 @@ impl Window {
         window
     }
 
-    /// Records the number and the mark of a packet that arrived, and returns which copy it is.
+    /// Records the number and the mark of a packet that arrived. Returns whether the packet is the first
+    /// copy.
     pub fn note(&mut self, sequence: u32, mark: u16) -> Copy {
         let ahead = sequence.wrapping_sub(self.top);
         let behind = self.top.wrapping_sub(sequence);
@@ -136,7 +137,8 @@ mod tests {
             prop_assert_eq!(passed.len(), came);
         }
 
-        /// For any sequence of numbers: the window never calls a number a copy that it has not received.
+        /// For any sequence of numbers: the window never calls a number a copy if it has not received this
+        /// number.
         #[test]
         fn a_number_that_never_came_is_no_copy(
             numbers in prop::collection::vec((prop_oneof![any::<u32>(), 0u32..40_000], 1u16..4), 1..400),

@@ -4,9 +4,9 @@
 //! before the kernel, which would refuse them. The entries of a mobile node depend on its binding:
 //!
 //! * Node with a binding: routes lead its home address and its registered prefixes into the tunnel.
-//! * Node without a binding: packets for it must not follow a default route (RFC 3963 6.7). On a virtual home
-//!   link its prefixes are unreachable. On a real home link a route leads them to the home address, as to any
-//!   router at home (RFC 3963 6.5, example 1).
+//! * Node without a binding: packets for the node must not follow a default route (RFC 3963 6.7). On a
+//!   virtual home link its prefixes are unreachable. On a real home link a route leads packets for these
+//!   prefixes to the home address. Any router at home has such a route (RFC 3963 6.5, example 1).
 //! * Node registered at another home agent, on a virtual home link: a tunnel leads to that home agent.
 //!
 //! Mobile networks that are parts of the home prefix (RFC 4887 6) need no other entries. Their prefixes are
@@ -100,8 +100,8 @@ pub(crate) fn agent_entries(agent: &HomeAgent) -> Vec<Entry> {
     entries.extend(anycast.map(|anycast| route(TABLE_MAIN, host(*anycast), METRIC, into_tunnel_device())));
     // RFC 4887 5.1: the aggregate prefix is routed to this machine. Without this route, packets to unused
     // parts of the aggregate would go back by the default route. Other home agents have addresses of the home
-    // prefix as well, and they are elsewhere if the home link is virtual. So the route leaves out their
-    // addresses.
+    // prefix, too. If the home link is virtual, these home agents are elsewhere, so the route leaves out
+    // their addresses.
     let peers: Vec<Ipv6Addr> = config.others.peers.iter().map(|peer| peer.address).collect();
     let virtual_link = config.home_link.is_none().then_some(config.home_prefix);
     for prefix in virtual_link.into_iter().chain(config.home_network) {
@@ -167,9 +167,9 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
         }))
     };
     let mut entries = Vec::new();
-    // A tunnel of a binding that ended a moment ago still accepts packets. If a node has no other tunnel, it
+    // A tunnel of a binding that ended a moment ago still accepts packets. A node that has no other tunnel
     // has de-registered. New packets for the node take other routes, and packets under way into the tunnel
-    // still reach it. If no care-of address has passed its test yet, packets keep their former route.
+    // still reach the node. If no care-of address has passed its test yet, packets keep their former route.
     let relay = agent.relay(home_address).filter(|_| !bound);
     let former = bindings.former(home_address);
     let serves = living.is_empty() && relay.is_none();

@@ -228,7 +228,7 @@ mod tests {
         }
     }
 
-    /// Overwrites fields of these octets so that they are a SYN, if they are long enough.
+    /// Overwrites fields of these octets so that the octets are a SYN, if there are enough of them.
     fn packet_of(mut octets: Vec<u8>) -> Vec<u8> {
         for (at, value) in [(0, 0x60), (6, protocol::TCP), (53, SYN)] {
             if let Some(octet) = octets.get_mut(at) {

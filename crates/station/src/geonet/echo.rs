@@ -29,7 +29,7 @@ pub struct Echo {
 }
 
 impl Echo {
-    /// Parses a BTP-B payload; `None` if it is not an echo message.
+    /// Parses a BTP-B payload; `None` if the payload is not an echo message.
     pub fn parse(payload: &[u8]) -> Option<Echo> {
         let octets: &[u8; LENGTH] = payload.get(..LENGTH)?.try_into().ok()?;
         let [p0, p1, _, _, kind, hops, i0, i1, s0, s1] = *octets;

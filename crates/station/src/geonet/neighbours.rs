@@ -33,7 +33,7 @@ const HEARD: usize = 64;
 /// An event that matters for routes to neighbouring mobile networks.
 #[derive(Debug)]
 pub(crate) enum Heard {
-    /// A station came into range; `roadside` if it is a roadside unit.
+    /// A station came into range; `roadside` says whether the station is a roadside unit.
     Neighbour { roadside: bool },
     /// An IPv6 packet and the station that sent it: an announcement, a test of a prefix, or a Router
     /// Advertisement.

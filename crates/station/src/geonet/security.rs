@@ -435,7 +435,7 @@ impl Geonet {
         self.become_another(now, identity);
     }
 
-    /// Changes the pseudonym now, even if it is locked.
+    /// Changes the pseudonym now, even if an application has locked it.
     ///
     /// # Errors
     /// Returns the reason of a failure, in words for the operator.

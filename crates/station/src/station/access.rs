@@ -1,12 +1,12 @@
 //! Roadside units as access routers: IPv6 over GeoNetworking as an additional uplink.
 //!
 //! On any other link the kernel detects whether a default router is present, and prefers the first one. On
-//! this link the kernel takes each router for present, because the station itself answers the kernel's
-//! Neighbor Solicitations, even if the router is out of range. The kernel lists a router for the lifetime of
-//! its last advertisement. GeoNetworking knows which routers are in range. So this module passes the mobile
-//! router an interface with only the routers in range, the preferred one first. The mobile router registers
-//! with an address of that router's prefix. So a vehicle that passes roadside units changes to the next unit
-//! while the previous unit is still in range, and loses no packet.
+//! this link the kernel takes each router for present, even if the router is out of range. The reason is that
+//! the station itself answers the kernel's Neighbor Solicitations. The kernel lists a router for the lifetime
+//! of its last advertisement. GeoNetworking knows which routers are in range. So this module passes the
+//! mobile router an interface with only the routers in range, the preferred one first. The mobile router
+//! registers with an address of that router's prefix. So a vehicle that passes roadside units changes to the
+//! next unit while the previous unit is still in range, and loses no packet.
 //!
 //! The station solicits a roadside unit that comes into range (RFC 4861 6.3.7). Otherwise the vehicle would
 //! have passed the unit before the unit's next advertisement.

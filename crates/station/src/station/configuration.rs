@@ -54,8 +54,8 @@ pub struct MobileRouterSettings {
     /// Link-layer addresses of known mobile routers behind this router. A known router may have more
     /// addresses than an unknown one.
     pub nested_routers: Vec<[u8; 6]>,
-    /// Networks that contain the mobile networks to which the router wants direct routes; if empty, it has no
-    /// direct routes.
+    /// Networks that contain the mobile networks to which the router wants direct routes. If the list is
+    /// empty, the router has no direct routes.
     pub direct_networks: Vec<Ipv6Net>,
 }
 
@@ -145,8 +145,8 @@ impl Station {
         self.flush(now, wall);
     }
 
-    /// Returns an event with the differences between the new config and the previous one; `None` if they do
-    /// not differ.
+    /// Returns an event with the differences between the new config and the previous one; `None` without
+    /// differences.
     fn config_changes(&self, old_agent: Option<&Agent>, old_router: Option<&Router>) -> Option<Event> {
         let mut changes = ConfigChanges::default();
         let agents = [old_agent, self.agent.as_ref()].map(|agent| agent.map(|it| it.machine.config()));

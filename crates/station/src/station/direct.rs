@@ -17,7 +17,7 @@ use crate::forwarding::path_mtu::Ends;
 use crate::io::Output;
 
 impl Station {
-    /// Returns the direct routes; `None` if they are not configured.
+    /// Returns the direct routes; `None` if the config has no direct routes.
     pub fn direct(&self) -> Option<&Direct> {
         self.direct.as_ref()
     }
@@ -155,8 +155,8 @@ impl Station {
         }
     }
 
-    /// Handles an inner packet out of the tunnel to the home agent if it is a test of a direct route. Returns
-    /// whether it was such a test.
+    /// Handles an inner packet out of the tunnel to the home agent if the packet is a test of a direct route.
+    /// Returns whether the packet was such a test.
     pub(super) fn is_direct_test(&mut self, now: Time, ends: Ends, inner: &[u8]) -> bool {
         // Fast check: most packets are no Mobility Header message, and the function returns here.
         if inner.get(6) != Some(&protocol::MOBILITY) {

@@ -43,7 +43,8 @@ pub(super) struct Neighbours {
 }
 
 impl Station {
-    /// Returns the neighbouring mobile networks and their routes; `None` if they are not configured.
+    /// Returns the neighbouring mobile networks and the routes to them; `None` if the config has no such
+    /// routes.
     pub fn neighbours(&self) -> Option<&Mnpp> {
         self.neighbours.as_ref().map(|neighbours| &neighbours.machine)
     }
@@ -232,8 +233,8 @@ impl Station {
         }
     }
 
-    /// Handles an inner packet out of the mobile router's tunnel: answers it if it is a neighbour's test of a
-    /// prefix. Returns whether it was such a test.
+    /// Answers an inner packet out of the mobile router's tunnel if the packet is a neighbour's test of a
+    /// prefix. Returns whether the packet was such a test.
     pub(super) fn is_prefix_test(&mut self, now: Time, inner: &[u8]) -> bool {
         // Fast check: most packets are no Mobility Header message, and the function returns here.
         if inner.get(6) != Some(&protocol::MOBILITY) {

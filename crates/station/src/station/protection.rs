@@ -134,7 +134,7 @@ impl Station {
         Output::Protect { source, destination, label, message: message.to_vec() }
     }
 
-    /// Handles a packet from the tunnel device; `None` if it does not concern IPsec.
+    /// Handles a packet from the tunnel device; returns `None` if the packet does not concern IPsec.
     pub(super) fn process_protected(
         &mut self,
         now: Time,

@@ -133,7 +133,7 @@ fn a_link_that_is_cut_costs_those_behind_it_little_more_than_the_root() {
     let mut world = tree([true; 3]);
     let lost = lost_while(&mut world, |world| world.carrier(1, "w0", false));
     // Two packets are sent every 10 ms. Packets get lost if they are under way during the event, or if they
-    // are sent before the Binding Update has arrived.
+    // leave before the Binding Update has arrived.
     assert!(lost.iter().all(|lost| *lost <= 40), "{lost:?}");
     assert_eq!(measure(&mut world), [(1, 1), (1, 1), (1, 1)]);
     assert!((1..=3).all(|n| visited(2).contains(&world.care_of_address(n).expect("registered"))));

@@ -141,7 +141,7 @@ pub fn sockets(directory: &Path, seat: &str) -> [PathBuf; 2] {
     ["store", "ready"].map(|kind| directory.join(format!("{seat}.{kind}")))
 }
 
-/// Runs the process from its start to its end.
+/// Runs the home agent's process from its start to its end.
 async fn live(
     recipe: Recipe,
     mut begun: Receiver<BTreeMap<String, String>>,

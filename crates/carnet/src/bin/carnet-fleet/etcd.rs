@@ -49,7 +49,7 @@ pub const READ: Duration = Duration::from_secs(5);
 const OWN: &str = "own";
 /// Largest size of a token, in octets.
 const LONGEST_TOKEN: usize = 16 << 10;
-/// Errors of etcd for a request that it has refused because of its token, before any effect. The token is
+/// Errors of etcd for a request that etcd has refused because of its token, before any effect. The token is
 /// unknown, missing, or older than a change of users.
 const STALE: [&str; 3] =
     ["etcdserver: invalid auth token", NO_USER, "etcdserver: revision of auth store is old"];
@@ -535,7 +535,7 @@ impl Watch {
     }
 }
 
-/// Returns the whole body of an answer; fails if it is larger than [`LONGEST`].
+/// Returns the whole body of an answer; fails if the body is larger than [`LONGEST`].
 async fn whole(response: Response<Incoming>) -> anyhow::Result<Bytes> {
     at_most(LONGEST, response).await
 }
@@ -546,7 +546,7 @@ fn words(said: &str) -> String {
     printable.take(WORDS).collect()
 }
 
-/// Returns the whole body of an answer; fails if it is larger than `longest` octets.
+/// Returns the whole body of an answer; fails if the body is larger than `longest` octets.
 async fn at_most(longest: usize, response: Response<Incoming>) -> anyhow::Result<Bytes> {
     let body = http_body_util::Limited::new(response.into_body(), longest);
     let collected = body.collect().await.map_err(|error| anyhow::anyhow!("{error}"))?;

@@ -288,7 +288,7 @@ impl Keeper {
     fn hear_agent(&mut self, news: agent::News) {
         let now = self.now();
         match news {
-            // An ending process may still report events; they do not count for the next process.
+            // An ending process may still report events; these events do not count for the next process.
             agent::News::Working | agent::News::Commit(..) if !matches!(self.process, Process::Runs(_)) => {}
             agent::News::Working => {
                 info!("seat {}: the home agent works", self.name);

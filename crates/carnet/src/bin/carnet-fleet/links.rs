@@ -83,7 +83,7 @@ impl Links {
         }
     }
 
-    /// Returns the present verdict; `None` if it is not known yet.
+    /// Returns the present verdict; `None` as long as the state of a link or neighbour is unknown.
     fn verdict(&mut self) -> anyhow::Result<Option<Verdict>> {
         if let Some(name) = self.carriers.missing()? {
             return Ok(Some(Err(format!("{name} is not there, or has no carrier"))));

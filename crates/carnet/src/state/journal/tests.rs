@@ -120,7 +120,7 @@ fn damage_is_refused() {
         fs::write(&path, rubbish).expect("writes");
         assert!(refusal(&path).contains("first line"));
     }
-    // A commit of a later version: it is complete, but this version cannot parse it.
+    // A commit of a later version: the commit is complete, but this version cannot parse it.
     let mut octets = HEAD.to_vec();
     octets.extend(b"@ 10 00000000\nlease 1 2\n");
     let sum = crc32c(b"lease 1 2\n");

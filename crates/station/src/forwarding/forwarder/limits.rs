@@ -19,7 +19,7 @@ pub(super) const MAX_NESTING: usize = 6;
 
 /// Returns whether a packet has reached the largest number of nested IPv6 headers.
 pub(super) fn is_too_deep(packet: &[u8]) -> bool {
-    // Fast check: most packets have none of these protocols, so they are not nested.
+    // Fast check: most packets have none of these protocols, so most packets are not nested.
     const DEEPER: [u8; 3] = [protocol::IPV6, protocol::DESTINATION_OPTIONS, protocol::FRAGMENT];
     packet.get(6).is_some_and(|next_header| DEEPER.contains(next_header)) && nesting(packet) >= MAX_NESTING
 }

@@ -215,7 +215,7 @@ impl Full {
         Full { tunnels, latest: sending.clone(), leading: sending, ..Full::default() }
     }
 
-    /// Returns the smallest form of the binding; `None` if it has no tunnel and no other state.
+    /// Returns the smallest form of the binding; `None` if the binding has no tunnel and no other state.
     fn pack(self: Box<Full>) -> Option<Binding> {
         let plain = self.distributor.is_none() && self.received.is_none();
         match self.tunnels.as_slice() {

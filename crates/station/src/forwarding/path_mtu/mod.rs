@@ -184,8 +184,8 @@ pub struct PathMtus {
     queue: VecDeque<Ends>,
     /// Time at which the probes that all paths have sent are within [`PROBE_INTERVAL`] again.
     paid_at: Time,
-    /// Time, for each home address, at which the probes that it has sent are within [`PROBE_INTERVAL_OF_ONE`]
-    /// again.
+    /// Time, for each home address, at which the probes of this home address are within
+    /// [`PROBE_INTERVAL_OF_ONE`] again.
     paid_by: HashMap<Ipv6Addr, Time>,
     rng: Rng,
     orders: VecDeque<Order>,

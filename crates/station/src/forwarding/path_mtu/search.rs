@@ -107,7 +107,7 @@ pub(super) struct Search {
     base: u32,
     /// Sizes that the search tries, ascending; the last one is the target.
     candidates: Vec<Candidate>,
-    /// Size in use, if it is smaller than the target.
+    /// Size in use, if this size is smaller than the target.
     current: Option<u32>,
     /// Time at which each round was sent.
     rounds: Vec<Time>,

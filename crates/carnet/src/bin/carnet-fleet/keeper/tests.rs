@@ -203,7 +203,7 @@ async fn keys_that_come_again_and_again_are_not_read() {
     assert!(open.watch(&prefix, known).await.is_ok());
 }
 
-/// A password costs etcd some work, even if it is wrong. An unusable token does not count as a refused
+/// A password costs etcd some work, even a wrong password. An unusable token does not count as a refused
 /// password.
 #[tokio::test]
 async fn a_password_that_is_refused_is_not_shown_each_time() {
