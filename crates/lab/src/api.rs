@@ -1,4 +1,4 @@
-//! The API of a station, as far as the lab needs it: HTTP/1.0 over the UNIX socket.
+//! A client of a station's API: HTTP/1.0 over the UNIX socket.
 //!
 //! HTTP/1.0 has no chunked answers and no persistent connections: the station closes the connection after its
 //! answer.
@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::Context;
 use serde_json::Value;
 
-/// Longest time that an answer may take.
+/// Maximum time that an answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Error of a station that refuses a request.
@@ -21,7 +21,7 @@ pub struct Refused {
     pub status: u16,
     /// Message with the request, the status and the whole answer.
     text: String,
-    /// Reason from the station's answer.
+    /// Reason for the refusal, from the station's answer.
     pub said: String,
 }
 
@@ -98,7 +98,8 @@ mod tests {
     use super::*;
     use std::os::unix::net::UnixListener;
 
-    /// Runs `ask` against a server with this answer; returns the request and the result.
+    /// Runs `ask` against a server that sends this answer. Returns the request that the server got, and the
+    /// result of `ask`.
     fn answered<T>(answer: &'static str, ask: impl FnOnce(&Path) -> T) -> (String, T) {
         let name = format!("carnet-lab-api-{}-{}", std::process::id(), answer.len());
         let socket = std::env::temp_dir().join(name);

@@ -1,4 +1,4 @@
-//! Packet captures of every interface, and the packets that tshark finds in the stations' captures.
+//! Captures packets on the interfaces, and counts packets in the captures with tshark.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
@@ -16,11 +16,12 @@ use crate::tools;
 
 mod outer;
 
-/// Octets kept of each packet: every header and every mobility message, but not the payload of transfers.
+/// Number of octets that a capture keeps of each packet. Every header and every mobility message fits, but
+/// not the payload of transfers.
 const SNAP_LENGTH: &str = "300";
 
-/// Returns the capture program and its Debian package. tcpdump insists on setting its groups, which a user
-/// namespace does not allow; dumpcap does not.
+/// Returns the capture program and its Debian package. In a user namespace the program is dumpcap. tcpdump
+/// does not work there, because it sets its groups.
 pub fn program(mode: Mode) -> (&'static str, &'static str) {
     match mode {
         Mode::Root => ("tcpdump", "tcpdump"),
@@ -36,7 +37,7 @@ pub struct Captures {
 
 impl Captures {
     /// Starts a capture on every interface of the nodes in which carnet runs. The files are
-    /// `NODE-INTERFACE.pcap` in `folder`. Captures at the other ends of their links would have the same
+    /// `NODE-INTERFACE.pcap` in `folder`. Captures at the other ends of the links would contain the same
     /// packets.
     pub fn start(scenario: &Scenario, mode: Mode, folder: &Path, logs: &Path) -> anyhow::Result<Self> {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -67,10 +68,10 @@ impl Captures {
         Ok(Self { running })
     }
 
-    /// Ends the captures and counts packets in those of the stations: Binding Updates, Binding
-    /// Acknowledgements, GeoNetworking packets, and malformed ones. For each ping, also reads the headers
-    /// around its packets and the number of home agents that they cross. Metrics are named
-    /// `capture.NODE....`.
+    /// Ends the captures and counts packets in the captures of the stations: Binding Updates, Binding
+    /// Acknowledgements, GeoNetworking packets, and malformed ones. For each ping, also finds the length of
+    /// the headers around its packets, and the number of home agents that the packets cross. Metrics are
+    /// named `capture.NODE....`.
     pub fn finish(
         mut self,
         scenario: &Scenario,
@@ -89,13 +90,13 @@ impl Captures {
                 ("geonetworking", "gnw"),
                 ("malformed", "_ws.malformed"),
             ] {
-                // Reading a file takes long, so read only files that an expectation needs.
+                // Reading a capture takes long, so read only captures for metrics that the scenario uses.
                 let name = format!("capture.{node}.{name}");
                 if !is_asked(scenario, &name) {
                     continue;
                 }
                 let mut command = Command::new(&tshark);
-                // tshark uses its own settings: those of the user may not be readable here.
+                // Let tshark use default settings, because the user's settings may not be readable here.
                 command.env("HOME", crate::isolate::RUN);
                 command.args(["-n", "-Y", filter, "-T", "fields", "-e", "frame.number", "-r"]).arg(file);
                 let found = output(&mut command)?.lines().count() as f64;
@@ -109,9 +110,9 @@ impl Captures {
         Ok(counts)
     }
 
-    /// `capture.NODE.INTERFACE.PING.outer` is the median of the octets around the requests that passed that
-    /// interface. `capture.PING.home_agents` is the number of home agents that at least half of the requests
-    /// passed.
+    /// `capture.NODE.INTERFACE.PING.outer` is the median number of octets around the Echo Requests that
+    /// passed this interface. `capture.PING.home_agents` is the number of home agents that at least half of
+    /// the requests passed.
     fn around_pings(
         &self,
         scenario: &Scenario,
@@ -154,7 +155,7 @@ impl Captures {
     }
 }
 
-/// Returns whether the scenario judges or shows a metric.
+/// Returns whether the scenario uses a metric in an expectation or shows it.
 fn is_asked(scenario: &Scenario, name: &str) -> bool {
     let expected = scenario.expect.iter().map(|expect| &expect.metric);
     let shown = scenario.headline.iter().map(|headline| &headline.metric);

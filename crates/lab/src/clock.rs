@@ -1,4 +1,4 @@
-//! The clocks of the lab.
+//! Reads the clocks that the lab uses, and sleeps.
 //!
 //! All times are nanoseconds of the kernel's monotonic clock, which all nodes of a testbed share. So a
 //! one-way delay is a plain difference. Wall-clock time serves only for the heading of a report and for the
@@ -29,14 +29,15 @@ pub fn realtime() -> u64 {
     read(ClockId::CLOCK_REALTIME)
 }
 
-/// Returns the difference from the wall clock to the monotonic one, in nanoseconds. It changes when the wall
-/// clock is set.
+/// Returns the difference from the wall clock to the monotonic one, in nanoseconds. The difference changes
+/// when a program sets the wall clock.
 pub fn wall_to_monotonic() -> i64 {
     monotonic() as i64 - realtime() as i64
 }
 
-/// Returns when the kernel received this frame, on the monotonic clock. A frame without a stamp has the
-/// present time. The stamp (`SO_TIMESTAMPNS`) is of the wall clock; `shift` is [`wall_to_monotonic`].
+/// Returns when the kernel received this frame, on the monotonic clock. Returns the present time for a frame
+/// without a stamp. The kernel's stamp (`SO_TIMESTAMPNS`) is a time of the wall clock; `shift` is the result
+/// of [`wall_to_monotonic`].
 pub fn arrival(message: &RecvMsg<'_, '_, LinkAddr>, shift: i64) -> u64 {
     let stamp = message.cmsgs().ok().into_iter().flatten().find_map(|c| match c {
         ControlMessageOwned::ScmTimestampns(t) => Some(t),
@@ -66,7 +67,7 @@ pub fn sleep(duration: u64) {
 pub fn utc(ns: u64) -> String {
     let seconds = ns / SECOND;
     let (days, rest) = ((seconds / 86_400) as i64, seconds % 86_400);
-    // Converts days to a civil date, in eras of 400 years that begin on a first of March.
+    // Converts days to a civil date, counting in eras of 400 years that begin on March 1.
     let z = days + 719_468;
     let era = z.div_euclid(146_097);
     let day_of_era = z.rem_euclid(146_097);

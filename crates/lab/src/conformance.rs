@@ -1,4 +1,4 @@
-//! `carnet-lab conformance`: the suites under `conformance/`, by the name of the implementation under test.
+//! `carnet-lab conformance`: runs a suite under `conformance/` against an implementation.
 //!
 //! The suites are programs in Python, which share no code with the implementation under test.
 
@@ -35,7 +35,8 @@ pub struct Args {
     rest: Vec<String>,
 }
 
-/// Replaces this process by the suite. Returns only an error; the suite's exit status is that of the program.
+/// Replaces this process by the suite. Returns only if that fails. The exit status of the suite becomes that
+/// of the program.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let (suite, target) = match args.target {
         Target::HomeAgent => ("nemo", Some("home-agent")),

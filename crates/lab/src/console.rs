@@ -1,4 +1,4 @@
-//! Output of the lab on the terminal, during its work and at the end.
+//! Prints the lab's output on the terminal, during its work and at the end.
 
 use std::io::Write;
 use std::path::Path;
@@ -7,16 +7,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::expect::{Outcome, shown};
 use crate::results::{FlowLine, Results};
 
-/// Whether the cursor's line holds a bar.
+/// Whether the line of the cursor has a progress bar.
 static BAR: AtomicBool = AtomicBool::new(false);
 
-/// Draws a bar in the line of the cursor, over the previous bar.
+/// Draws a progress bar in the line of the cursor, in place of the previous bar.
 pub fn bar(line: &str) {
     let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
     BAR.store(true, Ordering::Relaxed);
 }
 
-/// Removes the bar, if there is one.
+/// Removes the progress bar, if there is one.
 pub fn no_bar() {
     if BAR.swap(false, Ordering::Relaxed) {
         let _ = write!(std::io::stderr(), "\r\x1b[K");
@@ -55,7 +55,7 @@ fn verdict(results: &Results) -> String {
     }
 }
 
-/// Returns a line for each flow.
+/// Returns a line of text for each flow.
 fn flows(results: &Results) -> Vec<String> {
     let width = |of: fn(&FlowLine) -> &str| results.flows.iter().map(|f| of(f).chars().count()).max();
     let names = width(|f| &f.name).unwrap_or(0);

@@ -1,8 +1,8 @@
 //! Judges the expectations of a scenario.
 //!
-//! An expectation names a metric, the section of the run, and bounds. A metric that was not measured fails
-//! its expectation: missing data is no success. In a run without captures, expectations that need a capture
-//! are skipped, and the report says so.
+//! An expectation names a metric, the section of the run, and bounds. If the run has not measured the metric,
+//! the expectation fails. In a run without captures, the lab skips expectations that need a capture, and the
+//! report says so.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,7 @@ pub enum Outcome {
     Pass,
     /// The expectation is not met.
     Fail,
-    /// The expectation was not judged.
+    /// The lab did not judge the expectation.
     Skipped,
 }
 
@@ -34,7 +34,7 @@ pub struct Judged {
     pub expected: String,
     /// Measured value; `None` if there is no value.
     pub measured: Option<f64>,
-    /// Unit of the value; `yes` shows 1 as yes and 0 as no.
+    /// Unit of the value; with the unit `yes`, the report shows 1 as yes and 0 as no.
     #[serde(default)]
     pub unit: String,
     /// Whether the expectation is met.
@@ -43,14 +43,14 @@ pub struct Judged {
     pub why: Option<String>,
 }
 
-/// Properties of a run that decide which expectations are judged.
+/// Properties of a run that determine which expectations the lab can judge.
 #[derive(Debug, Clone, Copy)]
 pub struct Judging<'a> {
-    /// Whether packet captures were made and read; the error says why not.
+    /// Whether the lab has made and read packet captures; the error says why not.
     pub captured: Result<(), &'a str>,
     /// Whether the radios report acknowledgements to their nodes.
     pub feedback: bool,
-    /// Whether expectations about times are skipped.
+    /// Whether the lab skips expectations about times.
     pub slow: bool,
     /// Whether this program, and so the stations' program, is an optimised build.
     pub optimised: bool,
@@ -139,7 +139,7 @@ fn unmeasured(metrics: &Metrics, section: &str, metric: &str) -> &'static str {
     "not measured"
 }
 
-/// Formats a value with its unit, for people.
+/// Formats a value with its unit for the report.
 pub fn shown(value: Option<f64>, unit: &str) -> String {
     match (value, unit) {
         (None, _) => "not measured".into(),
@@ -152,8 +152,8 @@ pub fn shown(value: Option<f64>, unit: &str) -> String {
     }
 }
 
-/// Formats a number for people: at most three digits after the point, without trailing zeros; a small number
-/// has two significant digits.
+/// Formats a number for the report: at most three digits after the point, without trailing zeros; a small
+/// number has two significant digits.
 pub fn number(value: f64) -> String {
     let digits = match value.abs() {
         v if v >= 1000.0 || v.fract() == 0.0 => 0,
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(outcome(&with), Outcome::Pass);
         assert_eq!(judge_one(&with, &metrics(), &ALL).expected, "below 100.5");
         assert_eq!(outcome(&Expect { plus: Some("none".into()), ..e.clone() }), Outcome::Fail);
-        // The bound is 250 times the metric of 0.5 ms. `plus` adds to that product.
+        // The bound is 250 times a metric of 0.5 ms, and `plus` is added to that product.
         let times = Expect { below: Some(250.0), times: Some("rtt".into()), ..e };
         assert_eq!(judge_one(&times, &metrics(), &LITTLE).expected, "below 125");
         assert_eq!(outcome(&times), Outcome::Pass);

@@ -1,4 +1,4 @@
-//! Namespaces that isolate the testbed from the host.
+//! Isolates the testbed from the host by namespaces.
 //!
 //! The lab starts itself a second time under `unshare`, in new mount, network and process namespaces. Without
 //! root it also takes a user namespace in which it is root. Inside, it mounts its own `/run` and `/proc`, so
@@ -7,8 +7,8 @@
 //! namespaces and their content vanish with the last program. Nothing is left on the host.
 //!
 //! The outer lab holds the other end of the inner lab's standard input. When the outer lab ends, even by
-//! `kill -9`, that end closes and the inner lab stops. The connection is a socket, by which the inner lab
-//! also sends requests that only the outer lab can execute ([`crate::quota`]).
+//! `kill -9`, that end closes and the inner lab stops. The connection is a socket, through which the inner
+//! lab also sends requests that only the outer lab can execute ([`crate::quota`]).
 
 use std::ffi::OsString;
 use std::net::Shutdown;
@@ -25,12 +25,12 @@ use nix::sys::signal::{SigSet, Signal};
 
 use crate::{clock, quota};
 
-/// Kind of the testbed's isolation.
+/// Whether the lab isolates the testbed as root or as another user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Mode {
     /// As root.
     Root,
-    /// Without root, in a user namespace.
+    /// As another user, in a user namespace.
     User,
 }
 
@@ -78,18 +78,19 @@ fn ending() -> SigSet {
     set
 }
 
-/// Exit status of an inner lab that has to be started again with three times the patience.
+/// Exit status of an inner lab that asks the outer lab to start it again with three times the patience.
 pub const AGAIN: u8 = 75;
 
-/// Environment variable with the factor of the lab's waiting time for stations before vehicles move.
+/// Environment variable with the patience: a factor for the time that the lab waits for stations before
+/// vehicles move.
 const PATIENCE: &str = "CARNET_LAB_PATIENCE";
 
-/// Returns the factor of the lab's waiting time for stations before vehicles move.
+/// Returns the patience: a factor for the time that the lab waits for stations before vehicles move.
 pub fn patience() -> u64 {
     std::env::var(PATIENCE).ok().and_then(|times| times.parse().ok()).unwrap_or(1).clamp(1, MOST_PATIENCE)
 }
 
-/// Largest patience; a run that is still late then gets no verdict.
+/// Maximum patience. A run that is still late with this patience gets no verdict.
 pub const MOST_PATIENCE: u64 = 9;
 
 /// Waits in a thread for the signals that end a program, and then calls `then`. Only the outer lab calls
@@ -118,12 +119,12 @@ pub fn enter(mode: Mode) -> anyhow::Result<ExitCode> {
     let word = if mode == Mode::Root { "root" } else { "user" };
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     command.arg("--").arg(own).arg("--inside").arg(word).args(arguments);
-    // The inner lab has a process group of its own, so that Ctrl-C reaches only the outer lab. Process 1 of a
-    // namespace ignores signals that it does not handle.
+    // The inner lab gets a separate process group, so that Ctrl-C reaches only the outer lab. Process 1 of a
+    // namespace ignores signals for which it has no handler.
     let (pipe, theirs) = UnixStream::pair().context("cannot make a pipe to the inner lab")?;
     command.stdin(Stdio::from(OwnedFd::from(theirs))).process_group(0);
     let mut child = command.spawn().context("cannot start unshare (Debian package util-linux)")?;
-    // After the drop, only the inner lab has the other end.
+    // Drop the command, so that only the inner lab has the other end of the pipe.
     drop(command);
     let requests = pipe.try_clone().context("cannot listen to the inner lab")?;
     on_signal(move || drop(pipe.shutdown(Shutdown::Both)))?;
@@ -164,7 +165,7 @@ pub fn settle() -> anyhow::Result<()> {
     std::thread::spawn(|| {
         std::io::stdin().lines().map_while(Result::ok).for_each(quota::heard);
         STOP.store(true, Ordering::Relaxed);
-        // After this time the process exits, if the lab has not ended its programs by itself.
+        // Exit after this time, if the lab has not ended by itself.
         clock::sleep(15 * clock::SECOND);
         std::process::exit(130);
     });
@@ -184,7 +185,7 @@ pub fn settle() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns an error text for a missing `/dev/net/tun`, with the remedy.
+/// Returns an error text about a missing `/dev/net/tun` that says how to get it.
 fn without_tun(error: &std::io::Error) -> String {
     let remedy = match error.kind() {
         std::io::ErrorKind::PermissionDenied => {

@@ -1,4 +1,4 @@
-//! The machine of a measurement.
+//! Describes the machine on which a measurement ran.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 pub struct Machine {
     /// CPU model.
     pub cpu: String,
-    /// Whether an emulator executes each instruction of that CPU, so that times and rates are the emulator's.
-    /// Absent in files of earlier versions.
+    /// Whether an emulator executes each instruction of that CPU, so that times and rates say nothing about
+    /// real hardware. Absent in files of earlier versions.
     #[serde(default)]
     pub emulated: bool,
     /// Cores that the lab may use.
@@ -20,8 +20,9 @@ pub struct Machine {
     pub memory_mib: u64,
     /// Kernel release.
     pub kernel: String,
-    /// Mitigations of processor faults, with the state of each. One mitigation of indirect calls makes each
-    /// packet cost up to four times as much as another. Absent in files of earlier versions.
+    /// Mitigations of processor faults, with the state of each. They matter: with some mitigations of
+    /// indirect calls a packet costs up to four times as much as with others. Absent in files of earlier
+    /// versions.
     #[serde(default)]
     pub mitigations: Vec<String>,
     /// Distribution.
@@ -36,7 +37,7 @@ pub struct Machine {
 const EMULATOR: &str = "QEMU TCG";
 
 impl Machine {
-    /// Returns the processor, and whether it is emulated.
+    /// Returns a text with the processor, and whether it is emulated.
     pub fn processor(&self) -> String {
         format!("{}{}, {} cores", self.cpu, if self.emulated { " (emulated)" } else { "" }, self.cores)
     }
@@ -46,7 +47,7 @@ impl Machine {
         if self.mitigations.is_empty() { "unknown".into() } else { self.mitigations.join("; ") }
     }
 
-    /// Returns a warning that belongs before times and rates, if any.
+    /// Returns a warning to print before times and rates, if the machine is emulated.
     pub fn warning(&self) -> Option<String> {
         self.emulated.then(|| "an emulated machine: times and rates are the emulator's".to_owned())
     }
@@ -87,8 +88,8 @@ pub fn describe(carnet: &Path, scenarios: &Path) -> Machine {
     }
 }
 
-/// Returns the processor faults from the files of this folder. Each file has one line, whose parts after the
-/// first semicolon are details.
+/// Returns the processor faults from the files of this folder. Each file has one line, and the parts after
+/// the first semicolon are details, which the function leaves out.
 fn mitigations(folder: &Path) -> Vec<String> {
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut all: Vec<String> = files

@@ -1,11 +1,11 @@
-//! Metrics of a run: one flat set of numbers per section.
+//! Computes the metrics of a run, one flat set of numbers per section.
 //!
 //! A *section* reaches from an action to the next one; `run` is the whole timetable. Metric names are
 //! dotted and begin with the name of the traffic, of the node, or with `capture`; `scenarios/README.md`
 //! lists them.
 //!
-//! A metric without packets does not exist. So it cannot look like a good one: a flow that sent nothing has
-//! no loss and no duplicates. Its expectation then fails as "not measured".
+//! Without packets a metric has no value. Otherwise a flow that sent nothing would look good, without loss
+//! and duplicates. An expectation about such a metric fails as "not measured".
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -177,8 +177,8 @@ fn of_uplinks(m: &mut BTreeMap<String, f64>, node: &str, events: &[&&Event]) {
     }
 }
 
-/// Adds for each ping the average number of requests lost per move to another uplink: requests sent within
-/// half a second before and after.
+/// Adds for each ping the average number of lost requests per move to another uplink. It counts requests that
+/// were sent within half a second before or after the move.
 pub fn of_handovers(all: &mut Metrics, seen: &Seen, events: &[Event], run: &Range<u64>) {
     let m = all.entry(RUN.into()).or_default();
     let mut moves: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
@@ -196,13 +196,14 @@ pub fn of_handovers(all: &mut Metrics, seen: &Seen, events: &[Event], run: &Rang
     }
 }
 
-/// Returns a metric by name, of this section or, written `SECTION/METRIC`, of another one.
+/// Returns the metric of this name in this section. With the name `SECTION/METRIC` it is a metric of another
+/// section.
 pub fn find(all: &Metrics, section: &str, name: &str) -> Option<f64> {
     let (section, name) = name.split_once('/').unwrap_or((section, name));
     all.get(section)?.get(name).copied()
 }
 
-/// Adds the metrics that are computed from other metrics, in their order.
+/// Computes the scenario's derived metrics from other metrics, in their order, and adds them.
 pub fn derive(all: &mut Metrics, derived: &[Derived]) {
     let sections: Vec<String> = all.keys().cloned().collect();
     for d in derived {

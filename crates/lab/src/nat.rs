@@ -1,8 +1,8 @@
-//! NAT in nodes: rules of nftables, and the loss of all NAT mappings.
+//! Sets up NAT in nodes by nftables rules, and makes a NAT lose all its mappings.
 //!
-//! To lose all mappings, the lab flushes the connection table of a node by netlink (`IPCTNL_MSG_CT_DELETE`
-//! without a tuple), as `conntrack -F` does. A NAT that chooses ports at random (`masquerade fully-random`)
-//! then maps the next packet to another port: a NAT rebinding.
+//! To make a NAT lose all mappings, the lab flushes the connection table of a node by netlink
+//! (`IPCTNL_MSG_CT_DELETE` without a tuple), as `conntrack -F` does. A NAT that chooses ports at random
+//! (`masquerade fully-random`) then maps the next packet to another port: a NAT rebinding.
 
 use std::fs::File;
 use std::io::Write;
@@ -28,7 +28,7 @@ pub fn load(node: &str, rules: &str) -> anyhow::Result<()> {
         .spawn()
         .context("cannot start nft (Debian package nftables)")?;
     if let Some(mut input) = child.stdin.take() {
-        // If nft stops early, its error output says more than the broken pipe.
+        // Ignore a broken pipe: if nft stops early, its error output says more.
         let _ = input.write_all(rules.as_bytes());
     }
     let result = child.wait_with_output()?;
@@ -59,8 +59,8 @@ fn flush() -> anyhow::Result<()> {
         SockFlag::SOCK_CLOEXEC,
         SockProtocol::NetlinkNetFilter,
     )?;
-    // struct nlmsghdr: length, type (subsystem 1, message 2), flags (request, acknowledge), number, port;
-    // then struct nfgenmsg: any family, version 0, resource 0.
+    // The message is a struct nlmsghdr with length, type (subsystem 1, message 2), flags (request,
+    // acknowledge), number and port. A struct nfgenmsg follows, with any family, version 0 and resource 0.
     let mut message = Vec::new();
     message.extend(20_u32.to_ne_bytes());
     message.extend(0x0102_u16.to_ne_bytes());
@@ -71,7 +71,7 @@ fn flush() -> anyhow::Result<()> {
     sendto(socket.as_raw_fd(), &message, &NetlinkAddr::new(0, 0), MsgFlags::empty())?;
     let mut answer = [0; 256];
     let length = recv(socket.as_raw_fd(), &mut answer, MsgFlags::empty())?;
-    // struct nlmsgerr follows a header of type 2; 0 is success.
+    // The answer is a header of type 2 and a struct nlmsgerr, whose error number 0 means success.
     let word = |at: usize| {
         answer[..length].get(at..at + 4).and_then(|w| Some(i32::from_ne_bytes(w.try_into().ok()?)))
     };

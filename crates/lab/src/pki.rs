@@ -118,7 +118,7 @@ fn new_key(path: &Path, curve: CurveName) -> anyhow::Result<Box<dyn SigningKey>>
     loop {
         source.read_exact(&mut random).context("/dev/urandom")?;
         let private = random.get(..curve.octets()).and_then(|scalar| PrivateKey::new(curve, scalar));
-        // A few scalars are invalid for the curve.
+        // Try again, because a few random numbers are no valid scalars of the curve.
         let Some((private, key)) = private.and_then(|key| Some((key.clone(), key.ready(&Portable)?))) else {
             continue;
         };
@@ -145,7 +145,7 @@ fn write_certificate(path: &Path, certificate: &Certificate) -> anyhow::Result<(
 }
 
 fn validity(now: Now, unit: DurationUnit, count: u16) -> ValidityPeriod {
-    // The validity begins a minute ago, because clocks differ.
+    // Let the validity begin a minute ago, because clocks differ.
     let start = now.date.saturating_sub(Duration::from_secs(60)).seconds();
     ValidityPeriod { start, duration: ValidityDuration { unit, count } }
 }
@@ -214,7 +214,7 @@ fn list(folder: &Path) -> anyhow::Result<String> {
     security.add_root(root.clone()).map_err(|reason| anyhow::anyhow!("root.cert: {reason}"))?;
     security.add_authority(now, authority.clone()).map_err(|reason| anyhow::anyhow!("aa.cert: {reason}"))?;
     for (name, certificate) in [("root", &root), ("aa", &authority)] {
-        // A station's folder has the certificates without these keys.
+        // The key is missing in a station's folder, which has only the certificates of root and authority.
         let key = match folder.join(format!("{name}.key")) {
             path if path.exists() => {
                 read_key(&path)?;
@@ -300,7 +300,7 @@ fn application(application: &PsidSsp) -> String {
     format!("{}{ssp}", application.psid.0)
 }
 
-/// Formats a date in UTC for people.
+/// Formats a date in UTC.
 fn date(moment: Time64) -> String {
     let seconds = (moment.0 / 1_000_000).saturating_sub(u64::from(LEAP_SECONDS));
     let (mut days, rest) = (seconds / 86_400, seconds % 86_400);

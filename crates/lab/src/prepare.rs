@@ -1,10 +1,11 @@
-//! The files for stations: their configs with placeholders replaced, and the traces of their movements.
+//! Writes the files for stations: their configs, with placeholders replaced, and the traces of their
+//! movements.
 //!
 //! The lab replaces placeholders in a config: `{node}` by the name of the node, `{n}` by its number in a
 //! series, `{trace}` by the file with its track. `{signals}` becomes the folder with a signal file for each
-//! interface on an emulated link, and [`Trust`] replaces placeholders of its own. Lines between `# each
-//! NAME{n}` and `# end` are repeated for each node of that series, with its number. A config without
-//! placeholders is used in its place.
+//! interface on an emulated link, and [`Trust`] replaces further placeholders. The lab repeats lines between
+//! `# each NAME{n}` and `# end` for each node of that series, with its number. It uses a config without
+//! placeholders directly, without a copy.
 
 use std::path::{Path, PathBuf};
 

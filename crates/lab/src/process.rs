@@ -1,8 +1,8 @@
-//! Programs in nodes.
+//! Runs programs in nodes.
 //!
-//! The lab starts a program in a node's network namespace by `nsenter`. The program has a process group of
-//! its own, so that Ctrl-C at the terminal reaches only the lab. Its output goes to a log file per program.
-//! The lab shows the last lines if the program ends too early.
+//! The lab starts a program in a node's network namespace by `nsenter`. The program has a separate process
+//! group, so that Ctrl-C at the terminal reaches only the lab. Its output goes to a log file per program. The
+//! lab shows the last lines if the program ends too early.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -94,8 +94,8 @@ impl Daemon {
         self.ended().map_or(Ok(()), |status| Err(self.early_end(status)))
     }
 
-    /// Fails if the program has ended with an error. A probe ends by itself some time after the timetable,
-    /// which on a busy machine may be before the timetable has ended.
+    /// Fails if the program has ended with an error. A probe ends successfully by itself after the planned
+    /// length of the timetable. On a busy machine the timetable may take longer.
     pub fn check_unless_done(&mut self) -> anyhow::Result<()> {
         let failed = self.ended().filter(|status| !status.success());
         failed.map_or(Ok(()), |status| Err(self.early_end(status)))
@@ -130,7 +130,7 @@ impl Daemon {
         None
     }
 
-    /// Asks the program to end with `signal`, and waits for its end.
+    /// Sends `signal` to make the program end, and waits for its end.
     pub fn stop(&mut self, signal: Signal) -> Option<ExitStatus> {
         self.signal(signal);
         self.wait(5 * SECOND)
@@ -158,7 +158,8 @@ pub fn tail(log: &Path) -> String {
     lines[from..].iter().map(|l| format!("  | {l}")).collect::<Vec<_>>().join("\n")
 }
 
-/// Waits for a condition and watches the daemons. The error for a timeout names the condition.
+/// Waits for a condition, and fails if one of the daemons ends meanwhile. The error for a timeout names the
+/// condition.
 pub fn wait_for(
     what: &str,
     seconds: u64,

@@ -1,9 +1,9 @@
-//! A share of a core for a node of the testbed: for the threads that poll its interfaces, and for its
+//! Gives a node of the testbed a share of a core, for the kernel threads that poll its interfaces and for its
 //! program.
 //!
-//! Threads of the kernel are only in the first process namespace, so the inner lab cannot name them. The
-//! outer lab can, if it runs in that namespace. The inner lab sends its requests by the socket that is its
-//! standard input ([`crate::isolate`]):
+//! Kernel threads are only in the first process namespace, so the inner lab cannot name them. The outer lab
+//! can, if it runs in that namespace. So the inner lab sends requests to the outer lab through the socket
+//! that is its standard input ([`crate::isolate`]):
 //!
 //! ```text
 //! begin GROUP SHARE             a control group with this share of a core, 0 to 1
@@ -12,11 +12,12 @@
 //! end GROUP
 //! ```
 //!
-//! A quota would be simpler. But from Linux 6.18 on a quota does not stop kernel threads: it acts only on the
-//! return to user space. So the group has a weight, and a rival on its core always wants to run ([`Rival`]).
-//! A thread that often sleeps does not get exactly its share, so the result also has its run time.
+//! A CPU quota would be simpler. But since Linux 6.18 a quota does not stop kernel threads, because it acts
+//! only on the return to user space. So the node's threads are in a control group with a weight, and a rival
+//! thread runs on the same core all the time ([`Rival`]). A thread that often sleeps does not get exactly its
+//! share, so the result also contains the group's run time.
 //!
-//! The outer lab answers each request with `done` and a number (of threads in the group, of nanoseconds), or
+//! The outer lab answers each request with `done` and a number (threads in the group, or nanoseconds), or
 //! with an error. When the inner lab ends, the outer lab removes the remaining groups.
 
 use std::cell::Cell;
@@ -35,7 +36,7 @@ use nix::unistd::Pid;
 
 use crate::clock::{self, MILLISECOND, SECOND};
 
-/// Prefix of the groups' names.
+/// Prefix of the names of the control groups.
 const PREFIX: &str = "carnet-lab-";
 
 /// The hierarchy of control groups for the processor.
@@ -63,7 +64,7 @@ impl Hierarchy {
         ensure!(share > 0.0 && share < 1.0, "a share of {share}, expected one between 0 and 1");
         let place = self.root.join(group);
         std::fs::create_dir(&place)?;
-        // Weight beside a rival with the default weight.
+        // The group's weight, relative to the rival, which has the default weight.
         let ratio = share / (1.0 - share);
         if self.second {
             std::fs::write(self.root.join("cgroup.subtree_control"), "+cpu")?;
@@ -93,7 +94,7 @@ impl Hierarchy {
     }
 }
 
-/// A thread that always wants to run on a core.
+/// A thread that runs on a core all the time, as far as the scheduler lets it.
 #[derive(Debug)]
 struct Rival {
     stop: Arc<AtomicBool>,
@@ -132,7 +133,7 @@ fn pin(thread: u32, core: usize) -> anyhow::Result<()> {
         .with_context(|| format!("cannot pin thread {thread}"))
 }
 
-/// Nanoseconds that a thread has run, from its `schedstat`.
+/// Returns the nanoseconds that a thread has run, from its `schedstat`.
 fn ran(thread: u32) -> anyhow::Result<u64> {
     let file = format!("/proc/{thread}/schedstat");
     let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
@@ -140,7 +141,7 @@ fn ran(thread: u32) -> anyhow::Result<u64> {
     first.with_context(|| format!("{file} is not as expected: {text}"))
 }
 
-/// A group of the inner lab, with its rival.
+/// A control group that the inner lab has requested, and its rival thread.
 #[derive(Debug)]
 pub struct Quota {
     name: String,
@@ -151,10 +152,10 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// Creates a group whose members together have this share of a core.
+    /// Creates a group whose members together get this share of a core.
     pub fn begin(world: &str, share: f64, core: usize) -> anyhow::Result<Quota> {
         let hierarchy = Hierarchy::find()?;
-        // No other program on the machine uses this name.
+        // The name contains the time, so that no other program on the machine uses it.
         let name = format!("{PREFIX}{}-{world}", clock::realtime());
         ask(&format!("begin {name} {share}"))?;
         Ok(Quota {
@@ -180,7 +181,7 @@ impl Quota {
         Ok(())
     }
 
-    /// Nanoseconds that the group's members have run since they joined.
+    /// Returns the nanoseconds that the group's members have run since they joined.
     pub fn used(&self) -> anyhow::Result<u64> {
         let own = self.process.get().map_or(Ok(0), ran)?;
         Ok(ask(&format!("used {}", self.name))? as u64 + own)
@@ -237,7 +238,7 @@ pub fn serve(stream: UnixStream) {
     groups.values().for_each(|group| group.hierarchy.remove(&group.place));
 }
 
-/// Groups by name.
+/// The groups in the outer lab, by name.
 type Groups = BTreeMap<String, Group>;
 
 /// State of a group in the outer lab.

@@ -1,13 +1,14 @@
-//! The radio medium in real time: moves frames between the interfaces of the nodes and the model.
+//! Runs the radio medium in real time: moves frames between the interfaces of the nodes and the model.
 //!
-//! The radio interface of a node is one end of a veth pair ([`veth`]). If the kernel has mac80211_hwsim, it
-//! may be a radio of that module, with the whole 802.11 stack ([`hwsim`]). A thread holds the model
-//! ([`crate::medium`]), gives it these frames and wakes when the model is due. If the machine is late, the
-//! model still decides for the exact time; only the delivery is late. A radio has the address of its
-//! interface: if a station changes that address, the radio changes it too ([`addresses`]).
+//! The radio interface of a node is one end of a veth pair ([`veth`]). If the kernel has mac80211_hwsim, the
+//! interface may be a radio of that module, with the whole 802.11 stack ([`hwsim`]). A thread runs the model
+//! ([`crate::medium`]): it passes the frames to the model, and wakes at the time of the model's next event.
+//! If the thread is late, the model still computes with the exact times, and only the delivery is late. A
+//! radio has the address of its interface: if a station changes that address, the radio changes it too
+//! ([`addresses`]).
 //!
-//! Bounds: the queue of each radio, the batch of frames taken at once, the buffer of the socket. Frames
-//! beyond a bound are dropped and counted.
+//! Memory is bounded by the queue of each radio, the batch of frames, and the buffer of the socket. The
+//! medium drops and counts frames beyond these bounds.
 
 mod addresses;
 pub mod hwsim;
@@ -42,21 +43,21 @@ pub enum Kind {
     Hwsim,
 }
 
-/// Namespace of the medium's ends. No node has a name with an at sign.
+/// Namespace of the medium's ends. No node can have this name, because names of nodes have no at sign.
 pub const NAMESPACE: &str = "@medium";
-/// Frames taken from the socket before the model runs.
+/// Maximum number of frames that the thread takes from the socket before it runs the model.
 const BATCH: usize = 256;
-/// Longest frame, octets.
+/// Maximum length of a frame in octets.
 const LONGEST: usize = 2048;
-/// Receive buffer of the socket, octets.
+/// Size of the socket's receive buffer in octets.
 const RECEIVE_BUFFER: usize = 8 << 20;
-/// Longest time between two checks of the thread whether it has to end.
+/// Maximum time until the thread checks again whether it has to end, in nanoseconds.
 const TICK: u64 = 50 * MILLISECOND;
 
-/// Transmissions of a marked packet.
+/// Numbers of transmissions of a marked packet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OnAir {
-    /// Frames that carried the packet, each try counted.
+    /// Number of frames that carried the packet; each try counts.
     pub transmissions: u64,
     /// Unicast frames among `transmissions`.
     pub unicast: u64,
@@ -69,11 +70,11 @@ pub struct OnAir {
 struct Shared {
     state: Mutex<State>,
     stop: AtomicBool,
-    /// Frames that were delivered to a node.
+    /// Number of frames that were delivered to a node.
     delivered: AtomicU64,
-    /// Frames that the kernel did not accept for delivery.
+    /// Number of frames that the kernel did not accept for delivery.
     refused: AtomicU64,
-    /// Sum of the deliveries' lateness in nanoseconds; the next field is the maximum.
+    /// Sum of the deliveries' lateness in nanoseconds; `latest` is the maximum.
     late: AtomicU64,
     latest: AtomicU64,
 }
@@ -131,7 +132,7 @@ pub fn port(number: usize) -> String {
 
 impl Medium {
     /// Starts the medium of a scenario, whose interfaces must exist. Second 0 of the tracks is at `epoch`.
-    /// `None` if the scenario has no radio. `radios` are those of mac80211_hwsim, if used.
+    /// `None` if the scenario has no radio. `radios` are the radios of mac80211_hwsim, if the run uses them.
     pub fn start(
         scenario: &Scenario,
         epoch: u64,
@@ -295,7 +296,7 @@ fn run(mut carrier: Box<dyn Carrier>, shared: &Shared) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until a frame arrives or `due` has come.
+/// Waits until a frame arrives, at most until the time `due`.
 fn wait(descriptor: BorrowedFd<'_>, due: Option<u64>) -> anyhow::Result<()> {
     let span = due.map_or(TICK, |due| due.saturating_sub(clock::monotonic()).min(TICK));
     let mut fds = [PollFd::new(descriptor, PollFlags::POLLIN)];

@@ -1,8 +1,8 @@
-//! `results.json`: all data of a run, in a stable format.
+//! Reads and writes `results.json`: all data of a run, in a stable format.
 //!
-//! The report is made from this file alone. `scenarios/README.md` describes the format. Fields may be added
-//! under the same `schema_version`; a change of meaning raises it. Times `..._s` count from the begin of the
-//! timetable; earlier events have negative times.
+//! The lab makes the report from this file alone. `scenarios/README.md` describes the format. New fields may
+//! appear under the same `schema_version`; if the meaning of a field changes, the number rises. Times `..._s`
+//! count from the begin of the timetable; earlier events have negative times.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::traffic::geonet::Flood;
 use crate::traffic::stats::{Flow, percentile};
 use crate::traffic::{Seen, SeenProbe};
 
-/// Version of the format.
+/// Version of the format of `results.json`.
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// All data of a run.
@@ -32,7 +32,7 @@ pub struct Results {
     pub title: String,
     /// Description of the scenario.
     pub about: String,
-    /// `as root` or `without root, in a user namespace`.
+    /// How the lab ran: `as root` or `without root, in a user namespace`.
     pub mode: String,
     /// True for a run with the shortened timetable.
     pub quick: bool,
@@ -50,7 +50,7 @@ pub struct Results {
     pub expectations: Vec<Judged>,
     /// The numbers at the head of the report.
     pub headline: Vec<HeadlineValue>,
-    /// Executed actions, with their time.
+    /// Actions that the lab executed, with their times.
     pub actions: Vec<ActionDone>,
     /// Events of the stations.
     pub events: Vec<EventSeen>,
@@ -69,7 +69,7 @@ pub struct Results {
     /// Result of each flow over the whole run.
     #[serde(default)]
     pub flows: Vec<FlowLine>,
-    /// Reason why the run has no verdict, if so.
+    /// Reason why the run has no verdict; `None` if it has one.
     #[serde(default)]
     pub no_verdict: Option<String>,
 }
@@ -81,7 +81,7 @@ pub struct FlowLine {
     pub name: String,
     /// Kind of the traffic: `ping`, `probe` and so on.
     pub kind: String,
-    /// Figures of the flow: name, value, unit.
+    /// Figures of the flow; each has name, value and unit.
     pub figures: Vec<(String, Option<f64>, String)>,
 }
 
@@ -212,9 +212,9 @@ pub struct TopologyLink {
 pub struct Map {
     /// Distance at which a frame is readable without shadowing, in metres.
     pub range_m: f64,
-    /// Nodes with a radio.
+    /// Nodes that have a radio.
     pub nodes: Vec<MapNode>,
-    /// Circles that packets were sent to, as in the first packet of each flow.
+    /// Circles to which flows sent packets, as in the first packet of each flow.
     pub circles: Vec<MapCircle>,
     /// Nodes that send packets to circles or ping.
     pub senders: Vec<String>,
@@ -242,8 +242,8 @@ pub struct MapCircle {
     pub radius: f64,
 }
 
-/// Returns the flows of a scenario, with their figures from the metrics of the whole run. A series has the
-/// sum of its flows.
+/// Returns the flows of a scenario, with their figures from the metrics of the whole run. A series of flows
+/// has their sum.
 pub fn flows(scenario: &Scenario, metrics: Option<&BTreeMap<String, f64>>) -> Vec<FlowLine> {
     let line = |name: &str, kind: &str, figures: &[(&str, &str, &str)]| {
         let get = |metric: &str| metrics?.get(&format!("{name}.{metric}")).copied();
@@ -347,7 +347,7 @@ pub fn series(seen: &Seen, begin: u64, end: u64) -> Series {
             let share = 100.0 * f.received as f64 / f.inside.max(1) as f64;
             (seconds(f.at, begin), share, percentile(&delays, 50.0), percentile(&delays, 100.0))
         };
-        // A packet without receivers is not drawn, unless the station refused to send it.
+        // Leave out a packet without nodes in the circle, unless the station refused to send it.
         let judged = b.floods.iter().filter(|f| inside(f.at) && (f.inside > 0 || f.refused));
         let points = judged.map(point).collect();
         all.broadcasts.push(Line { name: b.name.clone(), label: b.label.clone(), points });
@@ -422,8 +422,8 @@ pub fn active(
     all
 }
 
-/// Returns the picture of a scenario. Nodes without a position stand in a row. Nodes with only a radio are on
-/// the map. The first node of a series stands for all.
+/// Returns the picture of a scenario. Nodes without a position are in a row. The picture leaves out nodes
+/// that have only a radio, because they are on the map. It shows only the first node of a series.
 pub fn topology(scenario: &Scenario, autoconf: &BTreeMap<String, (String, String)>) -> Topology {
     let linked =
         |name: &String| scenario.links.iter().flat_map(|l| &l.ends).any(|e| e.get_ref().node == *name);
@@ -460,7 +460,7 @@ pub fn topology(scenario: &Scenario, autoconf: &BTreeMap<String, (String, String
 }
 
 impl Results {
-    /// Returns whether the run had expectations, and they were judged.
+    /// Returns whether the run had expectations and the lab has judged them.
     pub fn judged(&self) -> bool {
         self.expectations.iter().any(|e| e.outcome != Outcome::Skipped)
     }

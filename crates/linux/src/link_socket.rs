@@ -9,8 +9,8 @@
 //! receive the same messages at either place.
 //!
 //! Left out: ICMPv6 in fragments or behind extension headers, which Neighbor Discovery forbids (RFC 6980) and
-//! ICMPv6 errors do not have. There are two exceptions after a type 2 routing header: the sockets receive
-//! answers to mobile prefix discovery (RFC 6275 6.8) and Echo Replies (RFC 6275 9.3.2).
+//! ICMPv6 errors do not have. After a type 2 routing header the sockets do receive answers to mobile prefix
+//! discovery (RFC 6275 6.8) and Echo Replies (RFC 6275 9.3.2).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;

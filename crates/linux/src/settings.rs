@@ -12,8 +12,9 @@
 //! former value of `default`. carnet identifies these interfaces by name only.
 //!
 //! `rp_filter` (RFC 3704) is a sysctl of IPv4. If the filter is strict (1 for the interface or for `all`),
-//! the kernel drops a packet that arrives at an unexpected interface: it would send the answer by another
-//! one. Only then carnet changes the filter; a loose or disabled filter stays unchanged.
+//! the kernel checks by which interface it would answer a packet. It drops the packet if that is another
+//! interface than the one at which the packet arrived. Only then carnet changes the filter; a loose or
+//! disabled filter stays unchanged.
 
 use std::collections::BTreeMap;
 use std::fs;

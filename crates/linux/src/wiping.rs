@@ -1,10 +1,10 @@
 //! Wipes memory that held secrets.
 //!
-//! A key has a type that wipes it when it is dropped (`carnet_base::Key`). But while the config is read, the
-//! key's digits and octets are also in other memory: in the text of the config, in the TOML parser and on the
-//! stack. A vector that grows leaves its octets in the old place. So code that reads secrets runs in
-//! [`with_secrets`]. Until that code ends, carnet wipes all heap memory that any thread frees. After that it
-//! wipes the stack that the code has used.
+//! A key has a type that wipes it when it is dropped (`carnet_base::Key`). But while the config is read,
+//! other memory also contains the key: the text of the config, the TOML parser and the stack. A vector that
+//! grows leaves its octets in the old place. So code that reads secrets runs in [`with_secrets`]. Until that
+//! code ends, carnet wipes all heap memory that any thread frees. After that it wipes the stack that the code
+//! has used.
 //!
 //! This requires [`WipingAllocator`] as the program's allocator. Outside of [`with_secrets`] it only checks a
 //! counter and calls the system's allocator. Packets and messages are no secrets, and there are very many of
@@ -84,7 +84,7 @@ unsafe impl GlobalAlloc for WipingAllocator {
 }
 
 /// Runs code that reads secrets, and wipes the memory that it used. The result of the code should be small,
-/// or hold its secrets on the heap, because moving a value leaves its octets in the old place.
+/// or hold its secrets on the heap. Moving a value leaves its octets in the old place.
 pub fn with_secrets<T>(reads: impl FnOnce() -> T) -> T {
     READING.fetch_add(1, Ordering::Relaxed);
     let done = apart(reads);

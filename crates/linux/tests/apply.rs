@@ -286,8 +286,8 @@ fn replacing_a_route_leaves_one_and_no_gap() {
             TUNNEL_DEVICE,
         ];
         platform.apply(&set(route(TABLE_MAIN, "2001:db8:c::/64", 512, "fe80::3 i0"))).unwrap();
-        // Two observers check that a route exists all the time: a monitor of the kernel's events, and a
-        // socket that looks the route up again and again.
+        // Two observers check that a route exists all the time. One is a monitor of the kernel's events, the
+        // other a socket that looks the route up again and again.
         let account = scratch.path().join("account");
         let mut monitor = Command::new("ip")
             .args(["-6", "monitor", "route"])

@@ -1,9 +1,9 @@
 //! Tests that packets that the kernel's own IPv6 would refuse arrive unchanged in the TUN device.
 //!
 //! The peer sends the messages of a home agent or a mobile router. The messages are a Binding Update with a
-//! Home Address option, a Binding Acknowledgement with a type 2 routing header, and tunnelled packets,
-//! complete or in fragments. Without carnet's rules the kernel answers them with ICMPv6 errors, as the first
-//! test verifies.
+//! Home Address option, and a Binding Acknowledgement with a type 2 routing header. The peer also sends
+//! tunnelled packets, complete or in fragments. Without carnet's rules the kernel answers them with ICMPv6
+//! errors, as the first test verifies.
 #![allow(clippy::unwrap_used)]
 
 mod common;

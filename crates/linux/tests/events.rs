@@ -171,8 +171,8 @@ fn make_links() {
     }
 }
 
-/// The test covers routes for certain sources, a next-hop object with several next hops, tables to which
-/// rules lead, a lifetime that ends, and a router that does not answer.
+/// The test covers routes for certain sources, a next-hop object with several next hops, and tables to which
+/// rules lead. It also covers a lifetime that ends, and a router that does not answer.
 #[test]
 fn default_routes_are_those_that_the_kernel_would_use() {
     in_namespace(|scratch| async move {

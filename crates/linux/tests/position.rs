@@ -548,7 +548,7 @@ fn between_fixes_the_station_goes_on_and_its_time_too() {
     // 9.98 m/s to the East: 4.99 m are 68 microdegrees at this latitude.
     assert!((half.longitude - fix.longitude - 68.0e-6).abs() < 0.2e-6, "{half:?}");
     assert_eq!(half.confidence, Some(17.1 + 0.5));
-    // The next fix took 300 ms longer to arrive. Neither the time nor the position steps back.
+    // The next fix took 300 ms longer to arrive. The time and the position do not step back.
     let late = Fix {
         received: Time::from_secs(7) + Duration::from_millis(800),
         time: wall(NOON + 400),

@@ -1,5 +1,5 @@
-//! A home agent under a flood from unauthenticated sources. The benchmark measures whether its mobile routers
-//! still register, and how many packets of a stream are lost meanwhile.
+//! Measures a home agent under a flood from unauthenticated sources. The figures say whether its mobile
+//! routers still register, and how many packets of a stream are lost meanwhile.
 //!
 //! The routers are a `fleet`. They renew one after the other during a flood of one kind. The flood runs on
 //! another core than the home agent if the machine has one. At the same time a steady stream passes the home
@@ -7,9 +7,9 @@
 //! sends again after a second (RFC 6275 12, INITIAL_BINDACK_TIMEOUT), so a lost Binding Update shows as a
 //! longer wait.
 //!
-//! All packets enter by the interface to the routers. Each frame of a flood has a source address of another
-//! network. Left out: frames that end inside a header, of which `make fuzz` has millions; attacks from the
-//! home network.
+//! All packets enter the home agent by the interface to the routers. Each frame of a flood has a source
+//! address of another network. Left out: frames that end inside a header, of which `make fuzz` has millions;
+//! attacks from the home network.
 
 use std::net::Ipv6Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,26 +33,26 @@ use super::world::{CN, HOME_AGENT, Place, Programs, World, link_addresses};
 use crate::clock::{self, MILLISECOND, SECOND, monotonic};
 use crate::console;
 
-/// Number of different frames of a kind. The sender repeats them in turn.
+/// Number of different frames of each kind of flood. The sender repeats them in turn.
 const FRAMES: u32 = 4096;
-/// Rate of the stream, as a share of the rate that passes without loss.
+/// Rate of the stream, as a share of the highest rate without loss.
 const SHARE: f64 = 0.3;
-/// Octets of the stream's packets.
+/// Size in octets of the stream's packets.
 const SIZE: usize = 500;
 /// Lifetime that routers request, in seconds.
 const LIFETIME: u16 = 600;
-/// Longest time in which the home agent has to answer a router.
+/// Time within which the home agent has to answer a router, in nanoseconds.
 const IN_TIME: u64 = SECOND;
 /// Time that the sender sleeps between batches, in nanoseconds.
 const TICK: u64 = 200_000;
-/// Most packets that a late sender makes up for.
+/// Maximum number of delayed frames that the sender sends later; it skips further ones.
 const DEBT: u64 = 4096;
 const E0: Place = Place { node: "mr", interface: "e0" };
 const C0: Place = Place { node: "cn", interface: "c0" };
 
 const PROTOCOL_ICMPV6: u8 = 58;
 const PROTOCOL_FRAGMENT: u8 = 44;
-/// Home Agent Address Discovery Request (RFC 6275 6.5).
+/// ICMPv6 type of a Home Agent Address Discovery Request (RFC 6275 6.5).
 const DISCOVERY_REQUEST: u8 = 144;
 /// The home agents' anycast address of the home prefix (RFC 2526).
 const HOME_AGENTS: &str = "2001:db8:1:0:fdff:ffff:ffff:fffe";
@@ -116,12 +116,13 @@ impl Kind {
     }
 }
 
-/// Returns an address in a network of its own, in `2001:dbc::/32`.
+/// Returns the source address of a frame of the flood: each number gives an address in another network of
+/// `2001:dbc::/32`.
 fn stranger(number: u32) -> Ipv6Addr {
     Ipv6Addr::from((0x2001_0dbc_u128 << 32 | u128::from(number)) << 64 | 1)
 }
 
-/// The Ethernet and IPv6 headers of a packet that the mobile routers' network sends.
+/// Returns the Ethernet and IPv6 headers of a packet that the mobile routers' network sends.
 fn headers(from: Ipv6Addr, to: Ipv6Addr, next_header: u8, length: usize) -> Vec<u8> {
     let (own, peer) = link_addresses(E0);
     let ip = [0x60, 0, 0, 0, (length >> 8) as u8, length as u8, next_header, 64];
@@ -140,7 +141,7 @@ fn discovery_request(from: Ipv6Addr, to: Ipv6Addr, number: u16) -> Vec<u8> {
 /// Returns the first fragment of a packet. The other fragments are never sent.
 fn first_fragment(whole: &[u8], number: u32) -> Vec<u8> {
     let payload = &whole[LINK + IPV6..whole.len() - 8];
-    // Offset 0, flag M: more fragments follow.
+    // The Fragment header has offset 0 and the flag M: more fragments follow.
     let mut header = [whole[LINK + 6], 0, 0, 1, 0, 0, 0, 0];
     header[4..].copy_from_slice(&number.to_be_bytes());
     let mut frame = whole[..LINK + IPV6].to_vec();
@@ -149,7 +150,7 @@ fn first_fragment(whole: &[u8], number: u32) -> Vec<u8> {
     [&frame[..], &header, payload].concat()
 }
 
-/// Sends frames at `rate` a second until `stop`. Returns the number of sent frames and the elapsed
+/// Sends frames at `rate` a second until `stop` is set. Returns the number of sent frames and the elapsed
 /// nanoseconds.
 fn send(sender: &mut Sender, frames: &[Frame], rate: f64, stop: &AtomicBool) -> anyhow::Result<(u64, u64)> {
     let start = monotonic();
@@ -241,7 +242,7 @@ impl Scene<'_> {
     }
 }
 
-/// Measures one path.
+/// Measures all kinds of floods on one path.
 fn one(path: Path, effort: &Effort, programs: &Programs, cores: &Cores) -> anyhow::Result<Vec<AttackFigure>> {
     let name = format!("attack-{}", path.name());
     let config = config(&format!("{name}.ha"), path, effort.attacked, None);

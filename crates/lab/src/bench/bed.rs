@@ -1,4 +1,4 @@
-//! The worlds of all paths in a run.
+//! Builds and holds the networks (worlds) of all paths of a run.
 
 use anyhow::bail;
 use nix::sys::signal::Signal;
@@ -11,15 +11,15 @@ use super::world::{Programs, World};
 use crate::isolate::{Interrupted, stopping};
 use crate::{clock, console};
 
-/// A path's worlds.
+/// The worlds of one path.
 #[derive(Debug)]
 struct Lane {
     path: Path,
     /// World in which both routers use the path.
     both: World,
-    /// Worlds in which only the mobile router, or only the home agent, uses the path. The other router uses
-    /// the slow path and leaves its interfaces to a sink. `None` if the first world serves for this too: XDP
-    /// has one program per interface, and the sink is an XDP program.
+    /// Worlds in which only the mobile router, or only the home agent, uses the path. In these worlds the
+    /// other router uses the slow path, so that a sink can use its interfaces. The sink is an XDP program,
+    /// and an interface can have only one. `None` for paths without XDP, which need no separate worlds.
     alone: Option<[World; 2]>,
 }
 
@@ -53,7 +53,7 @@ impl Bed {
         Ok(bed)
     }
 
-    /// Returns the worlds for a part of the network, with their paths.
+    /// Returns the world of each path in which to measure a part of the network.
     pub fn worlds(&self, part: Part) -> impl Iterator<Item = (Path, &World)> {
         self.lanes.iter().map(move |lane| {
             let world = match (part, &lane.alone) {
@@ -128,7 +128,7 @@ impl Lane {
     }
 }
 
-/// Returns the last line of a station's log in the error, else the first line of the error.
+/// Returns the last line of the station's log that the error contains, otherwise the first line of the error.
 fn reason(error: &anyhow::Error) -> String {
     let text = format!("{error:#}");
     let line = text.lines().filter_map(|line| line.trim().strip_prefix("| ")).next_back();

@@ -1,14 +1,14 @@
-//! A home agent with many bindings. The benchmark measures packets to and from one binding, and to and from
-//! random bindings, beside a home agent with one binding. A plain router with the same number of routes runs
-//! beside it, because the kernel's own tables fit into no cache either.
+//! Measures a home agent with many bindings: packets to and from one of them, and to and from random ones.
+//! For comparison it measures a home agent with one binding. It also measures a plain router with the same
+//! number of routes, because the kernel's own tables do not fit into a cache either.
 //!
 //! The bindings come from a state file, as after a restart. The benchmark also measures how long the start
-//! takes. Each binding has a prefix, a home address and a care-of address of its own; all care-of addresses
-//! are behind one neighbour.
+//! takes. Each binding has its own prefix, home address and care-of address; all care-of addresses are behind
+//! one neighbour.
 //!
 //! Each packet goes to another binding, so the sender sends packets one by one, also for a single binding.
-//! Before the rounds every binding gets some packets: the first packets of a binding cost more for some
-//! seconds after the start. Rounds of a fraction of a second would measure little else.
+//! Before the rounds every binding gets some packets, because the first packets of a binding cost more.
+//! Rounds of a fraction of a second would measure little else.
 
 use std::fmt::Write as _;
 use std::net::Ipv6Addr;
@@ -37,9 +37,9 @@ const MOBILE: u32 = 0x2001_0dba;
 const CARE_OF_ALL: u32 = 0x2001_0dbb;
 /// Lifetime of the bindings in seconds.
 const LIFETIME: u64 = 72 * 3600;
-/// Packets for each binding before the rounds.
+/// Number of packets that each binding gets before the rounds.
 const VISITS: u32 = 2;
-/// Most seconds that a start may take.
+/// Maximum duration of a start in seconds.
 const PATIENCE: u64 = 300;
 
 const C0: Place = Place { node: "cn", interface: "c0" };
@@ -145,7 +145,7 @@ fn settle(world: &World) -> anyhow::Result<()> {
         let mut before = -1.0;
         loop {
             let used = used_by(daemon.id())?;
-            // One tick is 10 ms.
+            // The stations are idle if they used at most one tick of 10 ms.
             if used - before < 0.015 || monotonic() > until {
                 break;
             }
@@ -156,14 +156,14 @@ fn settle(world: &World) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Resident memory of a process in MiB.
+/// Returns the resident memory of a process in MiB.
 fn memory(process: u32) -> Option<f64> {
     let text = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     Some(line.split_whitespace().next()?.parse::<f64>().ok()? / 1024.0)
 }
 
-/// Pseudo-random numbers (xorshift64*).
+/// Generator of pseudo-random numbers (xorshift64*).
 struct Dice(u64);
 
 impl Dice {
@@ -229,7 +229,8 @@ fn one(
             lost: 0,
         });
     }
-    // A new sink changes an interface, and a home agent with many routes then checks all of its routes.
+    // Wait until the stations are idle: attaching a sink changes an interface, and a home agent then checks
+    // all its routes.
     for (_, world) in worlds {
         settle(world)?;
     }
@@ -258,7 +259,8 @@ fn one(
             let at = (turn + round) % lanes.len();
             let lane = &mut lanes[at];
             let bindings = lane.bindings;
-            // All lanes draw a number and write into each frame, so this costs all the same.
+            // Draw a number and write into each frame even for a single binding, so that the cost is the same
+            // for all.
             let mut prepare = |frames: &mut [Frame], _: u64| {
                 for frame in frames {
                     let drawn = dice.below(bindings);
@@ -298,7 +300,7 @@ pub fn measure(
 ) -> anyhow::Result<Vec<BindingsFigure>> {
     let mut figures = Vec::new();
     let paths: Vec<Path> = bed.paths().filter(|path| path.is_carnet()).collect();
-    // The plain router shows the cost of many routes in the kernel alone.
+    // The plain router shows what many routes cost in the kernel without carnet.
     let mut worlds = Vec::new();
     for routes in effort.bindings.iter().copied() {
         worlds.push((routes, build_plain(routes)?));
@@ -332,7 +334,7 @@ pub fn measure(
         for (_, mut world) in worlds {
             for daemon in &mut world.daemons {
                 daemon.signal(Signal::SIGTERM);
-                // The process need not remove its 100,000 routes, which takes long.
+                // Kill the process after two seconds, because removing its 100,000 routes would take long.
                 daemon.wait(2 * SECOND);
             }
         }

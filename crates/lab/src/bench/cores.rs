@@ -10,7 +10,7 @@ use crate::clock::monotonic;
 #[derive(Debug, Clone, Copy)]
 pub struct Cores {
     all: CpuSet,
-    /// Core on which packets are measured. It is the last one, because the first core handles most
+    /// Core on which packets are measured. It is the last core, because the first core handles most
     /// interrupts.
     pub measuring: usize,
 }
@@ -70,7 +70,7 @@ impl Cores {
 /// Clock ticks of `/proc` in a second.
 pub const TICKS: f64 = 100.0;
 
-/// Seconds that all cores were busy since the start of the machine, from `/proc/stat`.
+/// Returns the seconds that all cores were busy since the start of the machine, from `/proc/stat`.
 pub fn busy() -> anyhow::Result<f64> {
     let text = std::fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
     parse_busy(&text).context("/proc/stat is not as expected")
@@ -88,24 +88,24 @@ fn parse_busy(text: &str) -> Option<f64> {
     Some(user + nice + system + irq + softirq)
 }
 
-/// Processor time of other programs on the machine during a measurement.
+/// Observes the processor time of other programs on the machine during a measurement.
 #[derive(Debug)]
 pub struct Watch {
     begin: u64,
-    /// Seconds of user and system time at the begin: of all cores, of a hypervisor's other guests, of this
-    /// process with ended children.
+    /// Seconds of user and system time at the begin: of all programs, of a hypervisor's other guests, and of
+    /// this process with its ended children.
     before: [f64; 3],
 }
 
 impl Watch {
-    /// Begins the observation.
+    /// Begins to observe the processor time.
     pub fn begin() -> anyhow::Result<Watch> {
         Ok(Watch { begin: monotonic(), before: spent()? })
     }
 
     /// Returns the shares of all cores that other programs, and a hypervisor's other guests, had since
-    /// [`Self::begin`]. Call it after all started programs have ended. The kernel's handling of interrupts,
-    /// in which it forwards packets, counts for no program.
+    /// [`Self::begin`]. The caller calls it after all programs that it started have ended. The kernel's
+    /// handling of interrupts, in which it forwards packets, counts for no program.
     pub fn shares(&self) -> anyhow::Result<[f64; 2]> {
         let [all, stolen, own] = spent()?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
@@ -134,7 +134,7 @@ fn parse_own(text: &str) -> Option<f64> {
     Some((ticks(14)? + ticks(15)? + ticks(16)? + ticks(17)?) / TICKS)
 }
 
-/// Seconds that a process ran, from `/proc/PID/stat`.
+/// Returns the seconds that a process ran, from `/proc/PID/stat`.
 pub fn used_by(process: u32) -> anyhow::Result<f64> {
     let file = format!("/proc/{process}/stat");
     let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
@@ -142,14 +142,14 @@ pub fn used_by(process: u32) -> anyhow::Result<f64> {
 }
 
 fn parse_used(text: &str) -> Option<f64> {
-    // Field 2 is the name in parentheses and may hold any character. Field 3 follows it; field 14 is utime,
-    // field 15 stime.
+    // Field 2 is the name in parentheses, which may contain any character, so count from its end. Field 14 is
+    // utime, field 15 stime.
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = |field: usize| fields.get(field - 3)?.parse::<f64>().ok();
     Some((ticks(14)? + ticks(15)?) / TICKS)
 }
 
-/// Load averages over 1, 5 and 15 minutes.
+/// Returns the load averages over 1, 5 and 15 minutes.
 pub fn load() -> [f64; 3] {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let mut words = text.split(' ').map(|word| word.parse().unwrap_or(0.0));

@@ -1,4 +1,4 @@
-//! Processor time for each Gbit/s, at a fixed rate that every path carries.
+//! Measures the processor time for each Gbit/s, at a fixed rate that every path can carry.
 //!
 //! The figure from `/proc/stat` covers all cores: hosts, routers and the network between them. The load just
 //! before the transfer is subtracted. The figure from `/proc/PID/stat` covers the carnet programs alone.

@@ -15,7 +15,7 @@ pub struct Bench {
     pub time: String,
     /// Load averages of the machine before the run.
     pub load_before: [f64; 3],
-    /// Shares of all cores that other programs, and a hypervisor's other guests, had during the run.
+    /// Shares of all cores that other programs, and a hypervisor's other guests, used during the run.
     #[serde(default)]
     pub others: [f64; 2],
     /// Reasons why the figures are not reliable: the machine was busy. Empty for a quiet machine.
@@ -25,7 +25,7 @@ pub struct Bench {
     pub quick: bool,
     /// The core on which packets were measured.
     pub core: usize,
-    /// Most packets under way at a time.
+    /// Maximum number of packets under way at a time.
     pub window: u64,
     /// Duration of the run in seconds.
     pub duration_s: f64,
@@ -65,12 +65,13 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Replaces results by the results of another run. Paths that were compared in one run are replaced
-    /// together, other results path by path. Results that were measured later stay.
+    /// Replaces results by the results of another run. If paths were compared in one run, replaces their
+    /// results together, and otherwise path by path. Keeps results that were measured later than those of the
+    /// other run.
     pub fn take(&mut self, mut other: Bench) {
         self.leave_out_what_is_older(&mut other);
         let mut taken = Vec::new();
-        // Kinds of figures of which no earlier figure is left.
+        // Kinds of figures that the other run has replaced completely.
         let mut replaced = Vec::new();
         let mut whole = |what: &'static str, is_there: bool| {
             if is_there {
@@ -180,8 +181,8 @@ pub struct PathFigure {
     pub missing: Option<String>,
 }
 
-/// Repeated measurements of one figure. Each repetition ran beside one of every figure that it is compared
-/// with.
+/// Repeated measurements of one figure. Each repetition (round) ran together with a repetition of every
+/// figure with which it is compared.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Series {
     /// Median of the rounds.
@@ -207,7 +208,8 @@ impl Series {
         }
     }
 
-    /// Returns the ratio to another series for each round. A drift from round to round cancels out.
+    /// Returns for each round the ratio to the same round of another series. A drift from round to round
+    /// cancels out.
     pub fn ratios(&self, base: &Series) -> Series {
         let pairs = self.rounds.iter().zip(&base.rounds).filter(|(_, base)| **base > 0.0);
         Series::of(pairs.map(|(one, base)| one / base).collect())
@@ -226,8 +228,8 @@ impl Series {
         let mut sorted = self.rounds.clone();
         sorted.sort_by(f64::total_cmp);
         let count = sorted.len();
-        // Number of values left out at each end: as many as a fair coin shows heads in fewer than 2.5 % of
-        // cases.
+        // Number of values to leave out at each end. A fair coin shows at most this number of heads in less
+        // than 2.5 % of cases, and the number is the largest such one.
         let (mut left_out, mut chance, mut sum) = (0, 0.5_f64.powi(count as i32), 0.0);
         while left_out < count / 2 {
             sum += chance;
@@ -242,7 +244,8 @@ impl Series {
     }
 }
 
-/// Returns the median of sorted numbers: the mean of the two middle ones if their number is even.
+/// Returns the median of sorted numbers: the mean of the two middle numbers if there is an even number of
+/// them.
 pub fn median(sorted: &[f64]) -> f64 {
     match (sorted.len(), sorted.len() / 2) {
         (0, _) => 0.0,
@@ -251,14 +254,14 @@ pub fn median(sorted: &[f64]) -> f64 {
     }
 }
 
-/// Load average per core above which a machine is busy. The next constant is the share of all cores that
-/// other programs may have.
+/// Load average per core above which a machine is busy. The next constant is the maximum share of all cores
+/// that other programs may use.
 const BUSY_LOAD: f64 = 0.5;
 const BUSY_SHARE: f64 = 0.03;
 
 /// Returns the reasons why figures are not reliable, in words. `load` is the load average before the run on
 /// `cores` cores. `others` has the shares of all cores that other programs and a hypervisor's other guests
-/// had.
+/// used.
 pub fn disturbances(cores: usize, load: f64, others: [f64; 2]) -> Vec<String> {
     let mut found = Vec::new();
     if load > BUSY_LOAD * cores.max(1) as f64 {
@@ -279,8 +282,8 @@ impl Bench {
     }
 
     /// Returns the cost of the routers alone, in nanoseconds per packet. It subtracts the cost of source and
-    /// sink at that size, because these share the core. `None` if the cost of source and sink was not
-    /// measured, or if the figure is that cost.
+    /// sink at the same packet size, because they share the core with the routers. Returns `None` if the run
+    /// has not measured this cost, or if the figure itself is this cost.
     pub fn net_ns(&self, figure: &PacketFigure) -> Option<f64> {
         let alone = self.packets.iter().find(|one| one.is_alone() && one.size == figure.size)?;
         (!figure.is_alone() && alone.ns > 0.0 && figure.ns > alone.ns).then_some(figure.ns - alone.ns)
@@ -301,7 +304,7 @@ impl Bench {
 pub struct PacketFigure {
     /// Routers that the packets pass, and the direction.
     pub arrangement: String,
-    /// Octets of the inner packet.
+    /// Size of the inner packet in octets.
     pub size: usize,
     /// Data path.
     pub path: Path,
@@ -339,7 +342,8 @@ pub struct TcpFigure {
     pub gbit: Series,
     /// Ratio to plain forwarding: the median of the rounds' ratios.
     pub to_plain: Option<f64>,
-    /// Limits between which the true median of these ratios lies with a probability of 95 %.
+    /// Limits between which the true median of the ratios to plain forwarding lies with a probability of 95
+    /// %.
     #[serde(default)]
     pub sure: Option<[f64; 2]>,
     /// Segments sent again, summed over all rounds.
@@ -362,7 +366,7 @@ pub struct RttFigure {
     /// 90th percentile in microseconds.
     pub p90_us: f64,
     /// Additional microseconds per direction, compared with plain forwarding: half the median of the
-    /// differences between neighbouring echoes.
+    /// differences between echoes of the same turn.
     pub added_us: Option<f64>,
 }
 
@@ -377,7 +381,7 @@ pub struct CpuFigure {
     pub gbit: f64,
     /// Processor seconds of all cores per second and Gbit/s, for hosts, routers and the network.
     pub machine: Series,
-    /// Part of `machine` that the two carnet processes used.
+    /// Processor seconds of the two carnet processes, a part of `machine`.
     pub carnet: f64,
 }
 
@@ -413,7 +417,7 @@ pub struct BindingsFigure {
     pub path: Path,
     /// Kind of traffic: `to one`, `to random ones`, `from one` or `from random ones`.
     pub what: String,
-    /// Octets of the inner packet.
+    /// Size of the inner packet in octets.
     pub size: usize,
     /// Number of bindings.
     pub bindings: u32,
@@ -445,7 +449,7 @@ pub struct RegistrationsFigure {
     pub path: Path,
     /// Number of routers.
     pub routers: u32,
-    /// Whether the home agent had a core of its own.
+    /// Whether no other program of the benchmark ran on the home agent's core.
     pub own_core: bool,
     /// Seconds from the start of the program until its socket accepts, with no bindings.
     pub start_s: f64,
@@ -463,7 +467,7 @@ pub struct RegistrationsFigure {
     pub again: u64,
     /// Seconds that the home agent ran in the storm.
     pub agent_s: f64,
-    /// Longest time that a router waited for its acknowledgement, in milliseconds.
+    /// Maximum time that a router waited for its acknowledgement, in milliseconds.
     pub longest_ms: f64,
     /// Memory of the home agent before the storm, in MiB.
     pub memory_before_mib: f64,
@@ -496,7 +500,7 @@ pub struct RefreshFigure {
     pub agent_s: f64,
     /// Longest time that a router waited for its acknowledgement, in milliseconds.
     pub longest_ms: f64,
-    /// Share of a core that the renewals of all routers cost with a lifetime of 60 s, renewed after 45 s.
+    /// Share of a core that the renewals of all routers would need if each router renewed after 45 s.
     pub share: f64,
 }
 
@@ -546,15 +550,15 @@ pub struct TakeoverFigure {
     pub stores: usize,
     /// Packets per second of all flows together.
     pub packets: f64,
-    /// Time between two packets of a flow, in milliseconds. No measured silence is shorter.
+    /// Time between two packets of a flow, in milliseconds. A measured silence cannot be shorter.
     pub period_ms: f64,
     /// Number of times that a machine was killed.
     pub kills: usize,
-    /// Flows through machines that were killed.
+    /// Number of flows through machines that were killed.
     pub flows: u64,
-    /// Flows that were silent for at most a second.
+    /// Number of these flows that were silent for at most a second.
     pub within_1s: u64,
-    /// Flows that were silent for at most two seconds.
+    /// Number of these flows that were silent for at most two seconds.
     pub within_2s: u64,
     /// Median of the flows' silences, in milliseconds.
     pub median_ms: f64,
@@ -566,7 +570,7 @@ pub struct TakeoverFigure {
     pub others_ms: f64,
     /// Longest silence when the restarted machine takes its home agent back, in milliseconds.
     pub back_ms: f64,
-    /// Acknowledged bindings that the next leader does not have.
+    /// Number of acknowledged bindings that the next leader does not have.
     pub missing: u64,
     /// Number of times that two machines acknowledged for one home agent at once.
     pub two: u64,
@@ -593,8 +597,8 @@ pub struct FaultsFigure {
     pub kinds: Vec<(String, u64)>,
     /// Number of acknowledgements.
     pub acknowledged: u64,
-    /// Acknowledgements of a former leader for Binding Updates that were sent before the new leader's first
-    /// acknowledgement.
+    /// Number of acknowledgements that a former leader sent late: after the new leader's first
+    /// acknowledgement, but for Binding Updates from before it.
     pub late: u64,
     /// Number of times that two machines acknowledged for one home agent at once.
     pub two: u64,
@@ -610,7 +614,7 @@ pub struct FaultsFigure {
     pub broken: u64,
     /// Packets of all flows.
     pub packets: u64,
-    /// Packets that two machines forwarded. The sender sends each packet to all machines.
+    /// Number of packets that two machines forwarded. (The sender sends each packet to all machines.)
     pub doubled: u64,
     /// Longest time from a fault to a packet that two machines forwarded, in milliseconds.
     pub doubled_ms: f64,
@@ -648,7 +652,8 @@ mod tests {
     #[test]
     fn the_median_of_a_few_is_uncertain() {
         let of = |count: u32| Series::of((1..=count).map(f64::from).collect()).sure();
-        // The tables of the sign test at 5 % allow no, 0, 1, 3 and 6 values to be left out at each end.
+        // By the tables of the sign test at 5 %, these numbers of values leave out none, 0, 1, 3 and 6 values
+        // at each end.
         assert_eq!(of(5), None);
         assert_eq!(of(6), Some([1.0, 6.0]));
         assert_eq!(of(9), Some([2.0, 8.0]));
@@ -691,7 +696,7 @@ mod tests {
         }
     }
 
-    /// The bench names another run as long as it has a figure of that run.
+    /// The results name another run as long as they have a figure of that run.
     #[test]
     fn other_runs_are_told_of_as_long_as_something_of_them_is_there() {
         let run = |time: &str, paths: &[Path]| Bench {
@@ -714,7 +719,7 @@ mod tests {
         assert_eq!(told(&bench), ["attacks: first", "attacks: second"]);
         bench.take(run("third", &[Path::Tun, Path::Bpf]));
         assert_eq!((told(&bench), bench.attacks.len()), (vec!["attacks: third".to_owned()], 2));
-        // Older results replace nothing, except for a path without results.
+        // Older results replace no newer ones, but add a path without results.
         bench.take(run("second", &[Path::Tun]));
         assert_eq!((told(&bench), bench.attacks.len()), (vec!["attacks: third".to_owned()], 2));
         bench.take(run("second", &[Path::Tun, Path::Xdp]));

@@ -1,10 +1,9 @@
-//! Very many mobile routers, simulated by one sender with real packets. Their Binding Updates leave by a
-//! packet socket. The sender checks every acknowledgement (addresses, MAC, checksum, status, sequence
-//! number).
+//! Simulates very many mobile routers by one sender of real packets. The sender sends Binding Updates through
+//! a packet socket, and checks every acknowledgement (addresses, MAC, checksum, status, sequence number).
 //!
-//! Each router has a home address, a care-of address and a prefix of its own. All care-of addresses are
-//! behind one neighbour of the home agent. A router without an answer after [`PATIENCE`] sends again with the
-//! next sequence number (RFC 6275 11.8).
+//! Each router has its own home address, care-of address and prefix. All care-of addresses are behind one
+//! neighbour of the home agent. A router without an answer after [`PATIENCE`] sends a new Binding Update with
+//! the next sequence number (RFC 6275 11.8).
 
 use std::collections::VecDeque;
 use std::net::Ipv6Addr;
@@ -23,15 +22,15 @@ use super::world::{HOME_AGENT, Place, World, inside, link_addresses};
 use crate::clock::{self, MILLISECOND, SECOND, monotonic};
 use crate::isolate::{Interrupted, stopping};
 
-/// Frames per system call.
+/// Maximum number of frames per system call.
 const BATCH: usize = 64;
-/// Buffer of the socket in octets, for each direction.
+/// Size of the socket's buffer in octets, for each direction.
 const BUFFER: usize = 64 << 20;
-/// Default time that an answer may take.
+/// Default time after which a router without an answer sends again, in nanoseconds.
 const PATIENCE: u64 = 3 * SECOND;
-/// Attempts of a router before it counts as lost.
+/// Number of attempts after which a router counts as lost.
 const ATTEMPTS: u8 = 10;
-/// Octets of the largest frame that arrives.
+/// Maximum length in octets of a received frame.
 const FRAME: usize = 2048;
 
 /// Status 135 of a Binding Acknowledgement (RFC 6275 6.1.8).
@@ -42,7 +41,7 @@ pub(super) const MOBILE: u64 = 0x2001_0dba;
 /// The first half of all care-of addresses, `2001:dbb::/32`.
 const CARE_OF: u64 = 0x2001_0dbb;
 
-/// Returns the router with this number.
+/// Returns addresses and key of the router with this number.
 pub fn identity(number: u32) -> Identity {
     let network = |first: u64| first << 32 | u64::from(number);
     Identity {
@@ -52,7 +51,7 @@ pub fn identity(number: u32) -> Identity {
     }
 }
 
-/// Returns the `[[home_agent.mobile_router]]` of the router with this number.
+/// Returns the config table `[[home_agent.mobile_router]]` for the router with this number.
 pub fn table(number: u32) -> String {
     let Identity { home_address, prefix, .. } = identity(number);
     let prefix = Ipv6Addr::from(u128::from(prefix) << 64);
@@ -67,13 +66,13 @@ pub fn table(number: u32) -> String {
 #[derive(Debug, Clone)]
 struct Router {
     frame: [u8; UPDATE],
-    /// Sequence number of the last Binding Update.
+    /// Sequence number of the router's last Binding Update.
     sent: u16,
-    /// Sequence number of the last acknowledgement.
+    /// Sequence number of the last acknowledgement that the router got.
     acknowledged: Option<u16>,
     waits: bool,
     attempts: u8,
-    /// Time of the first attempt in this round.
+    /// Time of the router's first attempt in this round.
     since: u64,
 }
 
@@ -90,9 +89,9 @@ pub struct Round {
     pub again: u64,
     /// Nanoseconds from the first update to the last acknowledgement.
     pub elapsed: u64,
-    /// Longest time that a router waited, in nanoseconds.
+    /// Maximum time that a router waited, in nanoseconds.
     pub longest: u64,
-    /// Routers that waited longer than an answer may take.
+    /// Routers that waited longer than [`Fleet::patience`].
     pub late: u64,
 }
 
@@ -104,11 +103,11 @@ pub struct Fleet {
     link: ([u8; 6], [u8; 6]),
     signer: Signer,
     lifetime: u16,
-    /// Longest time of an answer in nanoseconds. After this time a router sends again.
+    /// Time in nanoseconds after which a router without an answer sends again.
     pub patience: u64,
     routers: Vec<Router>,
-    /// Attempts that wait for an answer: start time, router, sequence number; oldest first. Answered attempts
-    /// stay in it until their time has passed.
+    /// Attempts that wait for an answer, oldest first: start time, router, sequence number. An answered
+    /// attempt stays in the queue until [`Self::patience`] has passed.
     waiting: VecDeque<(u64, u32, u16)>,
     /// Number of routers that wait for an answer.
     open: usize,
@@ -117,7 +116,8 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// Creates `number` routers at this place of a world. Each requests a lifetime of `lifetime` seconds.
+    /// Creates `number` routers at this place of a world's network. Each requests a lifetime of `lifetime`
+    /// seconds.
     pub fn new(world: &World, place: Place, number: u32, lifetime: u16) -> anyhow::Result<Fleet> {
         let node = world.node(place.node);
         let socket = inside(&node, || {
@@ -170,7 +170,7 @@ impl Fleet {
         self.routers.iter().enumerate().map(|(at, router)| (identity(at as u32), router.acknowledged))
     }
 
-    /// Returns why the first wrong answer was wrong.
+    /// Returns what was wrong in the first wrong answer, if any.
     pub fn complaint(&self) -> Option<&str> {
         self.complaint.as_deref()
     }
@@ -195,8 +195,9 @@ impl Fleet {
         (router.sent, router.frame) = (sequence, frame);
     }
 
-    /// Lets each router that [`Self::prepare`] has prepared register once. At most `window` routers wait for
-    /// an answer at a time. With a `rate` at most that many begin per second.
+    /// Lets each router register once, with the Binding Update from [`Self::prepare`]. At most `window`
+    /// routers wait for an answer at a time. If `rate` is given, at most that number of routers begin per
+    /// second.
     pub fn register(&mut self, window: usize, rate: Option<f64>) -> anyhow::Result<Round> {
         let mut round = Round::default();
         let start = monotonic();
@@ -220,7 +221,8 @@ impl Fleet {
             let taken = self.send(now, &batch)?;
             next += taken.min(fresh) as u32;
             for number in batch.iter().skip(taken.max(fresh)) {
-                // If the interface has no room for a repeated Binding Update, that router is due at once.
+                // If the interface has no room for a repeated Binding Update, the router sends it again as
+                // soon as possible.
                 let router = &self.routers[*number as usize];
                 self.waiting.push_front((now.saturating_sub(self.patience), *number, router.sent));
             }
@@ -262,7 +264,8 @@ impl Fleet {
         }
     }
 
-    /// Sends the Binding Updates of these routers. Returns how many the interface took.
+    /// Sends the Binding Updates of these routers. Returns the number of messages that the interface
+    /// accepted.
     fn send(&mut self, now: u64, batch: &[u32]) -> anyhow::Result<usize> {
         if batch.is_empty() {
             return Ok(0);
@@ -296,7 +299,7 @@ impl Fleet {
         Ok(sent)
     }
 
-    /// Receives the answers that have arrived. Returns whether any had.
+    /// Receives the answers that have arrived. Returns whether any answer had arrived.
     fn hear(&mut self, buffer: &mut [u8], round: &mut Round) -> anyhow::Result<bool> {
         let mut any = false;
         loop {
@@ -327,7 +330,7 @@ impl Fleet {
     /// Checks a received frame; true if it is an acknowledgement for a waiting router.
     fn answer(&mut self, frame: &[u8], round: &mut Round) -> bool {
         let judged = acknowledgement(frame, self.agent, &self.signer).and_then(|found| {
-            // A flood of unknown routers gets answers too: skip them.
+            // Skip answers to the Binding Updates of a flood, whose care-of addresses are in another prefix.
             let found =
                 found.filter(|found| found.care_of_address.octets().starts_with(&CARE_OF.to_be_bytes()[4..]));
             let Some(found) = found else { return Ok(None) };
@@ -341,11 +344,11 @@ impl Fleet {
                 found.home_address,
                 found.care_of_address
             );
-            // An answer to an earlier attempt is late, not wrong.
+            // An answer to an earlier attempt counts as late, not as wrong.
             let age = router.sent.wrapping_sub(found.sequence);
             ensure!(age < u16::from(ATTEMPTS), "its number is {}, expected {}", found.sequence, router.sent);
-            // The home agent rejects an attempt that arrives after the next one as out of window, and a
-            // replayed Binding Update too.
+            // The home agent rejects an attempt that arrives after a later attempt, and a replayed Binding
+            // Update, with status 135.
             let overtaken = age > 0 || (!router.waits && found.status == SEQUENCE_OUT_OF_WINDOW);
             ensure!(found.status == 0 || overtaken, "its status is {}", found.status);
             ensure!(

@@ -1,28 +1,29 @@
-//! Packets per second, in a closed loop.
+//! Measures packets per second in a closed loop.
 //!
 //! The sender keeps at most [`WINDOW`] packets under way: it reads the sink's count, and yields the core
-//! while the window is full. So the result is the rate without loss. A path with a program in user space gets
-//! the core when it has work, although sender, routers and sink share it. Lost packets block nothing: after
-//! [`PATIENCE`] without any arrival the sender counts the packets under way as lost.
+//! while the window is full. So the result is the rate without loss. If a path has a program in user space,
+//! the program gets the core whenever it has work. It shares the core with sender and sink. Lost packets do
+//! not block the loop: after [`PATIENCE`] without any arrival the sender counts the packets under way as
+//! lost.
 
 use super::packet::Frame;
 use super::sender::{BATCH, Sender};
 use super::sink::Sink;
 use crate::clock::{self, MILLISECOND};
 
-/// Most packets under way.
+/// Maximum number of packets under way.
 pub const WINDOW: u64 = 256;
-/// Time after the last arrival at which packets under way count as lost.
+/// Time without an arrival after which packets under way count as lost.
 const PATIENCE: u64 = 100 * MILLISECOND;
 
 /// Result of a flood.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Flood {
-    /// Packets that the interface took.
+    /// Number of packets that the interface accepted.
     pub sent: u64,
     /// Packets that the sink received.
     pub received: u64,
-    /// Nanoseconds from the first packet sent to the last one received.
+    /// Nanoseconds from the first packet sent to the last packet received.
     pub elapsed: u64,
 }
 

@@ -1,8 +1,8 @@
-//! Cost of a handover while packets flow: lost, duplicated, reordered.
+//! Measures what handovers cost while packets flow: lost, duplicated and reordered packets.
 //!
-//! Both uplinks work. The operator moves the mobile router between them again and again, while numbered
-//! packets pass at 70 % of the path's rate. The commands come from another core if there is one. A run
-//! without handovers gives the loss of the path itself.
+//! Both uplinks work. The benchmark moves the mobile router between the uplinks again and again, by operator
+//! commands, while numbered packets pass at 70 % of the path's rate. It gives the commands from another core
+//! if the machine has one. A run without handovers gives the loss of the path itself.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -25,7 +25,7 @@ use crate::isolate::{Interrupted, stopping};
 use crate::process::wait_for;
 use crate::station::Station;
 
-/// Octets of inner packets.
+/// Size of the inner packets in octets.
 const SIZE: usize = 500;
 /// Rate of the stream, as a share of the highest rate without loss.
 const SHARE: f64 = 0.7;
@@ -40,7 +40,7 @@ pub(super) struct Stream {
     pub sent: u64,
     pub lost: u64,
     pub numbers: Numbers,
-    /// Packets per second that were really sent.
+    /// Number of packets per second that the sender really sent.
     pub rate: f64,
 }
 
@@ -59,7 +59,7 @@ pub(super) fn stream(
         let now = monotonic();
         let due = ((now - start) as f64 * rate / 1e9) as u64;
         let mut debt = due.saturating_sub(sent + skipped);
-        // A late sender makes up for at most one window.
+        // A sender that is late sends at most one window of packets at once, and skips the rest.
         if debt > WINDOW {
             skipped += debt - WINDOW;
             debt = WINDOW;
@@ -90,7 +90,7 @@ pub(super) fn stream(
     Ok(Stream { sent, lost: sent.saturating_sub(first_arrivals), numbers, rate })
 }
 
-/// Moves the router to the other uplink `handovers` times. Waits each time until it has moved.
+/// Moves the router to the other uplink `handovers` times. Waits each time until the router has moved.
 fn hand_over(router: &Station, handovers: usize) -> anyhow::Result<()> {
     clock::sleep(PAUSE);
     for number in 0..handovers {
@@ -137,7 +137,7 @@ fn one(
                 result
             });
             let stream = stream(&mut sender, &sink, &frame, highest * SHARE, &stop);
-            // If the sender fails, wait for the other thread, which ends by itself.
+            // Wait for the other thread even if the sender has failed; it ends by itself.
             orders.join().map_err(|_| anyhow!("the thread that orders handovers panicked"))??;
             stream
         })

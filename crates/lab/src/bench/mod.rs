@@ -8,15 +8,17 @@
 //! * `registrations` lets very many routers register. A `fleet` simulates the routers, and `updates` encodes
 //!   their messages.
 //! * `attack` floods a home agent while routers register and packets pass.
-//! * `takeover` kills machines that are home agents together, and causes other faults.
+//! * `takeover` kills machines of a group of home agents that take over from each other, and causes other
+//!   faults.
 //! * `tcp`, `rtt`, `cpu` and `handover` measure TCP, round-trip times, processor time and handovers under
 //!   load.
 //! * `figures` has the results, `table` shows them, `targets` compares them with the targets.
 //!
-//! The speed of a machine drifts. So compared paths take turns in many short rounds, and each ratio is of two
-//! neighbouring rounds. The source hands over bursts of single packets to every path, as a network card does
-//! (`sender`). Packets, round-trip times and handovers are measured on one core, which sender, routers and
-//! sink share: the result is the sum of their work. TCP and processor time use all cores.
+//! The speed of a machine drifts. So the compared paths take turns in many short rounds, and the benchmark
+//! computes ratios only between neighbouring rounds. The source passes bursts of single packets to every
+//! path, as a network card does (`sender`). Packets, round-trip times and handovers are measured on one core,
+//! which sender, routers and sink share: the result is the sum of their work. TCP and processor time use all
+//! cores.
 
 mod attack;
 mod bed;
@@ -131,28 +133,29 @@ impl Part {
     }
 }
 
-/// How much and how long the benchmark measures.
+/// Numbers and durations of the benchmark's measurements.
 #[derive(Debug, Clone)]
 pub struct Effort {
     /// Number of rounds of packets.
     pub rounds: usize,
-    /// Duration of a round, in nanoseconds.
+    /// Duration of a round of packets, in nanoseconds.
     pub flood: u64,
-    /// Octets of inner packets.
+    /// Sizes of inner packets in octets.
     pub sizes: Vec<usize>,
     /// Number of echoes through each path.
     pub echoes: usize,
     /// Number of rounds of TCP.
     pub transfers: usize,
-    /// Numbers of streams between hosts whose MTU fits the tunnel. If not empty, no other TCP is measured.
+    /// Numbers of streams between hosts whose MTU fits the tunnel. If the list is not empty, the benchmark
+    /// measures no other TCP.
     pub streams: Vec<usize>,
     /// Duration of a transfer in seconds; 0 for a fraction of a second.
     pub transfer: u64,
-    /// Number of handovers, which is even.
+    /// Number of handovers; it is even, so that the router ends on its first uplink.
     pub handovers: usize,
     /// Numbers of bindings.
     pub bindings: Vec<u32>,
-    /// Octets of inner packets with many bindings.
+    /// Sizes of inner packets in octets, in measurements with many bindings.
     pub bindings_sizes: Vec<usize>,
     /// Duration of a round with many bindings, in nanoseconds.
     pub bindings_flood: u64,
@@ -164,13 +167,13 @@ pub struct Effort {
     pub attacked: u32,
     /// Duration of a flood, in nanoseconds.
     pub attack: u64,
-    /// Frames per second of a flood.
+    /// Number of frames per second of a flood.
     pub attack_rate: f64,
     /// Number of routers of machines that are home agents together.
     pub carried: u32,
     /// Number of times that one of these machines is killed.
     pub kills: usize,
-    /// Number of routers in a series of faults, which takes longer.
+    /// Number of routers in a series of faults; smaller, because the series takes longer.
     pub troubled: u32,
     /// Number of faults over each path.
     pub faults: u32,
@@ -224,7 +227,7 @@ impl Args {
                 refreshes: 1,
                 attacked: 100,
                 attack: 300 * MILLISECOND,
-                // A debug build handles this rate too.
+                // The rate is so low that a debug build can handle it.
                 attack_rate: 2000.0,
                 carried: 50,
                 kills: 1,
@@ -297,8 +300,8 @@ impl Args {
 /// Programs that only the benchmark uses, each with its Debian package.
 const TOOLS: [(&str, &str); 2] = [("ethtool", "ethtool"), ("nft", "nftables")];
 
-/// Checks the arguments and tools before anything is built. Returns the folder for results and the carnet
-/// program.
+/// Checks the arguments and tools before the run builds any network. Returns the folder for results and the
+/// carnet program.
 pub fn plan(args: &Args, mode: Mode) -> anyhow::Result<(PathBuf, PathBuf)> {
     if mode != Mode::Root {
         bail!("the benchmark loads BPF programs into the kernel: run it as root");
@@ -351,7 +354,7 @@ pub fn run(args: &Args, out: PathBuf, carnet: PathBuf) -> anyhow::Result<()> {
         .filter(|path| args.paths.is_empty() || *path == Path::Plain || args.paths.contains(path))
         .collect();
     let programs = world::Programs { carnet, logs: out.join("logs") };
-    // Builds no bed if every selected measurement builds its own networks.
+    // Build no bed if every selected measurement builds its own networks.
     let others = args.only.iter().any(|part| !part.is_alone()) || args.only.is_empty();
     let in_bed = if others { &wanted[..] } else { &[] };
     let bed = Bed::build(in_bed, &programs, &mut bench.paths)?;
@@ -401,7 +404,7 @@ pub fn run(args: &Args, out: PathBuf, carnet: PathBuf) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the page for a `bench.json` in the documentation. Results of runs with `--only` replace its own
+/// Returns the page for a `bench.json` in the documentation. Results of the runs in `with` replace its own
 /// results. Also returns all results as one `bench.json`.
 pub fn page(file: &std::path::Path, with: &[PathBuf]) -> anyhow::Result<(String, String)> {
     let read = |file: &std::path::Path| -> anyhow::Result<Bench> {

@@ -1,29 +1,30 @@
-//! The packets of the benchmark: UDP to the discard port (RFC 863), plain or inside one IPv6 header.
+//! Builds the packets of the benchmark: UDP to the discard port (RFC 863), plain or inside one IPv6 header.
 //!
 //! The payload begins with a number and its complement, which cancel each other in the checksum. So the
 //! checksum is the same for every number, and the sender numbers a packet by writing eight octets.
 //!
-//! Two octets follow that make the checksum equal to the sum of the pseudo-header. The kernel writes that sum
-//! into the field when it leaves the checksum to an interface. So the packet is valid whether or not an
-//! interface completes the checksum, and no program has to compute it, as behind a network card.
+//! The next two octets are chosen so that the checksum equals the sum of the pseudo-header. This sum is also
+//! what the kernel writes into the checksum field when it leaves the checksum to an interface. So the packet
+//! is valid whether or not an interface completes the checksum. As with a network card, no program has to
+//! compute the checksum.
 
 use std::net::Ipv6Addr;
 use std::ops::Range;
 
-/// Octets of an Ethernet header.
+/// Length of an Ethernet header in octets.
 pub const LINK: usize = 14;
-/// Octets of an IPv6 header.
+/// Length of an IPv6 header in octets.
 pub const IPV6: usize = 40;
-/// Octets of a UDP header.
+/// Length of a UDP header in octets.
 pub const UDP: usize = 8;
-/// Offset of the two octets that make the checksum the sum of the pseudo-header.
+/// Offset of the two octets that make the checksum equal to the sum of the pseudo-header.
 const BALANCE: usize = IPV6 + UDP + 8;
-/// Octets of the smallest inner packet.
+/// Length of the smallest inner packet in octets.
 pub const SMALLEST: usize = BALANCE + 2;
-/// IPv6 in IPv6 (RFC 2473).
+/// Protocol number of IPv6 in IPv6 (RFC 2473).
 const PROTOCOL_IPV6: u8 = 41;
 const PROTOCOL_UDP: u8 = 17;
-/// Discard protocol (RFC 863).
+/// Port of the discard protocol (RFC 863).
 const DISCARD: u16 = 9;
 
 /// Source and destination address.
@@ -33,7 +34,7 @@ pub type Ends = (Ipv6Addr, Ipv6Addr);
 #[derive(Debug, Clone)]
 pub struct Frame {
     octets: Vec<u8>,
-    /// Offset of the inner packet.
+    /// Offset of the inner packet in the frame.
     inner: usize,
 }
 
@@ -47,8 +48,9 @@ fn ipv6_header(octets: &mut [u8], ends: Ends, next_header: u8, payload: usize) {
 }
 
 impl Frame {
-    /// Creates a frame with an inner packet of `size` octets between `ends`, inside an outer header between
-    /// `outer` if given. `link` has the hardware addresses of the sending interface and of its peer.
+    /// Creates a frame with an inner packet of `size` octets between `ends`, and, if `outer` is given, with
+    /// an outer header between these addresses. `link` has the hardware addresses of the sending interface
+    /// and of its peer.
     pub fn new(link: ([u8; 6], [u8; 6]), outer: Option<Ends>, ends: Ends, size: usize) -> Frame {
         let inner = LINK + if outer.is_some() { IPV6 } else { 0 };
         let size = size.max(SMALLEST);
@@ -83,7 +85,7 @@ impl Frame {
         &self.octets
     }
 
-    /// Returns all headers except the outer one.
+    /// Returns all headers except the outer header.
     pub fn headers(&self) -> Vec<u8> {
         [&self.octets[..LINK], &self.octets[self.inner..self.inner + IPV6 + UDP]].concat()
     }
@@ -111,13 +113,14 @@ impl Frame {
         at..at + 16
     }
 
-    /// Writes an inner address. It must have the same checksum sum as the previous address: see [`balanced`].
+    /// Writes an inner address. The address must have the same sum (RFC 1071) as the previous address, see
+    /// [`balanced`].
     pub fn set_inner(&mut self, destination: bool, address: [u8; 16]) {
         let range = self.inner_address(destination);
         self.octets[range].copy_from_slice(&address);
     }
 
-    /// Writes the source of the outer packet, which no checksum covers.
+    /// Writes the source of the outer packet, which is in no checksum.
     pub fn set_outer_source(&mut self, address: [u8; 16]) {
         self.octets[LINK + 8..LINK + 24].copy_from_slice(&address);
     }
@@ -140,8 +143,9 @@ pub fn pseudo_sum(header: &[u8], length: usize) -> u16 {
     sum(u32::from(PROTOCOL_UDP) + length as u32, &header[8..IPV6])
 }
 
-/// Returns an address in the `/64` with this number. All of these addresses have the same sum. The number is
-/// in the last 32 bits of the prefix, and its complement in the interface identifier.
+/// Returns an address in the `/64` with this number. All addresses that the function returns for a prefix
+/// have the same sum. The number is in the last 32 bits of the prefix, and its complement in the interface
+/// identifier.
 pub fn balanced(prefix: u32, number: u32) -> [u8; 16] {
     let mut address = [0; 16];
     address[0..4].copy_from_slice(&prefix.to_be_bytes());

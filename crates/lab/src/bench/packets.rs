@@ -1,4 +1,4 @@
-//! Packets per second of both routers together and of each alone, for several sizes and all paths.
+//! Measures packets per second of both routers together and of each alone, for several sizes and all paths.
 //!
 //! The paths take turns in several rounds, so that other load of the machine affects all paths equally.
 
@@ -33,20 +33,20 @@ pub enum Part {
     None,
 }
 
-/// A part of the network with a source and a sink.
+/// A part of the network that the benchmark measures, with a source and a sink.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrangement {
     /// Name of the arrangement in results.
     pub name: &'static str,
     /// Routers that the packets pass.
     pub part: Part,
-    /// Place where the sender puts packets in.
+    /// Place at which the sender sends packets into the network.
     pub source: Place,
-    /// Place where the sink takes packets out.
+    /// Place at which the sink receives the packets.
     pub sink: Place,
     /// Whether the packets go to the mobile network.
     pub down: bool,
-    /// Whether the sender puts the packets in with an outer header.
+    /// Whether the sender sends the packets with an outer header.
     pub outer: bool,
 }
 
@@ -73,7 +73,7 @@ const fn arrangement(
 }
 
 impl Arrangement {
-    /// Returns the frame to send for this path.
+    /// Returns the frame that the sender sends on this path.
     pub fn frame(&self, path: Path, size: usize) -> anyhow::Result<Frame> {
         let ends = |from: &str, to: &str| -> anyhow::Result<Ends> { Ok((from.parse()?, to.parse()?)) };
         let outer = match (self.outer, path, self.down) {
@@ -88,7 +88,7 @@ impl Arrangement {
     }
 }
 
-/// The arrangement without a router.
+/// Name of the arrangement without a router.
 pub const SOURCE_AND_SINK: &str = "source and sink alone";
 
 /// A path in an arrangement, ready to be measured.
@@ -141,8 +141,8 @@ fn one(
     }
     for lane in &lanes {
         let found = lane.sink.octets()?;
-        // The mean frame has the size of a single packet, with or without the outer header: the sink saw no
-        // super packets.
+        // Check that the mean frame has the size of a single packet, with or without the outer header.
+        // Otherwise the sink got super packets.
         anyhow::ensure!(
             [LINK + size, LINK + IPV6 + size].map(|octets| octets as f64).contains(&found),
             "{}, {}: packets arrive with {found} octets on the average, expected {} or {}",

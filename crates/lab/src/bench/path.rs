@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 #[clap(rename_all = "snake_case")]
 pub enum Path {
-    /// The kernel forwards; no tunnel.
+    /// Plain forwarding by the kernel, without a tunnel.
     Plain,
     /// The kernel's own tunnel: seg6 `encap.red` and `End.DT6`.
     Seg6,
@@ -39,7 +39,7 @@ impl Path {
         }
     }
 
-    /// Returns a description for people.
+    /// Returns a description of the data path for the tables.
     pub fn about(self) -> &'static str {
         match self {
             Path::Plain => "Linux forwards, no tunnel",

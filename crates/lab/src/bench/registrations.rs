@@ -1,11 +1,11 @@
-//! A home agent to which very many mobile routers register: a storm, as after a power cut, and the refreshes
-//! that follow.
+//! Measures a home agent at which very many mobile routers register: first all at once, as after a power cut
+//! (storm), then in regular refreshes.
 //!
-//! The routers are one sender (`fleet`), on another core than the home agent if the machine has one. The home
-//! agent is the real program, alone in its namespace, with authentication (RFC 4285) and its state on the
-//! disk. So no acknowledgement leaves before the disk has its binding. `/proc` gives the home agent's
-//! processor time. At the end the benchmark kills and restarts the home agent: it must have every
-//! acknowledged binding.
+//! One sender simulates the routers (`fleet`), on another core than the home agent if the machine has one.
+//! The home agent is the real program, alone in its namespace, with authentication (RFC 4285) and its state
+//! on the disk. So the home agent sends no acknowledgement before the binding is on the disk. The benchmark
+//! reads the home agent's processor time from `/proc`. At the end it kills and restarts the home agent, which
+//! must then have every acknowledged binding.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -28,20 +28,20 @@ use crate::{console, topology};
 
 /// Lifetime that routers request, in seconds. No binding may end while the home agent restarts.
 const LIFETIME: u16 = 600;
-/// Seconds after which routers renew: a quarter before the end of a lifetime of 60 s, as carnet's mobile
-/// router does.
+/// Seconds after which a router with a lifetime of 60 s renews: after three quarters of the lifetime, as
+/// carnet's mobile router does.
 const REFRESH: f64 = 45.0;
-/// Renewals per second, for any number of measured routers: as many as 100,000 routers would send.
+/// Number of renewals per second that 100,000 routers would send. A smaller fleet sends as many.
 const REFRESHES: f64 = 100_000.0 / REFRESH;
-/// Number of times that the benchmark fetches the bindings of a home agent, which are a long answer.
+/// Number of times that the benchmark fetches the list of bindings of a home agent, a long answer.
 const QUESTIONS: usize = 10;
-/// Most Binding Updates that wait for an answer at a time, in the storm.
+/// Maximum number of Binding Updates in the storm that wait for an answer at a time.
 const WINDOW: usize = 2048;
-/// Most seconds that a start may take.
+/// Maximum duration of a start in seconds.
 const PATIENCE: u64 = 300;
 const E0: Place = Place { node: "mr", interface: "e0" };
 
-/// Returns the config of a home agent with `routers` routers. Its state is in `folder`, if given.
+/// Returns the config of a home agent with `routers` routers. Its state file is in `folder`, if given.
 pub fn config(name: &str, path: Path, routers: u32, folder: Option<&std::path::Path>) -> String {
     let mut text = station_config(name, path);
     if let Some(folder) = folder {
@@ -55,7 +55,7 @@ pub fn config(name: &str, path: Path, routers: u32, folder: Option<&std::path::P
     text
 }
 
-/// Returns the resident memory of a process that is not mapped from a file, in octets.
+/// Returns the resident memory of a process in octets, without memory that is mapped from files.
 fn memory(process: u32) -> anyhow::Result<f64> {
     let file = format!("/proc/{process}/status");
     let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
@@ -80,7 +80,7 @@ pub fn ready(station: &Station, daemon: &mut Daemon) -> anyhow::Result<f64> {
     Ok((monotonic() - start) as f64 / 1e9)
 }
 
-/// Builds the two halves of a world. Its home agent has `routers` routers in its config, none of them
+/// Builds a world and starts its home agent with this config. None of the routers in the config is
 /// registered.
 pub fn world(name: &str, path: Path, config: &str, programs: &Programs) -> anyhow::Result<(World, f64)> {
     let mut world = World { name: name.into(), stations: Vec::new(), daemons: Vec::new() };
@@ -90,7 +90,7 @@ pub fn world(name: &str, path: Path, config: &str, programs: &Programs) -> anyho
         "route add 2001:dbb::/32 via 2001:db8:f0::2\nroute add 2001:dbc::/32 via 2001:db8:f0::2\n",
     )?;
     // The sender receives answers on the link. Blackhole routes keep the mobile router's kernel from sending
-    // errors, which would cost the home agent's time.
+    // errors, which would cost the home agent time.
     topology::batch(
         Some(&world.node("mr")),
         "route add blackhole 2001:dbb::/32\nroute add blackhole 2001:dbc::/32\n",
@@ -113,7 +113,7 @@ fn one(
     cores: &Cores,
 ) -> anyhow::Result<RegistrationsFigure> {
     let name = format!("registrations-{}", path.name());
-    // The folder is not under /run, which is in memory: the disk is a part of the measurement.
+    // The folder is not under /run, because the measurement includes the disk, and /run is in memory.
     let folder = programs.logs.join(format!("state-{name}"));
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -149,7 +149,8 @@ fn one(
         refresh.wrong += round.wrong;
         refresh.longest_ms = refresh.longest_ms.max(round.longest as f64 / 1e6);
     }
-    // Scales the share of a core to the refresh rate of a lifetime of 60 s.
+    // Convert the time per renewal into the share of a core that all routers would need with a lifetime of 60
+    // s.
     let each = refresh.agent_s / (refresh.acknowledged.max(1) as f64);
     refresh.share = each * f64::from(routers) / REFRESH;
     let memory_refreshed = memory(process)?;

@@ -1,7 +1,8 @@
-//! Round-trip times of a UDP echo between the host in the mobile network and the correspondent.
+//! Measures round-trip times of a UDP echo between the host in the mobile network and the correspondent.
 //!
-//! Each turn sends one echo through each path, many times. All run on one core, so the comparison measures
-//! work and not the waking of idle cores. Differences to plain forwarding are between echoes of one turn.
+//! Each turn sends one echo through each path, many times. All programs run on one core, so that the figures
+//! compare work and not the time to wake idle cores. Differences to plain forwarding are computed between
+//! echoes of the same turn.
 
 use std::net::{Ipv6Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,9 +19,9 @@ use crate::clock::monotonic;
 use crate::console;
 use crate::traffic::stats::percentile;
 
-/// Echo protocol (RFC 862).
+/// Port of the echo protocol (RFC 862).
 const PORT: u16 = 7;
-/// Octets of the echo's payload.
+/// Size of an echo's payload in octets.
 const SIZE: usize = 64;
 
 fn socket(world: &World, role: &str, address: &str, port: u16) -> anyhow::Result<UdpSocket> {
@@ -85,7 +86,7 @@ pub fn measure(bed: &Bed, effort: &Effort) -> anyhow::Result<Vec<RttFigure>> {
 }
 
 /// Sends `echoes` echoes through each world by turns. Returns the round-trip times of each world in
-/// nanoseconds: times with equal index are of the same turn.
+/// nanoseconds: times with the same index are from the same turn.
 pub fn by_turns(worlds: &[&World], echoes: usize) -> anyhow::Result<Vec<Vec<f64>>> {
     let stop = AtomicBool::new(false);
     let mut servers = Vec::new();
@@ -124,7 +125,7 @@ fn take_turns(clients: &mut [(&str, UdpSocket, Vec<f64>)], echoes: usize) -> any
                 }
             }
         }
-        // Counts only complete turns, and skips the first ones, which fill caches.
+        // Count only complete turns, and skip the first ten, which fill caches.
         if turn.len() == clients.len() && number > 10 {
             for ((.., times), time) in clients.iter_mut().zip(turn) {
                 times.push(time);

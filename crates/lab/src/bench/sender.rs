@@ -1,14 +1,16 @@
-//! The source of packets: a packet socket (packet(7)) that sends a batch with each call.
+//! Sends the packets of the benchmark through a packet socket (packet(7)), which sends a batch with each
+//! call.
 //!
-//! * One by one: each packet is a message, put on the interface without a queue in between. For measurements
-//!   in which each packet has another destination.
+//! * One by one: each packet is a message, which goes to the interface without a queue in between.
+//!   Measurements use this if each packet has another destination.
 //! * In bursts: [`SEGMENTS`] packets are one message, a super packet of UDP (`PACKET_VNET_HDR`, `UDP_L4` of
-//!   virtio's network header). The kernel cuts it before the interface, which accepts no super packets. The
-//!   interface gets a list of single packets, as from a network card, with their checksums in place (see
-//!   `packet`). So source and sink take a smaller part of the time, and receivers handle several packets at
-//!   once as behind a card. The outer header is added before the cut (`bpf/source.bpf.c`).
+//!   virtio's network header). The kernel cuts it before the interface, because the interface accepts no
+//!   super packets. The interface gets a list of single packets, as from a network card, with their checksums
+//!   in place (see `packet`). So source and sink take a smaller part of the time, and receivers handle
+//!   several packets at once, as after a network card. A BPF program adds the outer header before the cut
+//!   (`bpf/source.bpf.c`).
 //!
-//! Before anything is measured, [`prove`] shows that the single packets arrive, octet by octet.
+//! Before a measurement, [`prove`] checks that the single packets arrive unchanged.
 
 use std::io::{IoSlice, Read};
 use std::os::fd::AsRawFd;
@@ -29,23 +31,24 @@ use super::world::{Place, World, inside};
 use crate::process::{in_node, output};
 use crate::tools;
 
-/// Packets per system call.
+/// Maximum number of packets per system call.
 pub const BATCH: usize = 64;
-/// Packets of a burst.
+/// Number of packets in a burst.
 pub const SEGMENTS: usize = 32;
-/// Buffer of the socket in octets.
+/// Size of the socket's send buffer in octets.
 const BUFFER: usize = 16 << 20;
-/// Octets of `struct virtio_net_hdr` of <linux/virtio_net.h>; the constants below are its fields in use.
+/// Length in octets of `struct virtio_net_hdr` of <linux/virtio_net.h>; the constants below are values of its
+/// fields.
 const VIRTIO_HEADER: usize = 10;
 const NEEDS_CHECKSUM: u8 = 1;
 const UDP_L4: u8 = 5;
-/// `PACKET_VNET_HDR` of <linux/if_packet.h>.
+/// Socket option `PACKET_VNET_HDR` of <linux/if_packet.h>.
 const PACKET_VNET_HDR: libc::c_int = 15;
 /// Offset of the checksum in a UDP header.
 const CHECKSUM: usize = 6;
 
 sockopt_impl!(
-    /// `PACKET_QDISC_BYPASS` of packet(7).
+    /// Option `PACKET_QDISC_BYPASS` of packet(7): packets skip the interface's queue.
     QdiscBypass,
     SetOnly,
     libc::SOL_PACKET,
@@ -53,7 +56,7 @@ sockopt_impl!(
     bool
 );
 sockopt_impl!(
-    /// A virtio header precedes each packet.
+    /// Option `PACKET_VNET_HDR`: a virtio header precedes each packet.
     VirtioHeader,
     SetOnly,
     libc::SOL_PACKET,
@@ -70,7 +73,7 @@ pub struct Sender {
 
 /// State of a sender of bursts.
 struct Bursts {
-    /// Virtio header and headers of a super packet, for each number of packets from one on.
+    /// Virtio header and headers of a super packet, for each number of packets from one to [`SEGMENTS`].
     fronts: Vec<Vec<u8>>,
     /// Payload of the frame, repeated [`SEGMENTS`] times.
     repeated: Vec<u8>,
@@ -107,8 +110,8 @@ impl Sender {
         Ok(Sender { socket, headers: MultiHeaders::preallocate(BATCH, None), bursts: Some(bursts) })
     }
 
-    /// Sends `count` of the frames, and starts over at the first after the last. Returns how many the
-    /// interface took, at most [`BATCH`].
+    /// Sends `count` of the frames; continues with the first frame after the last one. Returns the number of
+    /// frames that the interface accepted, at most [`BATCH`].
     pub fn send(&mut self, frames: &[Frame], count: usize) -> anyhow::Result<usize> {
         let (fd, count) = (self.socket.as_raw_fd(), count.min(BATCH));
         let addresses: [Option<()>; BATCH] = [None; BATCH];
@@ -172,7 +175,8 @@ fn front(frame: &Frame, count: usize) -> Vec<u8> {
     headers[LINK + 4..LINK + 6].copy_from_slice(&size);
     let (pseudo, datagram) = headers.split_at_mut(LINK + IPV6);
     datagram[4..6].copy_from_slice(&size);
-    // The kernel adds the rest of the sum to the pseudo-header's, or leaves this to the interface.
+    // The checksum field has the sum of the pseudo-header. The kernel adds the rest of the sum, or leaves
+    // that to the interface.
     datagram[CHECKSUM..CHECKSUM + 2].copy_from_slice(&pseudo_sum(&pseudo[LINK..], length).to_be_bytes());
     let mut front = vec![NEEDS_CHECKSUM, UDP_L4];
     for value in [headers.len(), payload.len(), LINK + IPV6, CHECKSUM] {
@@ -184,7 +188,7 @@ fn front(frame: &Frame, count: usize) -> Vec<u8> {
 }
 
 /// Attaches a program that makes room at the front of packets that leave by an interface, and adds the outer
-/// header if given. Dropping the returned value detaches the program.
+/// header, if any. Dropping the returned value detaches the program.
 fn program(interface: &str, outer: Option<&[u8]>) -> anyhow::Result<Ebpf> {
     let mut ebpf = Ebpf::load(&carnet_bpf::SOURCE.unpack()).context("cannot load the source's programs")?;
     if let Some(header) = outer {
@@ -207,7 +211,7 @@ fn program(interface: &str, outer: Option<&[u8]>) -> anyhow::Result<Ebpf> {
 struct Offloads {
     node: String,
     interface: &'static str,
-    /// Whether the kernel left checksums to the interface before.
+    /// Whether the kernel left checksums to the interface before the change.
     checksums: bool,
 }
 
@@ -267,12 +271,12 @@ pub(super) fn open(interface: &str, protocol: Option<Protocol>) -> anyhow::Resul
 pub fn prove(world: &World, place: Place, there: Place, frame: &Frame) -> anyhow::Result<()> {
     let mut sender = Sender::in_bursts(world, place, frame)?;
     let node = world.node(there.node);
-    // Receives packets of all protocols: those of the benchmark and perhaps others.
+    // The socket receives packets of all protocols: those of the benchmark and perhaps others.
     let every = Protocol::from(i32::from((libc::ETH_P_ALL as u16).to_be()));
     let mut socket = inside(&node, || open(there.interface, Some(every)))
         .with_context(|| format!("cannot listen at {} of {node}", there.interface))?;
     socket.set_read_timeout(Some(Duration::from_secs(2)))?;
-    // Sends a whole burst and a part of one.
+    // Send a whole burst, and a part of a second one.
     let frames: Vec<Frame> = (0..SEGMENTS + 5)
         .map(|number| {
             let mut frame = frame.clone();
@@ -290,7 +294,7 @@ pub fn prove(world: &World, place: Place, there: Place, frame: &Frame) -> anyhow
             if octets == frame.octets() {
                 break;
             }
-            // A frame of another sender is skipped. A frame of the source must have the expected octets.
+            // Skip a frame of another sender. A frame of the source must have the expected octets.
             let headers = frame.headers();
             ensure!(
                 octets.get(..2 * 6) != Some(&headers[..2 * 6]) || length < frame.octets().len(),

@@ -1,5 +1,5 @@
-//! The sink of the packets: an XDP program (`bpf/sink.bpf.c`) that counts the benchmark's packets and drops
-//! them.
+//! Receives the packets of the benchmark by an XDP program (`bpf/sink.bpf.c`) that counts the benchmark's
+//! packets and drops them.
 
 use anyhow::{Context, anyhow};
 use aya::Ebpf;
@@ -12,9 +12,9 @@ use super::world::{Place, World, inside};
 /// Counts of a sink of numbered packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Numbers {
-    /// Packets that had arrived before.
+    /// Number of packets that had arrived before.
     pub duplicated: u64,
-    /// Packets that arrived after one with a higher number.
+    /// Number of packets that arrived after a packet with a higher number.
     pub reordered: u64,
 }
 
@@ -58,24 +58,24 @@ impl Sink {
         Ok(())
     }
 
-    /// Returns the packets and octets taken so far.
+    /// Returns the numbers of packets and octets that the sink has received so far.
     fn taken(&self) -> anyhow::Result<[u64; 2]> {
         let counts = self.taken.get(&0, 0).context("cannot read the sink's counts")?;
         Ok(counts.iter().fold([0; 2], |sum, count| [sum[0] + count[0], sum[1] + count[1]]))
     }
 
-    /// Returns the packets taken so far.
+    /// Returns the number of packets that the sink has received so far.
     pub fn count(&self) -> anyhow::Result<u64> {
         Ok(self.taken()?[0])
     }
 
-    /// Returns the mean octets of the frames taken so far.
+    /// Returns the mean length in octets of the frames that the sink has received so far.
     pub fn octets(&self) -> anyhow::Result<f64> {
         let [packets, octets] = self.taken()?;
         Ok(octets as f64 / packets.max(1) as f64)
     }
 
-    /// Returns the counts by number.
+    /// Returns the counts of duplicated and reordered packets.
     pub fn numbers(&self) -> anyhow::Result<Numbers> {
         let map = self.ebpf.map("NUMBERED").ok_or_else(|| anyhow!("the sink has no map NUMBERED"))?;
         let value: [u64; 4] = Array::try_from(map)?.get(&0, 0)?;

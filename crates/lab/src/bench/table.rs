@@ -1,4 +1,4 @@
-//! The figures as tables for the terminal and the documentation, both in Markdown.
+//! Prints the figures as Markdown tables, for the terminal and the documentation.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use super::figures::{Bench, PacketFigure};
 use super::path::Path;
 use super::sender::SEGMENTS;
 
-/// A table whose columns are as wide as their widest cell; the first row is the heading.
+/// Returns a table whose columns are as wide as their widest cell; the first row is the heading.
 pub fn aligned(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
@@ -151,7 +151,7 @@ fn packets(text: &mut String, bench: &Bench) {
     text.push('\n');
 }
 
-/// Writes the cost of both routers alone.
+/// Writes a table of the cost of both routers, without source and sink.
 fn net(text: &mut String, bench: &Bench, paths: &[Path]) {
     let all: Vec<_> = bench.packets.iter().filter(|figure| figure.arrangement.starts_with("both")).collect();
     if all.iter().all(|figure| bench.net_ns(figure).is_none()) {

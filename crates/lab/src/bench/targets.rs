@@ -1,13 +1,13 @@
-//! Targets, and whether the figures meet them. A missed target fails no run, because the figures depend on
-//! the machine.
+//! Compares the figures with the targets. A missed target does not make the run fail, because the figures
+//! depend on the machine.
 
 use super::figures::{
     AttackFigure, Bench, FaultsFigure, PacketFigure, RegistrationsFigure, TakeoverFigure, Target,
 };
 use super::path::Path;
 
-/// Builds a target that several figures have to meet. `found` has each measured value and its place. The
-/// target reports the worst one.
+/// Builds a target that several figures have to meet. `found` has each measured value and where it was
+/// measured. The target reports the worst value.
 fn target(
     what: &str,
     aim: &str,
@@ -92,8 +92,8 @@ pub fn judge(bench: &Bench) -> Vec<Target> {
             "",
         ));
     }
-    // Compares with a plain router that has as many routes: it gets slower too, because its tables fit into
-    // no cache.
+    // Compare with a plain router that has as many routes. It gets slower with many routes too, because its
+    // tables do not fit into a cache.
     for path in [Path::Bpf, Path::Xdp] {
         let many = bench.bindings.iter().filter(|one| one.path == path && one.bindings == 100_000);
         let many = many.filter_map(|one| {
@@ -149,7 +149,7 @@ fn attacks(bench: &Bench) -> [Target; 2] {
     ]
 }
 
-/// Returns the targets for machines of which one is killed.
+/// Returns the targets for machines that serve as home agents together, when one is killed.
 fn takeovers(bench: &Bench) -> [Target; 3] {
     let of = |value: fn(&TakeoverFigure) -> f64| {
         let many = bench.takeovers.iter().filter(|one| one.routers >= 1000);

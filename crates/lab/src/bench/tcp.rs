@@ -1,11 +1,11 @@
-//! TCP between the hosts: one stream and several, in both directions, also with hosts whose MTU does not fit
-//! the tunnel.
+//! Measures TCP between the hosts: with one stream and several, in both directions, and also if the hosts'
+//! MTU does not fit the tunnel.
 //!
-//! First the hosts' MTU fits the tunnel, for plain forwarding too. Then the MTU is 1500, so the hosts
-//! discover the path MTU or a router clamps the segments. Last it is 1500 with a filter at the hosts that
-//! drops Packet Too Big. A transfer may use all cores. One transfer says little, because its rate depends on
-//! the distribution of work to cores. So there are many short transfers, and the paths take turns. The result
-//! is the median of the ratios of neighbouring transfers, with its uncertainty.
+//! The hosts have three settings. First their MTU fits the tunnel, for plain forwarding too. Then the MTU is
+//! 1500, so the hosts discover the path MTU or a router clamps the segments. Last the MTU is 1500, and a
+//! filter at the hosts drops Packet Too Big. A transfer may use all cores. The rate of one transfer depends
+//! on the distribution of work to cores, so it says little. So there are many short transfers, and the paths
+//! take turns. The result is the median of the ratios of neighbouring transfers, with its uncertainty.
 
 use std::process::{Command, Stdio};
 
@@ -21,7 +21,7 @@ use crate::console;
 use crate::process::{in_node, output};
 use crate::tools;
 
-/// MTU of the hosts, and whether they receive Packet Too Big.
+/// Setting of the hosts: their MTU, and whether they receive Packet Too Big.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hosts {
     /// The MTU fits into the tunnel.
@@ -56,7 +56,7 @@ impl Hosts {
         for (role, interface) in HOSTS {
             let node = world.node(role);
             output(in_node(&node, tools::path("ip")).args(["link", "set", interface, "mtu", self.mtu()]))?;
-            // The hosts forget path MTUs of earlier transfers.
+            // Make the hosts forget the path MTUs of earlier transfers.
             output(in_node(&node, "sh").args(["-ec", "echo 1 > /proc/sys/net/ipv6/route/flush"]))?;
             let mut rules = String::from("table inet filtered\ndelete table inet filtered\n");
             if self == Hosts::Deaf {
@@ -75,7 +75,7 @@ fn feed(command: &mut Command, input: &str) -> anyhow::Result<()> {
     use std::io::Write;
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
     if let Some(mut stdin) = child.stdin.take() {
-        // If the command ends early, its error output says more than the broken pipe.
+        // Ignore a broken pipe: if the command ends early, its error output says more.
         let _ = stdin.write_all(input.as_bytes());
     }
     let result = child.wait_with_output()?;
@@ -140,7 +140,7 @@ fn one(bed: &Bed, rounds: usize, hosts: Hosts, task: Task) -> anyhow::Result<Vec
     Ok(lanes.into_iter().map(figure).collect())
 }
 
-/// Measures all paths. The hosts end with an MTU that fits.
+/// Measures all paths. Afterwards the hosts have an MTU that fits the tunnel.
 pub fn measure(bed: &Bed, effort: &Effort) -> anyhow::Result<Vec<TcpFigure>> {
     let mut figures = Vec::new();
     for hosts in [Hosts::Large, Hosts::Deaf, Hosts::Fitting] {

@@ -1,4 +1,4 @@
-//! One transfer by iperf3 between two hosts.
+//! Makes a transfer by iperf3 between two hosts.
 
 use anyhow::{Context, anyhow, bail};
 use nix::sys::signal::Signal;
@@ -10,11 +10,11 @@ use crate::isolate::{Interrupted, RUN, stopping};
 use crate::process::{Daemon, in_node};
 use crate::tools;
 
-/// Additional time for the end of a transfer. The limit is twice the transfer's duration plus this time,
-/// because a longer transfer takes longer to end.
+/// Part of the time limit of a transfer: the limit is twice the transfer's duration plus this time. A longer
+/// transfer takes longer to end.
 const GRACE: u64 = 2 * SECOND;
-/// Time that iperf3 may take until it listens: 10 ms, but seconds in an emulated or busy machine. It is not
-/// part of the measurement.
+/// Maximum time until iperf3 listens. It takes 10 ms, but seconds on an emulated or busy machine. The
+/// measurement excludes it.
 const STARTING: u64 = 30 * SECOND;
 
 /// A transfer to make.

@@ -13,16 +13,16 @@ use sha1::Sha1;
 
 use super::packet::{IPV6, LINK};
 
-/// Octets of the Destination Options header of a Binding Update, and of the routing header of an
-/// acknowledgement.
+/// Length in octets of the Destination Options header of a Binding Update, and also of the routing header of
+/// an acknowledgement.
 const HOME: usize = 24;
-/// Octets of the Mobility Header of a Binding Update.
+/// Length in octets of the Mobility Header of a Binding Update.
 const HEADER: usize = 56;
 /// Offset of the Mobility Header in the frame of a Binding Update.
 const AT: usize = LINK + IPV6 + HOME;
-/// Octets of the frame of a Binding Update.
+/// Length in octets of the frame of a Binding Update.
 pub const UPDATE: usize = AT + HEADER;
-/// Octets of the message that the MAC covers: up to the end of the SPI.
+/// Number of octets of the Mobility Header that the MAC covers: up to the end of the SPI.
 const COVERED: usize = 40;
 const MAC: usize = 12;
 const PROTOCOL_MOBILITY: u8 = 135;
@@ -31,13 +31,13 @@ const PROTOCOL_OPTIONS: u8 = 60;
 const NO_NEXT_HEADER: u8 = 59;
 const BINDING_UPDATE: u8 = 5;
 const BINDING_ACKNOWLEDGEMENT: u8 = 6;
-/// Flags A, H and R (RFC 6275 6.1.7, RFC 3963 4.1).
+/// Flags of a Binding Update: A, H and R (RFC 6275 6.1.7, RFC 3963 4.1).
 const FLAGS: [u8; 2] = [0xc4, 0];
 const PREFIX_OPTION: u8 = 6;
 const AUTHENTICATION_OPTION: u8 = 9;
 /// Key of all routers of the benchmark, as in the configs.
 pub const KEY: [u8; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
-/// SPI of that key.
+/// SPI of the key.
 pub const SPI: u32 = 300;
 
 /// Computes the MAC of a security association.
@@ -51,7 +51,7 @@ impl std::fmt::Debug for Signer {
 }
 
 impl Signer {
-    /// Creates the association with this key.
+    /// Creates a security association with this key.
     pub fn new(key: &[u8; 16]) -> anyhow::Result<Signer> {
         Ok(Signer(<Hmac<Sha1> as KeyInit>::new_from_slice(key).context("a key of 16 octets")?))
     }
@@ -110,7 +110,7 @@ pub fn update(
     put(LINK + 6, &[PROTOCOL_OPTIONS, 64]);
     put(LINK + 8, &who.care_of_address.octets());
     put(LINK + 24, &agent.octets());
-    // PadN of four octets first: the Home Address option must begin at 8n+6.
+    // A PadN option of four octets comes first, because the Home Address option must begin at 8n+6.
     put(LINK + IPV6, &[PROTOCOL_MOBILITY, (HOME / 8 - 1) as u8, 1, 2, 0, 0, 0xc9, 16]);
     put(LINK + IPV6 + 8, &who.home_address.octets());
     put(AT, &[NO_NEXT_HEADER, (HEADER / 8 - 1) as u8, BINDING_UPDATE, 0, 0, 0]);
@@ -119,7 +119,7 @@ pub fn update(
     put(AT + 10, &lifetime.to_be_bytes());
     put(AT + 12, &[PREFIX_OPTION, 18, 0, 64]);
     put(AT + 16, &who.prefix.to_be_bytes());
-    // Pad1 at 32: the authentication option must begin at 4n+1.
+    // A Pad1 option is at 32, because the authentication option must begin at 4n+1.
     put(AT + 33, &[AUTHENTICATION_OPTION, 17, 1]);
     put(AT + 36, &SPI.to_be_bytes());
     put(AT + COVERED + MAC, &[1, 2]);
@@ -135,7 +135,7 @@ pub fn update(
 pub struct Acknowledgement {
     /// Home address in the routing header.
     pub home_address: Ipv6Addr,
-    /// Care-of address that the acknowledgement was sent to.
+    /// Care-of address to which the acknowledgement was sent.
     pub care_of_address: Ipv6Addr,
     /// Status; a value below 128 means accepted.
     pub status: u8,
@@ -202,7 +202,7 @@ mod tests {
         text.parse().expect("an address")
     }
 
-    /// Compares with the Binding Update in the notes on RFC 4285, whose MAC another implementation computed.
+    /// The expected octets are a Binding Update whose MAC another implementation of RFC 4285 has computed.
     #[test]
     fn an_update_is_the_golden_one() {
         let who = Identity {

@@ -1,4 +1,4 @@
-//! The networks of the benchmark: one for each data path, with equal nodes and links.
+//! Builds the networks of the benchmark. Each data path has a network (world) with equal nodes and links.
 //!
 //! ```text
 //!   mnn m0 ---- i0 mr e0 ---- f0 ha h0 ---- c0 cn
@@ -8,10 +8,10 @@
 //! ```
 //!
 //! Links are veth pairs between network namespaces `WORLD.mnn`, `WORLD.mr`, `WORLD.ha` and `WORLD.cn`. All
-//! addresses and neighbours are fixed, so only the measured packets pass during a measurement. In a world of
-//! carnet, `mr` and `ha` each run `carnet run`, and the mobile router is registered over `e0`. The plain
-//! world forwards without a tunnel. The world of the kernel's own tunnel has IPv6 in IPv6 by segment routing
-//! (RFC 8986): `H.Encaps.Red` with one segment, which leaves no routing header, and `End.DT6`.
+//! addresses and neighbours are fixed, so the links carry only the measured packets during a measurement. In
+//! a world of carnet, `mr` and `ha` each run `carnet run`, and the mobile router is registered over `e0`. The
+//! plain world forwards without a tunnel. In the world of the kernel's own tunnel, segment routing carries
+//! IPv6 in IPv6 (RFC 8986): `H.Encaps.Red` with one segment, which leaves no routing header, and `End.DT6`.
 
 use std::fmt::Write as _;
 use std::os::fd::AsFd;
@@ -38,7 +38,7 @@ pub const CARE_OF: &str = "2001:db8:f0::2";
 /// Segments of the kernel's tunnel: the home agent's end and the mobile router's end.
 pub const SEGMENTS: [&str; 2] = ["2001:db8:5::1", "2001:db8:5::2"];
 
-/// Links: node, interface and address of each end.
+/// The links: node, interface and address of each end.
 const LINKS: [[(&str, &str, &str); 2]; 4] = [
     [("mnn", "m0", MNN), ("mr", "i0", "2001:db8:a::1")],
     [("mr", "e0", CARE_OF), ("ha", "f0", "2001:db8:f0::1")],
@@ -47,12 +47,12 @@ const LINKS: [[(&str, &str, &str); 2]; 4] = [
 ];
 /// The hosts and their interfaces.
 pub const HOSTS: [(&str, &str); 2] = [("mnn", "m0"), ("cn", "c0")];
-/// The default routes of a mobile router.
+/// Commands that set the default routes of a mobile router.
 const UPLINKS: &str = "route add default via 2001:db8:f0::1 dev e0 metric 100\n\
                        route add default via 2001:db8:f1::1 dev e1 metric 200\n";
 const NODES: [&str; 4] = ["mnn", "mr", "ha", "cn"];
 
-/// An interface of a world, where packets are put in or taken out.
+/// An interface of a world at which the benchmark sends or receives packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// Node in the world: `mnn`, `mr`, `ha` or `cn`.
@@ -71,7 +71,7 @@ pub fn link_addresses(place: Place) -> ([u8; 6], [u8; 6]) {
             return (mac(l, end), mac(l, 1 - end));
         }
     }
-    // Unreachable: all places are constants of this module's callers.
+    // This cannot happen, because all callers pass constant places.
     ([0; 6], [0; 6])
 }
 
@@ -80,7 +80,7 @@ fn text(mac: [u8; 6]) -> String {
     mac.map(|octet| format!("{octet:02x}")).join(":")
 }
 
-/// Calls `action` in the network namespace of a node, in a thread of its own.
+/// Calls `action` in the network namespace of a node, in a separate thread.
 pub fn inside<T: Send>(node: &str, action: impl FnOnce() -> anyhow::Result<T> + Send) -> anyhow::Result<T> {
     let path = format!("/run/netns/{node}");
     let namespace = std::fs::File::open(&path).with_context(|| format!("cannot open {path}"))?;
@@ -103,7 +103,7 @@ pub struct Programs {
     pub logs: PathBuf,
 }
 
-/// A network with its programs.
+/// A network of the benchmark with its programs.
 #[derive(Debug)]
 pub struct World {
     /// Name of the world. The names of its nodes begin with it.
@@ -124,8 +124,8 @@ impl World {
         world.links()?;
         world.routes(mr)?;
         if mr == Path::Xdp {
-            // A veth may leave the checksum for later and note this in the packet. A redirect by XDP loses
-            // the note. No driver of real hardware hands up such a packet.
+            // Turn off checksum offload. A veth may leave a checksum unfinished and note this in the packet,
+            // and a redirect by XDP loses the note. A driver of real hardware never delivers such a packet.
             for (role, interface) in HOSTS {
                 let mut ethtool = in_node(&world.node(role), tools::path("ethtool"));
                 output(ethtool.args(["-K", interface, "tx", "off"]))?;
@@ -174,7 +174,7 @@ impl World {
         }
         topology::batch(None, &commands)?;
         for role in NODES {
-            // Duplicate address detection is off, so an address is usable at once.
+            // Turn duplicate address detection off, so that an address is usable at once.
             output(in_node(&self.node(role), "sh").args([
                 "-ec",
                 "cd /proc/sys/net/ipv6/conf
@@ -276,7 +276,7 @@ impl World {
 }
 
 /// Fails if a station's tunnels do not use the configured path. A station uses the TUN device until its BPF
-/// programs are loaded, so this waits for the programs.
+/// programs are loaded, so the function waits for that.
 fn takes(station: &Station, path: Path) -> anyhow::Result<()> {
     let mut paths = Vec::new();
     for _ in 0..300 {
@@ -291,7 +291,7 @@ fn takes(station: &Station, path: Path) -> anyhow::Result<()> {
     bail!("{} takes path {paths:?}, expected {:?}", station.node, path.name())
 }
 
-/// Returns the `[station]` and `[dataplane]` of a config.
+/// Returns the tables `[station]` and `[dataplane]` of a config.
 pub fn station_config(name: &str, path: Path) -> String {
     format!(
         "[station]\nname = \"{name}\"\nsocket = \"/run/carnet/{name}.sock\"\n\

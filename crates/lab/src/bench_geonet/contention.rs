@@ -3,7 +3,7 @@
 //!
 //! A tester sends GeoBroadcast packets from stations at several distances from the forwarder. The forwarder
 //! repeats each after a time that shrinks with the distance. The kernel stamps every frame in both directions
-//! on the tester's interface. The difference of the stamps is the time of contention, with all other delay of
+//! on the tester's interface. The difference of the stamps is the time of contention plus all other delay in
 //! forwarder and kernel.
 
 use std::collections::BTreeMap;
@@ -20,16 +20,16 @@ use super::socket::{ALL, Link, headers};
 use super::{median, quantile};
 use crate::clock::{self, MILLISECOND};
 
-/// Metres from each sender to the forwarder. The last sender is beyond the range.
+/// Distance in metres from each sender to the forwarder. The last sender is beyond the forwarder's range.
 const DISTANCES: [u32; 4] = [250, 500, 900, 1100];
-/// `itsGnDefaultMaxCommunicationRange`, metres.
+/// MIB parameter `itsGnDefaultMaxCommunicationRange` in metres.
 const RANGE: f64 = 1000.0;
-/// `itsGnCbfMinTime` and `itsGnCbfMaxTime`, milliseconds.
+/// MIB parameters `itsGnCbfMinTime` and `itsGnCbfMaxTime` in milliseconds.
 const TIMES: (f64, f64) = (1.0, 100.0);
-/// Radius of the area in metres. All senders and the forwarder are inside.
+/// Radius in metres of the destination area, which contains all senders and the forwarder.
 const RADIUS: u16 = 1700;
-/// Time between two packets; the senders take turns. A random time of up to 5 ms is added, so that the
-/// packets do not keep step with another period.
+/// Time between two packets; the senders take turns. The sender adds a random time of up to 5 ms, so that the
+/// packets are not in step with any other period.
 const PAUSE: u64 = 5 * MILLISECOND;
 
 /// Delays of one sender's packets at the forwarder.
@@ -37,7 +37,7 @@ const PAUSE: u64 = 5 * MILLISECOND;
 pub struct Delays {
     /// Distance in metres.
     pub distance: u32,
-    /// Time by the formula, in milliseconds.
+    /// Time by the formula of annex F.3, in milliseconds.
     pub formula_ms: f64,
     /// Measured median, in milliseconds.
     pub median_ms: f64,
@@ -45,11 +45,11 @@ pub struct Delays {
     pub p5_ms: f64,
     /// Measured 95th percentile, in milliseconds.
     pub p95_ms: f64,
-    /// Measured median less the time by the formula, in milliseconds.
+    /// Measured median minus the time by the formula, in milliseconds.
     pub error_ms: f64,
     /// Packets that were sent.
     pub sent: usize,
-    /// Packets that came back.
+    /// Packets that the forwarder repeated.
     pub returned: usize,
 }
 
@@ -59,7 +59,7 @@ fn formula(distance: f64) -> f64 {
     if distance > RANGE { least } else { most + (least - most) / RANGE * distance }
 }
 
-/// Measures `count` packets at each distance, in the nodes of the flood.
+/// Measures `count` packets at each distance, in the nodes that [`super::flood`] has built.
 pub fn measure(program: &Path, count: usize) -> anyhow::Result<Vec<Delays>> {
     let (latitude, longitude) = HOME.degrees();
     let config = format!(
@@ -70,7 +70,8 @@ pub fn measure(program: &Path, count: usize) -> anyhow::Result<Vec<Delays>> {
     greet()?;
     carnet.wait_for_neighbours(DISTANCES.len())?;
     let observer = node::thread(TESTER, None, move || observe(count));
-    // The observer opens its socket within this time. Packets that it misses would be missing in the results.
+    // Wait until the observer has opened its socket, because packets that it misses would be missing in the
+    // results.
     std::thread::sleep(Duration::from_millis(200));
     node::inside(TESTER, move || {
         let link = Link::open(INTERFACE, None)?;
@@ -80,7 +81,7 @@ pub fn measure(program: &Path, count: usize) -> anyhow::Result<Vec<Delays>> {
             for distance in DISTANCES {
                 let packet = sender(distance).circle(BROADCAST, HOME, RADIUS, sequence as u16, &[0xfe; 32]);
                 link.send(&mut headers, [&packet[..]].into_iter())?;
-                // A xorshift: the mixture need not be good.
+                // A xorshift generator, whose numbers need not be very random.
                 random ^= random << 13;
                 random ^= random >> 7;
                 random ^= random << 17;
@@ -108,7 +109,7 @@ fn greet() -> anyhow::Result<()> {
     })
 }
 
-/// Times at which a packet was first seen and seen again, in nanoseconds, by source and sequence number.
+/// Time of a packet's first frame and of its repetition, in nanoseconds, by source and sequence number.
 type Times = BTreeMap<(Mac, u16), (u64, Option<u64>)>;
 
 /// Records the times of all GeoBroadcast packets until no more arrive.

@@ -3,12 +3,12 @@
 //! The network is two nodes and a veth pair. The tester sends packets for another station and counts the
 //! packets that come back. The forwarder has one core for itself, including the kernel's work for it. Beside
 //! carnet the benchmark measures a minimal relay, which does the least work of a forwarder with a packet
-//! socket. It receives batches, changes addresses and hop limit, and sends batches. carnet and the relay take
-//! turns.
+//! socket. The relay receives batches, changes addresses and hop limit, and sends batches. carnet and the
+//! relay take turns.
 //!
 //! A trial offers packets at a rate for some time. The *throughput* is the number of packets that come back
-//! per second under overload. The *loss-free rate* is the highest of a series of falling rates at which every
-//! packet comes back.
+//! per second under overload. For the *loss-free rate* the benchmark tries falling rates. It is the first
+//! rate at which every packet comes back.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
@@ -30,27 +30,27 @@ pub const INTERFACE: &str = "radio";
 const FORWARDER_MAC: Mac = [2, 0, 0, 0, 0xf0, 1];
 pub const HOME: Place = Place { latitude: 488_375_000, longitude: 21_008_000 };
 const NEIGHBOURS: u8 = 10;
-/// Number of sources that take turns, in cases with many. With packets of this size no source reaches
-/// `itsGnMaxPacketDataRate` below a million packets per second in total.
+/// Number of sources that take turns, in the cases with many sources. With packets of this size no source
+/// reaches `itsGnMaxPacketDataRate` below a million packets per second in total.
 const SOURCES: usize = 32 * BATCH;
 const PAYLOAD: usize = 64;
 /// Rates to try for loss, as shares of the throughput.
 const STEPS: [f64; 7] = [0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5];
 
-/// First sequence number of the next trial. The forwarder has not seen it lately.
+/// First sequence number of the next trial, which the forwarder has not received lately.
 static NEXT_SEQUENCE: AtomicU16 = AtomicU16::new(0);
 
-/// Kind of packets and of forwarder.
+/// A case of the benchmark: kind of packets, and forwarder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Case {
-    /// The relay, for comparison.
+    /// The minimal relay, for comparison.
     Relay,
-    /// GeoUnicast, greedy, from many sources, with all parameters of the standard.
+    /// GeoUnicast packets from many sources, forwarded greedily, with all parameters of the standard.
     UnicastManySources,
-    /// GeoUnicast, greedy, from one source, without packet rate control.
+    /// GeoUnicast packets from one source, forwarded greedily, without packet rate control.
     UnicastOneSource,
-    /// GeoBroadcast towards an area, greedy, from many sources.
+    /// GeoBroadcast packets from many sources, forwarded greedily towards an area.
     BroadcastManySources,
 }
 
@@ -73,11 +73,11 @@ impl Case {
 /// Counts of a trial.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Trial {
-    /// Packets per second to offer; `None` for as many as possible.
+    /// Desired number of packets per second; `None` for as many as possible.
     pub pace: Option<u64>,
-    /// Offered packets per second.
+    /// Number of packets per second that the tester sent.
     pub offered: u64,
-    /// Packets per second that came back.
+    /// Number of packets per second that came back.
     pub forwarded: u64,
     /// Packets that did not come back.
     pub lost: u64,
@@ -92,7 +92,7 @@ pub struct Trial {
 pub struct Round {
     pub case: Case,
     pub throughput: Trial,
-    /// First trial without loss; `None` if even the lowest rate lost packets.
+    /// First trial without loss; `None` if packets were lost even at the lowest rate.
     pub loss_free: Option<Trial>,
     /// Trials with loss.
     pub lossy: Vec<Trial>,
@@ -198,7 +198,7 @@ impl Forwarder {
     }
 }
 
-/// Returns a link-layer address of the bench.
+/// Returns the link-layer address of station `number` of a kind.
 pub fn mac(kind: u8, number: usize) -> Mac {
     let [high, low] = (number as u16).to_be_bytes();
     [2, 0, 0, kind, high, low]
@@ -223,11 +223,11 @@ fn one_source(case: Case) -> bool {
     matches!(case, Case::UnicastOneSource | Case::Relay)
 }
 
-/// Builds the packets of a case: all from one source, or each from another source.
+/// Builds the packets of a case: all of them from one source, or each from another source.
 fn packets(case: Case) -> Vec<Vec<u8>> {
     let timestamp = frame::timestamp(clock::realtime());
     let far = Speaker { mac: mac(3, 1), place: HOME.north(5000.0), timestamp };
-    // The payload is BTP-B to a port without a service.
+    // The payload is BTP-B to a port at which no service receives.
     let payload = [0xfe; PAYLOAD];
     (0..SOURCES)
         .map(|number| {
@@ -241,7 +241,7 @@ fn packets(case: Case) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Offers packets at a pace, and counts the packets that come back.
+/// Sends packets at a pace, and counts the packets that come back.
 fn trial(case: Case, pace: Option<u64>, time: u64, schedule: &str) -> anyhow::Result<Trial> {
     let schedule = schedule.to_owned();
     if case != Case::Relay {
@@ -251,8 +251,8 @@ fn trial(case: Case, pace: Option<u64>, time: u64, schedule: &str) -> anyhow::Re
         let link = Link::open(INTERFACE, None)?;
         let mut headers = headers();
         let mut all = packets(case);
-        // Each source numbers its own packets. With one source the number rises with each packet, with many
-        // sources once all sources had their turn.
+        // Each source numbers its own packets. So with one source the number rises with each packet, and with
+        // many sources after a round of all sources.
         let step = u16::from(one_source(case));
         let mut sequence = NEXT_SEQUENCE.load(Ordering::Relaxed);
         // Every returned frame counts, so wait until no other frame arrives.
@@ -289,7 +289,7 @@ fn trial(case: Case, pace: Option<u64>, time: u64, schedule: &str) -> anyhow::Re
         let took = clock::monotonic() - start;
         let ran_after = ran(&schedule)?;
         let mut back = 0;
-        // Wait for packets under way until no more arrive.
+        // Wait until no more of the packets under way arrive.
         loop {
             std::thread::sleep(Duration::from_millis(50));
             let now = node::received(INTERFACE)? - before;
@@ -321,7 +321,7 @@ fn ran(schedule: &str) -> anyhow::Result<(u64, u64)> {
     }
 }
 
-/// Does the least work of a forwarder.
+/// Runs the minimal relay until `stop` is set.
 fn relay(stop: &AtomicBool) -> anyhow::Result<()> {
     let link = Link::open(INTERFACE, Some(GEONETWORKING))?;
     link.wait_at_most(Duration::from_millis(100))?;

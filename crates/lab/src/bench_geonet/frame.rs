@@ -1,7 +1,7 @@
-//! GeoNetworking frames of the bench's tester (EN 302 636-4-1 V1.4.1 clause 9), built octet by octet without
-//! carnet's own encoder.
+//! Encodes the GeoNetworking frames of the bench's tester (EN 302 636-4-1 V1.4.1 clause 9), without carnet's
+//! own encoder.
 
-/// Octets of an Ethernet header: destination, source, EtherType.
+/// Length in octets of an Ethernet header: destination, source, EtherType.
 pub const ETHERNET: usize = 14;
 /// Offset of the Remaining Hop Limit in a frame.
 pub const REMAINING_HOPS: usize = ETHERNET + 3;
@@ -11,12 +11,12 @@ pub const HEADER_TYPE: usize = ETHERNET + 5;
 pub const SEQUENCE: usize = ETHERNET + 12;
 /// Offset of the MID of the source of a multi-hop packet.
 pub const SOURCE_MID: usize = ETHERNET + 18;
-/// Least octets of an Ethernet frame without its checksum.
+/// Minimum length in octets of an Ethernet frame without its checksum.
 const MINIMUM: usize = 60;
 
 /// A link-layer address.
 pub type Mac = [u8; 6];
-/// Broadcast address.
+/// The broadcast link-layer address.
 pub const BROADCAST: Mac = [0xff; 6];
 
 /// A place in tenths of a microdegree.
@@ -64,7 +64,7 @@ impl Speaker {
         [5 << 2, 0, a, b, c, d, e, f]
     }
 
-    /// Encodes the Long Position Vector: an accurate position, at rest.
+    /// Encodes the station's Long Position Vector, with an accurate position and speed 0.
     fn vector(&self) -> Vec<u8> {
         let mut octets = Self::address(self.mac).to_vec();
         octets.extend_from_slice(&self.timestamp.to_be_bytes());
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn time_and_place() {
-        // The example of the standard notes: 2026-11-21T12:00:00Z.
+        // The timestamp of 2026-11-21T12:00:00Z was computed by hand from the standard.
         assert_eq!(timestamp(1_795_262_400 * 1_000_000_000), 0x2f3f_a188);
         // A minute of latitude at 48.8 degrees is 1853.4 m.
         let minute = HERE.north(1853.43).latitude - HERE.latitude;

@@ -2,7 +2,7 @@
 //!
 //! The benchmark measures packets per second of one forwarder ([`flood`]) and the round trip of a ping
 //! ([`ping`]). It also measures the accuracy of the times of contention-based forwarding ([`contention`]).
-//! Every measurement is repeated in rounds in which all cases take turns. The results have the medians with
+//! Every measurement is repeated in rounds in which all cases take turns. The results contain the medians and
 //! all values, and the machine with its load.
 
 mod contention;

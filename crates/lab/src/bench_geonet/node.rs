@@ -1,4 +1,4 @@
-//! Nodes of the bench: network namespaces of the lab, links between them, and threads and programs inside.
+//! Runs threads and programs in the nodes of the bench, which are network namespaces with links between them.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub fn ip(lines: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Starts a thread inside a node, pinned to one core if given.
+/// Starts a thread inside a node, pinned to `core` if given.
 pub fn thread<T: Send + 'static>(
     node: &str,
     core: Option<usize>,
@@ -35,7 +35,7 @@ pub fn thread<T: Send + 'static>(
         if let Some(core) = core {
             let mut set = CpuSet::new();
             set.set(core)?;
-            // Process 0 is this thread.
+            // For the kernel, process 0 is this thread.
             sched_setaffinity(Pid::from_raw(0), &set).with_context(|| format!("cannot use core {core}"))?;
         }
         job()
@@ -72,7 +72,7 @@ pub struct Carnet {
 }
 
 impl Carnet {
-    /// Starts carnet with these lines of `[geonet]`, and waits until it answers.
+    /// Starts carnet with these lines in the table `[geonet]` of its config, and waits until it answers.
     pub fn start(program: &Path, node: &str, core: Option<usize>, geonet: &str) -> anyhow::Result<Carnet> {
         let socket = format!("{RUN}/{node}.sock");
         let text = format!("[station]\nname = '{node}'\nsocket = '{socket}'\n[geonet]\n{geonet}");
@@ -113,7 +113,7 @@ impl Carnet {
         serde_json::from_str(&text).with_context(|| format!("carnet {words:?} printed no JSON: {text}"))
     }
 
-    /// Returns the station's counters. A counter that is absent counts as 0.
+    /// Returns the station's counters. A missing counter counts as 0.
     pub fn counters(&self) -> anyhow::Result<Value> {
         self.ask(&["show", "counters"])
     }

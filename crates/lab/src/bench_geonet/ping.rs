@@ -1,8 +1,8 @@
 //! Measures the round-trip time of a ping over GeoNetworking, over one hop and over two.
 //!
-//! Three stations stand in a line. The middle one has a bridge with two isolated ports, so the outer stations
-//! need it. Beside `carnet gnping` the benchmark measures the kernel's own IPv6 forwarding with `ping` over
-//! the same path. The two pings take turns.
+//! Three stations stand in a line. The middle station is at a bridge with two isolated ports, so that the
+//! outer stations can reach each other only through it. Beside `carnet gnping` the benchmark measures the
+//! kernel's own IPv6 forwarding with `ping` over the same path. The two pings take turns.
 
 use std::path::Path;
 
@@ -70,8 +70,8 @@ pub fn build() -> anyhow::Result<()> {
         lines += &format!("-n {node} route add {to}/128 {how}\n");
     }
     node::ip(&lines)?;
-    // A router on the same link would send ICMPv6 redirects to the ends. The bridge does not let packets pass
-    // by the shorter path.
+    // Turn off ICMPv6 redirects. The middle router has both ends on one link, so it would send redirects to a
+    // direct path, which the bridge does not allow.
     for (node, interface) in NODES.iter().zip(INTERFACES) {
         let script = format!(
             "cd /proc/sys/net/ipv6/conf; echo 1 > all/forwarding; \
@@ -100,7 +100,7 @@ pub fn measure(program: &Path, count: usize) -> anyhow::Result<Vec<Times>> {
         let status = station.ask(&["status"])?;
         Ok(status["geonet"]["gn_address"].as_str().context("a station has no address")?.to_owned())
     };
-    // The first packets of the kernel wait for Neighbor Discovery.
+    // Ping until it works, because the kernel's first packets wait for Neighbor Discovery.
     wait_for("the line to stand", 20, &mut [], || {
         Ok(in_node(NODES[0], tools::path("ping"))
             .args(["-6", "-c", "1", "-W", "1", "fd00::3"])

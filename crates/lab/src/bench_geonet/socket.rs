@@ -1,4 +1,5 @@
-//! Packet sockets of the bench: many frames per system call, and a kernel timestamp of every frame.
+//! Packet sockets of the bench, which handle many frames per system call and get a kernel timestamp of every
+//! frame.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::AsRawFd;
@@ -14,12 +15,12 @@ use nix::sys::socket::{
 use nix::sys::time::TimeVal;
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Frames per system call.
+/// Maximum number of frames per system call.
 pub const BATCH: usize = 64;
 const BUFFER: usize = 32 << 20;
 /// The EtherType of GeoNetworking.
 pub const GEONETWORKING: u16 = 0x8947;
-/// `ETH_P_ALL`: frames in both directions.
+/// `ETH_P_ALL`: frames of all EtherTypes, in both directions.
 pub const ALL: u16 = 3;
 
 /// Returns the address that binds a socket to an interface.
@@ -37,15 +38,15 @@ pub struct Link {
 }
 
 impl Link {
-    /// Opens a socket for frames of an EtherType; `None`: the socket only sends.
+    /// Opens a socket for frames of an EtherType; with `None` the socket only sends.
     pub fn open(interface: &str, ether_type: Option<u16>) -> anyhow::Result<Link> {
         let address = look(interface)?;
         let protocol = ether_type.map(|ether_type| Protocol::from(i32::from(ether_type.to_be())));
         let socket =
             Socket::new(Domain::PACKET, Type::RAW, protocol).context("cannot open a packet socket")?;
-        // The address has no EtherType, so that the socket keeps its own.
+        // The address contains no EtherType, so that the socket keeps the EtherType with which it was opened.
         bind(socket.as_raw_fd(), &address).with_context(|| format!("cannot bind to {interface}"))?;
-        // Without privileges on the host the kernel's own limits apply.
+        // Without privileges on the host the kernel refuses the forced size, and its own limit applies.
         if setsockopt(&socket, sockopt::RcvBufForce, &BUFFER).is_err() {
             let _ = socket.set_recv_buffer_size(BUFFER);
         }
@@ -74,7 +75,7 @@ impl Link {
         Ok(())
     }
 
-    /// Receives a batch into `frames`, and writes the octets of each frame to `lengths`.
+    /// Receives a batch into `frames`, and writes the length of each frame into `lengths`.
     pub fn receive(
         &self,
         headers: &mut MultiHeaders<()>,

@@ -1,5 +1,5 @@
-//! Headers around the packets of a ping in a capture. The module returns the number of octets before the
-//! innermost IPv6 header, and whether the packets passed at all.
+//! Finds the headers around the packets of a ping in a capture: the number of octets before the innermost
+//! IPv6 header.
 //!
 //! The module reads files of tcpdump and dumpcap (pcap, Ethernet), and only the headers of each packet.
 //! Tunnels are IPv6 in IPv6, with extension headers between. Left out: packets in fragments, in IPv4 or in
@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 
-/// Octets of an Ethernet header.
+/// Length of an Ethernet header in octets.
 const ETHERNET: usize = 14;
 const ETHER_TYPE_IPV6: [u8; 2] = [0x86, 0xdd];
 const HEADER: usize = 40;
@@ -41,7 +41,7 @@ pub fn innermost(frame: &[u8]) -> Option<(Ipv6Addr, Ipv6Addr, usize, Option<u8>)
         let header = frame.get(at..at + HEADER)?;
         let address = |from: usize| <[u8; 16]>::try_from(&header[from..from + 16]).ok().map(Ipv6Addr::from);
         let (mut next, mut inside) = (header[6], at + HEADER);
-        // Hop-by-Hop Options, Routing and Destination Options.
+        // Skip the headers Hop-by-Hop Options (0), Routing (43) and Destination Options (60).
         while matches!(next, 0 | 43 | 60) {
             let extension = frame.get(inside..inside + 2)?;
             (next, inside) = (extension[0], inside + 8 * (usize::from(extension[1]) + 1));
@@ -55,7 +55,8 @@ pub fn innermost(frame: &[u8]) -> Option<(Ipv6Addr, Ipv6Addr, usize, Option<u8>)
     }
 }
 
-/// Returns the octets around each Echo Request, in ascending order, by the addresses of the innermost header.
+/// Returns for each pair of innermost addresses the numbers of octets around their Echo Requests, in
+/// ascending order.
 pub fn of_requests(file: &[u8]) -> BTreeMap<(Ipv6Addr, Ipv6Addr), Vec<usize>> {
     let mut found: BTreeMap<(Ipv6Addr, Ipv6Addr), Vec<usize>> = BTreeMap::new();
     for (source, destination, outer, kind) in packets(file).filter_map(innermost) {

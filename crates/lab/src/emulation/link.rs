@@ -1,4 +1,4 @@
-//! A link: two directions, a trace, a signal.
+//! An emulated link, which consists of two directions, a trace and a signal.
 
 use super::trace::{Change, Trace};
 use super::way::{Counters, Properties, Way};
@@ -20,14 +20,15 @@ pub struct Link {
     trace: Trace,
     /// Begin of the trace in nanoseconds, and the factor of its times.
     begin: Option<(u64, f64)>,
-    /// Number of the trace's next step.
+    /// Number of the next step of the trace.
     step: usize,
     /// Signal strength that [`Self::poll_signal`] returned last.
     told: Option<f64>,
 }
 
 impl Link {
-    /// Creates a link with these properties. Values of a trace at 0 s hold before it begins.
+    /// Creates a link with these properties. The values of the trace at 0 s hold even before the trace
+    /// begins.
     pub fn new(seed: u64, nature: Nature, trace: Trace) -> Self {
         let [there, back] = nature.ways.clone();
         let ways = [Way::new(seed, there), Way::new(seed ^ 0x5555_5555_5555_5555, back)];
@@ -39,7 +40,7 @@ impl Link {
         link
     }
 
-    /// Starts the trace at `at`; its times are multiplied with `factor`.
+    /// Starts the trace at the time `at`, with all its times multiplied by `factor`.
     pub fn begin(&mut self, at: u64, factor: f64) {
         self.begin = Some((at, factor));
     }
@@ -68,7 +69,7 @@ impl Link {
         self.nature = nature;
     }
 
-    /// Takes a frame from an end.
+    /// Accepts a frame that the end `from` sends.
     pub fn enqueue(&mut self, now: u64, from: usize, frame: Vec<u8>) {
         if let Some(way) = self.ways.get_mut(from) {
             way.enqueue(now, frame);
@@ -145,7 +146,8 @@ mod tests {
         let (at, end, _) = link.poll_output(12 * SECOND).expect("has arrived");
         assert_eq!(end, 0);
         assert!((11_020_000_000..=11_021_000_000).contains(&at), "{at}");
-        // An unchanged signal is not returned again. The trace repeats after 4 s, with times halved to 2 s.
+        // The link does not return an unchanged signal again. The trace repeats after 4 s, which the factor
+        // halves to 2 s.
         link.handle_timeout(10 * SECOND + 1900 * MILLISECOND);
         assert_eq!(link.poll_signal(), None);
         link.handle_timeout(12 * SECOND);

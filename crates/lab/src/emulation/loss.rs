@@ -1,4 +1,4 @@
-//! Decides which frame is lost: each frame independently, or in bursts.
+//! Decides which frames are lost: each frame independently, or in bursts.
 //!
 //! Bursts use the model of Gilbert and Elliott (E. O. Elliott, "Estimates of error rates for codes on
 //! burst-noise channels", 1963). The link is in a good or a bad state, and changes between them at random
@@ -6,7 +6,7 @@
 
 use crate::medium::chance::{Matter, unit};
 
-/// Bursts of loss.
+/// Parameters of bursts of loss.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Burst {
     /// Probability, for each frame, that the good state ends.
@@ -20,13 +20,13 @@ pub struct Burst {
 /// Probabilities of loss.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Loss {
-    /// Probability for each frame by itself (in the good state, if there are bursts).
+    /// Probability of loss for each frame independently; with bursts, in the good state.
     pub random: f64,
     /// Bursts of loss; `None` without bursts.
     pub burst: Option<Burst>,
 }
 
-/// State of a direction's loss: good or bad.
+/// State of one direction in the model: good or bad.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct State {
     bad: bool,
@@ -75,14 +75,15 @@ mod tests {
     fn independent_loss_comes_singly() {
         let lost = lost(&Loss { random: 0.05, burst: None });
         assert!((0.047..0.053).contains(&share(&lost)), "{}", share(&lost));
-        // The mean run of independent losses is 1 / (1 - p).
+        // With independent losses of probability p, the mean number of lost frames in a row is 1 / (1 - p).
         assert!((1.03..1.08).contains(&run_length(&lost)), "{}", run_length(&lost));
     }
 
     #[test]
     fn bursts_are_as_long_and_as_frequent_as_said() {
         let lost = lost(&Loss { random: 0.0, burst: Some(Burst { enter: 0.01, leave: 0.2, loss: 1.0 }) });
-        // The share of the bad state is enter / (enter + leave); its mean length is 1 / leave.
+        // The bad state lasts for a share enter / (enter + leave) of all frames; its mean length is 1 / leave
+        // frames.
         assert!((0.042..0.053).contains(&share(&lost)), "{}", share(&lost));
         assert!((4.6..5.4).contains(&run_length(&lost)), "{}", run_length(&lost));
     }

@@ -1,17 +1,17 @@
-//! Emulated links in real time: moves frames between the interfaces of two nodes and the model.
+//! Runs emulated links in real time: moves frames between the interfaces of the nodes and the model.
 //!
-//! Each end of an emulated link is one end of a veth pair. The other ends, the *ports*, are in a namespace of
-//! their own. There a single packet socket receives frames in batches with the kernel's timestamps. The
+//! Each end of an emulated link is one end of a veth pair. The other ends, the *ports*, are in a separate
+//! namespace. There a single packet socket receives frames in batches with the kernel's timestamps. The
 //! socket sends frames in batches when they are due in the model, and does not receive its own frames. A
-//! thread holds the links, and sleeps until the next link has a frame or step due. It passes signal strengths
-//! to another thread, which writes them to the files that stations read ([`signals`]). If the machine is
-//! late, the model still decides for the exact time. Only the delivery is late, and the module counts the
-//! delay.
+//! thread runs the model of all links, and sleeps until a link has a frame to deliver or the next step of its
+//! trace. The thread passes signal strengths to another thread, which writes them to the files that stations
+//! read ([`signals`]). If the thread is late, the model still computes with the exact times. Only the
+//! delivery is late, and the module counts the delay.
 //!
-//! An end loses its carrier when its port is set down.
+//! An end loses its carrier when the lab sets its port down.
 //!
-//! Bounds: the queues of the links, the batch, the buffer of the socket. The number of frames under way is
-//! limited by the rate and the longest delay.
+//! Memory is bounded by the queues of the links, the batch, and the buffer of the socket. The rate and the
+//! longest delay limit the number of frames under way.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -42,17 +42,17 @@ use crate::isolate;
 use crate::scenario::{End, Scenario};
 use crate::tools;
 
-/// Namespace of the ports. No node has a name with an at sign.
+/// Namespace of the ports. No node can have this name, because names of nodes have no at sign.
 pub const NAMESPACE: &str = "@links";
-/// Frames in one system call.
+/// Maximum number of frames per system call.
 const BATCH: usize = 64;
-/// Longest frame, octets.
+/// Maximum length of a frame in octets.
 const LONGEST: usize = 9216;
-/// Buffer of the socket in octets, for each direction.
+/// Size of the socket's buffer in octets, for each direction.
 const BUFFER: usize = 16 << 20;
-/// Longest time between two checks of the thread whether it has to end.
+/// Maximum time until the thread checks again whether it has to end, in nanoseconds.
 const TICK: u64 = 50 * MILLISECOND;
-/// Largest lateness that is counted by the microsecond, in microseconds.
+/// Delays in microseconds up to this value have a counter each; all longer delays share one counter.
 const LATEST: usize = 20_000;
 
 /// Returns the interface name of the port of a link's end.
@@ -60,7 +60,7 @@ pub fn port(link: usize, end: usize) -> String {
     format!("l{link}.{end}")
 }
 
-/// Returns the indices of the emulated links among all links of a scenario.
+/// Returns the indices of those links of a scenario that are emulated.
 pub fn emulated(scenario: &Scenario) -> Vec<usize> {
     (0..scenario.links.len()).filter(|l| scenario.links[*l].emulation.is_some()).collect()
 }
@@ -70,7 +70,7 @@ pub fn signals(node: &str) -> PathBuf {
     PathBuf::from(isolate::RUN).join("signals").join(node)
 }
 
-/// Counts of frames by the delay of their delivery after their due time.
+/// Numbers of frames by the delay between due time and delivery.
 #[derive(Debug, Clone)]
 pub struct Lateness {
     micros: Vec<u64>,
@@ -92,7 +92,7 @@ impl Lateness {
         self.max = self.max.max(late);
     }
 
-    /// Returns the delay that `percent` of the frames stay below, in microseconds.
+    /// Returns the delay in microseconds that `percent` of the frames do not exceed.
     pub fn percentile(&self, percent: f64) -> Option<f64> {
         let rank = (percent / 100.0 * self.count as f64).ceil().max(1.0) as u64;
         let mut sum = 0;
@@ -114,7 +114,7 @@ struct Shared {
     links: Mutex<Vec<Link>>,
     late: Mutex<Lateness>,
     stop: AtomicBool,
-    /// Frames that the kernel did not accept for delivery.
+    /// Number of frames that the kernel did not accept for delivery.
     refused: AtomicU64,
 }
 
@@ -129,8 +129,8 @@ pub struct Emulator {
     thread: Option<JoinHandle<anyhow::Result<()>>>,
     /// Write end of the socket that wakes the thread.
     bell: UnixStream,
-    /// Emulated links: index among all links of the scenario, both ends, and the properties that the scenario
-    /// sets.
+    /// The emulated links. Each has its index among all links of the scenario, both ends, and the properties
+    /// that the scenario sets.
     links: Vec<(usize, [End; 2], Nature)>,
 }
 
@@ -181,18 +181,18 @@ impl Emulator {
     }
 
     fn ring(&self) {
-        // A full socket wakes the thread anyway.
+        // Ignore an error: if the socket is full, the thread wakes anyway.
         let _ = (&self.bell).write(&[0]);
     }
 
-    /// Starts the traces; their times are multiplied with `factor`.
+    /// Starts the traces of all links, with all their times multiplied by `factor`.
     pub fn begin(&self, at: u64, factor: f64) {
         lock(&self.shared.links).iter_mut().for_each(|link| link.begin(at, factor));
         self.ring();
     }
 
-    /// Changes the link of this end. `new` computes its properties from the present ones and from those of
-    /// the scenario.
+    /// Changes the link of this end. `new` computes the link's properties from its present properties and
+    /// from those of the scenario.
     pub fn change(&self, end: &End, new: impl FnOnce(&Nature, &Nature) -> Nature) -> anyhow::Result<()> {
         let found = self.links.iter().position(|(_, ends, _)| ends.contains(end));
         let index = found.with_context(|| format!("{end} is on no emulated link"))?;
@@ -239,14 +239,14 @@ impl Drop for Emulator {
 }
 
 /// Gives this thread a real-time priority, so that programs in the nodes do not delay the links. Only root
-/// may. Without root, links are late on a busy machine, and the metrics show the delay.
+/// may do that. Without root, the links deliver late on a busy machine, and the metrics show the delay.
 fn urgent() {
     let thread = nix::unistd::gettid().to_string();
     let _ = Command::new(tools::path("chrt")).args(["--rr", "--pid", "1", &thread]).output();
 }
 
-/// Starts the thread that writes signal strengths. Its input is the index among the emulated links, and dBm.
-/// The empty files exist when this returns.
+/// Starts the thread that writes signal strengths. The returned channel takes the index among the emulated
+/// links, and the signal in dBm. When the function returns, the empty files exist.
 fn writer(links: &[(usize, [End; 2], Nature)]) -> anyhow::Result<mpsc::Sender<(usize, f64)>> {
     let mut files: Vec<[File; 2]> = Vec::new();
     for (_, ends, _) in links {
@@ -261,7 +261,7 @@ fn writer(links: &[(usize, [End; 2], Nature)]) -> anyhow::Result<mpsc::Sender<(u
     let (sender, receiver) = mpsc::channel::<(usize, f64)>();
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         for (link, dbm) in receiver {
-            // One write per line, so that no reader gets half a line.
+            // Write a line with one call, so that no reader gets half a line.
             let line = format!("{dbm}\n");
             for file in files.get_mut(link).into_iter().flatten() {
                 let _ = file.write_all(line.as_bytes());
@@ -274,14 +274,14 @@ fn writer(links: &[(usize, [End; 2], Nature)]) -> anyhow::Result<mpsc::Sender<(u
 /// A frame to deliver: its time, and the address of its port.
 type Arrived = (u64, LinkAddr, Vec<u8>);
 
-/// The socket in the namespace of the ports.
+/// The socket in the namespace of the ports, and the data to move frames.
 struct Io {
     socket: OwnedFd,
     ear: UnixStream,
     signals: mpsc::Sender<(usize, f64)>,
     /// Addresses of both ports, by index among the emulated links.
     ports: Vec<[LinkAddr; 2]>,
-    /// Link and end, by index of the interface.
+    /// Link and end of each port, by the port's interface index.
     ends: HashMap<usize, (usize, usize)>,
 }
 
@@ -313,14 +313,14 @@ impl Io {
         let socket = socket(AddressFamily::Packet, SockType::Raw, flags, SockProtocol::EthAll)
             .context("cannot open a packet socket for the links")?;
         setsockopt(&socket, ReceiveTimestampns, &true)?;
-        // In a user namespace the system's buffer limits apply.
+        // In a user namespace the kernel refuses the forced size, and its own limit applies.
         if setsockopt(&socket, RcvBufForce, &BUFFER).is_err() {
             let _ = setsockopt(&socket, RcvBuf, &BUFFER);
         }
         if setsockopt(&socket, SndBufForce, &BUFFER).is_err() {
             let _ = setsockopt(&socket, SndBuf, &BUFFER);
         }
-        // Sets the timer slack to 1 us, in place of the usual 50 us.
+        // Set the timer slack to 1 us, in place of the usual 50 us.
         let _ = nix::sys::prctl::set_timerslack(1000);
         Ok(Self { socket, ear, signals, ports, ends })
     }
@@ -354,7 +354,7 @@ impl Io {
     fn receive(&self, buffers: &mut [Vec<u8>], links: &mut [Link]) -> anyhow::Result<()> {
         // Difference from the kernel's wall clock to the monotonic clock.
         let shift = clock::wall_to_monotonic();
-        // Receive at most four batches, so that due frames do not wait for new ones.
+        // Receive at most four batches, so that frames to deliver do not wait for new frames.
         for _ in 0..4 {
             let mut headers = MultiHeaders::<LinkAddr>::preallocate(BATCH, Some(nix::cmsg_space!(TimeSpec)));
             let mut slices: Vec<[IoSliceMut<'_>; 1]> =
@@ -408,8 +408,8 @@ impl Io {
             let now = clock::monotonic();
             let mut late = lock(&shared.late);
             batch[..sent].iter().for_each(|(at, _, _)| late.add(now.saturating_sub(*at)));
-            // The call stops at a frame that the kernel refuses. It returns the error only if that frame is
-            // the first.
+            // The call stops at a frame that the kernel refuses, and returns the error only if that frame is
+            // the first. So drop the first frame.
             if sent == 0 {
                 shared.refused.fetch_add(1, Ordering::Relaxed);
             }
@@ -436,8 +436,8 @@ impl Io {
     }
 }
 
-/// Accepts errors that do not end the emulation: the port is down, gone or full, or the frame is too long for
-/// it.
+/// Returns no error if the emulation can continue: the port is down, gone or full, or the frame is too long
+/// for it.
 fn refused(error: Errno) -> anyhow::Result<()> {
     match error {
         Errno::ENETDOWN

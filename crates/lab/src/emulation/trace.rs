@@ -1,7 +1,7 @@
-//! Changes of a link over time, from a file.
+//! Reads the changes of a link over time (trace) from a file.
 //!
 //! The first line names the columns: `time`, then any of `delay`, `jitter`, `rate`, `loss` and `signal`. Each
-//! other line has a time in seconds, not before that of the previous line, and a value or `-` (unchanged) for
+//! other line has a time in seconds, not earlier than the previous line, and a value or `-` (unchanged) for
 //! each column. Values hold until the next line. Times and rates are written as in a scenario (`47ms`,
 //! `20mbit`), loss is a probability, signal is in dBm. A last line `TIME repeat` starts the trace again. Text
 //! after `#` is a comment.
@@ -48,7 +48,7 @@ pub struct Trace {
     repeat: Option<u64>,
 }
 
-/// An error in a trace, with its line.
+/// A mistake in a trace file, with its line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
     /// Line number, from 1.
@@ -58,7 +58,7 @@ pub struct Mistake {
 }
 
 impl Trace {
-    /// Reads a trace.
+    /// Parses the text of a trace file.
     pub fn parse(text: &str) -> Result<Self, Mistake> {
         let mut columns: Option<Vec<&str>> = None;
         let mut trace = Self::default();
@@ -107,8 +107,8 @@ impl Trace {
         Ok(trace)
     }
 
-    /// Returns step number `n` of the trace with all its repetitions: the time from the begin, and the new
-    /// values. `None` if the trace has ended.
+    /// Returns step number `n` of the trace, counted over all repetitions: the time from the begin, and the
+    /// new values. `None` if the trace has ended.
     pub fn step(&self, n: usize) -> Option<(u64, &Change)> {
         let count = self.steps.len();
         let (at, change) = self.steps.get(n.checked_rem(count)?)?;

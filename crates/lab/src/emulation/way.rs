@@ -1,10 +1,10 @@
 //! One direction of a link.
 //!
-//! A frame waits in a bounded queue until the frames before it are sent. At the bottleneck it takes its
-//! length divided by the rate, and may be lost. It arrives after the delay and a jitter. A queue that is
-//! large against the rate causes bufferbloat; a full queue drops the newest frame. Unless reordering is
-//! allowed, no frame overtakes another. All properties may change at any time. A change affects waiting
-//! frames too, but no frames that have been sent.
+//! A frame waits in a bounded queue until the frames before it are sent. Sending a frame at the bottleneck
+//! takes its length divided by the rate. Then the frame may be lost; otherwise it arrives after the delay and
+//! a jitter. If the queue is large compared with the rate, frames wait long (bufferbloat); a full queue drops
+//! the newest frame. Unless reordering is allowed, no frame overtakes another. All properties may change at
+//! any time. A change affects waiting frames too, but no frames that have been sent.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -20,17 +20,19 @@ pub const QUEUE: usize = 256_000;
 pub struct Properties {
     /// Delay from the end of sending to the arrival, in nanoseconds.
     pub delay: u64,
-    /// Most additional delay of a frame, in nanoseconds; each frame draws a value from 0 to this.
+    /// Maximum additional delay of a frame in nanoseconds; each frame gets a random delay from 0 to this
+    /// value.
     pub jitter: u64,
     /// Whether the jitter may reorder frames.
     pub reorder: bool,
-    /// Rate in bits per second, link-layer header included. `None`: unlimited; 0: no frame is sent.
+    /// Rate in bits per second, including link-layer headers. `None` is unlimited; with 0 the direction sends
+    /// no frame.
     pub rate: Option<u64>,
-    /// Capacity for waiting frames, in octets.
+    /// Capacity of the queue in octets.
     pub queue: usize,
     /// Random loss.
     pub loss: Loss,
-    /// Whether the direction accepts all frames and delivers none.
+    /// Whether the direction accepts all frames but delivers no frame.
     pub blackhole: bool,
 }
 
@@ -112,8 +114,8 @@ pub struct Way {
     waiting: VecDeque<Vec<u8>>,
     /// Octets of the waiting frames.
     octets: usize,
-    /// Rest of the first frame, and the time since which it is sent. The rest is in bits times 1e9, so that a
-    /// division by the rate gives nanoseconds.
+    /// The unsent rest of the first frame, and the time at which the direction began to send this rest. The
+    /// rest is in bits times 1e9, so that a division by the rate gives nanoseconds.
     left: (u64, u64),
     flying: BinaryHeap<Reverse<Flying>>,
     /// Arrival time of the last sent frame.
@@ -174,7 +176,7 @@ impl Way {
         self.waiting.push_back(frame);
     }
 
-    /// Returns when the first waiting frame will have been sent.
+    /// Returns the time at which the first waiting frame is completely sent.
     fn sent_at(&self) -> Option<u64> {
         self.waiting.front()?;
         match self.properties.rate {
@@ -184,7 +186,7 @@ impl Way {
         }
     }
 
-    /// Sends the waiting frames whose sending ends by `now`.
+    /// Sends the waiting frames that are completely sent by the time `now`.
     fn advance(&mut self, now: u64) {
         while let Some(at) = self.sent_at().filter(|at| *at <= now) {
             let Some(frame) = self.waiting.pop_front() else { return };
@@ -195,7 +197,7 @@ impl Way {
         }
     }
 
-    /// Handles a frame that has passed the bottleneck.
+    /// Handles a frame that the bottleneck has completely sent.
     fn fly(&mut self, at: u64, frame: Vec<u8>) {
         let number = self.number;
         self.number += 1;

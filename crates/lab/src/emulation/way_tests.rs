@@ -1,4 +1,4 @@
-//! One direction of a link in virtual time.
+//! Tests one direction of a link in virtual time.
 
 use proptest::prelude::*;
 
@@ -35,7 +35,7 @@ fn a_frame_takes_its_length_and_the_delay() {
     let mut way = Way::new(1, properties);
     way.enqueue(SECOND, frame(0, 1250));
     way.enqueue(SECOND, frame(1, 1250));
-    // 1250 octets are 1 ms at 10 Mbit/s.
+    // Sending 1250 octets takes 1 ms at 10 Mbit/s.
     let at = |ms: u64| SECOND + ms * MILLISECOND;
     assert_eq!(drain(&mut way, 2 * SECOND), [(at(21), 0, 1250), (at(22), 1, 1250)]);
     assert_eq!(way.poll_timeout(), None);
@@ -57,7 +57,7 @@ fn a_large_queue_is_bufferbloat_and_a_full_one_drops_the_newest() {
     }
     let seen = drain(&mut way, 10 * SECOND);
     assert_eq!(seen.len(), 256);
-    // 256 kB at 1 Mbit/s take more than two seconds.
+    // Sending 256 kB at 1 Mbit/s takes more than two seconds.
     assert_eq!(seen.last(), Some(&(2_048 * MILLISECOND, 255, 1000)));
     assert_eq!(way.counters().overflow, 44);
 }
@@ -68,7 +68,7 @@ fn a_new_rate_holds_for_what_is_left_of_a_frame() {
     let mut way = Way::new(1, rate(1_000_000));
     way.enqueue(0, frame(0, 1250));
     way.enqueue(0, frame(1, 1250));
-    // After 5 ms half of the first is sent. The second half takes 0.5 ms at the tenfold rate.
+    // After 5 ms half of the first frame is sent. The second half takes 0.5 ms at ten times the rate.
     way.set(5 * MILLISECOND, rate(10_000_000));
     assert_eq!(drain(&mut way, SECOND), [(5_500_000, 0, 1250), (6_500_000, 1, 1250)]);
 }
@@ -133,7 +133,8 @@ fn properties() -> impl Strategy<Value = Properties> {
         })
 }
 
-/// Frames (time since the previous one, length), with a change of properties after some of them.
+/// A list of frames: time since the previous frame, length, and new properties of the direction after it, if
+/// any.
 type Story = Vec<(u64, usize, Option<Properties>)>;
 
 fn story() -> impl Strategy<Value = Story> {
@@ -141,7 +142,8 @@ fn story() -> impl Strategy<Value = Story> {
     proptest::collection::vec(step, 1..300)
 }
 
-/// Plays a story to its end. `nosy`: also polls at other times between, which must not change the result.
+/// Plays a story to its end. With `nosy`, also polls at further times in between, which must not change the
+/// result.
 fn play(first: &Properties, story: &Story, nosy: bool) -> (Vec<(u64, u32, usize)>, Vec<u64>, Counters) {
     let mut way = Way::new(9, first.clone());
     let (mut now, mut seen, mut entered) = (0, Vec::new(), Vec::new());

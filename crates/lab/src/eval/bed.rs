@@ -1,9 +1,9 @@
-//! The networks of an evaluation: plain routing and the subject, in the same network twice.
+//! Builds the networks of an evaluation: the same network twice, for plain routing and for the subject.
 //!
 //! Two worlds of the benchmark ([`crate::bench::world`]) stand beside each other, so that both are measured
-//! by turns in one run. In one, mobile router and home agent are plain routers. In the other they are
-//! `carnet`, or routers that two commands set up (`--mr`, `--ha`). For GeoNetworking the evaluation uses the
-//! testbed of a scenario, which has hosts on plain routes of its own.
+//! by turns in one run. In the first world, mobile router and home agent are plain routers. In the second
+//! world they run `carnet`, or two commands set them up (`--mr`, `--ha`). For GeoNetworking the evaluation
+//! uses the testbed of a scenario, which also has hosts with plain routes.
 
 use std::path::Path as File;
 
@@ -33,7 +33,7 @@ pub const COMMANDS: &str = "the given commands";
 
 /// The correspondent's IPv4 address.
 const CN_IPV4: &str = "192.0.2.2";
-/// How long commands may take to set up a tunnel, seconds.
+/// Maximum time in seconds that the given commands may take to set up a tunnel.
 const PATIENCE: u64 = 30;
 
 /// Two hosts that exchange packets.
@@ -100,8 +100,8 @@ impl Routers {
         all
     }
 
-    /// Limits the access link to this rate in both directions, as an Ethernet cable does: preamble, checksum
-    /// and gap count.
+    /// Limits the access link to this rate in both directions, as an Ethernet cable does, so that preamble,
+    /// checksum and gap count.
     pub fn set_link(&mut self, rate: Option<&str>) -> anyhow::Result<()> {
         if self.link.as_deref() == rate {
             return Ok(());
@@ -110,7 +110,7 @@ impl Routers {
             for (role, interface) in [("mr", "e0"), ("ha", "f0")] {
                 let mut tc = in_node(&world.node(role), tools::path("tc"));
                 match rate {
-                    // A frame takes 24 octets more on the wire than the kernel counts.
+                    // On the wire a frame takes 24 octets more than the kernel counts.
                     Some(rate) => tc
                         .args(["qdisc", "replace", "dev", interface, "root", "stab", "overhead", "24"])
                         .args([
@@ -163,13 +163,13 @@ impl Drop for Routers {
     }
 }
 
-/// Asks programs to end, with the programs that they started. A shell runs each command and does not pass
-/// signals on, so the signal goes to the process group.
+/// Makes programs end, together with the programs that they have started. A shell runs each command and does
+/// not pass signals on, so the signal goes to the process group.
 fn end(daemons: &mut [Daemon]) {
     for daemon in daemons.iter_mut().rev() {
         if daemon.ended().is_none() {
-            // Each program leads a group (crate::process::in_node). Skip an ended program: another group may
-            // have its number.
+            // Each program leads a group (crate::process::in_node). Skip a program that has ended, because
+            // another group may have its number.
             let _ = killpg(Pid::from_raw(daemon.id() as i32), Signal::SIGTERM);
             daemon.stop(Signal::SIGTERM);
         }
@@ -181,7 +181,7 @@ pub fn running(daemon: &mut Daemon) -> Option<u32> {
     daemon.ended().is_none().then(|| daemon.id())
 }
 
-/// Fails if the program ended with an error. A command may set up a network and end, or stay.
+/// Fails if the program ended with an error. A command may end successfully after it has set up a network.
 fn alive(daemon: &mut Daemon) -> anyhow::Result<()> {
     match daemon.ended() {
         Some(status) if !status.success() => {
@@ -289,7 +289,7 @@ pub fn air(scenarios: &File, hops: usize) -> std::path::PathBuf {
     scenarios.join(if hops == 1 { "v2v-one-hop" } else { "v2v-two-hops" })
 }
 
-/// Returns the pairs of hosts in that testbed.
+/// Returns the pairs of hosts in the testbed of two vehicles.
 pub fn air_ends() -> Vec<Ends> {
     let ends = |series, host: &str, peer: &str, address: &str| Ends {
         series,
@@ -319,7 +319,7 @@ mod tests {
             ready.display()
         );
         let mut shell = std::process::Command::new("sh");
-        // The outer shell waits for the inner one, because the inner one is not its last command.
+        // The outer shell waits for the inner shell, because another command follows.
         shell.args(["-c", &format!("sh -c \"{inner}\"; true")]).process_group(0);
         let mut daemons =
             vec![Daemon::start("a command", &folder.join("log"), &mut shell).expect("there is a shell")];

@@ -1,14 +1,15 @@
 //! Finds which figures became slower between two runs, and with which certainty.
 //!
-//! A machine is not equally fast on two days. Plain routing was measured in the same run by turns, so each
-//! repetition is divided by that of plain routing beside it. The comparison uses these ratios; if either run
-//! has no plain routing beside a point, it uses the values. Each curve is one question about all of its
-//! points at once. The test is the rank sum test of Wilcoxon stratified by point (van Elteren), with its
-//! exact distribution. All ways in which the values of a point could have fallen to the two runs are equally
-//! probable. The test assumes no distribution of the values, and points may differ by any amount. A curve
-//! whose few repetitions could not show a change leaves the family (Tarone). Holm's method corrects the
-//! probabilities of the others. The sign of the statistic gives the direction of a change, so a share of
-//! losses that was 0 can rise.
+//! A machine is not equally fast on two days. But each run has measured plain routing and the subject by
+//! turns. So the comparison divides each repetition of the subject by the repetition of plain routing beside
+//! it. If one of the runs has no plain routing at a point, the comparison uses the values themselves. Each
+//! curve is one question about all of its points at once. The test is the rank sum test of Wilcoxon
+//! stratified by point (van Elteren), with its exact distribution. Under the hypothesis of equal runs, all
+//! ways to distribute the values of a point among the two runs are equally probable. The test assumes no
+//! distribution of the values, and points may differ by any amount. Many questions at once need a correction.
+//! Curves with so few repetitions that they could not show a change do not count as questions (Tarone).
+//! Holm's method corrects the probabilities of the other curves. The sign of the statistic gives the
+//! direction of a change, so the test also works for a share of losses that was 0.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -24,9 +25,10 @@ use crate::expect::number;
 const CHANCE: f64 = 0.05;
 /// Smallest relative change that the comparison reports.
 const SMALL: f64 = 0.005;
-/// Repetitions of a point, in both runs together, above which the normal distribution is exact enough.
+/// Number of repetitions of a point, in both runs together, above which the normal distribution is exact
+/// enough.
 const MANY: usize = 60;
-/// Most values of an exact distribution; with more, the test uses the normal distribution.
+/// Maximum number of values of an exact distribution; with more, the test uses the normal distribution.
 const WIDEST: usize = 200_000;
 
 /// Change of a curve.
@@ -36,9 +38,9 @@ pub enum Change {
     Slower,
     /// The new run is better.
     Faster,
-    /// No difference that chance could not explain.
+    /// Chance can explain the difference.
     Same,
-    /// Too few repetitions to show any difference.
+    /// The runs have too few repetitions to show any difference.
     Unknown,
 }
 
@@ -46,13 +48,13 @@ pub enum Change {
 #[derive(Debug, Clone, PartialEq)]
 struct Compared {
     what: String,
-    /// Median over the points of new divided by old; `None` if an old value is 0.
+    /// Median over the points of the new value divided by the old one; `None` if an old value is 0.
     ratio: Option<f64>,
-    /// Means over the points' medians of the old and the new run, if there is no ratio.
+    /// Mean of the points' medians in the old run, and in the new run; used if there is no ratio.
     means: [f64; 2],
     /// Result of the test of the curve's values.
     test: Test,
-    /// Probability that chance alone makes a difference this large, corrected by Holm's method.
+    /// Probability that chance alone causes a difference this large, corrected by Holm's method.
     chance: Option<f64>,
     /// Whether higher values are better.
     better: bool,
@@ -116,9 +118,9 @@ fn more_is_better(sample: &Sample) -> bool {
     !matches!(sample.unit.as_str(), "ms") && sample.quantity != "loss" && !sample.quantity.contains("lost")
 }
 
-/// Returns the values of a point in both runs. They are repetitions of the subject, each divided by that of
-/// plain routing beside it if both runs have one, else unchanged. A repetition in which plain routing passed
-/// nothing is left out.
+/// Returns the values of a point in both runs. A value is a repetition of the subject. If both runs have
+/// plain routing at the point, the repetition is divided by that of plain routing beside it. Leaves out a
+/// repetition in which plain routing passed nothing.
 fn stratum(
     old: (&Results, &Sample),
     new: (&Results, &Sample),
@@ -141,7 +143,7 @@ fn stratum(
             return (raw(old.1), raw(new.1));
         }
     };
-    // If a repetition is missing without a recorded failure, the pairs are unknown.
+    // If a repetition is missing without a recorded failure, it is unknown which repetitions form pairs.
     let whole = |run: &Results, sample: &Sample| {
         sample.values.rounds.len() + run.failures.iter().filter(|one| one.of(sample)).count()
     };
@@ -189,9 +191,9 @@ fn point(sample: &Sample) -> String {
 /// Name of a curve's question: paper, experiment, quantity.
 type Name<'a> = (&'a str, &'a str, &'a str);
 
-/// Returns the curves of a run that are questions of their own. Of one transfer, megabits are packets times
-/// their size, and the delivered share follows from received and offered packets: these would repeat a
-/// question.
+/// Returns the curves of a run that are separate questions. It leaves out quantities that follow from others.
+/// The megabits of a transfer follow from its packets, and the delivered share from received and offered
+/// packets.
 fn questions(run: &Results) -> Vec<Name<'_>> {
     let mut names: Vec<Name<'_>> = Vec::new();
     for sample in run.samples.iter().filter(|one| one.series == SUBJECT) {
@@ -212,8 +214,8 @@ fn questions(run: &Results) -> Vec<Name<'_>> {
 /// Compares two runs.
 ///
 /// # Errors
-/// Fails if only one run is of an emulated machine. An emulator makes some instructions many times slower and
-/// others hardly, so even ratios to plain routing differ in kind. Fails also if the runs have no curve in
+/// Fails if only one run is of an emulated machine. An emulator makes some instructions many times slower
+/// than others, so even ratios to plain routing cannot be compared. Fails also if the runs have no curve in
 /// common.
 pub fn compare(old: &Results, new: &Results) -> anyhow::Result<Verdict> {
     let kind = |run: &Results| if run.machine.emulated { "an emulated" } else { "a real" };
@@ -353,16 +355,16 @@ fn median(values: &[f64]) -> f64 {
     crate::bench::figures::median(&sorted)
 }
 
-/// Decides which claims are allowed. First Tarone: only curves count that could have shown something at the
-/// limit for this number of questions. Then Holm: the smallest probability times the number of questions, the
-/// next times one less, and none below the one before. A probability above the limit, or a small change, is
-/// no difference.
+/// Decides which changes the comparison may claim. First, by Tarone, only those curves count that could have
+/// shown a change at the limit for this number of questions. Then, by Holm, the smallest probability is
+/// multiplied by the number of questions, the next one by one less, and so on. No result may be below the one
+/// before. A probability above the limit, or a small change, counts as no difference.
 fn correct(compared: &mut [Compared]) {
     let able = |many: usize| {
         let limit = CHANCE / many as f64;
         (0..compared.len()).filter(|at| compared[*at].test.least <= limit).collect::<Vec<_>>()
     };
-    // A family larger than the number of curves changes nothing.
+    // There are never more questions than curves.
     let family = (1..=compared.len().max(1)).find(|many| able(*many).len() <= *many);
     let mut order = family.map(able).unwrap_or_default();
     order.sort_by(|a, b| compared[*a].test.chance.total_cmp(&compared[*b].test.chance));
@@ -384,21 +386,20 @@ fn correct(compared: &mut [Compared]) {
     }
 }
 
-/// Result of van Elteren's test for the values of pairs of old and new ones.
+/// Result of van Elteren's test for pairs of old and new values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Test {
     /// Statistic minus its expected value for equal runs: above 0 if the new values are higher.
     direction: f64,
     /// Probability that equal runs differ this much, in either direction.
     chance: f64,
-    /// Lowest possible probability with this number of values and these ties.
+    /// Lowest probability that the test can give with this number of values and these ties.
     least: f64,
-    /// Whether all values of each point are equal, and would be enough to show a difference.
+    /// Whether all values of each point are equal, although there are enough of them to show a difference.
     alike: bool,
 }
 
-/// Returns the doubled ranks of a point. Equal values share the mean of their ranks, which may be half of a
-/// number.
+/// Returns the doubled ranks of a point. Equal values get the mean of their ranks, which may end in a half.
 fn ranks(old: &[f64], new: &[f64]) -> (Vec<i64>, Vec<bool>) {
     let mut all: Vec<(f64, bool)> =
         old.iter().map(|value| (*value, false)).chain(new.iter().map(|value| (*value, true))).collect();
@@ -412,9 +413,9 @@ fn ranks(old: &[f64], new: &[f64]) -> (Vec<i64>, Vec<bool>) {
     (ranks, all.iter().map(|one| one.1).collect())
 }
 
-/// Returns the probabilities of the doubled rank sum of `chosen` of these ranks, less its mean.
+/// Returns the probabilities of the doubled rank sum of `chosen` of these ranks, minus its mean.
 fn distribution(ranks: &[i64], chosen: usize) -> BTreeMap<i64, f64> {
-    // For each number of chosen ranks: the number of ways to each sum.
+    // For each number of chosen ranks: the number of ways to get each sum.
     let mut ways: Vec<BTreeMap<i64, f64>> = vec![BTreeMap::new(); chosen + 1];
     ways[0].insert(0, 1.0);
     for rank in ranks {
@@ -431,12 +432,12 @@ fn distribution(ranks: &[i64], chosen: usize) -> BTreeMap<i64, f64> {
     ways.into_iter().map(|(sum, many)| (sum - mean, many / all)).collect()
 }
 
-/// Performs van Elteren's test, two-sided, with ties. The test is exact, except for numbers of values at
-/// which the normal distribution is as good.
+/// Performs van Elteren's test, two-sided, with ties. The test is exact, except for large numbers of values,
+/// for which the normal distribution is as good.
 fn test(strata: &[(Vec<f64>, Vec<f64>)]) -> Test {
     let ranked: Vec<_> = strata.iter().map(|(old, new)| ranks(old, new)).collect();
-    // A point weighs 1 / (N + 1). Weights are multiplied with the least common multiple to whole numbers, so
-    // that equal sums are exactly equal.
+    // A point with N values has the weight 1 / (N + 1). All weights are multiplied by the least common
+    // multiple of the denominators, so that they are whole numbers and equal sums are exactly equal.
     let multiple = ranked.iter().try_fold(1_i64, |multiple, (ranks, _)| {
         let with = ranks.len() as i64 + 1;
         (multiple / divisor(multiple, with)).checked_mul(with).filter(|multiple| *multiple < 1 << 40)
@@ -495,7 +496,8 @@ fn divisor(a: i64, b: i64) -> i64 {
     if b == 0 { a } else { divisor(b, a % b) }
 }
 
-/// Returns the probability of a normal value above `z` (Abramowitz and Stegun 26.2.17, to 7.5e-8).
+/// Returns the probability of a value above `z` in the standard normal distribution (Abramowitz and Stegun
+/// 26.2.17, with an error below 7.5e-8).
 fn above(z: f64) -> f64 {
     let t = 1.0 / (1.0 + 0.231_641_9 * z);
     let terms = [0.319_381_530, -0.356_563_782, 1.781_477_937, -1.821_255_978, 1.330_274_429];
@@ -577,20 +579,21 @@ mod tests {
     #[test]
     fn probabilities_are_exact() {
         assert!((above(1.96) - 0.025).abs() < 1e-4, "{}", above(1.96));
-        // Complete separation of 5 and 5 values: 2 of the 252 ways.
+        // 5 old values are all below 5 new values: that happens in 2 of the 252 ways.
         let apart = [((1..=5).map(f64::from).collect(), (6..=10).map(f64::from).collect())];
         let found = test(&apart);
         assert!((found.chance - 2.0 / 252.0).abs() < 1e-12, "{found:?}");
         assert!((found.least - 2.0 / 252.0).abs() < 1e-12 && found.direction > 0.0, "{found:?}");
-        // Two points with one old and two new values: each direction is 1 of 9 ways. The normal distribution
-        // would say 0.08.
+        // There are two points with one old and two new values. In each direction, complete separation is 1
+        // of 9 ways. The normal distribution would give 0.08.
         let two = [(vec![1.0], vec![2.0, 3.0]), (vec![10.0], vec![20.0, 30.0])];
         let found = test(&two);
         assert!((found.chance - 2.0 / 9.0).abs() < 1e-12, "{found:?}");
-        // Ties: ranks 1.5, 1.5, 3.5, 3.5. Of the six ways to choose two ranks, one is as high and one as low.
+        // With ties the ranks are 1.5, 1.5, 3.5 and 3.5. Of the six ways to choose two ranks, one has the
+        // highest sum and one the lowest.
         let ties = test(&[(vec![1.0, 1.0], vec![2.0, 2.0])]);
         assert!((ties.chance - 2.0 / 6.0).abs() < 1e-12, "{ties:?}");
-        // Many values: the test uses the normal distribution.
+        // With many values the test uses the normal distribution.
         let many = [((0..40).map(f64::from).collect(), (20..60).map(f64::from).collect())];
         assert!(test(&many).chance < 1e-4, "{:?}", test(&many));
         let same = test(&[(vec![1.0, 2.0, 3.0], vec![1.0, 2.0, 3.0])]);
@@ -645,8 +648,8 @@ mod tests {
             for round in 0..5 {
                 run.add(sample("tcp", SUBJECT, None, "mbit", "Mbit/s"), value + f64::from(round));
             }
-            // 12 of the curves have 2 repetitions each. If they were in the family, 13 * 2 / 252 would be
-            // above the limit.
+            // 12 of the curves have 2 repetitions each. If they counted as questions, the probability 13 * 2
+            // / 252 would be above the limit.
             for number in 0..12 {
                 for round in 0..2 {
                     let name = format!("few{number}");
@@ -712,7 +715,7 @@ mod tests {
         let own = [90.0, 91.0, 92.0, 90.5, 91.5, 90.2];
         let plain = [100.0, 101.0, 102.0, 100.5, 101.5, 100.2];
         let old = run(&own, &plain);
-        // Plain routing passed nothing in one repetition: that pair does not count.
+        // Plain routing passed nothing in one repetition, so that this pair does not count.
         let mut broken = plain;
         broken[2] = 0.0;
         let verdict = compare(&old, &run(&own, &broken)).expect("are of one kind");

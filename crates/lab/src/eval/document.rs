@@ -1,5 +1,5 @@
-//! The tables of docs/evaluation.md, and of the terminal: a row for every figure, table and number of the
-//! papers.
+//! Prints the tables of docs/evaluation.md and of the terminal, with a row for every figure, table and number
+//! of the papers.
 
 use std::fmt::Write;
 
@@ -12,11 +12,11 @@ use super::results::Results;
 use crate::bench::figures::Series;
 use crate::expect::{number, shown};
 
-/// Lines of the page around the tables.
+/// Lines that mark begin and end of the tables in the page.
 const BEGIN: &str = "<!-- tables of carnet-lab eval -->";
 const END: &str = "<!-- end -->";
 
-/// A number of a paper and ours beside it.
+/// A number of a paper, and the number that this run has measured ("ours").
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
     /// Measured quantity of the number.
@@ -25,9 +25,9 @@ pub struct Row {
     pub paper: String,
     /// Our number with its unit.
     pub here: String,
-    /// Range of our number in brackets, if it was measured more than once and differs.
+    /// Range of our number in brackets, if the run has measured it more than once with different results.
     pub spread: String,
-    /// Our number divided by the paper's, if the ratio means something.
+    /// Our number divided by the paper's, if the ratio is meaningful.
     pub ratio: Option<f64>,
     /// Place of the number in the paper.
     pub place: String,
@@ -43,7 +43,7 @@ impl Row {
         joined(&self.here, &self.spread)
     }
 
-    /// Returns the style of the ratio.
+    /// Returns the style in which the page shows the ratio.
     pub fn verdict(&self) -> &'static str {
         match (self.better, self.ratio) {
             (Better::Higher, Some(ratio)) if ratio >= 1.0 => "pass",
@@ -57,7 +57,7 @@ fn joined(value: &str, spread: &str) -> String {
     if spread.is_empty() { value.into() } else { format!("{value} {spread}") }
 }
 
-/// Formats a ratio for people.
+/// Formats a ratio for the tables.
 pub fn ratio(value: Option<f64>) -> String {
     match value {
         None => "\u{2013}".into(),
@@ -141,7 +141,7 @@ fn cells(paper: &Paper, results: &Results) -> Vec<Vec<String>> {
     let mut all = Vec::new();
     for figure in &paper.figures {
         for row in rows(paper, figure, results) {
-            // An interrupted experiment shows its values, and that it was interrupted.
+            // If an experiment was interrupted, the row shows its values and says so.
             let broken = figure.experiment.as_ref().and_then(|id| results.why_not(&paper.name, id));
             let (here, ratio) = match (&row.why, broken) {
                 (Some(why), _) => (why.clone(), ratio(None)),
@@ -174,13 +174,13 @@ fn cells(paper: &Paper, results: &Results) -> Vec<Vec<String>> {
     all
 }
 
-/// Most characters of a quantity, and of our number, in one line on a terminal.
+/// Maximum number of characters of a quantity, and of our number, in one line on a terminal.
 const WHAT: usize = 32;
 const OURS: usize = 60;
-/// Most characters of a text that has a line of its own.
+/// Maximum number of characters of a text in a separate line.
 const LINE: usize = 76;
 
-/// Returns the heading of our numbers.
+/// Returns the heading of the column with our numbers.
 pub fn here(results: &Results) -> &'static str {
     if results.machine.emulated { "here, emulated" } else { "here" }
 }
@@ -297,7 +297,7 @@ mod tests {
         let told = |results: &Results| measured(paper, figure, results).expect("is there");
         assert_eq!(told(&results), "0.978 of plain (0.978 to 1), the median of 3 points");
         assert_eq!(told(&holes), "0.989 of plain (0.978 to 1), the median of 2 points; no value at 1 more");
-        // An interrupted experiment is marked beside its numbers.
+        // The table marks an interrupted experiment beside its numbers.
         let mut broken = results.clone();
         broken.left_out.push(crate::eval::results::LeftOut {
             paper: "nemo-basic-support".into(),

@@ -1,11 +1,10 @@
-//! Measures how long no packets arrive when the mobile router is plugged from one foreign link into the
-//! other.
+//! Measures how long no packets arrive when the mobile router moves from one foreign link to the other.
 //!
-//! As with the paper's switch, one link loses its carrier at the moment at which the other gets it. The host
-//! on board and the mobile router (from its address in the mobile network) ping the correspondent meanwhile.
-//! The latency is the longest gap between two answered echoes. After a move the lab waits until both pings
-//! get answers again, and lets the subject settle. So a slow subject has a figure too, and no move begins
-//! before the previous one has ended.
+//! As with the switch in the paper, one link loses its carrier when the other link gets it. Meanwhile a host
+//! in the mobile network pings the correspondent, and so does the mobile router from its address in the
+//! mobile network. The latency is the longest gap between two answered echoes. After a move the lab waits
+//! until both pings get answers again, and then some more time. So the lab can measure even a slow subject,
+//! and no move begins before the previous move has ended.
 
 use anyhow::Context;
 use nix::sys::signal::Signal;
@@ -21,11 +20,12 @@ use crate::{tools, topology};
 
 /// Time between echoes, in nanoseconds.
 const INTERVAL: u64 = 10 * MILLISECOND;
-/// Time for which echoes are answered before a move.
+/// Time in nanoseconds for which echoes must be answered before a move.
 const BEFORE: u64 = SECOND;
-/// Longest time until both pings are answered, after a move and before the first one.
+/// Maximum time in nanoseconds until both pings are answered, after a move and before the first move.
 pub const LIMIT: u64 = 30 * SECOND;
-/// Time after a move before the next one: late effects count for the earlier move.
+/// Time in nanoseconds between a finished move and the next one, so that late effects count for the earlier
+/// move.
 const AFTER: u64 = 2 * SECOND;
 /// Number of moves in a row without an answer after which the lab stops.
 const IN_VAIN: usize = 2;
@@ -71,7 +71,8 @@ fn one(routers: &Routers, commands: &str) -> anyhow::Result<Gaps> {
         Daemon::start(&format!("ping in {role}"), &log, &mut command)
     };
     let mut pings = [start("mnn", &[])?, start("mr", &["-I", "2001:db8:a::1"])?];
-    // A subject without connectivity after the last move is not moved again until both pings have answers.
+    // If the subject has no connectivity after the last move, do not move it again until both pings have
+    // answers.
     let ready = until_answered(&pings, 0)?;
     clock::sleep(BEFORE);
     topology::batch(Some(&world.node("ha")), commands)?;
@@ -91,8 +92,8 @@ fn answers(ping: &Daemon) -> anyhow::Result<Vec<ping::Answer>> {
     Ok(ping::parse(&text).answers)
 }
 
-/// Returns when the request of an answer was sent, in milliseconds since 1970: the time of arrival minus the
-/// round trip.
+/// Returns when the request of an answer was sent, in milliseconds since 1970: the answer's time of arrival
+/// minus the round trip.
 fn sent(answer: &ping::Answer) -> f64 {
     answer.1 as f64 / 1e6 - answer.2
 }
@@ -139,7 +140,7 @@ mod tests {
         assert_eq!(longest(&answers, moved), None);
         answers.extend((106..=250).map(|n| at(n, 10 * n)));
         assert_eq!(longest(&answers, moved), Some(50.0));
-        // On a slow machine the move is late: answers to requests before it do not count.
+        // On a slow machine the move is late. Answers to requests from before the move do not count.
         assert_eq!(longest(&answers, 2600 * MILLISECOND), None);
         // ping may send more slowly than ordered.
         let slow: Vec<ping::Answer> = (1..=150).map(|n| at(n, 17 * n)).collect();

@@ -1,4 +1,4 @@
-//! Measurements between two hosts, by the programs of the papers: iperf3, ping and mgen.
+//! Makes measurements between two hosts with the programs that the papers used: iperf3, ping and mgen.
 
 use std::net::UdpSocket;
 
@@ -38,7 +38,7 @@ pub fn udp(ends: &Ends, size: u32, mbit: f64, down: bool, seconds: u64) -> anyho
     let patience = (2 * seconds + 5) * SECOND;
     let once = || exchange(&ends.peer, &ends.host, &ends.address, &arguments, patience);
     let told = match once()? {
-        // The host has just learnt the path MTU, which iperf3 reports as an error: measure again.
+        // iperf3 reports an error because the host has just learnt the path MTU, so measure again.
         Err(why) if why.contains("Message too long") => once()?,
         told => told,
     };
@@ -60,14 +60,14 @@ fn datagrams(told: &Value, size: u32) -> anyhow::Result<Vec<Found>> {
 
 /// Destination port of mgen's datagrams.
 const PORT: u16 = 5000;
-/// Octets of the IPv6 and UDP headers.
+/// Length of the IPv6 and UDP headers in octets.
 const HEADERS: u32 = 48;
 
 /// Sends UDP of `mbit` Mbit/s by mgen in packets of `size` octets. No program reads the packets: the kernel
 /// of the other host counts them.
 pub fn mgen(ends: &Ends, size: u32, mbit: f64, seconds: u64) -> anyhow::Result<Vec<Found>> {
     let program = tools::find("mgen").context("mgen is not installed (Debian's package mgen)")?;
-    // Without a bound socket, the kernel would answer each packet with an error.
+    // Bind a socket, because otherwise the kernel would answer each packet with an ICMPv6 error.
     let _socket = inside(&ends.peer, || Ok(UdpSocket::bind((ends.address.as_str(), PORT))?))?;
     let counts = || anyhow::Ok([sent(&ends.host)?, arrived(&ends.peer)?]);
     let rate = mbit * 1e6 / f64::from(size) / 8.0;
@@ -81,7 +81,7 @@ pub fn mgen(ends: &Ends, size: u32, mbit: f64, seconds: u64) -> anyhow::Result<V
     let after = counts()?;
     let [sent, arrived] = [0, 1].map(|at| (after[at] - before[at]) as f64);
     ensure!(sent > 0.0, "mgen sent nothing");
-    // The count of arrived packets includes packets of the hosts themselves.
+    // The kernel's counter of arrived packets includes other packets between the hosts.
     let arrived = arrived.min(sent);
     Ok(vec![("packets", "packets/s", arrived / seconds as f64), ("delivered", "%", 100.0 * arrived / sent)])
 }
@@ -127,7 +127,7 @@ fn transferred(told: Result<Value, String>) -> anyhow::Result<Vec<Found>> {
     Ok(vec![("mbit", "Mbit/s", rate / 1e6)])
 }
 
-/// Sends echoes with `size` octets of data, each one as soon as the previous one is answered. Returns their
+/// Sends echoes with `size` octets of data, each one as soon as the previous echo is answered. Returns their
 /// average time and their loss.
 pub fn rtt(ends: &Ends, size: u32, echoes: u32) -> anyhow::Result<Vec<Found>> {
     let size = size.to_string();
@@ -135,11 +135,11 @@ pub fn rtt(ends: &Ends, size: u32, echoes: u32) -> anyhow::Result<Vec<Found>> {
     let mut first = in_node(&ends.host, tools::path("ping"));
     let _ =
         first.args(["-n", "-q", "-c", "3", "-i", "0.01", "-W", "0.1", "-s", &size, &ends.address]).output();
-    // ping's own time limit also ends with the first error.
+    // Limit the time with `timeout`, because with its own time limit ping ends at the first error.
     let mut ping = in_node(&ends.host, "timeout");
     ping.args(["--signal=INT", "20"]).arg(tools::path("ping"));
     ping.args(["-n", "-q", "-f", "-W", "1", "-c", &echoes.to_string(), "-s", &size, &ends.address]);
-    // The exit status of ping says whether an answer came, which is a result.
+    // Ignore the exit status of ping: it only says whether an answer came.
     let said = ping.output().context("cannot start ping")?;
     let text = String::from_utf8_lossy(&said.stdout);
     summary(&text).with_context(|| format!("ping said: {text}{}", String::from_utf8_lossy(&said.stderr)))
@@ -166,8 +166,8 @@ fn summary(text: &str) -> anyhow::Result<Vec<Found>> {
 /// Returns the largest echo, in octets of data, that passes in one piece. Fragmentation is forbidden.
 pub fn path_mtu(ends: &Ends) -> anyhow::Result<Vec<Found>> {
     let passes = |size: u32| {
-        // A router answers the first too large echo with Packet Too Big. The host itself then refuses the
-        // next one.
+        // Try twice. A router answers the first echo that is too large with Packet Too Big, and then the host
+        // itself refuses the next one.
         (0..2).any(|_| {
             let mut ping = in_node(&ends.host, tools::path("ping"));
             ping.args(["-n", "-q", "-c", "1", "-W", "1", "-M", "do", "-s", &size.to_string(), &ends.address]);

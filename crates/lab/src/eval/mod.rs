@@ -1,5 +1,6 @@
-//! `carnet-lab eval`: repeats the measurements of papers about mobile routers, beside plain routing and
-//! beside the papers' numbers. The subject is carnet, or routers that two commands set up.
+//! `carnet-lab eval`: repeats the measurements of papers about mobile routers, with plain routing and with a
+//! subject, and compares the results with the papers' numbers. The subject is carnet, or routers that two
+//! commands set up.
 //!
 //! * `paper` reads the papers: files in `eval/papers`, which describe the experiments.
 //! * `bed` builds the networks, `measure`, `handover` and `packets` measure in them, `runner` executes the
@@ -8,7 +9,7 @@
 //!   the figures, `compare` compares two runs.
 //!
 //! The speed of a machine drifts. So plain routing and the subject take turns, point by point and repetition
-//! by repetition, and neither is always the first. Every repetition is kept.
+//! by repetition, and neither is always the first. The results contain every repetition.
 
 mod bed;
 mod compare;
@@ -95,7 +96,7 @@ pub struct Plan {
 /// Executes commands that need no network.
 pub fn without_testbed(args: &Args) -> anyhow::Result<Option<ExitCode>> {
     if let [old, new] = &args.compare[..] {
-        // Exit status as of diff: 1 for a difference, 2 if the comparison is impossible.
+        // The exit status is as for `diff`: 1 for a difference, 2 if the comparison is impossible.
         let verdict = read(old).and_then(|old| compare::compare(&old, &read(new)?));
         let verdict = verdict.map_err(|error| crate::Mistake(format!("{error:#}")))?;
         print!("{}", verdict.text());
@@ -116,7 +117,7 @@ pub fn without_testbed(args: &Args) -> anyhow::Result<Option<ExitCode>> {
     Ok(None)
 }
 
-/// Checks the arguments and tools before anything is built.
+/// Checks the arguments and tools before the run builds any network.
 pub fn plan(args: &Args, mode: Mode) -> anyhow::Result<Plan> {
     let effort = match (args.quick, args.smoke) {
         (true, _) => Effort::Quick,
@@ -181,7 +182,8 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
     let file = plan.out.join("eval.json");
     save(plan, &results)?;
     std::fs::rename(partial(plan), &file).with_context(|| format!("cannot write {}", file.display()))?;
-    // A browser in an emulated machine takes minutes per page; `--render` prints the page elsewhere.
+    // Print no PDF on an emulated machine, because the browser takes minutes per page there. `--render` can
+    // print it on another machine.
     let written = reports(&results, &plan.out, !results.machine.emulated)?;
     println!("\n{}", document::summary(&results)?);
     for warning in results.warnings() {
@@ -196,8 +198,8 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the papers without any measurement whose experiments do not each have a reason. Returns all papers
-/// if there is no measurement at all.
+/// Returns the papers that have neither a measurement nor, for each of their experiments, a reason for
+/// leaving it out. Returns all papers if the run has no measurement at all.
 fn unmeasured(results: &Results) -> Vec<&str> {
     let papers = results.papers.iter().map(String::as_str);
     let has_value = |paper: &str| results.samples.iter().any(|one| one.paper == paper);
@@ -208,12 +210,13 @@ fn unmeasured(results: &Results) -> Vec<&str> {
     papers.filter(|paper| !has_value(paper) && !is_left_out(paper)).collect()
 }
 
-/// Returns the file of an unfinished run's results. An earlier run's eval.json stays until the run ends.
+/// Returns the file of an unfinished run's results. The eval.json of an earlier run stays until this run
+/// ends.
 fn partial(plan: &Plan) -> PathBuf {
     plan.out.join("eval.json.new")
 }
 
-/// Writes the results so far.
+/// Writes the results of the unfinished run so far.
 fn save(plan: &Plan, results: &Results) -> anyhow::Result<()> {
     write(&partial(plan), &format!("{}\n", serde_json::to_string_pretty(results)?))
 }

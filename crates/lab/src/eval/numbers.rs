@@ -1,9 +1,9 @@
-//! Our numbers beside those of the papers. The paper's file says how each is computed from samples (`ours`).
-//! Each number has a range.
+//! Computes our numbers, which stand beside those of the papers. The paper's file says how to compute each
+//! number from samples (`ours`). Each number has a range.
 //!
-//! A number is computed from the medians of its points. For its range, the same number is computed from the
-//! first repetition of each point alone, from the second, and so on. If it is a mean over points with one
-//! repetition each, as over moves, the range is that of the points.
+//! The module computes a number from the medians of its points. For the range, it computes the same number
+//! from the first repetition of each point alone, from the second, and so on. If the number is a mean over
+//! points with one repetition each, for example over moves, the range is that of the points.
 
 use super::paper::{As, Figure, Of, Paper, Selector};
 use super::results::{Results, Sample};
@@ -18,7 +18,7 @@ pub struct Number {
     pub range: Option<(f64, f64)>,
 }
 
-/// Formats a range for people, in brackets; empty without a range or for equal ends.
+/// Formats a range in brackets; returns an empty text without a range, or if both ends look equal.
 pub fn spread(range: Option<(f64, f64)>) -> String {
     let shown = range.map(|(low, high)| (number(low), number(high)));
     shown.filter(|(low, high)| low != high).map_or(String::new(), |(low, high)| format!("({low} to {high})"))
@@ -32,7 +32,7 @@ struct Place {
     value: f64,
 }
 
-/// Selects the value of a sample: a repetition, or the median.
+/// Function that selects a value of a sample: a repetition, or the median.
 type Taken<'a> = &'a dyn Fn(&Sample) -> Option<f64>;
 
 /// Samples and rule from which a number is computed.
@@ -71,7 +71,7 @@ impl Results {
 }
 
 impl Source<'_> {
-    /// Returns the places of a curve; `None` if a place lacks the value.
+    /// Returns the places of a curve; `None` if a place has no selected value.
     fn places(&self, experiment: &str, series: &str, taken: Taken<'_>) -> Option<Vec<Place>> {
         let curves = self.results.curves(self.paper, experiment, self.quantity);
         let wanted = |key: &(&str, Option<&str>)| {
@@ -100,7 +100,7 @@ impl Source<'_> {
         if self.ours.minus.is_some() { a - b } else { a / b }
     }
 
-    /// Divides or subtracts point by point, by the other curve.
+    /// Divides the curve by the curve for comparison, or subtracts that curve, point by point.
     fn each(&self, own: &[Place], base: &[Place]) -> Vec<Place> {
         let both = |own: &Place| {
             let base = base.iter().find(|base| base.x == own.x)?;
@@ -131,8 +131,8 @@ impl Source<'_> {
         })
     }
 
-    /// Returns the number of each repetition alone. For a mean of points that were measured once, returns the
-    /// value of each point.
+    /// Returns the number of each repetition alone. For a mean over points that were measured once, returns
+    /// the value of each point.
     fn repeated(&self) -> Vec<f64> {
         let of_it = |one: &&Sample| one.paper == self.paper && one.experiment == self.experiment;
         let samples = self.results.samples.iter().filter(of_it);
@@ -201,7 +201,7 @@ mod tests {
         let results = results();
         let is = |value, range| Some(Number { value, range });
         assert_eq!(got(&results, "fig2", "highest, router"), is(92.1, Some((92.0, 92.2))));
-        // Each repetition has a ratio of its own.
+        // Each repetition has its own ratio to plain routing.
         assert_eq!(got(&results, "fig2", "the mobile router"), is(2.172, Some((2.169, 2.174))));
         assert_eq!(got(&results, "table1-added", "added by NEPL"), is(0.01, None));
         assert_eq!(got(&results, "fig3-threshold", "router"), None);

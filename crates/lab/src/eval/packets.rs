@@ -1,11 +1,13 @@
 //! Measures packets per second without loss, by turns through plain routers and the subject. The method is
-//! that of the benchmark ([`crate::bench::flood`]). The mobile router has all of a core, or a share of it.
+//! that of the benchmark ([`crate::bench::flood`]). The mobile router gets a whole core, or a share of a
+//! core.
 //!
-//! The kernel forwards in the context of any program that runs when a packet arrives, so a limit for a
-//! process would limit nothing. For the share, kernel threads poll the interfaces of the mobile router and of
-//! the next node (threaded NAPI). The threads of the mobile router, and its program, are in a control group
-//! on a core that a rival always wants (`crate::quota`). Source, home agent and sink have the other cores.
-//! The result is the packets per second of the time that the group really ran, multiplied with the share.
+//! The kernel forwards packets in the context of the program that happens to run when a packet arrives. So a
+//! limit for carnet's process would not limit forwarding. To give the mobile router a share, kernel threads
+//! poll its interfaces and those of the next node (threaded NAPI). The threads of the mobile router, and its
+//! program, are in a control group on one core. A rival program also runs on this core all the time
+//! (`crate::quota`). Source, home agent and sink have the other cores. The result is the packets per second
+//! of the time that the group really ran, multiplied with the share.
 
 use anyhow::{Context, ensure};
 
@@ -45,7 +47,7 @@ pub fn measure(
     // An ended command is not in this list, because another process may have its number.
     let programs = routers.programs();
     let Some(share) = share else {
-        // The result is the sum of the work of sender, routers and sink, so all share one core.
+        // Pin all to one core, so that the result is the sum of the work of sender, routers and sink.
         pin(&programs, &cores, true)?;
         let result = rounds(routers, sizes, repeat, milliseconds, None, &mut told);
         return pin(&programs, &cores, false).and(result);
@@ -54,14 +56,13 @@ pub fn measure(
         cores.avoid()?;
         rounds(routers, sizes, repeat, milliseconds, Some((&group, share)), &mut told)
     });
-    // After any failure the networks are restored for the next measurement.
+    // Restore the networks for the next measurement even after a failure.
     let mut undone = vec![pin(&programs, &cores, false)];
     undone.extend([&routers.plain, &routers.subject].map(|world| polling(world, false)));
     first(result, undone)
 }
 
-/// Returns the first error: of the measurement, else of the steps that restored the networks. All these steps
-/// have been tried.
+/// Returns the error of the measurement, otherwise the first error of the steps that restored the networks.
 fn first(done: anyhow::Result<()>, undone: Vec<anyhow::Result<()>>) -> anyhow::Result<()> {
     std::iter::once(done).chain(undone).collect()
 }
@@ -125,13 +126,13 @@ fn lane(series: &'static str, world: &World, arrangement: &Arrangement, size: us
     })
 }
 
-/// Interfaces that kernel threads poll, each with its peer. They are those of the mobile router, and the next
-/// node's: otherwise the mobile router's threads would do the next node's work.
+/// Interfaces that kernel threads poll, each with its peer: the interfaces of the mobile router, and that of
+/// the next node. Without the latter, the mobile router's threads would do the next node's work.
 const POLLED: [[(&str, &str); 2]; 3] =
     [[("mr", "i0"), ("mnn", "m0")], [("mr", "e0"), ("ha", "f0")], [("ha", "f0"), ("mr", "e0")]];
 
 fn polling(world: &World, threads: bool) -> anyhow::Result<()> {
-    // When settings are restored, a failure does not prevent the other settings.
+    // When restoring settings, continue with the other settings after a failure.
     let mut all = Vec::new();
     for pair in POLLED {
         let made = polled(world, pair, threads);
@@ -150,7 +151,8 @@ fn polled(world: &World, [place, peer]: [(&str, &str); 2], threads: bool) -> any
         output(ethtool.args(["-K", interface, what, if on { "on" } else { "off" }])).map(drop)
     };
     let (node, interface) = (world.node(place.0), place.1);
-    // The kernel polls a veth if the veth merges packets (GRO) that its peer does not send merged (TSO).
+    // The kernel polls a veth only if the veth merges packets (GRO) and its peer does not send merged ones
+    // (TSO).
     if threads {
         set(place, "gro", true)?;
         set(peer, "tso", false)?;
@@ -168,7 +170,7 @@ fn polled(world: &World, [place, peer]: [(&str, &str); 2], threads: bool) -> any
     first(told, vec![set(place, "gro", false), set(peer, "tso", true)])
 }
 
-/// Limits the mobile routers, of which one works at a time, to a share of a core.
+/// Limits both mobile routers together to a share of a core; only one of them works at a time.
 fn limit(routers: &mut Routers, share: f64, core: usize) -> anyhow::Result<quota::Quota> {
     let group = quota::Quota::begin("routers", share, core)?;
     for world in [&routers.plain, &routers.subject] {

@@ -1,9 +1,9 @@
-//! The papers as data (`eval/papers`): the content of each figure, and the experiment that measures the same
-//! here.
+//! Reads the files about the papers (`eval/papers`): the content of each figure, and the experiment with
+//! which the lab measures the same.
 //!
-//! The files contain no code, and the code contains no data of a paper: another paper is another file. A
-//! figure names the experiment whose samples it draws. For each number of the paper it says how ours is
-//! computed.
+//! The files contain no code, and the code contains no data of a paper. So a further paper needs only a
+//! further file. A figure names the experiment whose samples it draws. For each number of the paper it says
+//! how to compute our number.
 
 use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
@@ -55,7 +55,7 @@ pub struct Paper {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// UDP at a rate, by iperf3.
+    /// UDP at a given rate, by iperf3.
     Udp,
     /// TCP as fast as possible, by iperf3.
     Tcp,
@@ -65,11 +65,11 @@ pub enum Kind {
     Echo,
     /// The largest echo that passes in one piece.
     PathMtu,
-    /// Time without packets when the uplink changes.
+    /// Longest time without packets when the uplink changes.
     Handover,
     /// Packets per second without loss.
     Packets,
-    /// UDP at a rate, by mgen; arriving packets are counted.
+    /// UDP at a given rate, by mgen; the kernel counts the packets that arrive.
     Mgen,
     /// Metrics of a scenario.
     Scenario,
@@ -88,7 +88,7 @@ pub enum Place {
     TwoHops,
 }
 
-/// Axis of the figure. The other variable has one curve for each value.
+/// Axis of the figure. The figure has one curve for each value of the other variable.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Across {
@@ -113,16 +113,16 @@ pub struct Experiment {
     /// Rate of the access link, in tc's format; `None` for no limit.
     #[serde(default)]
     pub link: Option<String>,
-    /// Whether to measure also IPv4 without a tunnel.
+    /// Whether the lab also measures IPv4 without a tunnel.
     #[serde(default)]
     pub ipv4: bool,
     /// Whether the packets go to the mobile network.
     #[serde(default)]
     pub down: bool,
-    /// Octets of payload; for the kinds packets and mgen, octets of the packet.
+    /// Sizes of the payload in octets; for the kinds packets and mgen, sizes of the packet.
     #[serde(default)]
     pub sizes: Vec<u32>,
-    /// Offered Mbit/s; 0 is as fast as possible.
+    /// Rates in Mbit/s; 0 is as fast as possible.
     #[serde(default)]
     pub mbit: Vec<f64>,
     /// Variable of the axis.
@@ -146,19 +146,20 @@ pub struct Experiment {
     /// Number of moves.
     #[serde(default)]
     pub moves: usize,
-    /// Share of a core that the mobile router has; `None` for a whole core.
+    /// Share of a core that the mobile router gets; `None` for a whole core.
     #[serde(default)]
     pub share: Option<f64>,
-    /// Measurements of each point.
+    /// Number of measurements of each point.
     #[serde(default = "once")]
     pub repeat: usize,
-    /// Whether each series is measured once in advance, without counting.
+    /// Whether the lab measures each series once in advance, without recording the result.
     #[serde(default = "yes")]
     pub warm_up: bool,
     /// Folder of the scenario.
     #[serde(default)]
     pub scenario: Option<String>,
-    /// Factor of the scenario's timetable; 0 leaves the option out.
+    /// Factor for the times of the scenario's timetable; with 0 the lab runs the scenario without this
+    /// option.
     #[serde(default)]
     pub factor: f64,
 }
@@ -184,10 +185,10 @@ pub struct Figure {
     /// Experiment whose samples the figure draws.
     #[serde(default)]
     pub experiment: Option<String>,
-    /// Second experiment, drawn as a series of its own.
+    /// Second experiment, which the figure draws as a separate series.
     #[serde(default)]
     pub against: Option<String>,
-    /// Quantity to draw, if not the experiment's first.
+    /// Quantity that the figure draws; `None` for the experiment's first one.
     #[serde(default)]
     pub quantity: Option<String>,
     /// Label of the horizontal axis.
@@ -196,13 +197,13 @@ pub struct Figure {
     /// Label of the vertical axis.
     #[serde(default)]
     pub y: Option<String>,
-    /// Ping of the scenario that is drawn against time.
+    /// Name of the scenario's ping that the figure draws against time.
     #[serde(default)]
     pub trace: Option<String>,
-    /// Scale of the vertical axis; `None`: the data determine it.
+    /// Scale of the vertical axis; with `None` the data determine it.
     #[serde(default)]
     pub scale: Option<String>,
-    /// Reason why nothing is measured for the figure.
+    /// Reason why the lab measures nothing for the figure.
     #[serde(default)]
     pub not_measured: Option<String>,
     /// Differences that prevent a comparison, with their reason.
@@ -247,12 +248,12 @@ pub struct Value {
     /// Reason why our number is missing.
     #[serde(default)]
     pub incomparable: Option<String>,
-    /// Whether the number is marked in the figure's picture against time.
+    /// Whether the figure's picture against time marks the number.
     #[serde(default)]
     pub marked: bool,
 }
 
-/// Number to take from a curve.
+/// Which number to take from a curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Of {
@@ -264,7 +265,7 @@ pub enum Of {
     Mean,
     /// The value at `x`, or of `metric`.
     At,
-    /// The value of a curve with a single point.
+    /// The value of the curve's single point.
     Only,
     /// The standard deviation of the repetitions.
     Deviation,
@@ -274,7 +275,7 @@ pub enum Of {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum As {
-    /// A ratio in per cent.
+    /// The ratio in per cent.
     Percent,
     /// Difference to 1, in per cent.
     Decay,
@@ -284,7 +285,7 @@ pub enum As {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Selector {
-    /// Number to take from the curve.
+    /// Which number to take from the curve.
     pub of: Of,
     /// Name of the curve.
     pub series: String,
@@ -297,7 +298,7 @@ pub struct Selector {
     /// Value of the second variable, which selects the curve.
     #[serde(default)]
     pub with: Option<String>,
-    /// Metric of a scenario.
+    /// Name of the scenario's metric.
     #[serde(default)]
     pub metric: Option<String>,
     /// Series by whose number the number is divided.
@@ -309,10 +310,10 @@ pub struct Selector {
     /// Experiment by whose number of the same series the number is divided.
     #[serde(default)]
     pub over_experiment: Option<String>,
-    /// Whether to divide or subtract point by point first, and then take the number.
+    /// Whether to divide or subtract point by point first, and then to take the number.
     #[serde(default)]
     pub each: bool,
-    /// Factor of the number.
+    /// Factor by which the number is multiplied.
     #[serde(default)]
     pub times: Option<f64>,
     /// Conversion of the number.
@@ -376,12 +377,13 @@ impl Paper {
     }
 }
 
-/// Returns all papers, with the experiments of this effort.
+/// Returns all papers, with points and repetitions for this effort.
 pub fn all(effort: Effort) -> anyhow::Result<Vec<Paper>> {
     FILES.iter().map(|text| Paper::parse(text, effort)).collect()
 }
 
-/// Returns the papers of these names, in that order. Without names, or with `all`, returns all papers.
+/// Returns the papers with these names, in the order of the names. Without names, or with `all`, returns all
+/// papers.
 pub fn named(names: &[String], effort: Effort) -> anyhow::Result<Vec<Paper>> {
     let all = all(effort)?;
     let known: Vec<&str> = all.iter().map(|paper| paper.name.as_str()).collect();

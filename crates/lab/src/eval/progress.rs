@@ -1,4 +1,4 @@
-//! Progress of an evaluation: a bar on a terminal, a line for each experiment elsewhere.
+//! Shows the progress of an evaluation: by a bar on a terminal, otherwise by a line for each experiment.
 
 use std::io::IsTerminal;
 
@@ -8,7 +8,7 @@ use crate::console;
 /// Width of the bar in cells.
 const CELLS: usize = 24;
 
-/// Progress in expected seconds of the experiments.
+/// Progress of the run, measured in expected seconds of the experiments.
 #[derive(Debug)]
 pub struct Progress {
     total: f64,
@@ -63,7 +63,8 @@ impl Progress {
 /// Formats the bar, the percentage, the remaining time, and the label of the experiment.
 fn line(percent: f64, elapsed: f64, total: f64, label: &str) -> String {
     let full = ((percent / 100.0) * CELLS as f64) as usize;
-    // The measured speed counts more than the expected one, but only after some progress.
+    // The more progress the run has made, the more the measured speed counts, compared with the expected
+    // speed.
     let expected = total * (1.0 - percent / 100.0);
     let by_now = if percent > 5.0 { elapsed * (100.0 - percent) / percent } else { expected };
     let left = by_now.round() as u64;

@@ -1,6 +1,6 @@
-//! One page for each paper. The page has the paper's figure, our figure in the same axes with the paper's
-//! numbers, both numbers with their ratio, and the differences. The page is one file that loads nothing, for
-//! light and dark, wide and narrow windows.
+//! Writes one page for each paper. The page has our figures with the paper's axes and numbers, both numbers
+//! with their ratio, and the differences between the experiments. The page is one file without references to
+//! other files, for light and dark, wide and narrow windows.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -19,7 +19,7 @@ use crate::report::{FIGURE_STYLE, STYLE, escape, put};
 
 /// Widths of pictures for wide and narrow screens, in pixels.
 const WIDTHS: [f64; 2] = [1020.0, 400.0];
-/// Longest time that a browser may take for a page.
+/// Maximum time that a browser may take to print a page.
 const PRINTING: u64 = 30 * SECOND;
 
 /// Returns the name of a curve.
@@ -97,7 +97,7 @@ fn table<'a>(out: &mut String, results: &Results, rows: impl Iterator<Item = (Op
         here(results)
     );
     for (at, (figure, row)) in rows.iter().enumerate() {
-        // The name of a figure stands once for all of its rows.
+        // The table shows the name of a figure once for all of its rows.
         let same = |other: &&(Option<&Figure>, &Row)| other.0.map(|one| &one.id) == figure.map(|one| &one.id);
         let first = match figure {
             Some(figure) if at == 0 || !same(&&rows[at - 1]) => {
@@ -223,7 +223,7 @@ fn chart(paper: &Paper, figure: &Figure, results: &Results) -> Option<Chart> {
     let mut curves = Vec::new();
     let experiments = figure.experiment.iter().chain(&figure.against);
     for (number, experiment) in experiments.enumerate() {
-        // Metrics of a scenario are shown in a table.
+        // The page shows metrics of a scenario in a table and not in a picture.
         if figure.values.iter().any(|v| v.ours.as_ref().is_some_and(|ours| ours.metric.is_some())) {
             return None;
         }
@@ -245,7 +245,7 @@ fn chart(paper: &Paper, figure: &Figure, results: &Results) -> Option<Chart> {
     if curves.is_empty() {
         return None;
     }
-    // With a single point, an axis says nothing.
+    // If all curves have a single point, an axis would say nothing.
     let single = curves.iter().all(|curve| curve.points.len() == 1);
     let marks = figure.values.iter().filter(|value| {
         let plain = |ours: &super::paper::Selector| {

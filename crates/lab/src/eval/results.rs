@@ -1,7 +1,8 @@
 //! Results of an evaluation (`eval.json`).
 //!
 //! A sample is one point of one curve with all of its repetitions, without averages. Reports, documentation
-//! and comparisons are computed from samples (`numbers`), so each can be made again from the file.
+//! and comparisons are computed from samples (`numbers`), so the file is sufficient to make each of them
+//! again.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,11 +29,11 @@ pub struct Results {
     pub duration_s: f64,
     /// Load averages before the run.
     pub load_before: [f64; 3],
-    /// Shares of all cores that other programs, and a hypervisor's other guests, had during the run.
+    /// Shares of all cores that other programs, and a hypervisor's other guests, used during the run.
     pub others: [f64; 2],
     /// Reasons why the figures are not reliable; empty for a quiet machine.
     pub disturbed: Vec<String>,
-    /// Subject that was measured beside plain routing.
+    /// The subject, which was measured besides plain routing.
     pub subject: Subject,
     /// Names of the papers.
     pub papers: Vec<String>,
@@ -51,7 +52,7 @@ pub struct Results {
     pub traces: Vec<Trace>,
 }
 
-/// Subject that was measured beside plain routing.
+/// The subject, which was measured besides plain routing.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Subject {
     /// Name of the subject.
@@ -91,12 +92,12 @@ pub struct LeftOut {
     pub paper: String,
     /// Name of the experiment.
     pub experiment: String,
-    /// Reason.
+    /// Reason why the experiment was left out.
     pub why: String,
 }
 
-/// A measurement without a value. It does not count as 0, because a program of the measurement may have
-/// failed, and not the subject.
+/// A measurement without a value. It does not count as 0, because the measuring program may have failed and
+/// not the subject.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
     /// Name of the paper.
@@ -118,7 +119,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Returns a failure of the first repetition of a sample's point, in all quantities.
+    /// Returns a failure in the first repetition of a sample's point, for all quantities.
     pub fn of_sample(sample: &Sample) -> Failure {
         Failure {
             paper: sample.paper.clone(),
@@ -147,7 +148,7 @@ pub struct Made {
     pub paper: String,
     /// Name of the experiment.
     pub experiment: String,
-    /// Keys of the experiment, as in eval/papers, with the effort applied.
+    /// Keys of the experiment as in eval/papers, with the points and repetitions of this run's effort.
     pub parameters: serde_json::Value,
 }
 
@@ -175,8 +176,8 @@ impl Results {
     }
 
     /// Returns the parameters that all points of an experiment have in common; `None` if the file does not
-    /// have them. The number of points and repetitions does not count, nor does a parameter with a curve for
-    /// each value.
+    /// have them. Leaves out the number of points and repetitions, and a parameter that has a curve for each
+    /// value.
     pub fn parameters(
         &self,
         paper: &str,
@@ -222,7 +223,7 @@ impl Results {
         Some(&left.why)
     }
 
-    /// Returns warnings about the run that its reader needs first.
+    /// Returns warnings about the run, which a reader needs before the results.
     pub fn warnings(&self) -> Vec<String> {
         let mut told = match self.effort {
             Effort::Full => Vec::new(),

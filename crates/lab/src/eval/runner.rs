@@ -1,7 +1,8 @@
 //! Executes the experiments of the papers, network by network.
 //!
-//! An experiment that is impossible here (an unprivileged user, a kernel without a feature) is left out with
-//! its reason; the other experiments continue. A subject that does not work ends the run.
+//! An experiment may be impossible here, for example for an unprivileged user or a kernel without a feature.
+//! The runner leaves it out with its reason and continues with the others. If the subject does not work, the
+//! run ends.
 
 use std::process::Stdio;
 
@@ -22,7 +23,7 @@ use crate::isolate::{Interrupted, Mode, stopping};
 use crate::process::Daemon;
 use crate::{clock, metrics, radio, run};
 
-/// Time to start iperf3 and to wait for its end, in seconds.
+/// Expected time to start iperf3 and to wait for its end, in seconds.
 const START: f64 = 0.4;
 /// Expected time of an echo, in seconds.
 const ECHO: f64 = 1e-4;
@@ -80,7 +81,7 @@ impl Experiment {
         }
     }
 
-    /// Returns the seconds of one measurement.
+    /// Returns the expected seconds of one measurement.
     fn each(&self) -> f64 {
         match self.kind {
             Kind::Udp | Kind::Tcp | Kind::Mgen => self.seconds as f64 + START,
@@ -183,8 +184,8 @@ impl Runner<'_> {
         self.results.left_out.push(LeftOut { paper, experiment, why: why.into() });
     }
 
-    /// Records the result of an experiment. A failed experiment is left out, unless it failed because the
-    /// network no longer works.
+    /// Records the result of an experiment. Leaves out a failed experiment, and fails only if the network no
+    /// longer works.
     fn made(
         &mut self,
         paper: &Paper,
@@ -305,7 +306,8 @@ impl Runner<'_> {
         for round in 0..experiment.repeat {
             for (number, point) in points.iter().enumerate() {
                 for turn in 0..ends.len() {
-                    // Even with one repetition, no subject is the first at all points.
+                    // Rotate the order, so that even with one repetition no series is the first at all
+                    // points.
                     let one = &ends[(turn + round + number) % ends.len()];
                     let key = Sample {
                         with: point.with.clone(),
@@ -405,7 +407,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Runs a scenario in namespaces of its own, and reads its metrics.
+    /// Runs a scenario in separate namespaces, and reads its metrics.
     fn scenario(&mut self, paper: &Paper, experiment: &Experiment) -> anyhow::Result<()> {
         self.at(paper, experiment)?;
         if let Contender::Commands { .. } = self.plan.contender {

@@ -1,5 +1,5 @@
-//! A ping against time, with the moments of a scenario at which the uplink changed. Its pictures show the
-//! whole run, and all moves to the same uplink laid over each other.
+//! Draws a scenario's ping against time, with the moments at which the uplink changed. One picture shows the
+//! whole run, and further pictures show all moves to the same uplink over each other.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -9,11 +9,11 @@ use crate::bench::figures::Series;
 use crate::report::chart::{Chart, Curve, Mark, Moment, Point};
 use crate::results::{Active, Line, Topology};
 
-/// Steps of the picture of the whole run, in seconds.
+/// Time step in the picture of the whole run, in seconds.
 pub const WHOLE: f64 = 0.5;
-/// Steps of the picture of a move, in seconds.
+/// Time step in the picture of a move, in seconds.
 pub const MOVE: f64 = 0.01;
-/// Time shown before and after a move, in seconds.
+/// Time before and after a move that a picture shows, in seconds.
 const AROUND: f64 = 0.3;
 
 /// Echoes against time.
@@ -27,7 +27,7 @@ pub struct Trace {
     pub label: String,
     /// Time of each request, in seconds from the begin of the timetable.
     pub at_s: Vec<f64>,
-    /// Round trip of each request in milliseconds; `null` for a lost one.
+    /// Round trip of each request in milliseconds; `null` for a lost request.
     pub ms: Vec<Option<f64>>,
     /// Moves of the traffic to another uplink.
     pub moves: Vec<Move>,
@@ -38,7 +38,7 @@ pub struct Trace {
 pub struct Move {
     /// Time in seconds from the begin of the timetable.
     pub at_s: f64,
-    /// Kind of the link.
+    /// Kind of the link to which the traffic moved.
     pub to: String,
 }
 
@@ -107,14 +107,15 @@ impl Trace {
         std::iter::once(whole).chain(of_moves).collect()
     }
 
-    /// Returns the echoes around these moves, by their time from the move.
+    /// Returns the echoes around these moves, with their time relative to the move.
     fn around(&self, moves: &[&Move]) -> Vec<(f64, Option<f64>)> {
         let near = |at: f64| moves.iter().map(move |one| at - one.at_s).find(|from| from.abs() <= AROUND);
         self.echoes().filter_map(|(at, ms)| Some((near(at)?, ms))).collect()
     }
 }
 
-/// Returns the name of an uplink's link in the scenario, up to the comma; else the uplink's name.
+/// Returns the name of an uplink's link in the scenario, up to a comma; without such a name, the uplink's own
+/// name.
 fn medium(topology: &Topology, node: &str, uplink: &str) -> String {
     let end = (node.to_owned(), uplink.to_owned());
     let link = topology.links.iter().find(|link| link.ends.contains(&end));
@@ -122,8 +123,8 @@ fn medium(topology: &Topology, node: &str, uplink: &str) -> String {
     word.filter(|word| !word.is_empty()).unwrap_or(uplink).to_owned()
 }
 
-/// Returns median, lowest and highest of the answered echoes for each step of time. A step without answers is
-/// left out.
+/// Returns median, lowest and highest of the answered echoes for each step of time. Leaves out a step without
+/// answers.
 fn points(echoes: &[(f64, Option<f64>)], step: f64) -> Vec<Point> {
     let mut steps: std::collections::BTreeMap<i64, Vec<f64>> = std::collections::BTreeMap::new();
     for (at, ms) in echoes {
@@ -143,8 +144,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// Returns results with a second of Wi-Fi and one of WiMAX. An echo is sent every 10 ms; one is lost in
-    /// the move at 1 s.
+    /// Returns results with one second over Wi-Fi and one over WiMAX. An echo is sent every 10 ms; one is
+    /// lost in the move at 1 s.
     fn told() -> Value {
         let echo = |n: u32| {
             let ms = if n < 100 { 3.0 } else { 47.0 };

@@ -1,7 +1,7 @@
-//! Random decisions determined by a seed.
+//! Makes random decisions that a seed determines.
 //!
 //! A draw is a hash of the seed and of its subject (radio, frame, try), and not the next number of a stream.
-//! So events on one link do not change the draws of another.
+//! So events on one link do not change the draws of another link.
 
 /// Kind of decision. Two decisions about one frame are independent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,14 +1,14 @@
-//! The radio channel: access to the medium, collisions, reception.
+//! Models the radio channel: access to the medium, collisions and reception.
 //!
 //! Access is CSMA/CA by IEEE 802.11 (10.3, DCF). A radio with a frame waits until the medium is idle for
 //! DIFS. After a busy medium it also waits a random number of slots, which stop counting while the medium is
 //! busy. Two radios collide if they do not hear each other, draw the same slot, or begin before they can
 //! sense each other. A radio receives nothing while it sends. Overlapping frames spoil each other at a
-//! receiver. A frame that is stronger than the sum of the others by the capture margin is received, even if
-//! it began second. A unicast frame is acknowledged, and sent again with a longer back-off up to seven tries.
-//! A broadcast frame is sent once.
+//! receiver. With capture, a receiver gets a frame that is stronger than the sum of the others by the capture
+//! margin, even if it began second. A unicast frame is acknowledged, and otherwise sent again after a longer
+//! back-off, up to seven tries. A broadcast frame is sent once.
 //!
-//! The model takes the position of a node at the beginning of each frame. Propagation takes no time.
+//! For each frame the model uses the positions of the nodes at its beginning. Propagation takes no time.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -32,14 +32,14 @@ pub struct Parameters {
     pub seed: u64,
     /// Propagation between radios.
     pub propagation: Propagation,
-    /// Margin in dB by which a frame must be stronger than all others together to be received. `None`:
+    /// Margin in dB by which a frame must be stronger than all others together to be received. With `None`
     /// overlapping frames are always lost.
     pub capture: Option<f64>,
-    /// Share of the frames in reach that is lost at random, 0 to 1.
+    /// Share of the receivable frames that are lost at random, 0 to 1.
     pub loss: f64,
-    /// Times on the air.
+    /// Durations of frames on the air.
     pub airtime: Airtime,
-    /// Most frames that wait in a radio.
+    /// Maximum number of frames that wait in a radio.
     pub queue: usize,
 }
 
@@ -64,7 +64,7 @@ pub enum Output {
         /// The frame.
         frame: Frame,
     },
-    /// A radio has finished with a frame of its own, sent or not.
+    /// A radio has finished with one of its own frames, successfully or not.
     Done {
         /// Index of the radio.
         radio: usize,
@@ -87,7 +87,7 @@ enum Event {
     Attempt { radio: usize, token: u64 },
     /// A radio has waited long enough for an acknowledgement.
     NoAcknowledgement { radio: usize, token: u64 },
-    /// The other radios sense that a frame is on the air.
+    /// The other radios begin to sense a frame on the air.
     Noticed(u64),
 }
 
@@ -135,31 +135,31 @@ struct Radio {
     track: Track,
     queue: VecDeque<Frame>,
     current: Option<Current>,
-    /// Remaining slots of the back-off; `None` if no back-off is due.
+    /// Remaining slots of the back-off; `None` if the radio has not drawn a back-off.
     backoff: Option<u32>,
-    /// Largest number of slots of the next back-off.
+    /// Maximum number of slots of the next back-off.
     window: u32,
-    /// Number of frames on the air that this radio senses, its own included.
+    /// Number of frames on the air that this radio senses, including its own frame.
     busy: u32,
     /// Time at which the medium became busy or idle.
     since: u64,
     sending: bool,
-    /// Whether no frame reaches or leaves the radio, as behind a wall. The radio gets no notice of it.
+    /// Whether no frame reaches or leaves the radio, as behind a wall. The radio does not notice that.
     walled: bool,
     /// Whether the radio waits for an acknowledgement.
     waiting: bool,
-    /// Number of the present attempt or wait. Events with an older number are cancelled.
+    /// Number of the present attempt or wait. Scheduled events with an older number have no effect.
     token: u64,
     frames: u64,
     draws: u64,
     arriving: Vec<Arriving>,
-    /// Number of the last frame from each radio to this one. A second copy is not received again.
+    /// Number of the last frame from each radio to this one. The radio does not pass on a second copy.
     last: BTreeMap<usize, u64>,
     counters: Counters,
 }
 
 impl Radio {
-    /// Returns when a frame may be sent, while the medium is idle.
+    /// Returns the time at which the radio may send, if the medium stays idle.
     fn free(&self) -> u64 {
         self.since + DIFS + u64::from(self.backoff.unwrap_or(0)) * SLOT
     }
@@ -174,7 +174,7 @@ pub struct Channel {
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
     outputs: VecDeque<Output>,
     now: u64,
-    /// Number of events so far, which orders events of the same time.
+    /// Number of events so far, by which events of the same time are ordered.
     order: u64,
     transmissions: u64,
     /// Time at which the tracks begin.
@@ -216,8 +216,8 @@ impl Channel {
         }
     }
 
-    /// Queues a frame that a node gives its radio. A time before the channel's present time counts as the
-    /// present time.
+    /// Queues a frame that a node passes to its radio. If `now` is before the channel's present time, the
+    /// present time counts.
     pub fn enqueue(&mut self, now: u64, radio: usize, frame: Frame) {
         self.handle_timeout(now);
         let r = &mut self.radios[radio];
@@ -230,12 +230,13 @@ impl Channel {
         self.next_frame(radio);
     }
 
-    /// Returns when [`Channel::handle_timeout`] is due.
+    /// Returns the time at which the caller must call [`Channel::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<u64> {
         self.events.peek().map(|Reverse((at, _, _))| *at)
     }
 
-    /// Executes all events that are due by now, in order and each at its own time, even if the call is late.
+    /// Executes all events that are due by now, in order. Each event has its own exact time, even if the call
+    /// is late.
     pub fn handle_timeout(&mut self, now: u64) {
         while let Some(Reverse((at, _, _))) = self.events.peek()
             && *at <= now
@@ -272,7 +273,7 @@ impl Channel {
         self.events.push(Reverse((at, self.order, event)));
     }
 
-    /// Draws the slots of a back-off.
+    /// Draws a random number of slots for a radio's back-off.
     fn draw_backoff(&mut self, radio: usize) {
         let r = &mut self.radios[radio];
         r.draws += 1;
@@ -460,7 +461,7 @@ impl Channel {
         }
     }
 
-    /// Handles the end of a readable frame at a receiver.
+    /// Handles the end of a frame that a receiver could read.
     fn arrived(
         &mut self,
         radio: usize,
@@ -518,7 +519,7 @@ impl Channel {
         }
     }
 
-    /// Ends the current frame. A back-off precedes the next one (IEEE 802.11-2020 10.3.4.3).
+    /// Ends the current frame. A back-off precedes the next frame (IEEE 802.11-2020 10.3.4.3).
     fn finish(&mut self, radio: usize, current: Option<Current>, acknowledged: bool) {
         if let Some(Current { frame, tries, .. }) = current {
             self.outputs.push_back(Output::Done { radio, frame, tries, acknowledged });
@@ -540,7 +541,7 @@ fn is_group(frame: &[u8]) -> bool {
     frame.first().is_some_and(|octet| octet & 1 == 1)
 }
 
-/// Lets frames that arrive at the same time spoil each other.
+/// Marks frames that arrive at the same time as spoiled by each other, except a captured one.
 fn spoil(arriving: &mut [Arriving], capture: Option<f64>) {
     if arriving.len() < 2 {
         return;

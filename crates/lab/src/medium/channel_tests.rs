@@ -1,4 +1,4 @@
-//! The channel in virtual time.
+//! Tests the channel in virtual time.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ fn parameters() -> Parameters {
     Parameters { seed: 1, propagation, capture: None, loss: 0.0, airtime: Airtime::new(6_000_000), queue: 8 }
 }
 
-/// Creates a channel with radios on a line, at these metres.
+/// Creates a channel with radios on a line; `places` has their positions in metres.
 fn channel(parameters: Parameters, places: &[f64]) -> Channel {
     let radio = |(n, x): (usize, &f64)| (mac(n), Track::fixed(Point { x: *x, y: 0.0 }));
     Channel::new(parameters, 0, places.iter().enumerate().map(radio).collect())
@@ -78,7 +78,7 @@ fn those_in_reach_hear_a_broadcast() {
     let counters = c.counters();
     assert_eq!((counters[0].sent, counters[1].received, counters[2]), (1, 1, Counters::default()));
     assert_eq!(counters[0].airtime, end - SECOND);
-    // A receiver senses the frame CCA after its begin.
+    // A receiver senses the frame when the time CCA has passed since its begin.
     assert_eq!((counters[0].busy, counters[1].busy), (end - SECOND, end - SECOND - CCA));
 }
 
@@ -129,7 +129,7 @@ fn hidden_stations_collide_in_the_middle() {
     c.enqueue(SECOND + 500_000, 2, frame(BROADCAST, 1000, 2));
     assert_eq!(received(&all(&mut c)), []);
     assert_eq!(c.counters()[1].collided, 2);
-    // A radio whose sense range reaches the sender waits.
+    // A radio waits if the sender is within its sense range.
     let mut senses = parameters();
     senses.propagation.sense_range = 700.0;
     let mut c = channel(senses, &[0.0, 300.0, 600.0]);
@@ -141,7 +141,8 @@ fn hidden_stations_collide_in_the_middle() {
 #[test]
 fn the_stronger_one_survives_with_capture() {
     let captures = Parameters { capture: Some(10.0), ..parameters() };
-    // Distances of 20 m and 380 m: 25 dB difference. The near frame is received, even if it began second.
+    // The senders are 20 m and 380 m away, which makes a difference of 25 dB. The receiver gets the near
+    // frame, even if it began second.
     for first in [0, 2] {
         let mut c = channel(captures.clone(), &[0.0, 20.0, 400.0]);
         c.enqueue(SECOND, first, frame(BROADCAST, 1000, first as u8));
@@ -149,7 +150,7 @@ fn the_stronger_one_survives_with_capture() {
         let heard: Vec<_> = received(&all(&mut c)).iter().map(|r| (r.1, r.2)).collect();
         assert_eq!(heard, [(1, 0)]);
     }
-    // Distances of 200 m and 200 m: neither frame is received.
+    // Both senders are 200 m away, so the receiver gets no frame.
     let mut c = channel(captures, &[0.0, 200.0, 400.0]);
     c.enqueue(SECOND, 0, frame(BROADCAST, 1000, 0));
     c.enqueue(SECOND, 2, frame(BROADCAST, 1000, 2));
@@ -198,7 +199,7 @@ fn unicast_to_nobody_is_tried_seven_times() {
     assert_eq!((counters.sent, counters.retries, counters.unacknowledged), (8, 6, 1));
 }
 
-/// Gaps between the frames of a radio beyond DIFS, in slots.
+/// Returns the gaps between successive frames of a radio, minus DIFS, in slots.
 fn gaps(sent: &[(u64, usize)], rest: u64) -> Vec<u64> {
     sent.windows(2).map(|pair| (pair[1].0 - pair[0].0 - rest - DIFS) / SLOT).collect()
 }
@@ -215,7 +216,8 @@ fn there_is_a_back_off_between_two_frames() {
     assert!((7.0..8.0).contains(&mean), "{mean} slots");
 }
 
-/// The back-off applies also if the second frame comes when the medium has been idle for long enough.
+/// A radio waits for the back-off even if its second frame comes when the medium has been idle for long
+/// enough.
 #[test]
 fn the_back_off_after_a_frame_is_waited_for() {
     let end = SECOND + parameters().airtime.of_frame(114);
@@ -226,7 +228,7 @@ fn the_back_off_after_a_frame_is_waited_for() {
         sent(&all(&mut c))[1].0 > end + DIFS + 3 * SLOT
     });
     let late = late.count();
-    // 12 of 16 draws are longer.
+    // 12 of 16 possible draws make the second frame late.
     assert!((60..90).contains(&late), "{late} of 100");
 }
 
@@ -238,13 +240,13 @@ fn the_back_off_grows_with_each_try() {
     for seed in 0..200 {
         let mut c = channel(Parameters { seed, ..parameters() }, &[0.0]);
         c.enqueue(SECOND, 0, frame(mac(9), 114, 0));
-        // The medium is idle for DIFS while the sender waits for the acknowledgement.
+        // Another radio finds the medium idle for DIFS while the sender waits for the acknowledgement.
         let sent = sent(&all(&mut c));
         for (sum, pair) in slots.iter_mut().zip(sent.windows(2)) {
             *sum += (pair[1].0 - pair[0].0).saturating_sub(rest) / SLOT;
         }
     }
-    // 0 to 31 slots before the second try, 0 to 1023 before the seventh.
+    // The back-off has 0 to 31 slots before the second try, and 0 to 1023 before the seventh.
     assert!(slots.windows(2).all(|pair| pair[0] < pair[1]), "{slots:?}");
     assert!(slots[0] < 200 * 20 && slots[5] > 200 * 400, "{slots:?}");
 }
@@ -302,7 +304,7 @@ fn a_node_that_moves_away_is_not_heard() {
     assert_eq!(heard, [(1, 4), (1, 6), (2, 6), (1, 8), (2, 8)]);
 }
 
-/// A frame to send: time, sender, receiver, length.
+/// A frame that a test sends: time, sender, receiver (`None` for a broadcast), length.
 type Offer = (u64, usize, Option<usize>, usize);
 
 #[derive(Debug, Clone)]
@@ -345,8 +347,8 @@ impl World {
         Channel::new(p, 0, self.places.iter().enumerate().map(radio).collect())
     }
 
-    /// Runs the channel and returns its outputs. Calls it every `step` nanoseconds, or exactly at its
-    /// timeouts.
+    /// Runs the channel and returns its outputs. Calls it every `step` nanoseconds; with `None`, exactly at
+    /// its timeouts.
     fn run(&self, step: Option<u64>) -> (Vec<Output>, Vec<Counters>) {
         let mut c = self.channel();
         let mut outputs = Vec::new();
@@ -367,7 +369,7 @@ impl World {
     }
 }
 
-/// Returns the number of the offer that a frame belongs to.
+/// Returns the number of the offer from which a frame comes.
 fn offer(frame: &Frame) -> usize {
     frame[6..14].iter().fold(0, |n, octet| n << 8 | usize::from(*octet))
 }
@@ -446,7 +448,7 @@ proptest! {
                 prop_assert!(*other <= start + CCA || other >= end, "{at} begins while {sender} sends");
             }
         }
-        // Every frame is sent or refused. No frame is left over.
+        // The channel has sent or refused every frame.
         let offers: std::collections::BTreeSet<usize> = on_air.iter().map(|f| f.3).collect();
         let overflow: u64 = counters.iter().map(|c| c.overflow).sum();
         prop_assert_eq!(offers.len() as u64 + overflow, world.offers.len() as u64);

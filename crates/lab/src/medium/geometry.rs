@@ -1,4 +1,5 @@
-//! The map: metres to the east and north of an origin, and their conversion to degrees on the globe.
+//! Converts places on the map, in metres to the east and north of an origin, to degrees on the globe and
+//! back.
 //!
 //! The projection is linear (equidistant cylindrical, with the radii of curvature of WGS 84 at the origin).
 //! So a straight line at constant speed on the map is straight in degrees too, and stations that interpolate
@@ -24,7 +25,7 @@ impl Point {
         (self.x - other.x).hypot(self.y - other.y)
     }
 
-    /// Returns the place at this share of the line to another place.
+    /// Returns the place on the line to another place, at the fraction `share` of its length.
     pub fn towards(self, other: Point, share: f64) -> Point {
         Point { x: self.x + share * (other.x - self.x), y: self.y + share * (other.y - self.y) }
     }
@@ -70,10 +71,10 @@ impl Origin {
     }
 }
 
-/// Checks that degrees are valid on the globe.
+/// Checks that latitude and longitude are valid.
 ///
 /// # Errors
-/// Returns the found value and the expected range.
+/// The error contains the invalid value and the expected range.
 pub fn check_degrees((latitude, longitude): (f64, f64)) -> Result<(), String> {
     if (-90.0..=90.0).contains(&latitude) && (-180.0..=180.0).contains(&longitude) {
         return Ok(());
@@ -88,7 +89,7 @@ pub fn check_degrees((latitude, longitude): (f64, f64)) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    /// Compares distances with geodesics on WGS 84.
+    /// The expected distances are geodesics on WGS 84.
     #[test]
     fn metres_on_the_globe() {
         use geographiclib_rs::{Geodesic, InverseGeodesic};

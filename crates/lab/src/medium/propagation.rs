@@ -1,10 +1,10 @@
-//! Strength of an arriving frame, in dB above the receiver's sensitivity.
+//! Computes the strength of an arriving frame, in dB above the receiver's sensitivity.
 //!
 //! The path loss is log-distance. With the exponent n, a frame arrives at the distance d with a margin of 10
 //! n log10(range / d) dB. So a frame at `range` is just readable. Shadowing by obstacles adds a normally
-//! distributed number of dB. It depends on the link and the places of its ends, and is the same in both
-//! directions. It changes when an end has moved by the decorrelation distance (Gudmundson 1991, in steps).
-//! Without shadowing this is the unit disc.
+//! distributed number of dB. The shadowing depends on the link and the places of its ends, and is the same in
+//! both directions. It changes whenever an end has moved by the decorrelation distance (Gudmundson 1991, in
+//! steps). Without shadowing the range is a circle (unit disc model).
 
 use super::chance::{Matter, normal};
 use super::geometry::Point;
@@ -17,13 +17,14 @@ const NEAREST: f64 = 1.0;
 pub struct Propagation {
     /// Distance at which a frame is just readable without shadowing, in metres.
     pub range: f64,
-    /// Distance at which a frame is just sensed without shadowing, in metres. Interference reaches as far.
+    /// Distance at which a frame is just sensed without shadowing, in metres. Frames interfere up to the same
+    /// distance.
     pub sense_range: f64,
     /// Path loss exponent.
     pub exponent: f64,
     /// Standard deviation of the shadowing, dB.
     pub shadowing: f64,
-    /// Distance that a node moves until its shadowing changes, in metres.
+    /// Distance in metres after which a moving node gets another shadowing.
     pub decorrelation: f64,
     /// Seed of the shadowing.
     pub seed: u64,
@@ -44,13 +45,13 @@ impl Propagation {
         loss + self.shadowing * normal(self.seed, Matter::Shadowing, &about)
     }
 
-    /// Returns the least margin of a readable frame.
+    /// Returns the lowest margin in dB at which a frame is readable.
     pub fn readable(&self) -> f64 {
-        // The tolerance keeps the rounding of a logarithm from shortening the range.
+        // Slightly below 0, so that the rounding of a logarithm does not shorten the range.
         -1e-9
     }
 
-    /// Returns the least margin of a frame that keeps the medium busy and spoils others.
+    /// Returns the lowest margin in dB at which a frame keeps the medium busy and spoils other frames.
     pub fn noticed(&self) -> f64 {
         10.0 * self.exponent * (self.range / self.sense_range).log10() - 1e-9
     }
@@ -81,7 +82,7 @@ mod tests {
         let margin = |d: f64| p.margin((0, at(0.0)), (1, at(d)));
         assert!(margin(400.0) >= p.readable() && margin(400.01) < p.readable());
         assert!(margin(600.0) >= p.noticed() && margin(600.01) < p.noticed());
-        // Half the distance is 6 dB stronger. At distance 0 the margin is finite.
+        // At half the distance a frame is 6 dB stronger. At distance 0 the margin is finite.
         assert!((margin(200.0) - 6.02).abs() < 0.01);
         assert!(margin(0.0).is_finite());
     }
@@ -94,7 +95,8 @@ mod tests {
         assert_eq!(p.margin(a, b), p.margin(a, b));
         let plain = Propagation { shadowing: 0.0, ..p.clone() };
         let shadow = |p: &Propagation, b: (usize, Point)| p.margin(a, b) - plain.margin(a, b);
-        // Compares the same square of 25 m, the next square, another radio, and another seed.
+        // The shadowing is the same within a square of 25 m. It differs in the next square, for another
+        // radio, and with another seed.
         assert!((shadow(&p, (9, at(301.0))) - shadow(&p, b)).abs() < 1e-9);
         assert_ne!(shadow(&p, (9, at(330.0))), shadow(&p, b));
         assert_ne!(shadow(&p, (8, b.1)), shadow(&p, b));

@@ -1,27 +1,27 @@
-//! Counters of a medium, for each radio.
+//! Counters of each radio of a medium.
 
 use std::ops::Sub;
 
 /// Counters of a radio.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Frames on the air, each try counted, without acknowledgements.
+    /// Number of frames on the air without acknowledgements; each try counts.
     pub sent: u64,
-    /// Tries after the first, among `sent`.
+    /// Number of repeated tries, which are included in `sent`.
     pub retries: u64,
-    /// Frames to one station that were given up without acknowledgement.
+    /// Unicast frames that the radio gave up without an acknowledgement.
     pub unacknowledged: u64,
     /// Frames that the full queue dropped.
     pub overflow: u64,
-    /// Frames received for this node.
+    /// Frames for this node that the radio received.
     pub received: u64,
-    /// Frames in reach for this node that overlapping frames spoiled.
+    /// Frames for this node within range that overlapping frames spoiled.
     pub collided: u64,
-    /// Frames that this radio missed because it was sending.
+    /// Frames for this node that the radio missed because it was sending.
     pub half_duplex: u64,
-    /// Frames that this radio lost at random.
+    /// Frames for this node that the radio lost at random.
     pub lost: u64,
-    /// Nanoseconds of sending, acknowledgements included.
+    /// Nanoseconds of sending, including acknowledgements.
     pub airtime: u64,
     /// Nanoseconds in which the medium was busy at this radio: own frames and sensed frames.
     pub busy: u64,

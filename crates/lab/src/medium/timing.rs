@@ -1,4 +1,4 @@
-//! Times of IEEE 802.11 OFDM on a channel of 10 MHz (IEEE 802.11-2020 17.3.2.4 and 17.4.4, 10.3).
+//! Durations of IEEE 802.11 OFDM on a channel of 10 MHz (IEEE 802.11-2020 17.3.2.4 and 17.4.4, 10.3).
 
 /// Nanoseconds in a microsecond.
 const MICROSECOND: u64 = 1000;
@@ -6,28 +6,29 @@ const MICROSECOND: u64 = 1000;
 pub const SLOT: u64 = 13 * MICROSECOND;
 /// Time from the end of a frame to its acknowledgement.
 pub const SIFS: u64 = 32 * MICROSECOND;
-/// Time for which the medium must be idle before a frame, or before the back-off counts.
+/// Time for which the medium must be idle before a frame, or before the slots of a back-off count.
 pub const DIFS: u64 = SIFS + 2 * SLOT;
 /// Time until a receiver senses that a frame has begun.
 pub const CCA: u64 = 8 * MICROSECOND;
-/// Slots of the first back-off: drawn from 0 to this number.
+/// Maximum number of slots of the first back-off, which is a random number from 0 on.
 pub const CW_MIN: u32 = 15;
-/// Largest number of slots of a back-off.
+/// Maximum number of slots of any back-off.
 pub const CW_MAX: u32 = 1023;
-/// Most tries for a frame to one station.
+/// Maximum number of tries for a unicast frame.
 pub const TRIES: u32 = 7;
 
 /// Duration of preamble and SIGNAL field.
 const PREAMBLE: u64 = 40 * MICROSECOND;
 /// Duration of an OFDM symbol.
 const SYMBOL: u64 = 8 * MICROSECOND;
-/// Bits of the SERVICE field and the tail.
+/// Number of bits of the SERVICE field and the tail.
 const SERVICE_AND_TAIL: u64 = 16 + 6;
-/// Octets of the MAC header of a QoS data frame, the LLC and SNAP header, and the frame check sequence.
+/// Number of octets that a frame has on the air besides its payload: MAC header of a QoS data frame, LLC and
+/// SNAP header, frame check sequence.
 const OVERHEAD: u64 = 26 + 8 + 4;
-/// Octets of the interface's Ethernet header, which these replace.
+/// Length in octets of the interface's Ethernet header, in whose place these octets stand.
 const ETHERNET_HEADER: u64 = 14;
-/// Octets of an acknowledgement.
+/// Length of an acknowledgement in octets.
 const ACK: u64 = 14;
 
 /// Durations of frames on the air at a bit rate.
@@ -69,9 +70,9 @@ mod tests {
     #[test]
     fn airtime_as_the_standard_has_it() {
         let airtime = Airtime::new(6_000_000);
-        // 114 octets with the Ethernet header: 1126 bits in 24 symbols of 48 bits.
+        // A frame of 114 octets with its Ethernet header has 1126 bits on the air, in 24 symbols of 48 bits.
         assert_eq!(airtime.of_frame(114), 40_000 + 24 * 8_000);
-        // 14 octets: 134 bits in 3 symbols.
+        // An acknowledgement of 14 octets has 134 bits, in 3 symbols.
         assert_eq!(airtime.of_acknowledgement(), 40_000 + 3 * 8_000);
         assert_eq!(Airtime::new(3_000_000).of_acknowledgement(), 40_000 + 6 * 8_000);
         assert_eq!(DIFS, 58_000);

@@ -1,5 +1,5 @@
-//! Link-layer addresses of the radio interfaces. The kernel of each node reports when a station sets another
-//! address: a configured one, an anonymous one, or the next pseudonym.
+//! Follows the link-layer addresses of the radio interfaces. The kernel reports in each node when a station
+//! sets another address: a configured one, an anonymous one, or the next pseudonym.
 //!
 //! One thread listens to `RTNLGRP_LINK` of all nodes (`rtnetlink(7)`) and passes each address on.
 
@@ -20,19 +20,19 @@ use nix::sys::socket::{
 
 use crate::medium::channel::Mac;
 
-/// `RTM_NEWLINK`.
+/// Message type `RTM_NEWLINK`.
 const NEW_LINK: u16 = 16;
-/// `IFLA_ADDRESS`.
+/// Attribute `IFLA_ADDRESS`.
 const ADDRESS: u16 = 1;
-/// `IFLA_IFNAME`.
+/// Attribute `IFLA_IFNAME`.
 const NAME: u16 = 3;
-/// `RTMGRP_LINK`.
+/// Multicast group `RTMGRP_LINK`.
 const LINKS: u32 = 1;
-/// Octets of `struct nlmsghdr`, and of `struct ifinfomsg` after it.
+/// Length in octets of `struct nlmsghdr`, and also of `struct ifinfomsg` after it.
 const HEADER: usize = 16;
 /// Milliseconds between two checks of the thread whether it has to end.
 const TICK: u16 = 200;
-/// Longest datagram, octets.
+/// Maximum length of a datagram in octets.
 const LONGEST: usize = 32 << 10;
 
 /// The thread that follows addresses.
@@ -44,7 +44,7 @@ pub(super) struct Addresses {
 
 impl Addresses {
     /// Follows the addresses in these nodes, each with the name of its radio interface. Calls `set` with the
-    /// number of a radio and its address, first with the present address.
+    /// number of a radio and its address: first with the present address, then after each change.
     pub(super) fn follow(
         radios: Vec<(String, String)>,
         set: impl Fn(usize, Mac) + Send + 'static,
@@ -133,7 +133,7 @@ fn links(mut octets: &[u8]) -> BTreeMap<&str, Mac> {
     found
 }
 
-/// Splits off the first message: its type, its body after both headers, and the remaining octets.
+/// Returns the first message's type, its body after both headers, and the remaining octets.
 fn message(octets: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     let length = u32::from_ne_bytes(*octets.first_chunk()?) as usize;
     let kind = u16::from_ne_bytes(*octets.get(4..)?.first_chunk()?);
@@ -186,7 +186,8 @@ mod tests {
         let second = new_link(&[attribute(ADDRESS, &two), attribute(NAME, b"lan\0")]);
         let all = [first.clone(), second].concat();
         assert_eq!(links(&all), BTreeMap::from([("radio", one), ("lan", two)]));
-        // An address of another length does not belong to a radio; truncated attributes are ignored.
+        // The function ignores an address of another length, which is not a radio's, and truncated
+        // attributes.
         assert!(links(&new_link(&[attribute(NAME, b"tun0\0"), attribute(ADDRESS, &[0; 16])])).is_empty());
         for end in 0..first.len() {
             assert!(links(&first[..end]).is_empty());

@@ -1,14 +1,14 @@
-//! Radios of mac80211_hwsim: the real 802.11 stack of the kernel, with the model as its air.
+//! Uses radios of mac80211_hwsim: the kernel's real 802.11 stack, with the model as the medium between them.
 //!
-//! The lab creates one radio for each node ([`Hwsim::build`]), with the address that its veth pair would
-//! have, and moves it into the node's namespace. There `iw` creates an interface of type OCB (outside the
-//! context of a BSS, as in ITS-G5). The interface joins the control channel, 5.9 GHz and 10 MHz wide. This
-//! process is registered as the medium of the radios, so it gets their frames. The model decides which radio
-//! receives a frame, and whether a unicast frame was acknowledged. The module reports that to the sender's
-//! stack like a driver. The radios vanish when the socket closes.
+//! The lab creates one radio for each node ([`Hwsim::build`]), with the address that a veth radio of the node
+//! would have, and moves it into the node's namespace. There `iw` creates an interface of type OCB (outside
+//! the context of a BSS, as in ITS-G5). The interface joins the control channel, 5.9 GHz and 10 MHz wide.
+//! This process is registered as the medium of the radios, so it gets their frames. The model decides which
+//! radio receives a frame, and whether a unicast frame was acknowledged. This module reports that to the
+//! sender's stack as a driver would. The radios vanish when the socket closes.
 //!
-//! The module must be loaded (`modprobe mac80211_hwsim radios=0`). `carnet` sees an interface like any other
-//! of 802.11, with transmission status and all.
+//! The module must be loaded (`modprobe mac80211_hwsim radios=0`). For `carnet` the interface is like any
+//! other 802.11 interface, with reports of transmission status.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -36,17 +36,18 @@ use crate::tools;
 
 /// The control channel of ITS-G5 (EN 302 663): centre in MHz, and width.
 const CHANNEL: [&str; 2] = ["5900", "10MHZ"];
-/// A regulatory domain of mac80211_hwsim's own that allows these frequencies.
+/// Number of mac80211_hwsim's regulatory domain that allows these frequencies.
 const REGULATORY_DOMAIN: u32 = 0;
-/// Octets of the largest message of the kernel.
+/// Maximum length in octets of a message from the kernel.
 const LONGEST: usize = 16 << 10;
-/// A strong signal in dBm, because the model has already decided the reception.
+/// Signal in dBm of each received frame; it is strong, because the model has already decided the reception.
 const SIGNAL: i32 = -50;
 
 /// State of a frame until the model is done with it.
 #[derive(Debug)]
 struct Pending {
-    /// The frame. Holding it keeps its memory address, the key of this entry, from being used again.
+    /// The frame. As long as this entry holds it, no other frame gets its memory address, which is the key of
+    /// the entry.
     _frame: Frame,
     original: Vec<u8>,
     flags: u32,
@@ -59,7 +60,7 @@ pub struct Hwsim {
     socket: OwnedFd,
     family: u16,
     radios: usize,
-    /// Pending frames by their memory address.
+    /// Frames that the model has not finished, by their memory address.
     pending: HashMap<usize, Pending>,
 }
 
@@ -83,7 +84,7 @@ impl Hwsim {
         if setsockopt(&socket, RcvBufForce, &RECEIVE_BUFFER).is_err() {
             let _ = setsockopt(&socket, RcvBuf, &RECEIVE_BUFFER);
         }
-        // The kernel answers every request below within this time.
+        // Limit the wait: the kernel answers every request below within this time.
         setsockopt(&socket, ReceiveTimeout, &TimeVal::new(10, 0))?;
         let mut hwsim = Hwsim { socket, family: 0, radios: 0, pending: HashMap::new() };
         let name = b"MAC80211_HWSIM\0";
@@ -170,7 +171,7 @@ impl Hwsim {
         }
     }
 
-    /// Gives the model a frame that a radio sends.
+    /// Passes a frame that a radio sends to the model.
     fn take(&mut self, heard: &Heard<'_>, channel: &mut Channel) -> Option<()> {
         let transmitter = heard.get(attribute::ADDR_TRANSMITTER)?;
         let radio = (0..self.radios).find(|number| mac(*number) == transmitter)?;
@@ -205,7 +206,7 @@ fn phy(run: u32, number: usize) -> String {
     format!("carnet-{run:x}-{number}")
 }
 
-/// Returns the number of each radio by its name, as `iw phy` prints them.
+/// Returns the number of each radio by its name, from the output of `iw phy`.
 fn indices(text: &str) -> HashMap<String, u32> {
     let mut found = HashMap::new();
     let mut name = None;
@@ -269,7 +270,7 @@ impl Carrier for Hwsim {
             Output::Done { radio, frame, tries, acknowledged } => {
                 let Some(pending) = self.pending.remove(&key(frame)) else { return Ok(None) };
                 let flags = if *acknowledged { pending.flags | STAT_ACK } else { pending.flags };
-                // Only one rate entry is valid: the rate with its tries.
+                // Only the first rate entry is valid: the rate and the number of tries.
                 let mut rates = [0xff, 0, 0xff, 0, 0xff, 0, 0xff, 0];
                 (rates[0], rates[1]) = (0, u8::try_from(*tries).unwrap_or(u8::MAX));
                 let message = Message::new(self.family, command::TX_INFO_FRAME, false)

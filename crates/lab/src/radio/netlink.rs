@@ -1,26 +1,27 @@
-//! Messages of generic netlink to and from mac80211_hwsim, as octets: `include/uapi/linux/genetlink.h` and
-//! `mac80211_hwsim.h` of the kernel, in the byte order of the machine.
+//! Encodes and decodes messages of generic netlink to and from mac80211_hwsim, by
+//! `include/uapi/linux/genetlink.h` and `mac80211_hwsim.h` of the kernel. Numbers are in the byte order of
+//! the machine.
 //!
 //! The module also converts the 802.11 frames in the messages (IEEE 802.11-2020 9.2 and 9.3.2.1) to Ethernet
-//! frames, which the model of the medium uses. Left out: encrypted and aggregated frames and those with four
-//! addresses, which stations outside the context of a BSS do not send.
+//! frames, which the model of the medium uses. Left out: encrypted frames, aggregated frames and frames with
+//! four addresses, which stations outside the context of a BSS do not send.
 
-/// `NLMSG_ERROR`.
+/// Message type `NLMSG_ERROR`.
 pub const ERROR: u16 = 2;
-/// `GENL_ID_CTRL`.
+/// Number of the control family, `GENL_ID_CTRL`.
 pub const CONTROL: u16 = 16;
-/// `CTRL_CMD_GETFAMILY`.
+/// Command `CTRL_CMD_GETFAMILY` of the control family.
 pub const GET_FAMILY: u8 = 3;
-/// `CTRL_ATTR_FAMILY_ID`, a u16.
+/// Attribute `CTRL_ATTR_FAMILY_ID`, a u16.
 pub const FAMILY_ID: u16 = 1;
-/// `CTRL_ATTR_FAMILY_NAME`.
+/// Attribute `CTRL_ATTR_FAMILY_NAME`.
 pub const FAMILY_NAME: u16 = 2;
-/// `NLM_F_REQUEST`.
+/// Flag `NLM_F_REQUEST`.
 const REQUEST: u16 = 1;
-/// `NLM_F_ACK`.
+/// Flag `NLM_F_ACK`.
 const ACKNOWLEDGE: u16 = 4;
 
-/// `HWSIM_CMD_...`.
+/// Commands of mac80211_hwsim, `HWSIM_CMD_...`.
 pub mod command {
     pub const REGISTER: u8 = 1;
     pub const FRAME: u8 = 2;
@@ -28,7 +29,7 @@ pub mod command {
     pub const NEW_RADIO: u8 = 4;
 }
 
-/// `HWSIM_ATTR_...`.
+/// Attributes of mac80211_hwsim, `HWSIM_ATTR_...`.
 pub mod attribute {
     pub const ADDR_RECEIVER: u16 = 1;
     pub const ADDR_TRANSMITTER: u16 = 2;
@@ -45,7 +46,7 @@ pub mod attribute {
     pub const PERM_ADDR: u16 = 22;
 }
 
-/// `HWSIM_TX_STAT_ACK`.
+/// Flag `HWSIM_TX_STAT_ACK` of a transmission status: the frame was acknowledged.
 pub const STAT_ACK: u32 = 1 << 2;
 
 /// A message to send.
@@ -85,13 +86,13 @@ impl Message {
 /// A received message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Heard<'a> {
-    /// The family, or [`ERROR`].
+    /// Number of the message's family, or [`ERROR`].
     pub kind: u16,
     body: &'a [u8],
 }
 
 impl<'a> Heard<'a> {
-    /// Parses the first message in these octets. Also returns the remaining octets.
+    /// Parses the first message in these octets. Also returns the octets after it.
     pub fn parse(octets: &'a [u8]) -> Option<(Heard<'a>, &'a [u8])> {
         let length = u32::from_ne_bytes(*octets.first_chunk()?) as usize;
         let kind = u16::from_ne_bytes(*octets.get(4..)?.first_chunk()?);
@@ -117,7 +118,7 @@ impl<'a> Heard<'a> {
             let length = usize::from(u16::from_ne_bytes(*rest.first_chunk()?));
             let kind = u16::from_ne_bytes(*rest.get(2..)?.first_chunk()?);
             let value = rest.get(4..length)?;
-            // The two upper bits mark a nested attribute, or network byte order.
+            // The two upper bits are flags for a nested attribute and for network byte order.
             if kind & 0x3fff == wanted {
                 return Some(value);
             }
@@ -126,10 +127,10 @@ impl<'a> Heard<'a> {
     }
 }
 
-/// Converts an 802.11 frame to an Ethernet frame: destination, source, EtherType, payload. A frame without a
-/// packet has EtherType 0 and the octets after its addresses.
+/// Converts an 802.11 frame to an Ethernet frame: destination, source, EtherType, payload. If a frame
+/// contains no packet, the result has EtherType 0 and the octets after the frame's addresses.
 pub fn ethernet(frame: &[u8]) -> Option<Vec<u8>> {
-    /// Data subtype with a QoS Control field.
+    /// First octet of a QoS data frame, which has a QoS Control field.
     const QOS_DATA: u8 = 0x88;
     const DATA: u8 = 0x08;
     /// LLC and SNAP header before an EtherType (IEEE 802-2014 9.2).
@@ -179,7 +180,7 @@ mod tests {
             assert_eq!(Heard::parse(&octets[..length]), None);
         }
         let mut odd = octets.clone();
-        // An attribute that claims to be longer than the message, and one that is shorter than its header.
+        // One attribute claims to be longer than the message, others to be shorter than their header.
         for claimed in [60_000_u16, 3, 0] {
             odd[20..22].copy_from_slice(&claimed.to_ne_bytes());
             let (heard, _) = Heard::parse(&odd).expect("a message");

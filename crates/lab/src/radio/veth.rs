@@ -1,5 +1,5 @@
-//! Radios that are veth pairs. The medium's ends are in a namespace of their own, with one packet socket for
-//! all.
+//! Uses veth pairs as radios. The medium's ends of the pairs are in a separate namespace, with one packet
+//! socket for all.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -20,7 +20,7 @@ use super::{BATCH, Carrier, LONGEST, NAMESPACE, RECEIVE_BUFFER, port};
 use crate::clock;
 use crate::medium::channel::{Channel, Output};
 
-/// The socket in the medium's namespace.
+/// The socket in the medium's namespace, and the data to move frames.
 #[derive(Debug)]
 pub(super) struct Veth {
     socket: OwnedFd,
@@ -53,7 +53,7 @@ impl Veth {
         )
         .context("cannot open a packet socket for the medium")?;
         setsockopt(&socket, ReceiveTimestampns, &true)?;
-        // In a user namespace the system's buffer limit applies.
+        // In a user namespace the kernel refuses the forced size, and its own limit applies.
         if setsockopt(&socket, RcvBufForce, &RECEIVE_BUFFER).is_err() {
             let _ = setsockopt(&socket, RcvBuf, &RECEIVE_BUFFER);
         }

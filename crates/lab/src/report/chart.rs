@@ -1,4 +1,4 @@
-//! Curves over an axis, or bars without an axis. Numbers of other sources are marked in the same axes.
+//! Draws curves over an axis, or bars without an axis, and marks numbers of other sources in the same axes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::{escape, put};
 use crate::expect::number;
 
-/// A point: place on the axis, middle, lowest, highest.
+/// A point: place on the axis, median, lowest and highest value.
 pub type Point = (f64, f64, f64, f64);
 
 /// A curve of a picture.
@@ -14,7 +14,7 @@ pub type Point = (f64, f64, f64, f64);
 pub struct Curve {
     /// Label for the legend.
     pub label: String,
-    /// Whether the curve is only a comparison, drawn with dashes.
+    /// Whether the curve is only for comparison; the picture draws it with dashes.
     pub dashed: bool,
     /// Points in order.
     pub points: Vec<Point>,
@@ -36,7 +36,7 @@ pub struct Mark {
 pub struct Moment {
     /// Label for the legend; all moments of a kind have the same label.
     pub label: String,
-    /// Kind, from 0: all pictures use the same colour for a kind.
+    /// Number of the moment's kind, from 0. All pictures use the same colour for a kind.
     pub kind: usize,
     /// Place on the axis.
     pub x: f64,
@@ -51,7 +51,7 @@ pub struct Chart {
     pub x: Option<String>,
     /// Label of the vertical axis, with its unit.
     pub y: String,
-    /// Whether the vertical axis is logarithmic for any values.
+    /// Whether the vertical axis is logarithmic, whatever the values are.
     pub log: bool,
     /// Measured curves.
     pub curves: Vec<Curve>,
@@ -66,19 +66,19 @@ pub struct Chart {
 const COLORS: [&str; 6] = ["var(--s1)", "var(--s2)", "var(--u1)", "var(--u2)", "var(--wait)", "var(--good)"];
 /// Height of the axes in pixels.
 const HEIGHT: f64 = 280.0;
-/// Pixels beside and below the axes.
+/// Widths in pixels of the margins beside and below the axes.
 const LEFT: f64 = 58.0;
 const RIGHT: f64 = 16.0;
 const BELOW: f64 = 44.0;
-/// Height of a line of the legend, and of a row of bars.
+/// Height in pixels of a line of the legend, and of a row of bars.
 const ROW: f64 = 20.0;
 const BAR: f64 = 30.0;
 /// Line style of moments.
 const MOMENT: &str = "stroke-width=\"1.2\" stroke-dasharray=\"3 3\"";
 const LOST: &str = "stroke=\"var(--bad)\" stroke-width=\"1.6\"";
-/// Most points of a curve that has a dot at each point.
+/// Maximum number of points of a curve with a dot at each point.
 const DOTS: usize = 30;
-/// Factor between the values above which the axis is logarithmic.
+/// Ratio of the highest to the lowest value above which the axis is logarithmic.
 const WIDE: f64 = 12.0;
 /// Relative difference of the values below which the axis does not begin at zero.
 const FLAT: f64 = 0.3;
@@ -137,7 +137,7 @@ impl Scale {
         self
     }
 
-    /// Returns the share of the height at which a value stands, from below.
+    /// Returns the height of a value above the bottom, as a share of the axis.
     fn part(&self, value: f64) -> f64 {
         let part = match self.log {
             true => (value.max(self.low) / self.low).ln() / (self.high / self.low).ln(),
@@ -245,7 +245,8 @@ fn lines(chart: &Chart, width: f64) -> String {
     out
 }
 
-/// Returns the rows of the legend: a sign of 24 by 10 pixels around its left middle, and its text.
+/// Returns the rows of the legend: for each row a sign of 24 by 10 pixels, whose left middle is the origin,
+/// and a text.
 fn legend(chart: &Chart) -> Vec<(String, String)> {
     let curves = chart.curves.iter().enumerate().map(|(number, curve)| {
         let dash = if curve.dashed { " stroke-dasharray=\"5 4\"" } else { "" };
@@ -271,12 +272,12 @@ fn kinds(chart: &Chart) -> BTreeMap<usize, &str> {
     chart.moments.iter().map(|moment| (moment.kind, moment.label.as_str())).collect()
 }
 
-/// Returns the colour of a kind of moments. These colours follow those of the curves.
+/// Returns the colour of a kind of moments. The colours of moments come after those of the curves.
 fn of_moments(chart: &Chart, kind: usize) -> &'static str {
     COLORS[(chart.curves.len() + kind) % COLORS.len()]
 }
 
-/// Draws a line through the picture for each moment, and a tick on its axis for each loss.
+/// Draws a line through the picture for each moment, and a tick on the axis for each lost packet.
 fn moments(out: &mut String, chart: &Chart, top: f64, x: &impl Fn(f64) -> f64) {
     for (kind, label) in kinds(chart) {
         let at = chart.moments.iter().filter(|moment| moment.kind == kind);
@@ -499,7 +500,7 @@ mod tests {
         assert_eq!(svg.matches("a &lt;move&gt;</text>").count(), 1, "{svg}");
         assert!(svg.contains("lost (3)</text>"), "{svg}");
         assert_eq!((svg.matches("v280").count(), svg.matches("v-11").count()), (2, 3), "{svg}");
-        // The paper's number stands where it does not hide the curve, which is high on the right.
+        // The label of the paper's number is where it does not hide the curve, which is high on the right.
         for (y, side) in [(91.9, "start"), (92.8, "end")] {
             let marks = vec![Mark { label: "router".into(), x: None, y }];
             let svg = draw(&Chart { marks, ..chart(Some("offered")) }, 400.0);

@@ -1,18 +1,18 @@
-//! The radios on the map: their first places, their movements, their ranges, the circles that packets are
-//! sent to.
+//! Draws the radios on the map: their first places, their movements, their ranges, and the circles to which
+//! packets go.
 
 use std::fmt::Write;
 
 use super::{escape, put};
 use crate::results::{Map, MapNode};
 
-/// Most nodes with a name in the picture; with more, names stand in tooltips only.
+/// Maximum number of nodes whose names are in the picture; with more, only tooltips have the names.
 const NAMED: usize = 20;
-/// Most nodes with a drawn range; with more, only the senders' ranges are drawn.
+/// Maximum number of nodes whose ranges the picture shows; with more, it shows only the senders' ranges.
 const RANGED: usize = 6;
-/// Pixels around the map.
+/// Width in pixels of the margin around the map.
 const MARGIN: f64 = 16.0;
-/// Pixels for the scale at the bottom.
+/// Height in pixels of the scale at the bottom.
 const FOOT: f64 = 30.0;
 
 /// Returns the picture for a width in pixels.
@@ -96,7 +96,7 @@ pub fn map(map: &Map, width: f64, wide: bool) -> String {
             put!(out, "<text x=\"{:.1}\" y=\"{:.1}\">{}</text>", x + 8.0, y - 7.0, escape(&node.name));
         }
     }
-    // The scale bar is a round number of metres, at most a fifth of the width.
+    // The scale bar shows a round number of metres, and takes at most a fifth of the width.
     let most = width / 5.0 / scale;
     let step = 10f64.powf(most.log10().floor());
     let metres = [5.0, 2.0, 1.0].into_iter().map(|f| f * step).find(|m| *m <= most).unwrap_or(step);
@@ -113,10 +113,11 @@ pub fn map(map: &Map, width: f64, wide: bool) -> String {
     out
 }
 
-/// The lanes of a long road. Lanes that would be one line are drawn a dot's width apart.
+/// The lanes of a long road. If the lanes would be one line in the picture, it shows them a dot's width
+/// apart.
 struct Lanes {
     middle: f64,
-    /// Pixels per metre in addition to the scale.
+    /// Pixels per metre by which lanes are further apart than by the scale.
     more: f64,
 }
 
@@ -133,7 +134,7 @@ impl Lanes {
         Lanes { middle: (low + high) / 2.0, more }
     }
 
-    /// Returns by how many pixels a node is drawn lower.
+    /// Returns by how many pixels the picture shifts a node down.
     fn shift(&self, y: f64) -> f64 {
         if self.more > 0.0 { (self.middle - y) * self.more } else { 0.0 }
     }

@@ -1,7 +1,7 @@
-//! `report.html`: one file that needs no other files.
+//! Writes `report.html`, which needs no other files.
 //!
-//! The page is made from `results.json` alone. Pictures are inline SVG, each drawn twice, for wide and for
-//! narrow screens. Colours follow the reader's preference for light or dark.
+//! The lab makes the page from `results.json` alone. Pictures are inline SVG, each drawn twice, for wide and
+//! for narrow screens. Colours follow the reader's preference for light or dark.
 
 pub mod chart;
 mod map;
@@ -30,7 +30,7 @@ macro_rules! put {
 }
 pub(crate) use put;
 
-/// Returns the run against time as a picture of its own.
+/// Returns the run against time as a separate picture.
 pub fn timeline(r: &Results) -> String {
     let picture = plot::timeline(r, 1020.0);
     let (tag, content) = picture.split_once('>').unwrap_or((&picture, ""));

@@ -1,4 +1,4 @@
-//! The testbed as a picture: nodes at the scenario's positions, links with the names of their interfaces.
+//! Draws the testbed: nodes at the scenario's positions, and links with the names of their interfaces.
 
 use std::fmt::Write;
 
@@ -104,7 +104,7 @@ fn beside(end: (f64, f64), other: (f64, f64), box_w: f64, box_h: f64) -> (f64, f
     } else if dy.abs() < 1.0 {
         (x, y - 6.0)
     } else {
-        // The name stands beside a slanting line, on the side away from it.
+        // The name is beside a slanting line, on the side on which the line does not cross it.
         (x - 12.0 * (dx * dy).signum(), y + 4.0)
     }
 }

@@ -1,5 +1,5 @@
-//! The run against time: active uplink, round-trip times, one-way delays, losses and throughput. Each action
-//! is a line through all panels.
+//! Draws the run against time: active uplink, round-trip times, one-way delays, losses and throughput. Each
+//! action is a line through all panels.
 
 use super::{escape, put};
 use crate::expect::number;
@@ -7,13 +7,13 @@ use crate::results::{Delivered, Line, Results};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Pixels for the numbers of the axis.
+/// Widths in pixels of the left margin, for the numbers of the axis, and of the right margin.
 const LEFT: f64 = 46.0;
 const RIGHT: f64 = 14.0;
 const PANEL: f64 = 116.0;
-/// Pixels above a panel for its title and legend.
+/// Height in pixels above a panel, for its title and legend.
 const TITLE: f64 = 34.0;
-/// Pixels above a panel whose legend stands below the title.
+/// Height in pixels above a panel whose legend is below the title.
 const TITLE_NARROW: f64 = 50.0;
 
 fn title(wide: bool) -> f64 {
@@ -31,7 +31,7 @@ struct Scale {
 }
 
 impl Scale {
-    /// Creates a logarithmic scale of whole decades that hold all values.
+    /// Creates a logarithmic scale of whole decades that contain all values.
     fn log(values: impl Iterator<Item = f64> + Clone) -> Self {
         let low = values.clone().filter(|v| *v > 0.0).fold(f64::INFINITY, f64::min);
         let high = values.fold(0.0, f64::max);
@@ -274,7 +274,7 @@ fn draw(out: &mut String, panel: &Panel, y: f64, width: f64, wide: bool, x: &imp
     lost.sort_by(f64::total_cmp);
     put!(out, "<path stroke=\"var(--bad)\" stroke-width=\"1.6\" d=\"");
     for at in lost {
-        // Ticks that are closer than their width are drawn once.
+        // Draw ticks that are closer than their width only once.
         if at - last >= 0.8 {
             put!(out, "M{at:.1} {:.1}v-11", top + PANEL);
             last = at;

@@ -1,4 +1,4 @@
-//! Tests of the whole page.
+//! Tests the whole page of the report.
 
 use super::*;
 use crate::expect::Judged;

@@ -627,8 +627,8 @@ impl Programs {
         found.into_iter().map(Ipv6Addr::from).collect()
     }
 
-    /// Returns next hops whose link-layer addresses the programs took from the kernel within this time. There
-    /// are none of tc programs, because with tc the kernel resolves the neighbour of each packet.
+    /// Returns next hops whose link-layer addresses the programs took from the kernel within this time. With
+    /// tc programs the list is empty, because the kernel resolves the neighbour of each packet.
     pub(super) fn neighbours(&self, within: Duration) -> Vec<(u32, IpAddr)> {
         if self.kind == Kind::Tc {
             return Vec::new();

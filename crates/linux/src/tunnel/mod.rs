@@ -19,7 +19,7 @@
 //! acknowledgement. With three queues, a flood of requests does not displace forwarded packets, and messages
 //! of unauthenticated sources do not displace messages of known sources. Packets into and out of tunnels are
 //! in the first queue. Control messages (Mobility Header, Destination Options, fragments, ICMPv6 without
-//! echoes) from known tunnel ends are in the second queue, all other control messages in the third.
+//! echoes) from known tunnel ends are in the second queue. All other control messages are in the third.
 //! [`steering`] also says why messages of one source stay in order. So a registration from a new care-of
 //! address waits in the third queue, and its renewals in the second. One thread owns the station and reads
 //! all queues, a limited number of packets from each in turn (`run/packets.rs` of the program). Written
@@ -27,7 +27,7 @@
 //!
 //! A BPF program selects the queue. Without a program the kernel would hash each packet in either direction.
 //! On Linux 6.18 (64 flows, one core) the hash costs 50 ns for each packet, routed into the device or
-//! written; a packet takes about 700 ns in total. With a program the kernel runs the program for packets that
+//! written. A packet takes about 700 ns in total. With a program the kernel runs the program for packets that
 //! it routes into the device, and does not hash written packets. If the kernel allows no program, the device
 //! has one queue. That is so before Linux 5.1, and without the right to load BPF programs.
 

@@ -1,12 +1,13 @@
-//! A random series of faults of machines, processes, links and the store, determined by a seed.
+//! Causes a random series of faults of machines, processes, links and the store (etcd). A seed determines the
+//! series.
 //!
-//! In each fault half of the routers continue to register, at another care-of address each time. The others
-//! stay silent from the moment before the fault until all checks are done, so that no later registration
-//! hides a loss. When traffic flows again, each seat has one leader. The leader has each acknowledged
-//! binding, by its list and by the packets that it forwards.
+//! In each fault half of the routers continue to register, at another care-of address each time. The other
+//! half sends no Binding Updates from just before the fault until all checks are done, so that no later
+//! registration hides a loss. After a fault, when traffic flows again, each home agent (seat) must have one
+//! leader. The leader must list each acknowledged binding, and forward its packets.
 //!
-//! [`super::routers`] watches the wire all the time: whether two members acknowledge for a seat at once, and
-//! which member forwards.
+//! [`super::routers`] observes the packets all the time. It sees whether two members acknowledge for a seat
+//! at once, and which member forwards.
 
 use std::collections::BTreeMap;
 
@@ -23,14 +24,14 @@ use super::world::Machines;
 use crate::clock::{MILLISECOND, SECOND, monotonic};
 use crate::console;
 
-/// Registrations per second of all routers together.
+/// Number of registrations per second of all routers together.
 const RATE: f64 = 150.0;
-/// Longest time until all checks have to pass after a fault.
+/// Time after a fault within which all checks have to pass, in nanoseconds.
 const PATIENCE: u64 = 30 * SECOND;
 /// Number of faults with a failed check after which the run stops.
 const ENOUGH: u64 = 5;
 
-/// Random numbers (SplitMix64), the same in each run with a seed.
+/// Random numbers (SplitMix64), the same in each run with the same seed.
 #[derive(Debug, Clone, Copy)]
 pub struct Chance(u64);
 
@@ -63,7 +64,7 @@ impl Chance {
     }
 }
 
-/// Selects processes of a member.
+/// Selection of a member's processes.
 #[derive(Debug, Clone, Copy)]
 struct Which {
     keeper: bool,
@@ -89,7 +90,8 @@ enum Fault {
     Stall(Vec<usize>, Which),
     /// A member gets SIGTERM.
     Stop(usize),
-    /// A machine cannot reach the store, the network, or both. `noticed`: its interface loses the carrier.
+    /// A machine cannot reach the store, the network, or both. `noticed` says that its interface loses the
+    /// carrier.
     Cut { members: Vec<usize>, store: bool, network: bool, noticed: bool },
     /// Servers of the store are killed.
     Store(Vec<usize>),
@@ -97,7 +99,7 @@ enum Fault {
 
 impl Fault {
     fn draw(chance: &mut Chance, machines: &Machines, all: &Routers) -> Fault {
-        // The fault hits mostly the leader of a seat.
+        // Let most faults hit the leader of a seat.
         let seat = chance.below(machines.seats);
         let owner = all.flows(seat).next().map_or(0, |flow| flow.member);
         let member = if chance.below(4) > 0 { owner } else { chance.below(machines.members.len()) };
@@ -156,7 +158,7 @@ impl Fault {
         }
     }
 
-    /// Causes the fault, ends it, and restarts what it ended.
+    /// Causes the fault, ends it, and restarts processes that it has ended.
     fn happen(&self, chance: &mut Chance, machines: &mut Machines, all: &mut Routers) -> anyhow::Result<()> {
         let while_it_lasts = chance.between(600, 2500) * MILLISECOND;
         match self {
@@ -179,7 +181,7 @@ impl Fault {
                 };
                 signal(machines, Signal::SIGSTOP);
                 all.pass(while_it_lasts)?;
-                // SIGCONT has no effect on processes that were started meanwhile.
+                // Processes that were started meanwhile get SIGCONT too, which has no effect on them.
                 signal(machines, Signal::SIGCONT);
             }
             Fault::Stop(member) => {
@@ -237,7 +239,7 @@ fn look(machines: &Machines, all: &mut Routers) -> anyhow::Result<Vec<String>> {
     let mut wrong = Vec::new();
     loop {
         let within = 4 * all.period;
-        // A seat that moves back to its first member does so in this time.
+        // Within this time a seat moves back to its first member, if it does.
         if !all.until(until, |all| all.flow(within))? {
             wrong.push(format!("{} of {} flows pass", all.flowing(within), 2 * all.len()));
             return Ok(wrong);
@@ -246,8 +248,8 @@ fn look(machines: &Machines, all: &mut Routers) -> anyhow::Result<Vec<String>> {
         for seat in 0..machines.seats {
             let before: Vec<usize> = all.flows(seat).map(|flow| flow.member).collect();
             match &machines.working(seat)[..] {
-                // The seat may have moved to another member meanwhile: compare only if the leader is the
-                // same.
+                // Compare the bindings only if the leader is still the same; the seat may have moved
+                // meanwhile.
                 [(member, bindings)] if before.iter().all(|one| one == member) => {
                     wrong.extend(all.missing(seat, *member, bindings));
                 }
@@ -323,7 +325,7 @@ pub fn measure(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Resu
                 );
             }
         }
-        // All routers that wait get their answer before the next fault.
+        // Let all routers that wait get their answer before the next fault.
         all.silent = [false; 2];
         all.settle(10)?;
     }

@@ -1,14 +1,14 @@
-//! Several machines that are home agents together (docs/fleet.md). The benchmark measures the outage when one
-//! machine is killed. It also checks after each fault that no acknowledged binding is lost, and that no seat
-//! has two leaders.
+//! Measures several machines that serve as home agents together (docs/fleet.md). Each home agent (seat) is
+//! led by one of the machines (members). The benchmark measures the outage when a machine is killed. It also
+//! checks after each fault that no acknowledged binding is lost, and that no seat has two leaders.
 //!
-//! * [`world`] runs the machines with the real programs and etcd, on the disk.
+//! * [`world`] runs the machines with the real programs, and etcd as the store with its data on the disk.
 //! * [`routers`] simulates the mobile routers, with traffic to and from the network of each.
 //! * [`faults`] is a random series of kills, stalls and cuts, determined by a seed.
 //!
-//! This module kills one machine after the other, each with a third of the routers, and restarts it. A flow's
-//! silence is the time between two packets of it. Left out: the time that a routing protocol takes to
-//! announce the new place of a seat.
+//! This module kills one machine after the other, each with a third of the routers, and restarts it. The
+//! silence of a flow is the time between two of its packets. Left out: the time that a routing protocol takes
+//! to announce the new place of a seat.
 
 mod faults;
 mod routers;
@@ -68,8 +68,8 @@ fn kills(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Result<Tak
     for round in 0..effort.kills {
         let machine = round % MACHINES.len();
         let on = machines.on(machine);
-        // On a very busy machine the store may have declared a member dead, and its seat is moving back. A
-        // kill at that time would measure nothing.
+        // Wait until each seat is at its first member. On a busy machine a lease may have ended, so that a
+        // seat has moved and is moving back. A kill at that time would measure nothing.
         let at_home: Vec<Vec<usize>> =
             (0..machines.seats).map(|seat| machines.on(seat % MACHINES.len())).collect();
         let settled = all.until(monotonic() + 30 * SECOND, |all| {
@@ -170,7 +170,7 @@ pub fn measure(
     programs: &Programs,
     cores: &Cores,
 ) -> anyhow::Result<(Vec<TakeoverFigure>, Vec<FaultsFigure>)> {
-    // All programs of this measurement share all cores.
+    // Let all programs of this measurement run on any core.
     cores.unpin()?;
     let (mut takeovers, mut faults) = (Vec::new(), Vec::new());
     for path in paths.iter().copied().filter(|path| matches!(path, Path::Tun | Path::Bpf)) {

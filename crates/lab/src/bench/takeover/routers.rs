@@ -1,10 +1,10 @@
-//! The mobile routers, and hosts that exchange packets with hosts in their networks: one sender with real
-//! packets.
+//! Simulates the mobile routers, and hosts that exchange packets with hosts in the routers' networks, by one
+//! sender of real packets.
 //!
 //! Each router has a flow in each direction: through the tunnel to its home agent, and from the home agent
 //! through the tunnel. The sender sends each packet to all members of the seat at once, which no network
-//! would do. So the benchmark always sees which member forwards and acknowledges, and the delay of a routing
-//! protocol plays no part. The incoming link identifies the member.
+//! would do. So the benchmark always sees which member forwards and acknowledges, and a routing protocol
+//! causes no delay. The incoming link identifies the member.
 //!
 //! A router that moves takes the other care-of address with each Binding Update. The sequence number
 //! determines the address.
@@ -29,26 +29,26 @@ use super::world::{Machines, NET, address, hardware};
 use crate::clock::{self, MILLISECOND, SECOND, monotonic};
 use crate::isolate::{Interrupted, stopping};
 
-/// Frames per system call.
+/// Maximum number of frames per system call.
 const BATCH: usize = 64;
-/// Octets of the largest frame that arrives.
+/// Maximum length in octets of a received frame.
 const FRAME: usize = 2048;
 const BUFFER: usize = 16 << 20;
-/// Time after which a router without an answer sends again.
+/// Time in nanoseconds after which a router without an answer sends again.
 const AGAIN: u64 = 300 * MILLISECOND;
 /// Lifetime that routers request, in units of four seconds.
 const LIFETIME: u16 = 600;
-/// Shortest time in which a seat can move to another member and back, because a lease lasts half a second. A
-/// seat whose home agent is ended may move faster ([`Routers::may_change`]).
+/// Minimum time, in nanoseconds, in which a seat can move to another member and back, because a lease lasts
+/// half a second. If the benchmark ends a home agent, its seat may move faster ([`Routers::may_change`]).
 const THERE_AND_BACK: u64 = 400 * MILLISECOND;
-/// Number of packet numbers that a flow remembers.
+/// Number of latest packets of a flow whose numbers it stores.
 const REMEMBERED: usize = 8;
-/// `SEQUENCE_OUT_OF_WINDOW` (RFC 6275 6.1.8).
+/// Status "sequence number out of window" (RFC 6275 6.1.8).
 const OUT_OF_WINDOW: u8 = 135;
 const PROTOCOL_IPV6: u8 = 41;
 const PROTOCOL_UDP: u8 = 17;
 
-/// Returns whether sequence number `one` is not older than `than`, by RFC 6275 9.5.1.
+/// Returns whether the sequence number `one` is equal to or newer than `than`, by RFC 6275 9.5.1.
 pub fn not_older(one: u16, than: u16) -> bool {
     one.wrapping_sub(than) < 0x8000
 }
@@ -58,11 +58,11 @@ pub fn not_older(one: u16, than: u16) -> bool {
 pub struct Flow {
     /// Time when the last packet arrived.
     pub heard: u64,
-    /// Longest time without a packet since [`Routers::watch`].
+    /// Longest time between two packets since [`Routers::watch`].
     pub silence: u64,
     /// Member that forwarded the last packet.
     pub member: usize,
-    /// Member that forwarded each number.
+    /// The latest packet numbers, each with the member that forwarded the packet.
     seen: [(u32, usize); REMEMBERED],
 }
 
@@ -71,7 +71,7 @@ struct Router {
     seat: usize,
     down: Frame,
     up: [Frame; 2],
-    /// Sequence number of the last Binding Update.
+    /// Sequence number of the router's last Binding Update.
     sent: u16,
     acknowledged: Option<u16>,
     /// Time of the first attempt and of the last attempt, while the router waits for an answer.
@@ -80,11 +80,11 @@ struct Router {
     /// number.
     asked: [u64; 16],
     flows: [Flow; 2],
-    /// Care-of address to which the home agent sent the last packet: 0 or 1.
+    /// Number of the care-of address, 0 or 1, to which the home agent sent the last packet.
     at: u16,
 }
 
-/// Member that acknowledges for a seat.
+/// State of a seat: the member that acknowledges Binding Updates for it.
 #[derive(Debug, Clone, Copy, Default)]
 struct Voice {
     member: Option<usize>,
@@ -92,22 +92,23 @@ struct Voice {
     since: u64,
 }
 
-/// Packets seen on the wire.
+/// Counts of the packets that the sender has seen.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Seen {
     /// Number of acknowledgements.
     pub acknowledged: u64,
-    /// Acknowledgements that arrived after another member's first one, for Binding Updates sent before it.
+    /// Number of late acknowledgements: they arrived after another member's first acknowledgement, but for
+    /// Binding Updates from before it.
     pub late: u64,
     /// Number of times that two members acknowledged for one seat at once.
     pub two: u64,
-    /// Answers that failed a check.
+    /// Number of answers that failed a check.
     pub wrong: u64,
-    /// Packets sent; each goes to all members.
+    /// Number of sent packets; each goes to all members.
     pub packets: u64,
-    /// Packets that two members forwarded.
+    /// Number of packets that two members forwarded.
     pub doubled: u64,
-    /// Time when the last packet that two members forwarded arrived.
+    /// Arrival time of the last packet that two members forwarded.
     pub doubled_at: u64,
     /// Number of times that another member began to acknowledge for a seat.
     pub changes: u64,
@@ -136,7 +137,8 @@ pub struct Routers {
     pub rate: f64,
     /// Whether a router changes its care-of address with each Binding Update.
     pub moves: bool,
-    /// Whether routers with an even number, and routers with an odd number, send no Binding Updates.
+    /// Whether routers send no Binding Updates: first for routers with an even number, then for those with an
+    /// odd number.
     pub silent: [bool; 2],
     started: u64,
     turn: u64,
@@ -155,7 +157,8 @@ impl std::fmt::Debug for Routers {
     }
 }
 
-/// Returns the care-of address, one of two, for a sequence number.
+/// Returns the care-of address of a router's Binding Update with this sequence number. With `moves` it
+/// alternates between two addresses.
 fn care_of(number: u32, sequence: u16, moves: bool) -> Ipv6Addr {
     let last = if moves { sequence & 1 } else { 0 };
     Ipv6Addr::from(u128::from(identity(number).care_of_address) + u128::from(last))
@@ -235,14 +238,14 @@ impl Routers {
         self.routers.iter().filter(move |router| router.seat == seat).flat_map(|router| &router.flows)
     }
 
-    /// Starts the measurement of silences.
+    /// Starts to measure the silences of all flows.
     pub fn watch(&mut self) {
         for flow in self.routers.iter_mut().flat_map(|router| &mut router.flows) {
             flow.silence = 0;
         }
     }
 
-    /// Ends the measurement of silences, and counts those that still last.
+    /// Ends the measurement of silences. A silence that still lasts counts with its length so far.
     pub fn complete(&mut self) {
         let now = monotonic();
         for flow in self.routers.iter_mut().flat_map(|router| &mut router.flows) {
@@ -266,7 +269,7 @@ impl Routers {
     pub fn ask_all(&mut self) {
         let (now, count) = (monotonic(), u64::from(self.len()));
         for (number, router) in (0..).zip(&mut self.routers) {
-            // All routers are late already, so they send at once, spread over a tenth of a second.
+            // Let all routers send now, spread over a tenth of a second.
             let part = number * 100 * MILLISECOND / count;
             router.waits.get_or_insert((now, (now + part).saturating_sub(AGAIN)));
         }
@@ -307,7 +310,7 @@ impl Routers {
     fn traffic(&mut self, now: u64) -> anyhow::Result<()> {
         let count = self.routers.len() as u64;
         let due = (u128::from(now - self.started) * u128::from(count) / u128::from(self.period)) as u64;
-        // A late sender makes up for one round at most.
+        // A sender that is late sends at most one round of packets later, and skips the rest.
         self.turn = self.turn.max(due.saturating_sub(count));
         while self.turn < due {
             let turns: Vec<u64> = (self.turn..due.min(self.turn + BATCH as u64)).collect();
@@ -342,8 +345,8 @@ impl Routers {
         if !self.moves {
             return &router.up[0];
         }
-        // While a router waits for an answer, it does not know which care-of address its home agent has: it
-        // tries both.
+        // While a router waits for an answer, it does not know which of its care-of addresses is registered,
+        // so it sends from both in turn.
         let sequence = match (router.acknowledged, router.waits) {
             (Some(sequence), None) => sequence,
             _ => (self.turn / self.routers.len() as u64) as u16,
@@ -411,7 +414,7 @@ impl Routers {
         self.send(seat, false, &[&frame])
     }
 
-    /// Receives the frames that have arrived at a port. Returns whether any had.
+    /// Receives the frames that have arrived at a port. Returns whether any frame had arrived.
     fn hear(&mut self, port: usize) -> anyhow::Result<bool> {
         let mut buffer = std::mem::take(&mut self.buffer);
         let result = self.take(port, &mut buffer);
@@ -454,7 +457,7 @@ impl Routers {
         let number_at =
             |at: usize| frame.get(at..at + 4).map(|it| u32::from_be_bytes(it.try_into().unwrap_or_default()));
         let protocol = frame.get(LINK + 6).copied();
-        // The kernel of a member that does not lead the seat may send a packet back unchanged.
+        // If a member does not lead the seat, its kernel may send a packet back unchanged. Skip it.
         let (inner, address) = match (hosts, protocol) {
             (false, Some(PROTOCOL_IPV6)) => (LINK + IPV6, LINK + IPV6 + 24),
             (true, Some(PROTOCOL_UDP)) => (LINK, LINK + 8),
@@ -503,7 +506,7 @@ impl Routers {
         };
         let age = router.sent.wrapping_sub(found.sequence);
         if found.status == OUT_OF_WINDOW && age < 16 {
-            // A later attempt has overtaken the one that this answers.
+            // The acknowledgement answers an earlier attempt than the last one.
             return;
         }
         let right =
@@ -544,8 +547,8 @@ impl Routers {
         *voice = Voice { member: Some(member), former: voice.member, since: now };
     }
 
-    /// Notes that home agents are about to be ended: any member, the last leader included, may then take a
-    /// seat at once.
+    /// Notes that home agents are about to be ended: any member, even the last leader, may then take a seat
+    /// at once.
     pub fn may_change(&mut self) {
         self.voices.iter_mut().for_each(|voice| voice.former = None);
     }
@@ -555,7 +558,7 @@ impl Routers {
         self.complaint.get_or_insert(why);
     }
 
-    /// Returns whether every flow had a packet within this time, and no packet came by two members.
+    /// Returns whether every flow had a packet within this time, and whether no packet came from two members.
     pub fn flow(&self, within: u64) -> bool {
         let now = monotonic();
         let recent =
@@ -569,8 +572,8 @@ impl Routers {
         self.routers.iter().flat_map(|router| &router.flows).filter(|flow| now - flow.heard < within).count()
     }
 
-    /// Returns the acknowledged bindings of a seat that a member lacks. Sources are the list of its home
-    /// agent and the care-of addresses of its packets.
+    /// Returns the acknowledged bindings of a seat that a member lacks. The function compares the list of its
+    /// home agent, and the care-of addresses to which the home agent sends packets.
     pub fn missing(&self, seat: usize, member: usize, bindings: &[serde_json::Value]) -> Vec<String> {
         let one = |binding: &serde_json::Value| -> Option<(Ipv6Addr, (Ipv6Addr, u16))> {
             let address = |key: &str| binding[key].as_str()?.parse::<Ipv6Addr>().ok();

@@ -1,4 +1,5 @@
-//! Three machines that are home agents together, with their store, and the faults that can happen to them.
+//! Runs three machines that serve as home agents together, with their store (etcd), and causes faults of
+//! them.
 //!
 //! ```text
 //!              routers            hosts          store
@@ -9,8 +10,8 @@
 //!
 //! A machine has a network namespace for each seat, like a container, in which `carnet-fleet` runs. The far
 //! ends of the links to routers and hosts are all in one node, where [`super::routers`] plays both. The far
-//! ends of the links to the store are in a bridge. Every seat's list begins with another machine, so each
-//! machine has load while all run.
+//! ends of the links to the store are in a bridge. The list of machines of every seat begins with another
+//! machine. So each machine leads a seat while all run.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -29,12 +30,12 @@ use crate::isolate::{self, Interrupted, stopping};
 use crate::process::{Daemon, in_node, output};
 use crate::{tools, topology};
 
-/// The machines.
+/// Names of the machines.
 pub const MACHINES: [&str; 3] = ["anna", "bruno", "carla"];
-/// Time that a restarted machine waits for its seat, in milliseconds. The default is half a minute, too long
-/// for many restarts.
+/// Time in milliseconds that a restarted machine waits before it takes its seat back. The default is half a
+/// minute, too long for many restarts.
 const SETTLED: u64 = 2000;
-/// Longest time until the store, or a home agent, accepts connections.
+/// Maximum time until the store, or a home agent, accepts connections.
 const PATIENCE: u64 = 60 * SECOND;
 /// Node with the far ends of links to routers and hosts.
 pub const NET: &str = "takeover.net";
@@ -93,8 +94,8 @@ impl Member {
         children.split_whitespace().filter_map(|one| one.parse().ok()).map(Pid::from_raw).collect()
     }
 
-    /// Sends a signal to `carnet-fleet`, to its home agent, or to both: first to `carnet-fleet`, which would
-    /// restart the home agent.
+    /// Sends a signal to `carnet-fleet`, to its home agent, or to both. `carnet-fleet` gets it first, because
+    /// it would restart the home agent.
     pub fn signal(&self, keeper: bool, agent: bool, signal: Signal) {
         let agents = self.agents();
         if let Some(daemon) = self.daemon.as_ref().filter(|_| keeper) {
@@ -297,7 +298,7 @@ impl Machines {
         let mut command = in_node(&format!("takeover.etcd{server}"), &self.etcd);
         command
             .args(["--name", &format!("s{server}"), "--data-dir"])
-            // The folder is on the disk: the disk's delay is a part of the measurement.
+            // The folder is on the disk, because the measurement includes the disk's delay.
             .arg(self.folder.join(format!("etcd{server}")))
             .args(["--listen-client-urls", &clients, "--advertise-client-urls", &clients])
             .args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers])
@@ -329,7 +330,7 @@ impl Machines {
                 let shown = output(
                     in_node(&format!("takeover.etcd{server}"), "sh").args(["-c", "cat /proc/net/tcp6"]),
                 )?;
-                // Port 2379 in the state LISTEN.
+                // 094B is port 2379, and 0A the state LISTEN.
                 Ok(shown.lines().any(|line| line.contains(":094B ") && line.contains(" 0A ")))
             };
             while !listens()? {
@@ -356,7 +357,7 @@ impl Machines {
     fn configure(&self, member: usize, routers: u32) -> anyhow::Result<()> {
         let member = &self.members[member];
         let mut text = station_config(&member.name(), self.path);
-        // The routers of this benchmark answer no Echo Requests.
+        // Turn off tests that need Echo Replies, because the routers of this benchmark do not answer them.
         let _ = write!(
             text,
             "[home_agent]\naddress = \"{}\"\nhome_prefix = \"2001:db8:1::/64\"\nmax_lifetime = \"1h\"\n\
@@ -396,8 +397,8 @@ impl Machines {
         Ok(())
     }
 
-    /// Takes a link of a member up or down. `noticed`: the member's interface loses the carrier; otherwise
-    /// the member gets no sign.
+    /// Takes a link of a member up or down. `noticed` says that the member's interface loses the carrier;
+    /// otherwise the member cannot notice the fault.
     pub fn link(&self, member: usize, kind: char, up: bool, noticed: bool) -> anyhow::Result<()> {
         let end = self.members[member].end(kind);
         let (node, command) = match (kind, noticed, up) {
@@ -445,7 +446,7 @@ impl Machines {
         (0..self.members.len()).filter(|one| self.members[*one].machine == machine).collect()
     }
 
-    /// Returns how often members took this seat, by their logs.
+    /// Returns from the members' logs how often a member took this seat.
     pub fn taken(&self, seat: usize) -> anyhow::Result<usize> {
         let mut count = 0;
         for entry in fs::read_dir(&self.folder)? {
@@ -467,7 +468,7 @@ impl Machines {
     /// Ends all programs.
     pub fn stop(mut self) -> anyhow::Result<()> {
         for member in &mut self.members {
-            // Kill all at once: an end of one after the other would hand each seat over twice.
+            // Kill all programs at once. If they ended one after the other, each seat would move twice.
             member.signal(true, true, Signal::SIGKILL);
             member.reap();
         }

@@ -1,4 +1,4 @@
-//! Floating car data as SUMO writes it (`sumo --fcd-output`).
+//! Reads floating car data that SUMO has written (`sumo --fcd-output`).
 //!
 //! ```xml
 //! <timestep time="0.00">
@@ -6,11 +6,11 @@
 //! </timestep>
 //! ```
 //!
-//! A vehicle exists from its first to its last time step. A vehicle of the very first time step stands at its
-//! place before that, so that its station has a position from the start. With `--fcd-output.geo` x is the
-//! longitude and y the latitude. The parser reads the tags `timestep`, `vehicle` and `person`. It computes
-//! speed and angle from the places. It is no general XML parser: it accepts SUMO's output, tags with
-//! attributes in double quotes.
+//! A vehicle exists from its first to its last time step. A vehicle that exists in the first time step also
+//! stands at its place before that, so that its station has a position from the start. With
+//! `--fcd-output.geo` x is the longitude and y the latitude. The parser reads the tags `timestep`, `vehicle`
+//! and `person`. It computes speed and angle from the places. The parser accepts only SUMO's kind of XML:
+//! tags with attributes in double quotes.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use crate::medium::geometry::{Origin, Point, check_degrees};
 /// Reads a file and returns the tracks by id of the vehicle. With `geo`, the coordinates are degrees.
 ///
 /// # Errors
-/// Returns the error with its line.
+/// The error contains the line of the mistake.
 pub fn parse(text: &str, geo: Option<&Origin>) -> Result<BTreeMap<String, Track>, Mistake> {
     let mut points: BTreeMap<String, Vec<(f64, Point)>> = BTreeMap::new();
     let (mut time, mut begin) = (None, None);

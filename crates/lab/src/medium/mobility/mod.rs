@@ -1,4 +1,4 @@
-//! Positions of the nodes at each time.
+//! Knows the positions of the nodes at each time.
 //!
 //! A [`Track`] is a list of places with their seconds. Between two places a node moves straight at constant
 //! speed. Tracks come from the scenario itself, from ns-2 movement files ([`ns2`]) or from SUMO's floating
@@ -12,7 +12,7 @@ use std::fmt::Write;
 
 use super::geometry::{Origin, Point, check_degrees};
 
-/// Seconds for which a station stays at the end of its track.
+/// Number of seconds for which a station stays at the end of its track.
 const STAY: f64 = 1e6;
 
 /// An error in a file of movements.
@@ -24,14 +24,14 @@ pub struct Mistake {
     pub message: String,
 }
 
-/// The movement of a node.
+/// The movement of a node over time.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Track {
     /// Points of the track: second and place, in order of time.
     points: Vec<(f64, Point)>,
-    /// Whether the node appears at the first point; otherwise it stands there before.
+    /// Whether the node appears at the first point; otherwise it stands there before that time.
     arrives: bool,
-    /// Whether the node disappears at the last point; otherwise it stands there afterwards.
+    /// Whether the node disappears at the last point; otherwise it stands there after that time.
     leaves: bool,
 }
 
@@ -52,7 +52,8 @@ impl Track {
         Some(Track { arrives: true, leaves: true, ..Track::moving(points)? })
     }
 
-    /// Creates the track of a node that stands at its first point before, and disappears at the last point.
+    /// Creates the track of a node that stands at its first point before the track begins, and disappears at
+    /// the last point.
     pub fn leaving(points: Vec<(f64, Point)>) -> Option<Track> {
         Some(Track { leaves: true, ..Track::moving(points)? })
     }
@@ -76,7 +77,7 @@ impl Track {
     /// Checks that all points of the track are on the globe.
     ///
     /// # Errors
-    /// Returns the second, the found degrees, and the expected range.
+    /// The error contains the time in seconds, the invalid degrees and the expected range.
     pub fn check(&self, origin: &Origin) -> Result<(), String> {
         self.points.iter().try_for_each(|(at, place)| {
             check_degrees(origin.degrees(*place))
@@ -103,7 +104,7 @@ impl Track {
         let mut text = String::from("# seconds latitude longitude\n");
         let mut last = f64::NEG_INFINITY;
         let mut line = |seconds: f64, place: Option<Point>| {
-            // Two points closer than the written digits would be the same moment.
+            // Skip a point whose time would have the same digits in the trace as the point before.
             if seconds < last + 0.000_2 {
                 return;
             }
@@ -118,7 +119,7 @@ impl Track {
         for (seconds, place) in &self.points {
             line(epoch + seconds, Some(*place));
         }
-        // 0.001 s is the least step that the written digits show.
+        // 0.001 s is the smallest step that the digits in the trace can show.
         let after = (!self.leaves).then_some(end.1);
         line(epoch + end.0 + 0.001, after);
         line(epoch + end.0 + STAY, after);
@@ -145,7 +146,7 @@ mod tests {
         assert_eq!(Track::moving(vec![]), None);
     }
 
-    /// The parser accepts a randomly changed file of another program, or refuses it with its line.
+    /// If a file of another program is changed at random, the parser accepts it or refuses it with the line.
     #[test]
     fn mutated_movement_files_are_taken_or_refused_with_their_line() {
         const FCD: &str = "<fcd-export>\n<timestep time=\"0.00\">\n<vehicle id=\"a\" x=\"10.00\" \

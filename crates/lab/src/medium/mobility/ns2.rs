@@ -1,4 +1,4 @@
-//! Movement files of ns-2, as its `setdest`, SUMO's traceExporter and BonnMotion write them.
+//! Reads movement files of ns-2, as its `setdest`, SUMO's traceExporter and BonnMotion write them.
 //!
 //! ```text
 //! $node_(0) set X_ 100.0
@@ -20,14 +20,14 @@ use crate::medium::geometry::Point;
 struct Node {
     x: f64,
     y: f64,
-    /// Orders of `setdest`: time, destination, speed.
+    /// The node's `setdest` commands: time, destination, speed.
     orders: Vec<(f64, Point, f64)>,
 }
 
-/// Reads a file and returns the tracks by number of the node.
+/// Parses the text of a file and returns the track of each node, by its number.
 ///
 /// # Errors
-/// Returns the error with its line.
+/// The error contains the line of the mistake.
 pub fn parse(text: &str) -> Result<BTreeMap<u32, Track>, Mistake> {
     let mut nodes: BTreeMap<u32, Node> = BTreeMap::new();
     for (number, line) in text.lines().enumerate() {

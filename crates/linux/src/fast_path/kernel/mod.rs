@@ -25,8 +25,8 @@
 //!
 //! **Answers to path MTU probes** come out of a tunnel device, addressed to the tunnel end itself. At the
 //! home agent they reach carnet like all packets for its address. A mobile router has a rule for ICMPv6 from
-//! the home agent to the home address. carnet writes all other packets that match the rule back into the TUN
-//! device.
+//! the home agent to the home address. Then carnet writes all other packets that match the rule back into the
+//! TUN device.
 //!
 //! **Differences to the other paths.** The outer flow label is the kernel's hash of the inner flow (RFC
 //! 6438), not carnet's. So carnet accepts a Packet Too Big without checking the label. A congestion mark of
