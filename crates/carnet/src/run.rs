@@ -87,8 +87,8 @@ fn keep_state_in(config: &mut Config, store: Option<&Path>) {
 /// Runs a station until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// Returns an error if the station cannot start, or if the kernel fails repeatedly. The station removes its
-/// routes and settings before.
+/// Returns an error if the station cannot start, or if the kernel fails repeatedly. Before it returns, the
+/// station removes its routes and settings.
 pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> anyhow::Result<()> {
     keep_state_in(&mut config, store);
     let directory = config.station.socket.parent().unwrap_or(Path::new("."));
@@ -108,7 +108,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     }
     // The process gives up its rights before it has threads, and before it receives any input from outside.
     let (plan, sandbox) = confine(&config, path)?;
-    // The state is opened first: if it is unusable, the station creates nothing.
+    // The state is opened first: if the state is unusable, the station creates nothing.
     let opening = Opening::of(Place::of(store, config.station.state_dir.as_deref()), &config.station.name)?;
     if let Some(directory) = &config.station.state_dir {
         crash::keep_reports(directory, &config.station.name);

@@ -324,7 +324,7 @@ impl UpperTester {
         Some(moved)
     }
 
-    /// Returns the position that the station claims for a real position.
+    /// Converts the real position to the position that the station claims.
     pub fn displaced(&self, position: Position) -> Position {
         let (north, east) = self.displacement;
         moved(position, north, east).unwrap_or(position)

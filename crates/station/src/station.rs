@@ -61,7 +61,7 @@ enum Scope {
 #[derive(Debug)]
 struct Router {
     machine: MobileRouter,
-    /// Selection of the home agent, with the further mobile routers that exist while it changes.
+    /// Selection of the home agent, with the further mobile routers that exist while the home agent changes.
     agents: Agents,
     lan: Vec<String>,
     advertisers: Vec<RouterAdvertiser>,

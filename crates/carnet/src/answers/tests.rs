@@ -103,7 +103,7 @@ fn of_the_own_tickets_only_the_one_that_signs_has_a_name() {
     let wall = WallTime::from_unix_nanos(today * 1_000_000_000);
     let now = Now { time: Time::ZERO, date: Time64::from_wall_time(wall, 5) };
     let key = |number: u8| Portable.signing_key(Curve::NistP256, &[number; 32]).expect("a scalar");
-    // Validity that begins `begin` hours after the same hour of yesterday.
+    // Returns a validity period that begins `begin` hours after this time of yesterday.
     let validity = |begin: u64, hours: u16| {
         let start = Time32(now.date.seconds().0 - (24 * HOUR) as u32 + (begin * HOUR) as u32);
         ValidityPeriod { start, duration: ValidityDuration { unit: DurationUnit::Hours, count: hours } }

@@ -213,7 +213,7 @@ impl Writer {
         })
     }
 
-    /// Compacts the file after a commit if most of it is outdated.
+    /// Compacts the file after a commit if most records in the file are outdated.
     ///
     /// # Errors
     /// Returns a message if the attempt failed; the file is still valid then.

@@ -43,7 +43,8 @@ fn programs(host: &Host, interface: &'static str) -> Vec<String> {
     xdp.into_iter().chain(filters).chain(tcx).collect()
 }
 
-/// Returns whether programs are attached by links, which the kernel removes with their process (Linux 6.6).
+/// Returns whether programs are attached by BPF links, which the kernel removes with their process (Linux
+/// 6.6).
 fn has_tcx(host: &Host) -> bool {
     host.run(|| SchedClassifier::query_tcx("lo", TcAttachType::Ingress).is_ok())
 }

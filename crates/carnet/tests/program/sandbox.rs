@@ -345,7 +345,7 @@ mod from_inside {
                 arguments;
             registers.rax = number.cast_unsigned();
             registers.rip = self.call;
-            // This value prevents the kernel from restarting the interrupted call.
+            // This value in the register prevents the kernel from restarting the interrupted call.
             registers.orig_rax = u64::MAX;
             ptrace::setregs(self.pid, registers).expect("its registers");
             loop {

@@ -66,8 +66,7 @@ pub mod priority {
     /// uplink as well.
     pub const FROM_NEIGHBOURS: u32 = 112;
     /// Makes all other packets that arrive on an uplink unreachable. A mobile router does not forward between
-    /// visited networks. It does not forward packets into the mobile network that have bypassed the home
-    /// agent.
+    /// visited networks. A packet that has bypassed the home agent does not reach the mobile network.
     pub const FROM_UPLINK: u32 = 115;
     /// Packets to the mobile network use the main table, never the tunnel.
     pub const TO_MOBILE_NETWORK: u32 = 120;

@@ -199,7 +199,8 @@ pub struct ForwarderCounters {
     pub dropped: BTreeMap<TunnelDrop, u64>,
 }
 
-/// A packet that the forwarder sends because of the packet that it handled before.
+/// A packet that the forwarder sends as a consequence of another packet: an error message, a fragment, or a
+/// copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Caused {
     /// Packet to be written into the tunnel device.

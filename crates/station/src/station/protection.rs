@@ -126,8 +126,8 @@ impl Station {
         if extensions.protocol != protocol::MOBILITY || in_the_clear || !self.protects(source, destination) {
             return Output::Packet(packet);
         }
-        // RFC 6275 11.5.5: at home, the router's message has no Home Address option, and the answer no
-        // routing header.
+        // RFC 6275 11.5.5: at home, the router's message has no Home Address option, and the home agent's
+        // answer has no routing header.
         let away = if self.is_own_home_address(source) { header.source } else { header.destination };
         let Some(protection) = &mut self.protection else { return Output::Packet(packet) };
         let label = protection.remember(away);

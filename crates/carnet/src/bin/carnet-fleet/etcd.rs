@@ -183,7 +183,8 @@ fn decoded(text: &str) -> anyhow::Result<String> {
     Ok(String::from_utf8(STANDARD.decode(text)?)?)
 }
 
-/// Returns the end of the range of all keys with this prefix, which ends with a slash.
+/// Returns the end of the range of all keys with this prefix: a text behind all of them. The prefix ends with
+/// a slash.
 fn after(names: &str) -> String {
     let mut end = names.to_owned();
     end.pop();
@@ -202,7 +203,7 @@ impl Prefix {
         encoded(&format!("{}{key}", self.0))
     }
 
-    /// Returns the end of the range of all keys of the seat.
+    /// Returns the end of the range that contains all keys of the seat.
     fn end(&self) -> String {
         encoded(&after(&self.0))
     }

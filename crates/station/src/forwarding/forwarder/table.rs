@@ -327,8 +327,8 @@ impl Forwarder {
             let held = table.get(*prefix).filter(|held| held.tunnel.home_address == home_address);
             let Some(ends) = held.map(|held| held.sender().ends) else { continue };
             table.remove(*prefix);
-            // Another home address may share the prefix and the care-of address; then it owns the prefix from
-            // now on.
+            // Another home address may share the prefix and the care-of address; in this case that home
+            // address owns the prefix from now on.
             let others = self.paths.get(&ends).into_iter().flat_map(|path| path.bindings.as_slice());
             let heir = others
                 .filter(|other| other.home_address != home_address && other.transmit)
