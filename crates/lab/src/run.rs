@@ -1,8 +1,8 @@
 //! Executes a run of a scenario, from the first namespace to the report.
 //!
-//! Builds the nodes and starts radvd and carnet. Waits until every station is registered and every
-//! autoconfigured address exists, and starts the traffic. Then it executes the timetable, stops everything,
-//! and judges.
+//! A run builds the nodes and starts radvd and carnet. It waits until every station is registered and every
+//! autoconfigured address exists, and starts the traffic. Then it executes the timetable, stops all programs,
+//! and judges the expectations.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -36,7 +36,7 @@ use crate::topology;
 use crate::traffic::{self, Flows, Seen};
 use crate::trust::Trust;
 
-/// Scenario to run, with its settings.
+/// The scenario to run, and the settings of the run.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Name of the scenario.
@@ -47,7 +47,7 @@ pub struct Plan {
     pub carnet: PathBuf,
     /// Folder for report, results, logs and captures.
     pub out: PathBuf,
-    /// Whether the timetable is shortened.
+    /// Whether the lab shortens the timetable.
     pub quick: bool,
     /// Factor for every time in the timetable, in place of the scenario's.
     pub factor: Option<f64>,
@@ -63,20 +63,20 @@ pub struct Plan {
     pub path: Option<String>,
     /// Kind of the radios.
     pub radio: Kind,
-    /// Whether the machine is slow, so that times are not judged.
+    /// Whether the machine is slow, so that the lab judges no times.
     pub slow: bool,
-    /// Kind of the testbed's isolation.
+    /// How the lab isolates the testbed.
     pub mode: Mode,
 }
 
-/// Most mobile routers that the lab asks individually for the state of their uplinks.
+/// Maximum number of mobile routers for which the lab asks each one for the state of its uplinks.
 const FEW: usize = 20;
 
-/// Delay of the lab in milliseconds above which the run differs from the scenario: the lab has lost time that
-/// the testbed has not.
+/// Maximum delay of the lab's wake-ups in milliseconds. After a longer delay the run differs from the
+/// scenario, because the testbed has continued meanwhile.
 const LOST_MS: f64 = 500.0;
 
-/// Generous time for the start of a station, in a scenario with many.
+/// Ample time in nanoseconds for the start of each station, in a scenario with many stations.
 const START: u64 = 60 * MILLISECOND;
 
 /// Error of a run whose stations were not ready when vehicles began to move.
@@ -100,7 +100,7 @@ pub struct Testbed {
     daemons: Vec<Daemon>,
     stations: Vec<Station>,
     events: Events,
-    /// Address of each node for traffic.
+    /// Address of each node to which traffic goes.
     addresses: BTreeMap<String, Ipv6Addr>,
     /// Longest delay of the lab's own wake-ups while the timetable ran, in nanoseconds.
     overslept: u64,
@@ -134,7 +134,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<bool> {
     Ok(results.passed)
 }
 
-/// Data from the timetable for the results.
+/// Data that the lab measured during the timetable, for the results.
 struct Measured {
     begin: u64,
     end: u64,
@@ -149,7 +149,7 @@ struct Measured {
 
 impl Testbed {
     /// Builds the network of a scenario, starts its programs and waits until they are ready. Also starts the
-    /// captures, if ordered.
+    /// captures, if the plan requires them.
     pub fn up(plan: &Plan, all: &mut metrics::Metrics) -> anyhow::Result<(Testbed, Option<Captures>)> {
         let mut scenario = crate::scenario::load(&plan.folder, plan.size)?;
         let logs = plan.out.join("logs");
@@ -265,7 +265,7 @@ impl Testbed {
             let what = format!("the socket of carnet in node {}", station.node);
             wait_for(&what, 30, &mut self.daemons, || Ok(station.is_ready()))?;
             let node = self.scenario.nodes.get(&station.node);
-            // Stations with only a radio send no events that the lab uses.
+            // Skip stations with only a radio, because the lab uses none of their events.
             if station.mobile_router || node.is_none_or(|n| n.radio.is_none()) {
                 station.watch(&self.events)?;
             }
@@ -493,7 +493,7 @@ impl Testbed {
         self.emulator.as_ref().context("no link is emulated")?.change(end, new)
     }
 
-    /// Returns the mobile routers, if they are few.
+    /// Returns the mobile routers, if there are at most [`FEW`].
     fn asked(&self) -> impl Iterator<Item = &Station> {
         let routers = self.stations.iter().filter(|s| s.mobile_router);
         let few = routers.clone().count() <= FEW;
@@ -555,7 +555,7 @@ impl Testbed {
     /// Ends the stations as an operator would, and records their exit status.
     fn stop(&mut self, all: &mut metrics::Metrics) {
         console::step("stopping the stations");
-        // All vehicles get the signal before the lab waits for the end of one.
+        // Send the signal to all vehicles before waiting for the end of one of them.
         for station in &self.stations {
             let node = self.scenario.nodes.get(&station.node);
             if node.is_some_and(|n| n.series.is_some() || (n.radio.is_some() && !station.mobile_router))
@@ -670,7 +670,7 @@ impl Testbed {
     }
 }
 
-/// fe80::/10.
+/// The prefix fe80::/10 of link-local addresses.
 const LINK_LOCAL: Prefix = Prefix { address: Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), length: 10 };
 
 /// Returns the text before and after the first `{ll:NODE}` of a route, and the node.
@@ -680,8 +680,8 @@ fn named_address(route: &str) -> Option<(&str, &str, &str)> {
     Some((before, node, after))
 }
 
-/// Fails if the scenario gives a node no interface with the name in its station's GeoNetworking config. Such
-/// a station would wait for ever.
+/// Fails if the scenario gives a node no interface with the name in its station's GeoNetworking config.
+/// Otherwise such a station would wait for ever.
 fn has_radio(scenario: &Scenario, node: &str, radio: Option<&str>) -> anyhow::Result<()> {
     let Some(wanted) = radio else { return Ok(()) };
     let linked = scenario.links.iter().flat_map(|link| &link.ends).map(|end| end.get_ref());
@@ -696,7 +696,7 @@ fn has_radio(scenario: &Scenario, node: &str, radio: Option<&str>) -> anyhow::Re
     Ok(())
 }
 
-/// Leaves the testbed up until Ctrl-C.
+/// Keeps the testbed up until Ctrl-C.
 fn hold(name: &str, scenario: &Scenario) -> anyhow::Result<()> {
     let nodes: Vec<&str> = scenario.nodes.keys().map(String::as_str).collect();
     console::step(&format!(

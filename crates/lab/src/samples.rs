@@ -1,8 +1,8 @@
-//! Samples while the timetable runs: counters of the medium and of emulated links, and the stations'
+//! Takes samples while the timetable runs: counters of the medium and of emulated links, and the stations'
 //! processor time and memory.
 //!
-//! The lab reads these counters at the begin and end of each section. It also reads those of the medium once
-//! a second for the curve of the channel's load.
+//! The lab reads these counters at the begin and end of each section. It also reads the counters of the
+//! medium once a second, for the curve of the channel's load.
 
 use std::collections::BTreeMap;
 
@@ -16,12 +16,13 @@ use crate::radio::{Medium, Punctuality};
 use crate::scenario::End;
 use crate::station::Station;
 
-/// Most nodes with metrics of their own; with more nodes, the metrics have only sums.
+/// Maximum number of nodes for which each node has its own metrics; with more nodes, the lab computes only
+/// sums.
 const FEW: usize = 20;
 
-/// Octets of a frame's header.
+/// Length in octets of a frame's Ethernet header.
 const ETHERNET: u64 = 14;
-/// Octets of the outer header of a tunnel of IPv6 in IPv6.
+/// Length in octets of the outer header of a tunnel of IPv6 in IPv6.
 const TUNNEL: u64 = 40;
 
 /// Samples of a run.
@@ -29,11 +30,11 @@ const TUNNEL: u64 = 40;
 pub struct Samples {
     /// Counters of each radio, with their time: at the begin of the timetable, at each action, at the end.
     borders: Vec<(u64, Vec<Counters>)>,
-    /// Counters of each link end, with its name, at the times of `borders`. They count the frames that the
-    /// end sent.
+    /// Counters of the frames that each end of an emulated link sent, with the end's name, at the times of
+    /// `borders`.
     links: Vec<Vec<(String, way::Counters)>>,
-    /// Lateness of frames over emulated links, and the number of frames that the kernel did not accept, at
-    /// the end.
+    /// Delays of delivered frames over emulated links, and the number of frames that the kernel did not
+    /// accept, as read at the end.
     links_late: Option<(Lateness, u64)>,
     /// Counters of each radio once a second, with their time.
     ticks: Vec<(u64, Vec<Counters>)>,
@@ -41,7 +42,7 @@ pub struct Samples {
     begin: BTreeMap<String, f64>,
     /// Processor time in seconds and memory in KiB of each node at the end.
     end: BTreeMap<String, (f64, f64)>,
-    /// Sums of the counters of all stations with a radio at the end, without outsiders.
+    /// Sums of the counters of all stations with a radio at the end, except outsiders.
     counters: BTreeMap<String, f64>,
     punctuality: Punctuality,
 }
@@ -61,7 +62,7 @@ impl Samples {
         self.links.extend(emulator.map(counters));
     }
 
-    /// Samples the medium if the previous sample is a second old.
+    /// Reads the medium's counters if the previous sample is a second old.
     pub fn tick(&mut self, now: u64, medium: Option<&Medium>) {
         if self.ticks.last().is_none_or(|(at, _)| now >= at + SECOND) {
             self.ticks.extend(medium.map(|m| (now, m.counters())));
@@ -150,7 +151,7 @@ impl Samples {
         for ((name, before), (_, after)) in before.iter().zip(after) {
             let inside = *after - *before;
             m.extend(inside.named().map(|(what, value)| (format!("{name}.{what}"), value)));
-            // One octet per nanosecond is 8000 Mbit/s.
+            // A rate of one octet per nanosecond is 8000 Mbit/s.
             let rate = |header: u64| {
                 let octets = inside.octets.saturating_sub(inside.delivered * header);
                 octets as f64 * 8000.0 / span.max(1) as f64
@@ -232,7 +233,7 @@ mod tests {
         assert_eq!((all["x"]["medium.a.sent"], all["x"]["medium.received_percent"]), (5.0, 100.0));
         assert_eq!((all["x"]["medium.busy_percent.max"], all["x"]["medium.busy_percent.mean"]), (25.0, 12.5));
         assert_eq!((all["run"]["link.mr.w0.lost"], all["x"]["link.mr.w0.lost"]), (5.0, 1.0));
-        // One frame of 1500 octets in two seconds; 40 of the octets are the tunnel's header.
+        // The link carries one frame of 1500 octets in two seconds; 40 of the octets are the tunnel's header.
         let x = |what: &str| (all["x"][what] * 1e6).round();
         assert_eq!(all["x"]["link.mr.w0.octets"], 1514.0);
         assert_eq!((x("link.mr.w0.mbit_ip"), x("link.mr.w0.mbit_inner")), (6000.0, 5840.0));

@@ -1,9 +1,9 @@
-//! Scenarios: networks to build, programs to run, actions, and expectations.
+//! Reads scenarios: networks to build, programs to run, actions, and expectations.
 //!
-//! A scenario is a folder, in the manner of FRR's topotests: `scenario.toml` and the config files of its
-//! nodes. It contains data and no code. `scenarios/README.md` describes the keys. This module holds the
-//! types, parses them, and checks that every name in them refers to an object. An error has the form
-//! `FILE:LINE:COL: message`.
+//! A scenario is a folder with `scenario.toml` and the config files of its nodes, similar to FRR's topotests.
+//! It contains data and no code. `scenarios/README.md` describes the keys. This module holds the types,
+//! parses them, and checks that every name in them refers to an object. An error has the form `FILE:LINE:COL:
+//! message`.
 
 mod check;
 mod emulation;
@@ -62,10 +62,10 @@ pub struct Scenario {
     /// Random events.
     #[serde(default)]
     pub random: Option<Spanned<Random>>,
-    /// Metrics computed from other metrics.
+    /// Metrics that the lab computes from other metrics.
     #[serde(default)]
     pub derived: Vec<Derived>,
-    /// Expectations at the end.
+    /// Expectations that the lab judges at the end.
     #[serde(default)]
     pub expect: Vec<Expect>,
     /// The numbers at the head of the report.
@@ -77,7 +77,8 @@ pub struct Scenario {
     /// Traces of emulated links, by index of the link.
     #[serde(skip)]
     pub traces: BTreeMap<usize, Trace>,
-    /// Time of second 0 of the tracks, on the monotonic clock in nanoseconds; set when the stations start.
+    /// Time of second 0 of the tracks, on the monotonic clock in nanoseconds; the lab sets it when the
+    /// stations start.
     #[serde(skip)]
     pub epoch: u64,
 }
@@ -96,7 +97,7 @@ pub struct Node {
     /// Number of the first node of a series.
     #[serde(default)]
     pub first: u32,
-    /// Number of this node in its series, if it is of a series.
+    /// Number of this node in its series, if it belongs to a series.
     #[serde(skip)]
     pub series: Option<u32>,
     /// Radio of the node.
@@ -105,7 +106,7 @@ pub struct Node {
     /// Column and row in the topology picture.
     #[serde(default)]
     pub position: Option<(f64, f64)>,
-    /// Whether this node is a router for IPv6 and IPv4 without carnet. carnet turns forwarding on by itself.
+    /// Whether this node forwards IPv6 and IPv4 without carnet. (carnet turns forwarding on by itself.)
     #[serde(default)]
     pub forwarding: bool,
     /// Settings under `/proc/sys`, by dotted name.
@@ -117,7 +118,7 @@ pub struct Node {
     /// Static routes, as for `ip route add`.
     #[serde(default)]
     pub routes: Vec<String>,
-    /// Routes through interfaces that carnet creates, added when the stations run.
+    /// Routes through interfaces that carnet creates; the lab adds them when the stations run.
     #[serde(default)]
     pub station_routes: Vec<String>,
     /// Rules of nftables, as for `nft -f`.
@@ -136,7 +137,7 @@ pub struct Node {
     /// Whether the node is an attacker whose messages no station may accept. Metrics do not count it.
     #[serde(default)]
     pub outsider: bool,
-    /// The number of bindings that this station must hold, all of them registered, before the run starts.
+    /// Number of registered bindings that this station must have before the timetable starts.
     #[serde(default)]
     pub bindings: usize,
     /// Config file of radvd in this node.
@@ -200,9 +201,9 @@ fn one() -> u64 {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Action {
-    /// Short name; expectations refer to it.
+    /// Short name of the action, to which expectations refer.
     pub name: Spanned<String>,
-    /// Description, in plain words.
+    /// Description of the action in plain words.
     pub label: String,
     /// Time of the action, from the start of the timetable.
     pub at: Duration,
@@ -233,13 +234,13 @@ pub struct Action {
     /// Delete all NAT mappings in a node.
     #[serde(default)]
     pub nat_forget: Option<Spanned<String>>,
-    /// `carnet handover` on a station.
+    /// Run `carnet handover` on a station.
     #[serde(default)]
     pub handover: Option<Handover>,
-    /// Any other `carnet` command to a station.
+    /// Run another `carnet` command on a station.
     #[serde(default)]
     pub order: Option<Order>,
-    /// Any command in a node.
+    /// Run any command in a node.
     #[serde(default)]
     pub run: Option<RunCommand>,
 }
@@ -279,7 +280,7 @@ pub struct Handover {
     pub policy: Option<String>,
 }
 
-/// A command of the carnet program to a station, such as `drain`. The lab waits until it ends.
+/// A command of the carnet program to a station, for example `drain`. The lab waits until the command ends.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Order {
@@ -289,18 +290,18 @@ pub struct Order {
     pub command: Vec<String>,
 }
 
-/// A command in a node.
+/// A command that the lab runs in a node.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunCommand {
-    /// Node.
+    /// Node in which the command runs.
     pub node: Spanned<String>,
     /// Program and arguments.
     pub command: Vec<String>,
 }
 
-/// A metric computed from two others, in each section that has both. Exactly one of the optional keys selects
-/// the operation.
+/// A metric that the lab computes from two other metrics, in each section that has both. Exactly one of the
+/// optional keys selects the operation.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Derived {
@@ -319,18 +320,18 @@ pub struct Derived {
     pub over: Option<String>,
 }
 
-/// Expectation: a metric and its bounds.
+/// An expectation: a metric and its bounds.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expect {
     /// Description of the expectation.
     pub what: String,
-    /// Metric name.
+    /// Name of the metric.
     pub metric: String,
-    /// Action whose section of the run is judged; `None` for the whole run.
+    /// Action after which the section of the run begins that the lab judges; `None` for the whole run.
     #[serde(default)]
     pub after: Option<Spanned<String>>,
-    /// Exact value.
+    /// Exact value that the metric must have.
     #[serde(default)]
     pub equals: Option<f64>,
     /// Upper bound; a value equal to it fails.
@@ -342,13 +343,14 @@ pub struct Expect {
     /// Lower bound; a value equal to it passes.
     #[serde(default)]
     pub at_least: Option<f64>,
-    /// Metric to add to every bound: of the whole run, or `SECTION/METRIC`.
+    /// Metric that the lab adds to every bound: a metric of the whole run, or `SECTION/METRIC`.
     #[serde(default)]
     pub plus: Option<String>,
-    /// Metric to multiply every bound with, before an addition: of the whole run, or `SECTION/METRIC`.
+    /// Metric by which the lab multiplies every bound, before it adds `plus`: a metric of the whole run, or
+    /// `SECTION/METRIC`.
     #[serde(default)]
     pub times: Option<String>,
-    /// Unit, as for a headline; `yes` shows 1 as yes and 0 as no.
+    /// Unit, as for a headline; with `yes` the report shows 1 as yes and 0 as no.
     #[serde(default)]
     pub unit: String,
     /// Judge only in a run with `--pcap`, and with tshark installed.
@@ -357,7 +359,7 @@ pub struct Expect {
     /// Judge only if the radios report acknowledgements: with `--radio hwsim`.
     #[serde(default)]
     pub needs_feedback: bool,
-    /// Judge only in an optimised build of the lab, with an optimised carnet beside it.
+    /// Judge only in an optimised build of the lab and of the carnet program beside it.
     #[serde(default)]
     pub needs_optimised: bool,
 }
@@ -366,14 +368,14 @@ pub struct Expect {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Headline {
-    /// Label.
+    /// Label of the number.
     pub label: String,
-    /// Metric name.
+    /// Name of the metric.
     pub metric: String,
-    /// Action whose section of the run has the value; `None` for the whole run.
+    /// Action after which the section of the run begins that has the value; `None` for the whole run.
     #[serde(default)]
     pub after: Option<Spanned<String>>,
-    /// `ms`, `us`, `packets`, `bytes`, `yes` (for 1 and 0), or nothing.
+    /// Unit of the value: `ms`, `us`, `packets`, `bytes`, `yes` (for 1 and 0), or empty.
     #[serde(default)]
     pub unit: String,
     /// Value of another source, with its name.
@@ -416,7 +418,8 @@ pub fn parse(file: &Path, text: &str) -> Result<Scenario, Fault> {
     parse_sized(file, text, None)
 }
 
-/// Parses and checks the text of a scenario. `file` is its path, beside which its config files are.
+/// Parses and checks the text of a scenario. `file` is the path of the scenario file; its config files are in
+/// the same folder.
 fn parse_sized(file: &Path, text: &str, size: Option<u32>) -> Result<Scenario, Fault> {
     let fault = |span: Option<Range<usize>>, message: String| {
         let before = &text[..span.map_or(0, |s| s.start.min(text.len()))];

@@ -1,4 +1,4 @@
-//! Tests of messages about invalid scenarios.
+//! Tests the messages about invalid scenarios.
 
 use std::net::Ipv6Addr;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,7 +1,7 @@
 //! The carnet stations of a testbed: starts them, sends commands, and receives their events.
 //!
-//! The lab uses the program as any operator does: `carnet run`, `carnet show ... --json`, `carnet watch`,
-//! `carnet handover`. A UNIX socket is reached by its path from any network namespace.
+//! The lab uses the program as an operator does: `carnet run`, `carnet show ... --json`, `carnet watch`,
+//! `carnet handover`. Any network namespace can reach a station's UNIX socket by its path.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -42,14 +42,14 @@ pub struct Station {
     watch: Option<Child>,
 }
 
-/// Settings of a station that the lab needs.
+/// Settings in a station's config that the lab needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// Path of the station's socket.
     pub socket: PathBuf,
     /// Whether the station is a mobile router or a mobile node.
     pub mobile_router: bool,
-    /// Interface of the station's GeoNetworking; `None` without one.
+    /// Interface of the station's GeoNetworking; `None` if it has none.
     pub radio: Option<String>,
     /// Interface of IPv6 over GeoNetworking that the station creates.
     pub geonet_ipv6: Option<String>,
@@ -76,7 +76,7 @@ impl Settings {
         Ok(Settings {
             socket,
             mobile_router: ["mobile_router", "mobile_node"].iter().any(|role| table.contains_key(*role)),
-            // `udp:ADDRESS` names no interface.
+            // A value like `udp:ADDRESS` names no interface.
             radio: key("geonet", "interface").filter(|name| !name.contains(':')),
             geonet_ipv6: key("geonet", "ipv6_interface"),
         })
@@ -125,7 +125,7 @@ impl Station {
         command
     }
 
-    /// Follows the station's events.
+    /// Starts `carnet watch`, and adds the station's events to `events`.
     pub fn watch(&mut self, events: &Events) -> anyhow::Result<()> {
         let mut child = self
             .command(&["watch", "--json"])
@@ -153,8 +153,8 @@ impl Station {
         let status = read("status")?;
         let memory = status.lines().find_map(|l| l.strip_prefix("VmRSS:"))?;
         let kib: f64 = memory.split_whitespace().next()?.parse().ok()?;
-        // proc(5): after the name in parentheses, user and system time are words 12 and 13, in ticks of 10
-        // ms.
+        // After the name in parentheses, words 12 and 13 are user and system time, in ticks of 10 ms
+        // (proc(5)).
         let stat = read("stat")?;
         let words: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let ticks: f64 = words.get(11..13)?.iter().filter_map(|w| w.parse::<f64>().ok()).sum();

@@ -1,8 +1,8 @@
-//! The programs that the lab uses, and their Debian packages.
+//! Finds the programs that the lab uses, and names the Debian packages of missing ones.
 
 use std::path::{Path, PathBuf};
 
-/// A program and its package.
+/// The programs, each with its package.
 const TOOLS: &[(&str, &str)] = &[
     ("unshare", "util-linux"),
     ("nsenter", "util-linux"),
@@ -21,7 +21,7 @@ pub fn find(program: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Returns the path for starting a program; the bare name if the program is missing.
+/// Returns the path to start a program; only its name if the program is missing.
 pub fn path(program: &str) -> PathBuf {
     find(program).unwrap_or_else(|| program.into())
 }
@@ -45,7 +45,8 @@ pub fn check(more: &[(&str, &str)]) -> anyhow::Result<()> {
     anyhow::bail!("missing: {}; install with: apt-get install {}", programs.join(", "), packages.join(" "))
 }
 
-/// Returns the carnet program to test: the given one, else the one beside the lab, else the one in PATH.
+/// Returns the carnet program to test: the given one, otherwise the one beside the lab, otherwise the one in
+/// PATH.
 pub fn carnet(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     let beside = std::env::current_exe().ok().and_then(|e| Some(e.parent()?.join("carnet")));
     let found = match given {
@@ -61,8 +62,8 @@ pub fn carnet(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// Returns the folder with the scenarios: the given one, else `$CARNET_SCENARIOS`. Else it is `scenarios` in
-/// the working folder or above it, else beside the executable or above it.
+/// Returns the folder with the scenarios: the given one, otherwise `$CARNET_SCENARIOS`. If neither is set, it
+/// is `scenarios` in the working folder or above it, otherwise beside the executable or above it.
 pub fn scenarios(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     if let Some(folder) =
         given.map(Path::to_path_buf).or(std::env::var_os("CARNET_SCENARIOS").map(Into::into))
@@ -74,8 +75,8 @@ pub fn scenarios(given: Option<&Path>) -> anyhow::Result<PathBuf> {
         .ok_or_else(|| anyhow::anyhow!("no folder with scenarios found; name one with --scenarios"))
 }
 
-/// Returns the first path of that name in the working folder or above it, else beside the executable or above
-/// it.
+/// Returns the first path of this name for which `is_it` holds: in the working folder or above it, otherwise
+/// beside the executable or above it.
 pub fn nearby(name: &str, is_it: impl Fn(&Path) -> bool) -> Option<PathBuf> {
     let starts = [std::env::current_dir().ok(), std::env::current_exe().ok()];
     let mut places =

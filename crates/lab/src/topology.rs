@@ -37,7 +37,8 @@ pub fn build(scenario: &Scenario, radios: radio::Kind) -> anyhow::Result<Option<
     }
     batch(None, &world)?;
     for (name, node) in &scenario.nodes {
-        // Some settings, such as the timeouts of connections, exist only while rules track connections.
+        // Load the rules before the sysctls: some sysctls, for example timeouts of connections, exist only
+        // while rules track connections.
         if let Some(rules) = &node.nft {
             nat::load(name, rules)?;
         }
@@ -83,9 +84,9 @@ fn build_emulated(scenario: &Scenario, emulated: &[usize]) -> anyhow::Result<()>
     if ports.is_empty() { Ok(()) } else { batch(Some(runner::NAMESPACE), &ports) }
 }
 
-/// Lets the peers of all interfaces accept frames that an XDP program redirects: a veth accepts them only
-/// with GRO. The peers must send complete checksums, because a redirected frame cannot mark an incomplete
-/// one.
+/// Makes all interfaces accept frames that an XDP program redirects to them. A veth accepts such frames only
+/// if its peer uses GRO. The peers must send complete checksums, because a redirected frame cannot say that
+/// its checksum is incomplete.
 pub fn receive_redirected(scenario: &Scenario) -> anyhow::Result<()> {
     for end in scenario.links.iter().flat_map(|link| &link.ends).map(|end| end.get_ref()) {
         let mut command = in_node(&end.node, tools::path("ethtool"));
@@ -95,7 +96,7 @@ pub fn receive_redirected(scenario: &Scenario) -> anyhow::Result<()> {
         for port in [runner::port(link, 0), runner::port(link, 1)] {
             let mut command = in_node(runner::NAMESPACE, tools::path("ethtool"));
             output(command.args(["-K", &port, "gro", "on"]))?;
-            // GRO must not merge frames at a port: the model needs the single frames.
+            // GRO must not merge frames at a port, because the model needs single frames.
             batch(Some(runner::NAMESPACE), &format!("link set dev {port} gro_max_size 1\n"))?;
         }
     }
@@ -183,7 +184,7 @@ fn silent(interface: &str) -> String {
     format!("net/ipv6/conf/{interface}/disable_ipv6")
 }
 
-/// Keeps the kernel's IPv6 off radio interfaces without an address.
+/// Disables IPv6 on radio interfaces to which the scenario gives no address.
 fn silence_radios(scenario: &Scenario) -> anyhow::Result<()> {
     for (name, node) in &scenario.nodes {
         if let Some(interface) = radio_of(scenario, name)
@@ -213,7 +214,8 @@ fn write_setting(namespace: &str, setting: &str, value: &str) -> anyhow::Result<
     done.with_context(|| format!("cannot set {setting} in {namespace}"))
 }
 
-/// Returns the commands inside a node: interfaces up, addresses, routes; those of IPv6, and those of IPv4.
+/// Returns the commands that set interfaces up and add addresses and routes in a node: first for IPv6, then
+/// for IPv4.
 fn node_commands(name: &str, node: &Node, scenario: &Scenario) -> (String, String) {
     let mut commands = String::from("link set lo up\n");
     let mut four = String::new();
@@ -244,7 +246,7 @@ pub fn batch(node: Option<&str>, commands: &str) -> anyhow::Result<()> {
     batch_of("-6", node, commands)
 }
 
-/// Runs a batch of `ip` for a family, `-4` or `-6`.
+/// Runs commands of `ip -batch` for an address family, `-4` or `-6`.
 pub fn batch_of(family: &str, node: Option<&str>, commands: &str) -> anyhow::Result<()> {
     let mut command = match node {
         Some(node) => in_node(node, tools::path("ip")),
@@ -258,7 +260,7 @@ pub fn batch_of(family: &str, node: Option<&str>, commands: &str) -> anyhow::Res
         .spawn()
         .context("cannot start ip")?;
     if let Some(mut input) = child.stdin.take() {
-        // If ip stops at a bad line, its error output says more than the broken pipe.
+        // Ignore a broken pipe: if ip stops at a bad line, its error output says more.
         let _ = input.write_all(commands.as_bytes());
     }
     let result = child.wait_with_output()?;
@@ -351,7 +353,8 @@ fn parse_addresses(text: &str) -> anyhow::Result<Vec<(String, Ipv6Addr, bool)>> 
     Ok(found)
 }
 
-/// Returns the packets in and out of each interface of a node, as the kernel counts them.
+/// Returns the number of packets that each interface of a node has received and sent, as the kernel counts
+/// them.
 pub fn packets(node: &str) -> anyhow::Result<BTreeMap<String, u64>> {
     let text = output(in_node(node, tools::path("ip")).args(["-json", "-stats", "link", "show"]))?;
     let list: Vec<serde_json::Value> = serde_json::from_str(&text).context("ip printed no JSON")?;
@@ -370,7 +373,7 @@ pub fn address_in(node: &str, interface: &str, prefix: &Prefix) -> anyhow::Resul
         .map(|(_, a, _)| a))
 }
 
-/// Returns true if no address of the node waits for duplicate address detection.
+/// Returns true if duplicate address detection has ended for all addresses of the node.
 pub fn settled(node: &str) -> anyhow::Result<bool> {
     Ok(addresses(node)?.iter().all(|(_, _, ready)| *ready))
 }

@@ -1,9 +1,10 @@
-//! The certificates of a scenario's stations. The lab creates each `pki` that a node names (`carnet-lab
-//! pki`), with a ticket for each of its nodes. They are in the testbed's own `/run` and vanish with it.
+//! Creates the certificates of a scenario's stations. The lab creates each `pki` that a node names
+//! (`carnet-lab pki`), with a ticket for each node that names it. The files are in the testbed's own `/run`
+//! and vanish with it.
 //!
-//! In a config `{pki}` is the folder of the node's PKI with `root.cert` and `aa.cert`, and `{tickets}` the
-//! folder with its ticket. `{revoked}` has the names of the tickets of nodes that are `revoked`, quoted,
-//! separated by commas.
+//! In a config, `{pki}` becomes the folder of the node's PKI with `root.cert` and `aa.cert`, and `{tickets}`
+//! the folder with the node's ticket. `{revoked}` becomes the names of the tickets of all nodes that are
+//! `revoked`, quoted and separated by commas.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +15,7 @@ use anyhow::Context;
 use crate::pki;
 use crate::scenario::Scenario;
 
-/// Tickets of the nodes, and revoked ones.
+/// Folders with the nodes' certificates, and the revoked tickets.
 #[derive(Debug, Default)]
 pub struct Trust {
     /// For each node: folder of its PKI, and folder of its ticket.
@@ -34,8 +35,8 @@ impl Trust {
         for (node, pki, revoked) in scenario.nodes.iter().filter_map(with) {
             let of_pki = folder.join(pki);
             pki::make(&pki::Args::tickets(of_pki.clone(), 1)).context("the PKI of the scenario")?;
-            // The folder holds only the new ticket, because earlier tickets have been moved to their nodes'
-            // folders.
+            // The folder contains only the new ticket, because the function has moved earlier tickets to
+            // their nodes' folders.
             let own = of_pki.join(&node);
             fs::rename(of_pki.join("tickets"), &own).with_context(|| own.display().to_string())?;
             if revoked {

@@ -1,5 +1,5 @@
-//! Tests that the benchmark works: every data path passes packets in every part of it. The tests do not judge
-//! speeds.
+//! Tests that the benchmark works: every data path passes packets in every measurement. The tests do not
+//! judge speeds.
 
 mod common;
 
@@ -40,7 +40,7 @@ fn every_path_passes_packets_without_loss() {
         let name = path["path"].as_str().expect("a name").to_owned();
         match path["missing"].as_str() {
             None => paths.push(name),
-            // The kernel may lack these paths, which are not carnet's own.
+            // Accept a missing `seg6` or `kernel`: these paths need features that the kernel may lack.
             Some(why) if name == "seg6" || name == "kernel" => println!("no path {name}: {why}"),
             Some(why) => println!("SKIPPED: bench: no path {name}: {why}"),
         }
@@ -51,7 +51,8 @@ fn every_path_passes_packets_without_loss() {
     let packets = list("packets");
     for path in &paths {
         let of_path: Vec<_> = packets.iter().filter(|figure| figure["path"] == **path).collect();
-        // Six arrangements with two sizes each, and source and sink alone.
+        // There are six arrangements with two sizes each. With plain forwarding there is also the arrangement
+        // of source and sink alone.
         assert_eq!(of_path.len(), if path == "plain" { 14 } else { 12 }, "{path}: {told}");
         for figure in of_path {
             assert!(figure["rate"]["median"].as_f64().is_some_and(|rate| rate > 0.0), "{figure}");
@@ -101,7 +102,8 @@ fn every_path_passes_packets_without_loss() {
             assert_eq!(one["refresh"][what], expected, "{what} of refreshes: {one}\n{told}");
         }
     }
-    // A short flood of any kind does hardly any harm; the benchmark measures floods of ten seconds.
+    // Check only mild limits: a short flood of any kind does hardly any harm, and the benchmark measures
+    // floods of ten seconds.
     let attacks = list("attacks");
     assert_eq!(
         attacks.len(),

@@ -9,12 +9,12 @@ use std::process::Command;
 use common::{As, LAB, command, folder, obstacle, said, skipped};
 use serde_json::Value;
 
-/// Returns the results of every case in a round.
+/// Returns the results of all rounds of a part of the benchmark.
 fn numbers<'a>(results: &'a Value, part: &str) -> Vec<&'a Value> {
     results[part].as_array().into_iter().flatten().collect()
 }
 
-/// Returns the failed checks of the results. The times allow for a busy machine.
+/// Returns the failed checks of the results. The limits of times allow for a busy machine.
 fn faults(results: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     let mut check = |holds: bool, what: String| {
@@ -25,7 +25,7 @@ fn faults(results: &Value) -> Vec<String> {
     let forwarding = numbers(results, "forwarding");
     check(forwarding.len() == 4, format!("{} cases of forwarding", forwarding.len()));
     for row in forwarding {
-        // A debug build on half a core exceeds this rate.
+        // The limit is so low that a debug build on half a core passes.
         check(row["loss_free"].as_u64() > Some(5000), format!("{}: {row}", row["words"]));
     }
     for row in numbers(results, "ping").into_iter().flat_map(|round| round.as_array().cloned()).flatten() {
@@ -40,7 +40,7 @@ fn faults(results: &Value) -> Vec<String> {
     check(delays.len() == 4, format!("{} distances", delays.len()));
     for row in delays {
         check(row["returned"] == row["sent"], format!("{row}"));
-        // Contention times of EN 302 636-4-1 annex F.3.
+        // Check the error of the contention times (EN 302 636-4-1 annex F.3).
         check(row["error_ms"].as_f64().is_some_and(|error| error.abs() < 2.0), format!("{row}"));
     }
     faults
@@ -58,7 +58,7 @@ fn the_geonetworking_router_is_as_fast_and_as_exact_as_it_is_said_to_be() {
     }
     let out = folder(test).join("results.json");
     let mut told = Vec::new();
-    // A busy machine may be late once. A real fault shows in each run.
+    // Try up to three times. A busy machine may be late once, but a real fault shows in each run.
     let held = (1..=3).any(|_| {
         let run = command(As::Root, Path::new(LAB))
             .args(["bench-geonet", "--quick", "--out"])

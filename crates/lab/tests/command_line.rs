@@ -1,4 +1,5 @@
-//! Tests the lab's messages to a user who asks for missing objects. They need no privileges.
+//! Tests the lab's messages to a user who names missing scenarios, nodes or files. The tests need no
+//! privileges.
 
 mod common;
 
@@ -32,7 +33,7 @@ fn scenarios_are_listed() {
     assert_eq!(names, scenarios());
 }
 
-/// `carnet-lab list | head` succeeds.
+/// If the reader of the output closes the pipe, as in `carnet-lab list | head`, the lab succeeds.
 #[test]
 fn a_reader_that_has_seen_enough_is_no_mistake() {
     let mut child = Command::new(LAB)

@@ -1,5 +1,6 @@
-//! Whole runs, which take minutes and measure time. Most of them mostly wait, so a few runs execute at the
-//! same time. A run that fails then is repeated alone, and runs that use the whole machine are always alone.
+//! Tests whole runs of scenarios, which take minutes and measure time. Most runs mostly wait, so the tests
+//! execute a few runs at the same time. They repeat a run that fails alone. Runs that use the whole machine
+//! are always alone.
 //!
 //! `two-uplinks` needs the carnet program beside the lab. The small scenarios of this file use a stand-in for
 //! it.
@@ -16,7 +17,7 @@ use common::{As, LAB, command, folder, obstacle, repository, said, skipped};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Lock of the machine. `--test-threads` sets how many runs share it.
+/// Lock for the use of the machine. `--test-threads` limits the number of runs that share it.
 static MACHINE: RwLock<()> = RwLock::new(());
 
 /// Takes the lock for a run that may share the machine.
@@ -44,8 +45,8 @@ enum First {
     Alone,
 }
 
-/// Runs a scenario until all its expectations are met, at most three times, and alone after the first.
-/// Expectations bound times, and a busy machine may be late once. A real fault shows in each run.
+/// Runs a scenario until it meets all its expectations, at most three times, and alone after the first run.
+/// Expectations limit times, and a busy machine may be late once, but a real fault shows in each run.
 fn holds(test: &str, scenario: &str, who: As) {
     holds_over(test, scenario, who, &["--path", "auto"]);
 }
@@ -113,8 +114,8 @@ fn two_uplinks_over_xdp() {
     holds_over("two_uplinks_over_xdp", "two-uplinks", As::Root, &["--path", "xdp"]);
 }
 
-/// Checks that no packet is lost or duplicated. The later arrival of packets is judged only by a release
-/// build on an idle machine.
+/// Checks that no packet is lost or duplicated. Only a release build on an idle machine also judges by how
+/// much packets are late.
 #[test]
 fn hosts_reach_each_other_over_geonetworking_over_one_hop_and_two() {
     let test = "hosts_reach_each_other_over_geonetworking_over_one_hop_and_two";
@@ -204,7 +205,7 @@ fn mobile_routers_behind_mobile_routers() {
 }
 
 /// No packet is lost when the direct route appears and when either end moves. When the direct route is cut,
-/// at most the stated number is lost.
+/// at most the number that the scenario states is lost.
 #[test]
 fn mobile_routers_find_direct_routes() {
     holds("mobile_routers_find_direct_routes", "direct-routes", As::Root);
@@ -257,8 +258,9 @@ fn a_hundred_vehicles() {
 }
 
 /// Emulated links have the configured properties. Nodes without carnet send one probe over a wire, one over a
-/// link of 20 ms, and TCP over a link of 120 Mbit/s. Then come a degraded link, a black hole, a lost carrier,
-/// and a NAT that forgets. The test compares delays with the wire in the same run.
+/// link of 20 ms, and TCP over a link of 120 Mbit/s. Then actions degrade a link, make it a black hole,
+/// remove its carrier, and make a NAT forget its mappings. The test compares delays with those of the wire in
+/// the same run.
 const LINKS: &str = r#"
 title = "links"
 [nodes.a]
@@ -434,7 +436,7 @@ fn emulated_links_do_what_they_are_told() {
     let place = small("links", "exit 3\n", "");
     std::fs::write(place.join("small/scenario.toml"), LINKS).expect("file");
     let mut told = String::new();
-    // A busy machine may be late once.
+    // Try up to three times, because a busy machine may be late once.
     let held = (1..=3).any(|_| {
         let out = run_small(&place).output().expect("the lab starts");
         told = said(&out);
@@ -444,8 +446,8 @@ fn emulated_links_do_what_they_are_told() {
     std::fs::remove_dir_all(place).expect("remove");
 }
 
-/// Three nodes without carnet. `a` pings `b` over an emulated link, and `lost` behind a router that has no
-/// route.
+/// A scenario of three nodes without carnet. `a` pings `b` over an emulated link, and `lost` through a router
+/// that has no route to it.
 const CUT: &str = r#"
 title = "cut"
 [nodes.a]
@@ -516,7 +518,8 @@ fn wire_cut_for_good_fails_the_expectation_that_no_ping_is_lost() {
         assert!(told.contains("FAIL  no ping is lost at last"), "{action}: {told}");
         let of =
             |section: &str, metric: &str| results["metrics"][section][metric].as_f64().expect("measured");
-        // One request may have left just before the cut. Without carrier, the kernel delays ping itself.
+        // Allow one lost request less than sent ones, because one request may have left just before the cut.
+        // Without carrier, the kernel also delays ping's requests.
         let (sent, lost) = (of("cut", "rtt.sent"), of("cut", "rtt.lost"));
         assert!(sent >= 10.0 && lost + 1.0 >= sent, "{action}: {lost} of {sent} lost: {told}");
         assert!(of("run", "rtt.lost") < of("run", "rtt.sent"), "{action}: {told}");
@@ -558,7 +561,7 @@ fn changed(test: &str, scenario: &str, change: impl Fn(&str, String) -> String) 
     for attempt in 1..=3 {
         let (_beside, _alone) = if attempt == 1 { (Some(beside()), None) } else { (None, Some(alone())) };
         let mut lab = Command::new(LAB);
-        // The lab accepts a folder in place of a name.
+        // Pass the folder of the scenario, which the lab accepts in place of a name.
         lab.arg("run").arg(&copy).args(["--quick", "--slow", "--carnet"]).arg(&carnet);
         let run = lab.arg("--out").arg(place.join("out")).output().expect("the lab starts");
         held = (run.status.success(), said(&run));
@@ -583,7 +586,8 @@ fn radios_have_the_addresses_that_stations_give_their_interfaces() {
     }
 }
 
-/// The config forbids the station to set the link-layer address that it announces, so no request is answered.
+/// The config forbids the station to set the link-layer address that it announces, so other stations cannot
+/// answer its requests.
 #[test]
 fn radio_without_the_address_of_its_station_fails_the_scenario() {
     let with = |file: &str, text: String| match file {
@@ -598,7 +602,7 @@ fn radio_without_the_address_of_its_station_fails_the_scenario() {
 }
 
 /// A vehicle that departs when the export begins has a place while the stations settle. A vehicle that
-/// departs later loses its packets before that, and the report gives the reason.
+/// departs later loses its packets until then, and the report gives the reason.
 const EXPORT: &str = r#"
 title = "export"
 [medium]
@@ -699,7 +703,7 @@ fn export_that_begins_at_second_0_runs_and_packets_without_position_are_lost() {
     std::fs::remove_dir_all(place).expect("remove");
 }
 
-/// Creates a scenario with two nodes and nothing to wait for. `carnet` is a script.
+/// Creates a scenario with two nodes, for which the lab need not wait. `carnet` is a script.
 fn small(name: &str, script: &str, more: &str) -> PathBuf {
     let place = folder(name);
     let scenario = place.join("small");
@@ -781,7 +785,8 @@ fn expectations_decide_the_exit_status() {
     std::fs::remove_dir_all(place).expect("remove");
 }
 
-/// If the stations start slowly, the lab starts again, so that no vehicle moves before its station runs.
+/// If the stations start slowly, the lab begins the run again with more time, so that no vehicle moves before
+/// its station runs.
 #[test]
 fn run_whose_stations_are_slow_begins_once_more_with_more_time() {
     let _beside = beside();
@@ -823,7 +828,7 @@ fn a_testbed_can_be_entered_and_nothing_of_it_stays() {
         assert!(alive(&mark) > 0, "the stand-in should be running");
         kill(Pid::from_raw(lab.id() as i32), signal).expect("signal");
         let status = lab.wait().expect("wait");
-        // The pipe ends when the last program inside has ended.
+        // Read until the pipe ends, which happens when the last program in the testbed has ended.
         let _ = lines.by_ref().count();
         assert_eq!(alive(&mark), 0, "programs of the testbed are left after {signal}");
         if signal == Signal::SIGINT {

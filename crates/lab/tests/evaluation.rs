@@ -1,5 +1,5 @@
-//! Tests that the evaluation works, for carnet and for commands: every kind of experiment runs and is shown.
-//! The tests do not judge the values.
+//! Tests that the evaluation works, for carnet and for commands: every kind of experiment runs and appears in
+//! the reports. The tests do not judge the values.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use common::{As, LAB, folder, obstacle, repository, said, skipped};
 use serde_json::Value;
 
-/// Takes the lock for a test that measures. Beside another evaluation its packets would be late.
+/// Takes the lock for a test that measures, because packets would be late while another evaluation runs.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -47,10 +47,11 @@ fn measured(results: &Value, experiment: &str, series: &str) -> Vec<f64> {
 }
 
 const PAPERS: [&str; 4] = ["nemo-basic-support", "nemo-low-end", "nemo-wimax", "cargeo6"];
-/// Widths in pixels of a telephone's and a desk's screen.
+/// Widths in pixels of the screens of a telephone and of a desktop computer.
 const WIDTHS: [u32; 2] = [390, 1440];
 
-/// Page that reads from a browser, as JSON, how it drew each page in a frame as wide as a screen.
+/// A page that opens each report in a frame as wide as a screen, and returns as JSON how the browser has
+/// drawn it.
 const PROBE: &str = r#"<script>
 const light = text => {
   const shares = text.match(/[\d.]+/g).slice(0, 3).map(v => v / 255);
@@ -107,8 +108,8 @@ fn browser(test: &str) -> Option<&'static Path> {
     found
 }
 
-/// Opens all pages in a headless browser, narrow and wide, light and dark. Nothing is wider than the window,
-/// no picture is missing or empty, and all text is complete and readable.
+/// Opens all pages in a headless browser, narrow and wide, light and dark. Checks that no element is wider
+/// than the window, no picture is missing or empty, and all text is complete and readable.
 fn look_right(out: &Path) {
     let Some(browser) = browser("the pages of an evaluation in a browser") else { return };
     let mut probe = String::from("<!doctype html><meta charset=\"utf-8\"><pre id=\"seen\"></pre>");
@@ -164,7 +165,8 @@ fn look_right(out: &Path) {
     }
 }
 
-/// Prints a report again. The PDF has pages with the text, and no word is beyond the margin of a page.
+/// Prints a report again. Checks that the PDF's pages have the text, and that no word is beyond the margin of
+/// a page.
 fn prints(out: &Path) {
     let test = "a report as PDF";
     if browser(test).is_none() {
@@ -256,7 +258,7 @@ fn carnet_is_evaluated() {
     by_the_schema("eval.json by its schema", &out);
     look_right(&out);
     prints(&out);
-    // A comparison of a run with itself finds no change.
+    // Comparing a run with itself must find no change.
     let file = out.join("eval.json");
     let run =
         Command::new(LAB).args(["eval", "--compare"]).arg(&file).arg(&file).output().expect("the lab starts");
@@ -264,8 +266,8 @@ fn carnet_is_evaluated() {
     std::fs::remove_dir_all(out).expect("remove");
 }
 
-/// A subject that notices a move after four seconds: plain routes, which both ends change when the carrier
-/// has changed.
+/// Commands of a subject that notices a move after four seconds. Both ends use plain routes, which they
+/// change after the carrier has changed.
 const SLOW: &str = r#"
 set -eu
 echo 1 >/proc/sys/net/ipv6/conf/all/forwarding
@@ -307,7 +309,8 @@ fn subject_that_is_slow_to_move_has_its_figure() {
     std::fs::remove_dir_all(out).expect("remove");
 }
 
-/// The test covers also the paper whose moves are a scenario. With `--smoke` that paper makes no moves.
+/// The test also covers the paper whose moves are in a scenario. With `--smoke` the lab makes no moves for
+/// that paper.
 #[test]
 fn smoke_measures_something_of_each_paper() {
     let Some(carnet) = carnet("smoke of nemo-wimax") else { return };
@@ -334,7 +337,7 @@ fn a_static_tunnel_is_evaluated_without_any_change() {
     assert!(run.status.success(), "{told}");
     let found = results(&out);
     // A handover removes the subject's static routes, so handovers come after the other papers. Only
-    // handovers are left out.
+    // handovers may be left out.
     let left = found["left_out"].as_array().expect("an array");
     assert!(left.iter().all(|one| one["experiment"] == "handover"), "{left:?}, {told}");
     for experiment in ["mgen", "packets", "packets-limited"] {

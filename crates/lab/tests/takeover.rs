@@ -1,5 +1,5 @@
-//! Three machines are one home agent of 50 routers with traffic. One machine is killed, and then twenty
-//! random faults happen. The test does not judge times.
+//! Tests three machines that together serve 50 routers as home agents, with traffic. The test kills one
+//! machine, and then causes twenty random faults. It does not judge times.
 
 mod common;
 
@@ -30,7 +30,7 @@ fn whatever_happens_no_binding_is_lost_and_no_two_acknowledge() {
         .arg(&carnet)
         .output()
         .expect("the lab starts");
-    // The message has the seed and each fault.
+    // If the run fails, the message has the seed and each fault.
     let told = said(&run);
     assert!(run.status.success(), "{told}");
     let text = std::fs::read(out.join("bench.json")).expect("bench.json");
@@ -55,7 +55,7 @@ fn whatever_happens_no_binding_is_lost_and_no_two_acknowledge() {
     let run = Command::new(LAB).arg("bench-table").args([&bench, &page]).arg("--with").arg(&bench).output();
     assert!(run.expect("the lab starts").status.success());
     let text = std::fs::read_to_string(&page).expect("bench.md");
-    // Results of another run replace the same results of this run.
+    // In the page, the results of another run replace the same results of this run.
     assert_eq!(text.matches("| tun 50 ").count(), 2, "{text}");
     std::fs::remove_dir_all(out).expect("remove");
 }

@@ -1,6 +1,6 @@
 //! Models a radio medium: range, access and reception.
 //!
-//! The model has no clock, socket or thread: every call has the time as an argument, and [`channel`] returns
+//! The model has no clock, socket or thread. Every call has the time as an argument, and [`channel`] returns
 //! the time at which it needs the next call. All randomness comes from the seed of the scenario ([`chance`]).
 //! The same seed, places and frames at the same times give the same result. `crate::radio` runs the model in
 //! real time between the interfaces of the nodes.

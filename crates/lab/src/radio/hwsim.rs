@@ -1,11 +1,11 @@
 //! Uses radios of mac80211_hwsim: the kernel's real 802.11 stack, with the model as the medium between them.
 //!
 //! The lab creates one radio for each node ([`Hwsim::build`]), with the address that a veth radio of the node
-//! would have, and moves it into the node's namespace. There `iw` creates an interface of type OCB (outside
-//! the context of a BSS, as in ITS-G5). The interface joins the control channel, 5.9 GHz and 10 MHz wide.
-//! This process is registered as the medium of the radios, so it gets their frames. The model decides which
-//! radio receives a frame, and whether a unicast frame was acknowledged. This module reports that to the
-//! sender's stack as a driver would. The radios vanish when the socket closes.
+//! would have. It moves the radio into the node's namespace. There `iw` creates an interface of type OCB
+//! (outside the context of a BSS, as in ITS-G5). The interface joins the control channel, 5.9 GHz and 10 MHz
+//! wide. This process is registered as the medium of the radios, so it gets their frames. The model decides
+//! which radio receives a frame, and whether a unicast frame was acknowledged. This module reports that to
+//! the sender's stack as a driver would. The radios vanish when the socket closes.
 //!
 //! The module must be loaded (`modprobe mac80211_hwsim radios=0`). For `carnet` the interface is like any
 //! other 802.11 interface, with reports of transmission status.

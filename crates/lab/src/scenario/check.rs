@@ -8,7 +8,7 @@ use toml::Spanned;
 use super::{Duration, End, Node, Scenario};
 use super::{emulation, radio};
 
-/// Tunnel device that carnet creates.
+/// Name of the TUN device that carnet creates.
 const TUNNEL_DEVICE: &str = "carnet0";
 
 /// Place of an error in the text, and its description.
@@ -62,7 +62,7 @@ pub(super) fn check(scenario: &Scenario, folder: Option<&Path>) -> Result<(), Wr
         for i in n.addresses.keys() {
             interface(i.span(), name, i.get_ref())?;
         }
-        // A mobile node's home address is on a device that carnet creates.
+        // Skip the TUN device: a mobile node's home address is on this device, which carnet creates.
         if let Some(a) = &n.autoconf
             && (n.carnet.is_none() || a.interface.get_ref() != TUNNEL_DEVICE)
         {

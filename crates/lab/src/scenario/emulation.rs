@@ -1,4 +1,4 @@
-//! Emulated links in a scenario's format, and the changes by its actions.
+//! Reads the emulated links of a scenario, and the changes of links by its actions.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,14 +13,14 @@ use crate::emulation::loss;
 use crate::emulation::trace::Trace;
 use crate::emulation::way::Properties;
 
-/// Properties of a link. An absent property is unchanged, or that of a wire.
+/// Properties of a link. An absent property stays unchanged; at first it is that of a wire.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Emulation {
     /// One-way delay.
     #[serde(default)]
     pub delay: Option<Duration>,
-    /// Most additional delay of a frame.
+    /// Maximum additional delay of a frame.
     #[serde(default)]
     pub jitter: Option<Duration>,
     /// Whether the jitter may reorder frames.
@@ -32,7 +32,7 @@ pub struct Emulation {
     /// Capacity of the queue before the bottleneck.
     #[serde(default)]
     pub queue: Option<Octets>,
-    /// Probability of loss for each frame by itself.
+    /// Probability of loss for each frame independently.
     #[serde(default)]
     pub loss: Option<f64>,
     /// Loss in bursts.
@@ -41,7 +41,7 @@ pub struct Emulation {
     /// Signal strength in dBm.
     #[serde(default)]
     pub signal: Option<f64>,
-    /// Differing properties of the direction from the second end to the first.
+    /// Properties of the direction from the second end to the first, where they differ.
     #[serde(default)]
     pub back: Option<Box<Emulation>>,
     /// File with changes over time.
@@ -72,7 +72,7 @@ fn certain() -> f64 {
 pub struct Degrade {
     /// An end of the link.
     pub link: Spanned<End>,
-    /// New properties; absent ones are unchanged.
+    /// New properties; absent properties stay unchanged.
     pub to: Spanned<Emulation>,
 }
 
@@ -82,7 +82,7 @@ impl Emulation {
         self.applied(&Nature::default())
     }
 
-    /// Returns the given properties with the changes of this emulation.
+    /// Returns the properties in `nature` with the changes of this emulation.
     pub fn applied(&self, nature: &Nature) -> Nature {
         let mut nature = nature.clone();
         nature.ways.iter_mut().for_each(|way| self.apply(way));
@@ -104,8 +104,8 @@ impl Emulation {
         way.loss.burst = burst.or(way.loss.burst);
     }
 
-    /// Returns the error in the emulation, if any. Only a link may have a trace, and only both directions
-    /// together a signal.
+    /// Returns the error in the emulation, if any. Only a link as a whole may have a trace, and only both
+    /// directions together may have a signal.
     fn fault(&self, trace: bool, back: bool) -> Option<String> {
         let probability = |name: &str, value: Option<f64>| {
             let value = value.filter(|v| !(0.0..=1.0).contains(v))?;

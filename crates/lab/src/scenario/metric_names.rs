@@ -1,7 +1,7 @@
 //! Checks metric names: the scenario must measure each metric that it judges, shows or derives.
 //!
-//! The lab refuses a name that nothing measures before the run. Whether the metric has a value at the end is
-//! a separate check ([`crate::expect`]).
+//! If the scenario measures no metric of a name, the lab refuses the name before the run. Another check at
+//! the end finds metrics without a value ([`crate::expect`]).
 
 use super::Scenario;
 use super::check::names;
@@ -9,12 +9,12 @@ use crate::emulation::way;
 use crate::medium::stats::Counters;
 use crate::metrics::RUN;
 
-/// Percentiles of a distribution.
+/// Names of the percentiles of a distribution.
 const PERCENTILES: [&str; 4] = ["p50", "p90", "p99", "max"];
-/// Metrics of a one-way flow.
+/// Names of the metrics of a one-way flow.
 const FLOW: [&str; 7] =
     ["sent", "lost", "delivered_percent", "duplicated", "reordered", "reordered_by_ms", "outage_ms"];
-/// Metrics of a broadcast.
+/// Names of the metrics of a broadcast.
 const BROADCAST: [&str; 13] = [
     "sent",
     "unsent",
@@ -30,10 +30,10 @@ const BROADCAST: [&str; 13] = [
     "senders.mean",
     "strangers",
 ];
-/// Metrics of a transfer.
+/// Names of the metrics of a transfer.
 const TCP: [&str; 8] =
     ["mbit_up", "mbit_down", "bytes", "bytes_up", "bytes_down", "retransmits", "stall_s", "unbroken"];
-/// Metrics of a node.
+/// Names of the metrics of a node.
 const NODE: [&str; 10] = [
     "handovers",
     "refreshes",
@@ -47,7 +47,7 @@ const NODE: [&str; 10] = [
     "tunnels.udp",
 ];
 
-/// Returns the first name that nothing in the scenario measures, and the error.
+/// Returns the first name of a metric that the scenario does not measure, and the error.
 pub(super) fn wrong(scenario: &Scenario) -> Option<(&str, String)> {
     let expected = scenario.expect.iter().flat_map(|e| {
         [Some(&e.metric), e.plus.as_ref(), e.times.as_ref()].into_iter().flatten().map(String::as_str)
@@ -80,7 +80,7 @@ fn mistake(scenario: &Scenario, name: &str) -> Option<String> {
         return None;
     }
     let owners = owners(scenario);
-    // Names may contain dots, so take the longest name that matches.
+    // Names of objects may contain dots, so take the longest name that matches.
     let fitting = owners.iter().filter_map(|owner| {
         let rest = metric.strip_prefix(owner.name.as_str())?.strip_prefix('.')?;
         Some((owner, rest))

@@ -1,4 +1,4 @@
-//! The radio medium of a scenario, the radios of its nodes, and their places.
+//! Reads the radio medium of a scenario, the radios of its nodes, and their places.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -25,9 +25,9 @@ pub struct Medium {
     /// Latitude and longitude of the origin of the map.
     #[serde(default = "versailles")]
     pub origin: Spanned<(f64, f64)>,
-    /// Distance at which a frame is readable, without shadowing.
+    /// Distance up to which a frame is readable, without shadowing.
     pub range: Metres,
-    /// Distance at which a frame is sensed and disturbs others; `range` if absent.
+    /// Distance up to which a frame is sensed and disturbs other frames; `range` if absent.
     #[serde(default)]
     pub sense_range: Option<Spanned<Metres>>,
     /// Path loss exponent.
@@ -36,24 +36,23 @@ pub struct Medium {
     /// Standard deviation of the shadowing in dB; 0 for none.
     #[serde(default = "zero")]
     pub shadowing_db: Spanned<f64>,
-    /// Distance that a node moves until its shadowing changes.
+    /// Distance after which a moving node gets another shadowing.
     #[serde(default = "block")]
     pub decorrelation: Metres,
-    /// Margin in dB by which a frame must be stronger than all others to survive a collision. `None`: every
-    /// overlapping frame is lost.
+    /// Margin in dB by which a frame must be stronger than all others to survive a collision. With `None`
+    /// every overlapping frame is lost.
     #[serde(default)]
     pub capture_db: Option<f64>,
-    /// Share of the frames in reach that is lost at random.
+    /// Share of the receivable frames that are lost at random.
     #[serde(default = "zero")]
     pub loss: Spanned<f64>,
     /// Bit rate.
     #[serde(default = "its_g5")]
     pub bit_rate: BitRate,
-    /// Most frames that wait in a radio.
+    /// Maximum number of frames that wait in a radio.
     #[serde(default = "queue")]
     pub queue: Spanned<usize>,
-    /// Least time from the start of the stations to the begin of the timetable. Until the begin no node
-    /// moves.
+    /// Minimum time from the start of the stations to the begin of the timetable. Until then no node moves.
     #[serde(default = "settle")]
     pub settle: Duration,
 }
@@ -108,7 +107,7 @@ pub struct Radio {
     /// Floating car data of SUMO.
     #[serde(default)]
     pub fcd: Option<Fcd>,
-    /// In a series: offset in metres of each node from the previous one.
+    /// In a series, offset in metres of each node from the previous node.
     #[serde(default)]
     pub step: (f64, f64),
     /// Offset in metres of the whole movement.
@@ -122,7 +121,7 @@ pub struct Radio {
 pub struct Ns2 {
     /// Path of the file.
     pub file: Spanned<String>,
-    /// N of `$node_(N)`; for a series, that of its first node.
+    /// The number N in `$node_(N)`; for a series, the number of its first node.
     pub node: u32,
 }
 
@@ -137,7 +136,7 @@ pub struct Fcd {
     /// Whether x and y are longitude and latitude.
     #[serde(default)]
     pub geo: bool,
-    /// Second in the file at which the timetable begins.
+    /// Time in the file, in seconds, at which the timetable begins.
     #[serde(default)]
     pub begin: f64,
 }
@@ -374,7 +373,7 @@ impl Scenario {
         radio.is_some_and(|radio| radio.get_ref().interface == end.interface)
     }
 
-    /// Returns the node whose radio an action puts behind a wall (true), or frees again (false).
+    /// Returns the node whose radio an action puts behind a wall (true), or whose wall it removes (false).
     pub fn walled<'a>(&self, action: &'a Action) -> Option<(&'a str, bool)> {
         let ends = [(&action.blackhole, true), (&action.restore, false)];
         let (end, walled) =

@@ -1,8 +1,7 @@
-//! Random events: a series of actions determined by a seed.
+//! Creates random events, a series of actions that a seed determines.
 //!
-//! Each event impairs a link, or returns it to the scenario's state. Events are spread over the time like the
-//! probes of RFC 2330 11.1.3 (one at a random moment of each slot). So no two events happen at once, and each
-//! slot has one.
+//! Each event impairs a link, or returns it to the scenario's state. The time is divided into slots, and each
+//! slot has one event at a random moment, as RFC 2330 11.1.3 describes for probes.
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -16,7 +15,7 @@ use crate::medium::chance::{Matter, draw, unit};
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Random {
-    /// The actions are `NAME-1`, `NAME-2` and so on.
+    /// Begin of the actions' names, which are `NAME-1`, `NAME-2` and so on.
     pub name: String,
     /// Number of events.
     pub count: usize,
@@ -24,11 +23,11 @@ pub struct Random {
     pub from: Duration,
     /// Time at which the last event is over.
     pub to: Duration,
-    /// One end of each emulated link for the events. Carrier is lost at this end.
+    /// One end of each emulated link that events may impair. This end loses the carrier.
     pub links: Vec<Spanned<End>>,
     /// Kinds of possible events.
     pub kinds: Vec<Kind>,
-    /// Number of links that stay unimpaired at any time.
+    /// Minimum number of links that are unimpaired at any time.
     #[serde(default = "one")]
     pub alive: usize,
     /// Properties of a link in an event of kind `degrade`.
@@ -82,7 +81,7 @@ fn actions(random: &Random, seed: u64) -> Vec<Action> {
                 (draw(seed, Matter::Event, &[n, dice]) % of as u64) as usize
             };
             let alive = hit.iter().filter(|h| !**h).count();
-            // At the limit of unimpaired links, only an impaired link may be chosen.
+            // If only `alive` links are unimpaired, choose an impaired link, which the event restores.
             let may: Vec<usize> = (0..hit.len()).filter(|l| hit[*l] || alive > random.alive).collect();
             let link = may[pick(may.len())];
             let end = &random.links[link];

@@ -1,8 +1,8 @@
-//! Series of nodes: many nodes of one kind, with the links and probes of each.
+//! Expands series of nodes: many nodes of one kind, with the links and probes of each node.
 //!
-//! `[nodes."mr{n}"]` with a `count` describes that many nodes; `{n}` is the number of each. A link with such
-//! an end is one link per number, or, with a bridge, one link with all ends. A probe with such an end is one
-//! probe per number, and their sum has the name with `{n}`.
+//! `[nodes."mr{n}"]` with a `count` describes that many nodes; `{n}` is the number of each. A link with an
+//! end `mr{n}` stands for one link per number; with a bridge, it is one link with all these ends. A probe
+//! with such an end stands for one probe per number, and the sum of these probes has the name with `{n}`.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,10 +12,10 @@ use toml::Spanned;
 use super::check::{Wrong, names};
 use super::{End, Link, Node, Probe, Scenario};
 
-/// Most nodes of a series.
+/// Maximum number of nodes of a series.
 const MOST: u32 = 1000;
 
-/// Placeholder of a node's number.
+/// Placeholder for a node's number.
 const NUMBER: &str = "{n}";
 
 fn fill(text: &str, number: u32) -> String {
@@ -65,7 +65,7 @@ pub(super) fn unfold(scenario: &mut Scenario, text: &str, size: Option<u32>) -> 
 /// Numbers of the nodes of each series, by the name with `{n}`.
 type Series = BTreeMap<String, Vec<u32>>;
 
-/// Returns the node of a series with this number.
+/// Returns the node with this number of a series.
 fn member(series: &Node, number: u32) -> Node {
     let index = number - series.first;
     let mut node = series.clone();

@@ -1,4 +1,4 @@
-//! Traffic of a scenario.
+//! Reads the traffic of a scenario.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ pub struct Traffic {
     /// Round-trip times by ping.
     #[serde(default)]
     pub ping: Vec<Ping>,
-    /// TCP by iperf3. The default is both directions over one connection each.
+    /// TCP transfers by iperf3. By default there is one connection in each direction.
     #[serde(default)]
     pub tcp: Vec<Tcp>,
-    /// The lab's own one-way probe, in both directions at once.
+    /// The lab's own one-way probes, in both directions at once.
     #[serde(default)]
     pub probe: Vec<Probe>,
     /// Round-trip times by `carnet gnping`.
@@ -26,8 +26,8 @@ pub struct Traffic {
     /// GeoBroadcasts to a circle. The lab records which nodes receive them.
     #[serde(default)]
     pub gnbroadcast: Vec<GnBroadcast>,
-    /// Packets of a host on board to an IPv6 multicast group. The lab records which hosts in a circle receive
-    /// them.
+    /// Packets of a host in a vehicle to an IPv6 multicast group. The lab records which hosts in a circle
+    /// receive them.
     #[serde(default)]
     pub multicast: Vec<Multicast>,
     /// Frames of a radio medium that an attacker records and sends again.
@@ -50,10 +50,10 @@ pub struct Ping {
     pub to: Spanned<String>,
     /// Time between two requests.
     pub interval: Duration,
-    /// Octets of data in a request; ping's default if absent.
+    /// Size of the data in a request, in octets; ping's default if absent.
     #[serde(default)]
     pub size: Option<u16>,
-    /// Interface for the requests; `None`: routing selects it.
+    /// Interface for the requests; with `None` the routes select it.
     #[serde(default)]
     pub via: Option<String>,
 }
@@ -80,10 +80,10 @@ pub struct Tcp {
     /// Directions of the data.
     #[serde(default)]
     pub direction: Direction,
-    /// Begin in the timetable; `None`: before the timetable.
+    /// Begin of the transfer in the timetable; with `None` it begins before the timetable.
     #[serde(default)]
     pub begin: Option<Duration>,
-    /// End in the timetable; `None`: after the timetable.
+    /// End of the transfer in the timetable; with `None` it ends after the timetable.
     #[serde(default)]
     pub end: Option<Duration>,
 }
@@ -112,26 +112,26 @@ impl Direction {
     }
 }
 
-/// A one-way probe. The default is both directions.
+/// A one-way probe, by default in both directions.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Probe {
     /// Prefix of the probe's metrics.
     pub name: String,
-    /// Name with `{n}`, if the probe is of a series.
+    /// Name of the series with `{n}`, if the probe belongs to one.
     #[serde(skip)]
     pub series: Option<String>,
     /// Both nodes of the probe.
     pub between: (Spanned<String>, Spanned<String>),
     /// Packets per second in each direction.
     pub rate: u32,
-    /// Octets of data in a packet, at least 24.
+    /// Size of the data in a packet in octets, at least 24.
     #[serde(default = "probe_size")]
     pub size: Spanned<u16>,
-    /// Begin in the timetable; `None`: before the timetable.
+    /// Begin of the probe in the timetable; with `None` it begins before the timetable.
     #[serde(default)]
     pub begin: Option<Duration>,
-    /// UDP port of both ends; `None`: a port that no other probe has.
+    /// UDP port of both ends; with `None` the lab selects a port that no other probe has.
     #[serde(default)]
     pub port: Option<u16>,
     /// Directions of the packets.
@@ -158,7 +158,7 @@ pub struct GnPing {
     pub to: Spanned<String>,
     /// Time between two requests.
     pub interval: Spanned<Duration>,
-    /// Longest time to wait for an answer.
+    /// Maximum time to wait for an answer.
     #[serde(default = "second")]
     pub timeout: Duration,
 }
@@ -172,20 +172,21 @@ pub struct GnBroadcast {
     /// Label for the legend.
     #[serde(default)]
     pub label: String,
-    /// Node that sends.
+    /// Node that sends the packets.
     pub from: Spanned<String>,
-    /// Centre of the circle in metres to the east and north of the origin; `None`: the sender's place.
+    /// Centre of the circle in metres to the east and north of the origin; with `None` it is the sender's
+    /// place.
     #[serde(default)]
     pub center: Option<(f64, f64)>,
     /// Radius of the circle.
     pub radius: Spanned<Metres>,
     /// Time from one packet to the next.
     pub interval: Spanned<Duration>,
-    /// Octets of payload.
+    /// Size of the payload in octets.
     #[serde(default = "hundred")]
     pub size: Spanned<usize>,
     /// Whether to send road events at the centre (DENM) in place of packets. A node has received an event
-    /// when its map shows it.
+    /// when the node's map shows the event.
     #[serde(default)]
     pub denm: bool,
 }
@@ -199,14 +200,14 @@ pub struct Multicast {
     /// Label for the legend.
     #[serde(default)]
     pub label: String,
-    /// Host that sends.
+    /// Host that sends the packets.
     pub from: Spanned<String>,
-    /// Multicast group.
+    /// Multicast group to which the host sends.
     pub group: Spanned<std::net::Ipv6Addr>,
     /// Hosts that have joined the group, each with the node whose radio serves it.
     pub members: BTreeMap<Spanned<String>, Spanned<String>>,
     /// Hosts that have not joined the group, each with the node whose radio serves it. The lab counts the
-    /// packets on their wires.
+    /// packets that arrive at these hosts anyway.
     #[serde(default)]
     pub strangers: BTreeMap<Spanned<String>, Spanned<String>>,
     /// Centre of the circle in metres to the east and north of the origin.
@@ -225,7 +226,7 @@ pub struct Replay {
     pub name: String,
     /// Attacker's node, which has a radio and no carnet.
     pub from: Spanned<String>,
-    /// Delays from the reception of a frame to its replays: one replay for each.
+    /// Delays from the reception of a frame to its replays; each delay causes one replay.
     pub after: Vec<Duration>,
     /// Replay only every n-th frame; the default is every frame.
     #[serde(default = "single")]

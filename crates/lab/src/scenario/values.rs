@@ -1,4 +1,4 @@
-//! Values in a scenario's notation: times, interfaces, prefixes, metres, bit rates.
+//! Parses values in a scenario's notation: times, interfaces, prefixes, distances, bit rates.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -29,9 +29,9 @@ impl Prefix {
 /// An interface of a node, written `NODE:INTERFACE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct End {
-    /// Node name.
+    /// Name of the node.
     pub node: String,
-    /// Interface name.
+    /// Name of the interface.
     pub interface: String,
 }
 
@@ -134,8 +134,8 @@ impl<'de> Deserialize<'de> for BitRate {
     }
 }
 
-/// The rate of a link, written `20mbit`, `512kbit` or `1gbit`; stored in bit/s. With `0kbit` no frame is
-/// sent.
+/// The rate of a link, written `20mbit`, `512kbit` or `1gbit`; stored in bit/s. With `0kbit` the link sends
+/// no frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkRate(pub u64);
 
@@ -163,7 +163,7 @@ impl<'de> Deserialize<'de> for Octets {
     }
 }
 
-/// Parses a number with one of these units, which are tried in order.
+/// Parses a number with one of these units; tries the units in order.
 fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let (number, factor) = units.iter().find_map(|(unit, f)| Some((text.strip_suffix(unit)?, f)))?;
     Some(number.parse::<f64>().ok().filter(|n| n.is_finite())? * factor)

@@ -1,10 +1,10 @@
-//! Traffic over GeoNetworking: pings, and broadcasts to a circle.
+//! Runs traffic over GeoNetworking: pings, and broadcasts to a circle.
 //!
-//! A broadcast carries a mark, by which the lab recognises it. The medium counts its frames on the air, and
-//! `gnrecv` reports it at every station. The places of the nodes decide which nodes have to receive it. A
-//! node is *inside* if it is in the circle by 5 m or more at three times. They are the time of sending, a
-//! second before (a station learns its position once a second) and a second later. A node is *outside* if it
-//! is out of the circle by 5 m or more at these times. Other nodes do not count.
+//! A broadcast carries a mark, by which the lab recognises it. The medium counts the broadcast's frames on
+//! the air, and `gnrecv` reports it at every station. The places of the nodes decide which nodes have to
+//! receive it. A node is *inside* if it is at least 5 m inside the circle when the broadcast is sent, a
+//! second before that, and a second later. (A station learns its position once a second.) A node is *outside*
+//! if it is at least 5 m outside the circle at these times. Other nodes do not count.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -28,23 +28,23 @@ use crate::radio::{self, Medium, OnAir};
 use crate::scenario::{GnBroadcast, GnPing, Scenario};
 use crate::station::Station;
 
-/// Octets of a mark.
+/// Length of a mark in octets.
 pub const MARK: usize = 16;
 const MAGIC: &[u8; 8] = b"carnetgb";
 /// Distance in metres from the edge of a circle below which a node is neither inside nor outside.
 const EDGE: f64 = 5.0;
-/// Largest age of a station's position.
+/// Maximum age of a station's position in nanoseconds.
 const POSITION: u64 = SECOND;
-/// Longest time that a broadcast may take.
+/// Maximum time that a broadcast may take, in nanoseconds.
 pub(super) const FLOOD: u64 = SECOND;
-/// Time that a station takes to report an answer that did not come in time.
+/// Time in nanoseconds that a station may take to report that no answer came in time.
 const MARGIN: u64 = 200 * MILLISECOND;
-/// Error text of a station that has not sent a packet; the reason follows.
+/// Begin of a station's error text if it has not sent a packet; the reason follows.
 const NOT_SENT: &str = "the packet was not sent: ";
-/// Stack of a thread that only reads lines.
+/// Stack size in octets of a thread that only reads lines.
 const STACK: usize = 256 << 10;
 
-/// Mark of a packet: number of the broadcast in the scenario, number of the packet.
+/// Mark of a packet: number of the broadcast in the scenario, and number of the packet.
 pub type Mark = (u32, u32);
 
 /// Returns the mark in a frame or payload.
@@ -70,24 +70,25 @@ fn from_hex(text: &str) -> Vec<u8> {
     (0..text.len() / 2).map_while(|n| digit(2 * n)).collect()
 }
 
-/// Duration in seconds of road events. No station cancels them, so this many exist at once.
+/// Duration of road events in seconds. No station cancels them, so with one event per second this number of
+/// events exist at once.
 const VALIDITY: u64 = 10;
 
 /// A broadcast that was sent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sent {
-    /// Mark that identifies the broadcast: that of its payload, or the event's name (station and number).
+    /// Mark that identifies the broadcast: the mark in its payload, or the event's name (station and number).
     pub mark: Mark,
     /// Time of sending (monotonic).
     pub at: u64,
     /// Centre of the circle; `None` if the circle is around the sender and the sender has no place.
     pub center: Option<Point>,
-    /// Whether the station refused to send it, for example because it does not know its position. The
-    /// broadcast is lost then.
+    /// Whether the station refused to send it, for example because it does not know its position. Such a
+    /// broadcast counts as lost.
     pub refused: bool,
 }
 
-/// A delivered broadcast, with the index of the receiver's track.
+/// A delivery of a broadcast, with the index of the receiver's track.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Delivery {
     pub(super) node: usize,
@@ -104,25 +105,25 @@ pub struct GeoFlows {
     pings: Vec<Pinging>,
     senders: Vec<(GnBroadcast, JoinHandle<Vec<Sent>>)>,
     deliveries: Arc<Mutex<Vec<Delivery>>>,
-    /// Road events that are on the map of a node.
+    /// Road events that have appeared on the maps of nodes.
     events: Arc<Mutex<Vec<Delivery>>>,
     maps: Option<Arc<Mutex<Maps>>>,
-    /// Packets that stations refused to send: count by reason.
+    /// Packets that stations refused to send: number by reason.
     refusals: Refusals,
-    /// Reason why a broadcast could not be sent.
+    /// Error because of which the lab could not send a broadcast, if any.
     failure: Arc<Mutex<Option<String>>>,
     stop: Arc<AtomicBool>,
 }
 
-/// Count of refusals by reason.
+/// Number of refusals by reason.
 type Refusals = Arc<Mutex<BTreeMap<String, u64>>>;
 
-/// Objects on the maps of the stations, summed over all readings: nodes with their events.
+/// Numbers of objects (nodes and events) on the maps of the stations, summed over all readings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Maps {
-    /// Objects that stations have sent.
+    /// Number of objects that stations have sent.
     pub stations: u64,
-    /// Objects that outsiders have sent.
+    /// Number of objects that outsiders have sent.
     pub outsiders: u64,
 }
 
@@ -144,30 +145,30 @@ pub struct Broadcasts {
 pub struct Flood {
     /// Time of sending (monotonic).
     pub at: u64,
-    /// Centre of the circle, if there was one.
+    /// Centre of the circle; `None` if the sender had no place.
     pub center: Option<Point>,
     /// Whether the station refused to send the packet.
     pub refused: bool,
-    /// Nodes inside, without the sender.
+    /// Number of nodes inside, except the sender.
     pub inside: u64,
-    /// Nodes inside that received the packet.
+    /// Number of nodes inside that received the packet.
     pub received: u64,
-    /// Deliveries beyond the first to a node.
+    /// Number of repeated deliveries to a node.
     pub duplicated: u64,
-    /// Nodes outside that received the packet.
+    /// Number of nodes outside that received the packet.
     pub outside: u64,
-    /// Frames that carried the packet, each try counted.
+    /// Number of frames that carried the packet; each try counts.
     pub transmissions: u64,
     /// Unicast frames among `transmissions`.
     pub unicast: u64,
-    /// Nodes that sent the packet.
+    /// Number of nodes that sent the packet.
     pub senders: u64,
-    /// Milliseconds until each first delivery inside.
+    /// Milliseconds until the first delivery to each node inside.
     pub delays: Vec<f64>,
 }
 
 /// A request of a ping: time of sending, and for each answer the round-trip time in milliseconds and the
-/// hops.
+/// number of hops.
 pub type Request = (u64, Vec<(f64, u64)>);
 
 /// Observed results of a ping over GeoNetworking.
@@ -276,7 +277,7 @@ struct Pinging {
     ping: GnPing,
     program: PathBuf,
     arguments: Vec<String>,
-    /// Log of the program's messages.
+    /// Path of the program's log.
     log: PathBuf,
     child: Option<Child>,
     started: u64,
@@ -311,13 +312,13 @@ impl Pinging {
     }
 
     /// Restarts the program if the station refused the first request. That request counts as lost, and so do
-    /// those that were due until now. Fails if gnping has failed for another reason.
+    /// the requests that were due until now. Fails if gnping has failed for another reason.
     fn check(&mut self, refusals: &Refusals) -> anyhow::Result<()> {
         let now = clock::monotonic();
         let Some(child) = &mut self.child else {
             return if now >= self.due { self.begin() } else { Ok(()) };
         };
-        // gnping ends when it has sent all its requests.
+        // gnping ends successfully when it has sent all its requests.
         let Some(status) = child.try_wait()?.filter(|status| !status.success()) else { return Ok(()) };
         let (name, node) = (&self.ping.name, self.ping.from.get_ref());
         let said = std::fs::read_to_string(&self.log).unwrap_or_default();
@@ -393,14 +394,14 @@ fn watch_map(node: usize, socket: &Path, events: Arc<Mutex<Vec<Delivery>>>) -> a
 }
 
 /// Searches the maps of all stations twice a second for objects of outsiders. The data of a CAM stays on a
-/// map for longer.
+/// map for more than half a second.
 fn watch_for_outsiders(
     medium: Option<&Medium>,
     stations: &[Station],
     maps: &Arc<Mutex<Maps>>,
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<()> {
-    // Without a configured station ID it is the end of the address.
+    // If a config has no station ID, the ID is the end of the GN address.
     let number = |node: &String| {
         let [_, _, id @ ..] = medium?.address(node)?;
         Some(u64::from(u32::from_be_bytes(id)))
@@ -438,14 +439,14 @@ fn action(id: &Value) -> Option<Mark> {
     Some((number("originating_station_id")?, number("sequence_number")?))
 }
 
-/// Shortest common period of broadcasts whose packets are kept apart, in nanoseconds. With a shorter period
-/// they drift past each other anyway.
+/// Minimum common period of broadcasts, in nanoseconds, for which the lab keeps their packets apart. With a
+/// shorter period their packets meet anyway.
 const COMMON_PERIOD: u64 = 10 * MILLISECOND;
 
 /// Returns for each broadcast, by its interval, the time from the begin of the timetable to its first packet.
-/// No two packets are sent at the same time: nodes with an idle channel would transmit both at once, and no
-/// node would receive either. The times repeat with the greatest common divisor of the intervals, so each
-/// broadcast has its own part of that period.
+/// With these offsets no two packets are sent at the same time. Otherwise nodes with an idle channel would
+/// transmit both at once, and no node would receive either of them. The times repeat with the greatest common
+/// divisor of the intervals, so each broadcast has its own part of that period.
 fn offsets(intervals: &[u64]) -> Vec<u64> {
     let common = intervals.iter().copied().fold(0, greatest_common_divisor);
     let parts = (intervals.len() as u64 + 4).max(20);
@@ -498,7 +499,7 @@ impl Sender {
             let area = json!({"circle": {
                 "latitude": latitude, "longitude": longitude, "radius_m": radius as u64}});
             let sent = if self.broadcast.denm {
-                // Cause code of a stationary vehicle.
+                // Cause code 94 is a stationary vehicle.
                 let event = json!({"cause": 94, "position": place, "area": area, "validity_s": VALIDITY});
                 api::post(&self.socket, "/v1/denm", &event)
                     .and_then(|made| action(&made["action_id"]).context("the event has no name"))
@@ -563,8 +564,8 @@ impl GeoFlows {
         Some(*self.maps.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Ends the traffic some time after `end`, the end of the timetable, when no request of a ping waits for
-    /// its answer. Returns the results. `on_air` has the medium's counts.
+    /// Ends the traffic when no request of a ping waits for its answer any more, some time after the end of
+    /// the timetable, `end`. Returns the results. `on_air` has the medium's counts.
     pub fn finish(
         mut self,
         scenario: &Scenario,
@@ -655,7 +656,7 @@ pub(super) fn judge(
     flood
 }
 
-/// Returns the requests in the events of `carnet gnping --json`. Each event has the time at which the lab
+/// Returns the requests from the output of `carnet gnping --json`. Each line has the time at which the lab
 /// read it.
 fn requests(events: &[(u64, Value)], timeout: u64) -> Vec<Request> {
     let mut all: BTreeMap<u64, Request> = BTreeMap::new();
@@ -719,7 +720,7 @@ pub fn broadcast_metrics(m: &mut BTreeMap<String, f64>, seen: &Broadcasts, windo
         m.insert(format!("{name}.duplicated"), sum(|f| f.duplicated));
         m.insert(format!("{name}.outside"), outside);
     }
-    // A packet without receivers is neither complete nor incomplete, unless the station refused to send it.
+    // Leave out a packet without nodes inside, unless the station refused to send it.
     let judged: Vec<&&Flood> = floods.iter().filter(|f| f.inside > 0 || f.refused).collect();
     if !judged.is_empty() {
         let complete = judged.iter().filter(|f| !f.refused && f.received == f.inside).count();
@@ -751,8 +752,8 @@ mod tests {
         assert!(from_hex("0g").is_empty());
     }
 
-    /// The nodes stand at 0 (the sender), 100, 198 and 300 m. Another node leaves the circle of 200 m at this
-    /// moment, one has no place, and one has just left.
+    /// The first nodes stand at 0 (the sender), 100, 198 and 300 m from the centre. Another node leaves the
+    /// circle of 200 m at this moment, one node has no place, and one has just disappeared.
     #[test]
     fn who_ought_to_get_a_broadcast() {
         let at = |x: f64| Point { x, y: 0.0 };

@@ -1,4 +1,4 @@
-//! Traffic through a testbed while its timetable runs, and its results.
+//! Runs traffic through a testbed while its timetable runs, and reads the results.
 //!
 //! All traffic is real: `ping`, `iperf3`, `carnet gnping`, packets by `gnsend`, and the lab's own probe. The
 //! traffic starts a little before the timetable and ends a little after it. So neighbours are resolved and
@@ -31,9 +31,10 @@ use tcp::Transfer;
 
 /// Time from the start of the traffic to the begin of the timetable, in nanoseconds.
 pub const LEAD: u64 = 2 * SECOND;
-/// Time from the end of the timetable to the end of the traffic.
+/// Time from the end of the timetable to the end of the traffic, in nanoseconds.
 const TAIL: u64 = 300 * MILLISECOND;
-/// Time after the traffic's end in which requests may still be answered. The probe waits as long.
+/// Time in nanoseconds for which requests may still be answered after the end of the traffic. A probe waits
+/// for the same time.
 const PATIENCE: u64 = SECOND;
 
 /// Running traffic.
@@ -54,7 +55,7 @@ pub struct Flows {
 pub struct SeenProbe {
     /// Name of the probe.
     pub name: String,
-    /// Name with `{n}`, if the probe is of a series.
+    /// Name of the series with `{n}`, if the probe belongs to one.
     pub series: Option<String>,
     /// Both nodes of the probe.
     pub nodes: [String; 2],
@@ -67,21 +68,22 @@ pub struct SeenProbe {
 pub struct Seen {
     /// Results of the probes.
     pub probes: Vec<SeenProbe>,
-    /// Pings: name, legend, requests.
+    /// Results of the pings: name, legend, requests.
     pub pings: Vec<(String, String, ping::Series)>,
-    /// Transfers: name, legend, iperf3's results, start (monotonic).
+    /// Results of the transfers: name, legend, iperf3's results, start (monotonic).
     pub transfers: Vec<(String, String, tcp::Told, u64)>,
-    /// Pings over GeoNetworking.
+    /// Results of pings over GeoNetworking.
     pub gnpings: Vec<GnPings>,
-    /// Broadcasts over GeoNetworking, and packets of hosts to groups.
+    /// Results of broadcasts over GeoNetworking, and of packets from hosts to multicast groups.
     pub broadcasts: Vec<Broadcasts>,
-    /// Packets to groups on the wires of hosts that have not joined: name of the traffic, times of arrival.
+    /// Packets to multicast groups that arrived at hosts that have not joined: name of the traffic, times of
+    /// arrival.
     pub strangers: Vec<(String, Vec<u64>)>,
-    /// Replays: name, numbers of received and of replayed frames.
+    /// Results of the replays: name, numbers of received and of replayed frames.
     pub replays: Vec<(String, replay::Outcome)>,
     /// Objects on the maps of the stations, if the scenario has outsiders.
     pub maps: Option<geonet::Maps>,
-    /// Packets that stations refused to send, with their reasons.
+    /// Texts about packets that stations refused to send, with the reasons.
     pub refusals: Vec<String>,
     /// Longest delay of a probe packet's departure, in nanoseconds.
     pub probes_late: u64,
@@ -97,7 +99,7 @@ impl Seen {
 /// Ends of the traffic, and the folder of its logs.
 #[derive(Debug, Clone, Copy)]
 pub struct Ends<'a> {
-    /// Address of each node for traffic.
+    /// Address of each node to which traffic goes.
     pub addresses: &'a BTreeMap<String, Ipv6Addr>,
     /// Stations of the testbed.
     pub stations: &'a [Station],
@@ -107,7 +109,8 @@ pub struct Ends<'a> {
     pub folder: &'a Path,
 }
 
-/// Starts all traffic. The timetable will begin at `begin` and end at `end`, with its times `scaled`.
+/// Starts all traffic. The timetable will begin at `begin` and end at `end`, with its times changed by
+/// `scaled`.
 pub fn start(
     scenario: &Scenario,
     ends: Ends<'_>,
@@ -170,7 +173,7 @@ pub fn start(
         flows.transfers.push(Transfer::listen(tcp, port, server, from..until, folder)?);
     }
     if !flows.transfers.is_empty() {
-        // The servers listen after this time.
+        // Wait until the servers listen.
         clock::sleep(200 * MILLISECOND);
         flows.begin_transfers()?;
     }
@@ -201,7 +204,7 @@ impl Flows {
         self.geo.check()
     }
 
-    /// Ends all traffic and reads the results. Call it after the end of the timetable.
+    /// Ends all traffic and reads the results. The caller calls it after the end of the timetable.
     pub fn finish(mut self, end: u64, scenario: &Scenario, medium: Option<&Medium>) -> anyhow::Result<Seen> {
         clock::sleep_until(end + TAIL);
         let mut seen = Seen::default();
@@ -224,8 +227,8 @@ impl Flows {
             }
             let flows = probe::read(&files[0], &files[1])?;
             let late = flows.each_ref().map(|flow| probe::latest(&flow.sent, *first, probe.rate));
-            // A sender behind an interface without carrier waits in its own kernel and delays one direction.
-            // A machine that is too slow delays both.
+            // Take the smaller delay of both directions. If an interface has no carrier, the sender waits in
+            // its kernel, which delays one direction. A machine that is too slow delays both.
             seen.probes_late = seen.probes_late.max(late[0].min(late[1]));
             let nodes = [probe.between.0.get_ref().clone(), probe.between.1.get_ref().clone()];
             seen.probes.push(SeenProbe {

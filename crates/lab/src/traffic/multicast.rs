@@ -1,10 +1,9 @@
-//! Traffic to an IPv6 multicast group: a host on board of a vehicle sends, and hosts on board of other
-//! vehicles listen.
+//! Runs traffic to an IPv6 multicast group: a host in a vehicle sends, and hosts in other vehicles listen.
 //!
 //! The lab uses sockets of the kernel. A listener joins the group, and its kernel reports that by MLD. The
-//! sender's packets leave by the interface of its kernel's route for groups. A *stranger* has not joined, and
-//! watches all packets on its wire. As for GeoNetworking's own broadcasts, the places of the vehicles decide
-//! which hosts have to receive a packet.
+//! sender's packets leave by the interface that its kernel's multicast route selects. A *stranger* has not
+//! joined the group, and records all packets that arrive at its interface. As for GeoNetworking's own
+//! broadcasts, the places of the vehicles decide which hosts have to receive a packet.
 
 use std::io::ErrorKind;
 use std::net::{Ipv6Addr, SocketAddrV6};
@@ -22,11 +21,11 @@ use crate::medium::mobility::Track;
 use crate::process::{Daemon, in_node};
 use crate::scenario::{Multicast, Scenario};
 
-/// UDP port of the first such flow of a scenario.
+/// UDP port of the first multicast flow of a scenario.
 const PORT: u16 = 7900;
 /// Hop limit of the packets.
 const HOPS: u32 = 16;
-/// Octets of the IPv6 and UDP headers before the payload.
+/// Length in octets of the IPv6 and UDP headers before the payload.
 const HEADERS: usize = 48;
 /// EtherType of IPv6.
 const IPV6: u16 = 0x86dd;
@@ -79,7 +78,7 @@ pub fn run(args: &MulticastArgs) -> anyhow::Result<()> {
             listen(&socket, args, 0)?
         }
         Role::Stranger => {
-            // Receives every IPv6 packet that arrives at any interface.
+            // The socket receives every IPv6 packet that arrives at any interface.
             let all = Protocol::from(i32::from(IPV6.to_be()));
             listen(&Socket::new(Domain::PACKET, Type::DGRAM, Some(all))?, args, HEADERS)?
         }
@@ -108,7 +107,7 @@ fn send(args: &MulticastArgs) -> anyhow::Result<Outcome> {
     Ok(outcome)
 }
 
-/// Records the packets whose payload begins `offset` octets into the received data.
+/// Records the packets that arrive. Their payload begins at `offset` in the received data.
 fn listen(socket: &Socket, args: &MulticastArgs, offset: usize) -> anyhow::Result<Outcome> {
     socket.set_read_timeout(Some(Duration::from_millis(100)))?;
     // `recv` works with a socket of any kind.

@@ -1,7 +1,7 @@
 //! Parses the output of `ping -D -O`.
 //!
-//! With `-O` ping names every unanswered request when it sends the next one. So each request from the first
-//! to the last counts by its time of sending, even if its neighbours have no answer.
+//! With `-O` ping prints every unanswered request when it sends the next one. So the lab knows the sending
+//! time of each request from the first to the last, even if several in a row have no answer.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,10 @@ const SEQUENCES: u64 = 1 << 16;
 pub struct Transcript {
     /// Answers in the order of their arrival.
     pub answers: Vec<Answer>,
-    /// Requests without an answer when the next request left: sequence number, time at which the next one
-    /// left (nanoseconds since 1970).
+    /// Requests that had no answer when the next request left: sequence number, and time at which the next
+    /// request left (nanoseconds since 1970).
     pub outstanding: BTreeMap<u64, u64>,
-    /// Number of requests, which ping states at its end.
+    /// Number of requests, which ping prints at its end.
     pub transmitted: Option<u64>,
 }
 
@@ -40,7 +40,7 @@ pub fn parse(text: &str) -> Transcript {
     transcript
 }
 
-/// Extends a sequence number of 16 bits to the full number nearest to the highest number so far.
+/// Extends a sequence number of 16 bits to the full number that is nearest to the highest number so far.
 fn unwrapped(sequence: u64, highest: &mut u64) -> u64 {
     let base = *highest - *highest % SEQUENCES + sequence % SEQUENCES;
     let number = if base + SEQUENCES / 2 < *highest {
@@ -54,7 +54,7 @@ fn unwrapped(sequence: u64, highest: &mut u64) -> u64 {
     number
 }
 
-/// Splits a line `[1700000000.123456] ...` into its time and the rest.
+/// Splits a line `[1700000000.123456] ...` into its time, in nanoseconds, and the rest.
 fn stamped(line: &str) -> Option<(u64, &str)> {
     let (stamp, rest) = line.strip_prefix('[')?.split_once(']')?;
     let (seconds, micros) = stamp.split_once('.')?;
@@ -85,12 +85,13 @@ fn parse_outstanding(line: &str) -> Option<(u64, u64)> {
 /// error is no answer: its request is lost.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Series {
-    /// Requests: time of sending in nanoseconds, round-trip time in milliseconds.
+    /// Requests: time of sending in nanoseconds, and round-trip time in milliseconds; `None` without an
+    /// answer.
     pub requests: Vec<(u64, Option<f64>)>,
 }
 
 impl Series {
-    /// Builds the requests of a ping that was started at `started` (nanoseconds, monotonic) and sends one
+    /// Builds the requests of a ping that was started at `started` (nanoseconds, monotonic) and sent one
     /// request per `interval`. `shift` converts wall-clock times to monotonic ones.
     pub fn new(transcript: &Transcript, shift: i64, started: u64, interval: u64) -> Self {
         let monotonic = |at: u64| at.saturating_add_signed(shift);
@@ -182,7 +183,7 @@ mod tests {
         let sent: Vec<u64> = all.iter().map(|r| r.0).collect();
         assert_eq!(sent, [0, at(10), at(20), at(30), at(40), at(50)]);
         assert_eq!(all.iter().filter(|r| r.1.is_none()).count(), 5);
-        // Before ping has printed its number of requests, all requests that it has named count.
+        // If ping has not printed its number of requests, all requests that it has printed count.
         let cut = text.lines().take(5).collect::<Vec<_>>().join("\n");
         assert_eq!(series(&cut).len(), 6);
     }
@@ -190,7 +191,8 @@ mod tests {
     #[test]
     fn nothing_answered() {
         assert_eq!(series("ping: connect: Network is unreachable\n"), []);
-        // One request left when ping was started, and another an interval later.
+        // Without any other output, one request left when ping was started, and another one an interval
+        // later.
         let text = "2 packets transmitted, 0 received, 100% packet loss, time 10ms\n";
         assert_eq!(series(text), [(7, None), (7 + 10 * MILLISECOND, None)]);
     }

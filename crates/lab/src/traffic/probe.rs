@@ -1,12 +1,12 @@
-//! The lab's own one-way probe.
+//! Sends and receives the packets of the lab's own one-way probe.
 //!
-//! One process in each of two nodes sends UDP packets at a fixed rate and receives the other's. A packet
-//! carries its sequence number and the monotonic time of sending. Both ends run on the same kernel and so on
-//! the same clock, which makes the one-way delay exact. The sender sleeps until absolute times, which keeps
-//! the rate without drift and without using a whole core. After a delay it catches up at once. Each packet
-//! leaves at a random moment of its own slot (at 1000 packets per second, of its own millisecond). A stream
-//! in step with other traffic or a timer of the kernel would always meet it at the same moment. It would be
-//! no fair sample (RFC 2330 11.1).
+//! A process in each of two nodes sends UDP packets at a fixed rate and receives the packets of the other
+//! process. A packet carries its sequence number and the monotonic time of sending. Both ends run on the same
+//! kernel and so on the same clock, which makes the one-way delay exact. The sender sleeps until absolute
+//! times, which keeps the rate without drift and without using a whole core. After a delay it sends all
+//! packets that are due at once. Each packet leaves at a random moment of its own slot; at 1000 packets per
+//! second a slot is a millisecond. A stream in step with other traffic or with a timer of the kernel would
+//! always meet it at the same moment. That would be no fair sample (RFC 2330 11.1).
 
 use std::net::{Ipv6Addr, SocketAddrV6};
 use std::path::{Path, PathBuf};
@@ -22,9 +22,9 @@ use crate::clock::{self, MILLISECOND, SECOND};
 
 /// Mark at the head of every packet.
 const MAGIC: &[u8; 8] = b"carnetpb";
-/// Octets of a probe packet before the padding.
+/// Length in octets of a probe packet without padding.
 const LENGTH: usize = 24;
-/// Time after the last packet in which the receiver waits for late packets.
+/// Time in nanoseconds for which the receiver waits for late packets after the last packet.
 const LINGER: u64 = SECOND;
 
 /// Settings of one end of a probe; also its command line.
@@ -59,7 +59,7 @@ pub struct ProbeArgs {
 /// Results of one end of a probe.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Time of sending of each packet, by sequence number.
+    /// Sending time of each packet, by sequence number.
     pub sent: Vec<u64>,
     /// Packets that the kernel refused to send.
     pub refused: u64,
@@ -83,7 +83,8 @@ pub(super) fn decode(packet: &[u8]) -> Option<u64> {
 /// Runs one end of a probe.
 pub fn run(args: &ProbeArgs) -> anyhow::Result<()> {
     let socket = Socket::new(Domain::IPV6, Type::DGRAM, Some(Protocol::UDP))?;
-    // The kernel limits the buffer to net.core.rmem_max, which still holds hundreds of packets.
+    // The kernel may give less: it limits the buffer to net.core.rmem_max, which has room for hundreds of
+    // packets.
     socket.set_recv_buffer_size(4 << 20)?;
     socket.set_read_timeout(Some(std::time::Duration::from_millis(100)))?;
     socket.bind(&SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, args.port, 0, 0).into())?;
@@ -103,8 +104,8 @@ pub fn run(args: &ProbeArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the sending time of a packet, in nanoseconds from the start. The time is within the packet's slot,
-/// at a place that a mixing function of its number (SplitMix64) selects, the same in every run.
+/// Returns the sending time of a packet, in nanoseconds from the start. The time is within the packet's slot.
+/// A hash of the packet's number (SplitMix64) selects it, so it is the same in every run.
 fn moment(seq: u64, rate: u32) -> u64 {
     let slot = SECOND / u64::from(rate.max(1));
     let mut z = (seq + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -120,7 +121,7 @@ pub fn latest(sent: &[u64], start: u64, rate: u32) -> u64 {
 }
 
 fn send(socket: &std::net::UdpSocket, args: &ProbeArgs) -> (Vec<u64>, u64) {
-    // Sets the timer slack to 1 us, in place of the usual 50 us.
+    // Set the timer slack to 1 us, in place of the usual 50 us.
     let _ = prctl::set_timerslack(1000);
     let peer = SocketAddrV6::new(args.peer, args.port, 0, 0);
     let mut packet = vec![0; usize::from(args.size).max(LENGTH)];
@@ -147,7 +148,7 @@ fn receive(socket: &std::net::UdpSocket, done: &AtomicBool) -> Vec<(u64, u64)> {
     let mut received = Vec::with_capacity(1 << 17);
     let mut buffer = vec![0; usize::from(u16::MAX)];
     while !done.load(Ordering::Relaxed) {
-        // An error is the timeout, or an ICMPv6 error about a packet of this end.
+        // Ignore an error: it is the timeout, or an ICMPv6 error about a packet of this end.
         let Ok((length, _)) = socket.recv_from(&mut buffer) else { continue };
         let now = clock::monotonic();
         if let Some(seq) = decode(&buffer[..length]) {
@@ -188,7 +189,7 @@ mod tests {
     fn every_packet_has_its_slot() {
         let within: Vec<u64> = (0..1000).map(|seq| moment(seq, 1000) - seq * MILLISECOND).collect();
         assert!(within.iter().all(|at| *at < MILLISECOND));
-        // The packets are spread over the slot: about 100 in each tenth.
+        // The packets are spread over their slots: about 100 leave in each tenth of a slot.
         for tenth in 0..10 {
             let count = within.iter().filter(|at| **at * 10 / MILLISECOND == tenth).count();
             assert!((60..140).contains(&count), "{count} in tenth {tenth}");

@@ -1,5 +1,5 @@
-//! An attacker that records GeoNetworking frames and sends them again unchanged. This attack needs neither a
-//! certificate nor a key.
+//! Runs an attacker that records GeoNetworking frames and sends them again unchanged. This attack needs
+//! neither a certificate nor a key.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -13,9 +13,9 @@ use crate::clock::{self, SECOND};
 use crate::process::{Daemon, in_node};
 use crate::scenario::{Replay, Scenario};
 
-/// Longest frame, octets.
+/// Maximum length of a frame in octets.
 const LONGEST: usize = 2048;
-/// Most frames that wait to be sent again.
+/// Maximum number of frames that wait for their replay.
 const ROOM: usize = 4096;
 
 /// Settings of the attacker; also its command line.
@@ -41,20 +41,20 @@ pub struct ReplayArgs {
 /// Counts of the attacker.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Frames that the attacker received.
+    /// Number of frames that the attacker received.
     pub heard: u64,
-    /// Frames that the attacker sent.
+    /// Number of frames that the attacker sent.
     pub sent: u64,
 }
 
 /// Records and replays frames until the end.
 pub fn run(args: &ReplayArgs) -> anyhow::Result<()> {
-    // The kernel does not return frames that this node sends to such a socket.
+    // A socket for one EtherType does not receive the frames that this node sends.
     let link = Link::open(&args.interface, Some(GEONETWORKING))?;
     link.wait_at_most(Duration::from_millis(5))?;
     link.stamp()?;
     let (mut headers, mut buffer, mut outcome) = (headers(), vec![0; LONGEST], Outcome::default());
-    // A queue for each delay, in order of time.
+    // For each delay a queue of frames, in order of their due times.
     let mut lanes: Vec<VecDeque<(u64, Vec<u8>)>> = vec![VecDeque::new(); args.after.len()];
     while clock::monotonic() < args.end {
         if let Some((frame, _)) = link.stamped(&mut buffer)? {

@@ -1,7 +1,8 @@
-//! Statistics of a one-way probe: lost, duplicated, reordered and late packets, and outages.
+//! Computes statistics of a one-way probe: lost, duplicated, reordered and late packets, and outages.
 //!
-//! A flow has the sent packets by sequence number, and the arrivals in order. A *window* is a section of the
-//! run, by time of sending. Each section of the timetable is judged by itself.
+//! A flow has the sent packets by sequence number, and the arrivals in order. A *window* is a period of the
+//! run; it contains the packets that were sent in it. The lab judges each section of the timetable
+//! separately.
 
 use std::ops::Range;
 
@@ -19,21 +20,21 @@ pub struct Flow {
 /// Statistics of a flow in a window.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct FlowStats {
-    /// Packets sent.
+    /// Number of packets sent.
     pub sent: u64,
-    /// Sent packets that never arrived.
+    /// Number of sent packets that never arrived.
     pub lost: u64,
-    /// Further arrivals of a packet after its first.
+    /// Number of repeated arrivals of a packet.
     pub duplicated: u64,
-    /// Packets that arrived after a packet that was sent later (RFC 4737 3: singleton reordering).
+    /// Number of packets that arrived after a packet that was sent later (RFC 4737 3, singleton reordering).
     pub reordered: u64,
     /// Longest time between the sending of a packet and the sending of a later packet that arrived before it,
-    /// in nanoseconds. If paths differ, it is at least the difference of their delays (RFC 4737 4.3, late
-    /// time).
+    /// in nanoseconds. If two paths with different delays cause the reordering, it is at least the difference
+    /// of the delays (RFC 4737 4.3, late time).
     pub reordered_by: u64,
-    /// Longest time without an arrival, in nanoseconds. It begins no earlier than the first time of sending
-    /// and ends no later than the last one. A single late packet is no outage: it counts among the delays and
-    /// as reordered.
+    /// Longest time without an arrival, in nanoseconds. The time begins not before the sending of the first
+    /// packet, and ends not after the sending of the last packet. A single late packet is no outage: it
+    /// counts among the delays and as reordered.
     pub outage: u64,
     /// One-way delays of the first arrivals, in nanoseconds, ascending.
     #[serde(skip)]
@@ -128,7 +129,7 @@ impl Flow {
     }
 }
 
-/// Returns the least value such that `percent` of the sorted values are at most that value (nearest rank).
+/// Returns the lowest value such that `percent` of the sorted values are at most that value (nearest rank).
 pub fn percentile<T: Copy>(sorted: &[T], percent: f64) -> Option<T> {
     let rank = (percent / 100.0 * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.saturating_sub(1)).copied()
@@ -138,8 +139,8 @@ pub fn percentile<T: Copy>(sorted: &[T], percent: f64) -> Option<T> {
 mod tests {
     use super::*;
 
-    /// Returns a flow whose packets are sent every 10 ns from 100 on. Each arrives 3 ns later, in the given
-    /// order.
+    /// Returns a flow whose packets are sent every 10 ns from 100 on. Each packet arrives 3 ns later, in the
+    /// given order.
     fn flow(sent: u64, arrivals: &[u64]) -> Flow {
         let mut clock = 0;
         let received = arrivals

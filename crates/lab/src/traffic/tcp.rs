@@ -1,4 +1,4 @@
-//! TCP transfers by iperf3, and the results of `iperf3 --json`.
+//! Runs TCP transfers by iperf3, and parses the results of `iperf3 --json`.
 
 use std::net::Ipv6Addr;
 use std::ops::Range;
@@ -24,12 +24,12 @@ pub struct Transfer {
     time: Range<u64>,
     log: PathBuf,
     listener: Daemon,
-    /// The client and the time of its start, once it runs.
+    /// The client and the time of its start; `None` until it runs.
     sender: Option<(Daemon, u64)>,
 }
 
 impl Transfer {
-    /// Starts the server at this address of its node.
+    /// Starts the server, which listens at this address of its node.
     pub fn listen(
         tcp: &Tcp,
         port: u16,
@@ -95,11 +95,12 @@ pub struct Told {
     pub up: u64,
     /// Bytes that the client received.
     pub down: u64,
-    /// Segments sent again in both directions.
+    /// Number of segments sent again, in both directions.
     pub retransmits: u64,
-    /// Intervals: begin and end in seconds from the start of the transfer, bits per second up and down.
+    /// Rates in each interval: begin and end in seconds from the start of the transfer, bits per second up
+    /// and down.
     pub intervals: Vec<(f64, f64, f64, f64)>,
-    /// Directions that the transfer was to use.
+    /// Directions that the scenario requires for the transfer.
     pub direction: Direction,
     /// Planned duration in seconds.
     pub planned: f64,
@@ -112,7 +113,7 @@ pub fn parse(text: &str, direction: Direction) -> anyhow::Result<Told> {
     let v: Value = serde_json::from_str(text).context("iperf3 printed no JSON")?;
     let error = v["error"].as_str().map(str::to_string);
     let mut told = Told { error, direction, ..Told::default() };
-    // With a single direction, iperf3 reports that direction in the first place.
+    // With a single direction, iperf3 reports this direction in the first field.
     let (up, down) = match direction {
         Direction::Both => ("", "_bidir_reverse"),
         Direction::Up => ("", "_none"),
@@ -138,8 +139,9 @@ pub fn parse(text: &str, direction: Direction) -> anyhow::Result<Told> {
 }
 
 impl Told {
-    /// Returns the longest time in seconds in which a direction delivered nothing, in whole intervals. After
-    /// an early end the remaining planned time counts too. `None` without intervals.
+    /// Returns the longest time in seconds in which a direction delivered nothing, counted in whole
+    /// intervals. If the transfer ended early, the remaining planned time counts too. Returns `None` if there
+    /// are no intervals.
     pub fn stall(&self) -> Option<f64> {
         let missing = self.missing();
         let longest = |rate: fn(&(f64, f64, f64, f64)) -> f64| {
@@ -174,8 +176,9 @@ impl Told {
         self.error.is_none() && up && down
     }
 
-    /// Returns the mean rates up and down, in Mbit/s. They cover the intervals that are wholly in a window,
-    /// and the time in the window without data after an early end. The transfer started at `started`.
+    /// Returns the mean rates up and down, in Mbit/s. The means cover the intervals that are completely in a
+    /// window. If the transfer ended early, they also cover the missing time in the window, with a rate of 0.
+    /// The transfer started at `started`.
     pub fn rates(&self, started: u64, window: &Range<u64>) -> Option<(f64, f64)> {
         let at = |seconds: f64| started + (seconds * SECOND as f64) as u64;
         let inside = |i: &&(f64, f64, f64, f64)| at(i.0) >= window.start && at(i.1) <= window.end;
@@ -207,7 +210,7 @@ mod tests {
         assert_eq!((t.up, t.down, t.retransmits, t.error.clone()), (100, 200, 5, None));
         assert_eq!(t.stall(), Some(0.5));
         assert_eq!(t.intervals.len(), 3);
-        // The window covers the second and third interval, from 10.25 to 10.75 s on the clock.
+        // The window contains the second and third interval, from 10.25 to 10.75 s on the clock.
         let rates = t.rates(10 * SECOND, &(10_200_000_000..11 * SECOND)).expect("there are some");
         assert_eq!(rates, (0.008, 0.5e-6));
         assert_eq!(t.rates(10 * SECOND, &(0..10_200_000_000)), None);

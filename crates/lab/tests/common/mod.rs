@@ -1,6 +1,7 @@
-//! Common parts of the end-to-end tests: the programs, the two users of the lab, skips with a message.
+//! Common functions of the end-to-end tests: paths of programs, commands of the lab's two users, and messages
+//! about skipped tests.
 
-// Each test program uses only a part of this module.
+// Allow unused functions, because each test program uses only a part of this module.
 #![allow(dead_code)]
 
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use std::process::{Command, Output};
 /// Path of the lab that was built for the test.
 pub const LAB: &str = env!("CARGO_BIN_EXE_carnet-lab");
 
-/// User of the lab.
+/// User that runs the lab.
 #[derive(Clone, Copy, PartialEq)]
 pub enum As {
     /// Root.
@@ -65,7 +66,7 @@ pub fn skipped(test: &str, why: &str) {
 }
 
 /// Returns a command that runs as this user. If the caller is root, an unprivileged user gets a
-/// `/dev/net/tun` that it may open, in a mount namespace of its own.
+/// `/dev/net/tun` that it may open, in a separate mount namespace.
 pub fn command(who: As, program: &Path) -> Command {
     if who == As::Root || !nix::unistd::geteuid().is_root() {
         return Command::new(program);

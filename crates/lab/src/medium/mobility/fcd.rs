@@ -6,11 +6,11 @@
 //! </timestep>
 //! ```
 //!
-//! A vehicle exists from its first to its last time step. A vehicle that exists in the first time step also
-//! stands at its place before that, so that its station has a position from the start. With
-//! `--fcd-output.geo` x is the longitude and y the latitude. The parser reads the tags `timestep`, `vehicle`
-//! and `person`. It computes speed and angle from the places. The parser accepts only SUMO's kind of XML:
-//! tags with attributes in double quotes.
+//! A vehicle exists from its first to its last time step. A vehicle of the first time step also stands at its
+//! place before that. So its station has a position from the start. With `--fcd-output.geo` x is the
+//! longitude and y the latitude. The parser reads the tags `timestep`, `vehicle` and `person`. It computes
+//! speed and angle from the places. The parser accepts only SUMO's kind of XML: tags with attributes in
+//! double quotes.
 
 use std::collections::BTreeMap;
 
