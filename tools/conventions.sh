@@ -17,7 +17,7 @@ done
 for manifest in crates/*/Cargo.toml; do
   grep -q '^\[lints\]' "$manifest" || complain "$manifest: expected [lints] workspace = true"
 done
-for crate in base wire mobility geonet its security fleet station; do
+for crate in base wire mobility geonet its security fleet station virtual; do
   [ -f "crates/$crate/clippy.toml" ] || complain "crates/$crate/clippy.toml: missing"
 done
 
@@ -41,6 +41,12 @@ may carnet-station carnet-base carnet-geonet carnet-its carnet-mobility carnet-s
 may carnet-api carnet-base ipnet serde serde_json thiserror toml
 may carnet-settings carnet-api carnet-base carnet-geonet carnet-its carnet-mobility carnet-station carnet-wire serde serde_json thiserror
 may carnet-sim-ffi carnet-api carnet-base carnet-geonet carnet-settings carnet-station serde_json
+may carnet-virtual carnet-base carnet-wire ipnet
+
+# Virtual worlds are for tests: no crate has them as a normal dependency.
+users=$(cargo tree --offline --workspace --all-features --target all --edges normal,build --invert carnet-virtual \
+  --prefix none --format '{p}' 2>/dev/null | tail -n +2 | cut -d' ' -f1)
+[ -z "$users" ] || complain "carnet-virtual is for tests, found it as a dependency of:" $users
 
 # No new circle among sibling modules; BPF headers include downwards.
 tools/circles || bad=1

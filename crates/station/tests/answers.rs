@@ -8,7 +8,7 @@ use carnet_station::io::{Input, Output};
 use carnet_station::{PersistentState, Station, StationConfig};
 use carnet_wire::checksum::upper_layer;
 use carnet_wire::discovery::{DiscoveryRequest, home_agents_anycast};
-use carnet_wire::ipv6::{Header, protocol};
+use carnet_wire::ipv6::protocol;
 use carnet_wire::mobility::Builder;
 use common::{AGENT, HOST, WALL, address, agent_config, data};
 
@@ -32,16 +32,7 @@ fn packet(destination: &str, next_header: u8, checksum: Option<usize>, mut paylo
         let sum = upper_layer(source, destination, next_header, &payload);
         payload[at..at + 2].copy_from_slice(&sum.to_be_bytes());
     }
-    let header = Header {
-        traffic_class: 0,
-        flow_label: 0,
-        payload_length: u16::try_from(payload.len()).expect("short"),
-        next_header,
-        hop_limit: 64,
-        source,
-        destination,
-    };
-    [&header.emit()[..], &payload].concat()
+    carnet_virtual::packet(source, destination, next_header, &payload)
 }
 
 /// Returns the octets of all packets that leave because a home agent has received an unrequested packet.

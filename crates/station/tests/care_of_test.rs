@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{Endpoint, Rng, Time, WallTime};
+use carnet_base::{Endpoint, Rng, Time};
 use carnet_mobility::flow::{Ipv6Selector, TrafficSelector};
 use carnet_station::io::{Command, Input, Kept, Output};
 use carnet_station::{PersistentState, Station, StationConfig};
@@ -17,6 +17,7 @@ use carnet_wire::icmpv6;
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::mobility::flow::sub_options;
 use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket, MobilityOption};
+use common::world::{Network, station};
 use common::{
     AGENT, CORRESPONDENT, FIRST, HOME, HOST, SECOND, WALL, address, agent_config, data, interface,
     router_config,
@@ -33,21 +34,12 @@ fn tested(is_tested: bool) -> StationConfig {
     config
 }
 
-fn counted(station: &Station, name: &str) -> u64 {
-    let counters = station.counters();
-    counters.iter().find(|(known, _)| known == name).map_or_else(|| panic!("no {name}"), |(_, count)| *count)
-}
+const HOME_AGENT: usize = 0;
+const ROUTER: usize = 1;
 
-/// A mobile router's and a home agent's station with the delay [`DELAY`] between them, and a correspondent
-/// that sends a packet each millisecond.
-struct World {
-    now: Time,
-    agent: Station,
-    router: Station,
-    /// Packets on the wire by time of arrival and number, which keeps the order; `true` for a packet to the
-    /// router's station.
-    wire: BTreeMap<(Time, u64), (bool, Input)>,
-    number: u64,
+/// The network with [`DELAY`] between a home agent's station and a mobile router's, and a correspondent that
+/// sends a packet each millisecond.
+struct Internet {
     /// Care-of addresses that packets of the home agent reach.
     reached: BTreeSet<&'static str>,
     /// Care-of addresses from which packets arrive, while packets to them are lost.
@@ -60,16 +52,25 @@ struct World {
     to: BTreeMap<Ipv6Addr, usize>,
 }
 
+type World = common::world::World<Internet>;
+
+impl Network for Internet {
+    fn carry(world: &mut World, from: usize, output: Output) {
+        match output {
+            Output::Packet(packet) if from == HOME_AGENT => world.leaves_agent(packet),
+            Output::Packet(packet) => world.leaves_router(packet),
+            Output::Persist(Kept::Node(node)) if from == HOME_AGENT && node == address(HOME) => {
+                let record = world.stations[HOME_AGENT].stored_node(world.now, world.wall(), node);
+                world.net.record = serde_json::to_string(&record).expect("a record");
+            }
+            _ => {}
+        }
+    }
+}
+
 impl World {
     fn new(is_tested: bool) -> World {
-        let station =
-            |config| Station::new(config, PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
-        let mut world = World {
-            now: Time::ZERO,
-            agent: station(tested(is_tested)),
-            router: station(router_config(&["2001:db8:a::/64"])),
-            wire: BTreeMap::new(),
-            number: 0,
+        let internet = Internet {
             reached: BTreeSet::from([FIRST, SECOND]),
             deaf: BTreeSet::new(),
             record: String::new(),
@@ -77,85 +78,50 @@ impl World {
             arrived: 0,
             to: BTreeMap::new(),
         };
-        world.drain();
-        world.tell_router(Input::Interface(interface("w0", FIRST, true)));
-        world.tell_router(Input::Interface(interface("w1", SECOND, true)));
+        let configs = [tested(is_tested), router_config(&["2001:db8:a::/64"])];
+        let mut world = World::of(configs.map(|config| station(config, 7)), internet);
+        world.tell(ROUTER, Input::Interface(interface("w0", FIRST, true)));
+        world.tell(ROUTER, Input::Interface(interface("w1", SECOND, true)));
         world
-    }
-
-    fn wall(&self) -> WallTime {
-        WALL + self.now.saturating_since(Time::ZERO)
     }
 
     /// Replaces the home agent by another machine that starts with the stored record.
     fn take_over(&mut self) {
-        let record = serde_json::from_str(&self.record).expect("a record");
+        let record = serde_json::from_str(&self.net.record).expect("a record");
         let state = PersistentState { home_agent: vec![record], ..PersistentState::default() };
-        self.agent = Station::new(tested(true), state, Rng::new(8), self.now, self.wall());
-        self.drain();
+        self.restart(HOME_AGENT, tested(true), state, 8);
     }
 
     fn hand_over(&mut self, uplink: &str) {
         let command = Command::Handover { uplink: Some(uplink.into()), policy: None };
-        self.tell_router(Input::Command(command));
+        self.tell(ROUTER, Input::Command(command));
     }
 
-    fn tell_router(&mut self, input: Input) {
-        let wall = self.wall();
-        self.router.handle_input(self.now, wall, input).expect("accepted");
-        self.drain();
-    }
-
-    fn tell_agent(&mut self, input: Input) {
-        let wall = self.wall();
-        self.agent.handle_input(self.now, wall, input).expect("accepted");
-        self.drain();
-    }
-
-    fn send(&mut self, to_router: bool, after: Duration, packet: Vec<u8>) {
-        self.number += 1;
-        self.wire.insert((self.now + after, self.number), (to_router, Input::Packet(packet)));
-    }
-
-    fn drain(&mut self) {
-        let of_agent: Vec<Output> = std::iter::from_fn(|| self.agent.poll_output()).collect();
-        if of_agent.contains(&Output::Persist(Kept::Node(address(HOME)))) {
-            let record = self.agent.stored_node(self.now, self.wall(), address(HOME));
-            self.record = serde_json::to_string(&record).expect("a record");
+    fn leaves_agent(&mut self, packet: Vec<u8>) {
+        let header = Header::parse(&packet).expect("an IPv6 packet");
+        let place = header.destination.to_string();
+        if packet.get(HEADER_LEN..) == Some(&data(CORRESPONDENT, HOST)) {
+            *self.net.to.entry(header.destination).or_default() += 1;
         }
-        let of_router: Vec<Output> = std::iter::from_fn(|| self.router.poll_output()).collect();
-        let packets = |outputs: Vec<Output>| {
-            outputs.into_iter().filter_map(|output| match output {
-                Output::Packet(packet) => Some(packet),
-                _ => None,
-            })
-        };
-        for packet in packets(of_agent) {
-            let header = Header::parse(&packet).expect("an IPv6 packet");
-            let place = header.destination.to_string();
-            if packet.get(HEADER_LEN..) == Some(&data(CORRESPONDENT, HOST)) {
-                *self.to.entry(header.destination).or_default() += 1;
-            }
-            if header.destination == address(HOME) {
-                self.send(false, Duration::ZERO, packet);
-            } else if self.reached.contains(place.as_str()) && !self.deaf.contains(place.as_str()) {
-                self.send(true, DELAY, packet);
-            }
+        if header.destination == address(HOME) {
+            self.deliver(HOME_AGENT, Input::Packet(packet));
+        } else if self.net.reached.contains(place.as_str()) && !self.net.deaf.contains(place.as_str()) {
+            self.send(DELAY, ROUTER, Input::Packet(packet));
         }
-        for packet in packets(of_router) {
-            let header = Header::parse(&packet).expect("an IPv6 packet");
-            let reaches = |care_of_address: &&str| header.source == address(care_of_address);
-            if header.destination == address(AGENT) {
-                if self.reached.iter().any(reaches) {
-                    self.send(false, DELAY, packet);
-                }
-            } else if header.destination == address(HOME) {
-                // The router's kernel answers the Echo Request.
-                let reply = icmpv6::echo_reply(&packet).expect("nothing but echoes");
-                self.send(true, Duration::ZERO, reply);
-            } else if packet == data(CORRESPONDENT, HOST) {
-                self.arrived += 1;
+    }
+
+    fn leaves_router(&mut self, packet: Vec<u8>) {
+        let header = Header::parse(&packet).expect("an IPv6 packet");
+        if header.destination == address(AGENT) {
+            if self.net.reached.iter().any(|place| header.source == address(place)) {
+                self.send(DELAY, HOME_AGENT, Input::Packet(packet));
             }
+        } else if header.destination == address(HOME) {
+            // The router's kernel answers the Echo Request.
+            let reply = icmpv6::echo_reply(&packet).expect("nothing but echoes");
+            self.deliver(ROUTER, Input::Packet(reply));
+        } else if packet == data(CORRESPONDENT, HOST) {
+            self.net.arrived += 1;
         }
     }
 
@@ -163,32 +129,15 @@ impl World {
     fn pass(&mut self, milliseconds: u64, sends: bool) {
         for _ in 0..milliseconds {
             if sends {
-                self.sent += 1;
-                self.tell_agent(Input::Packet(data(CORRESPONDENT, HOST)));
+                self.net.sent += 1;
+                self.feed(HOME_AGENT, Input::Packet(data(CORRESPONDENT, HOST)));
             }
-            let end = self.now + Duration::from_millis(1);
-            loop {
-                let timers = [self.agent.poll_timeout(), self.router.poll_timeout()].into_iter().flatten();
-                let next = timers.chain(self.wire.keys().next().map(|(at, _)| *at)).min();
-                let Some(next) = next.filter(|next| *next <= end) else { break };
-                self.now = next.max(self.now);
-                match self.wire.first_entry().filter(|entry| entry.key().0 <= self.now) {
-                    Some(entry) => match entry.remove() {
-                        (true, input) => self.tell_router(input),
-                        (false, input) => self.tell_agent(input),
-                    },
-                    None => {
-                        self.tell_agent(Input::Timeout);
-                        self.tell_router(Input::Timeout);
-                    }
-                }
-            }
-            self.now = end;
+            self.run(Duration::from_millis(1));
         }
     }
 
     fn state(&self) -> &'static str {
-        self.agent.binding_status(self.now)[0].state
+        self.stations[HOME_AGENT].binding_status(self.now)[0].state
     }
 
     /// Returns the number of packets lost from half a second before an event until two seconds after it.
@@ -197,7 +146,7 @@ impl World {
         happens(self);
         self.pass(2000, true);
         self.pass(100, false);
-        self.sent - self.arrived
+        self.net.sent - self.net.arrived
     }
 }
 
@@ -206,14 +155,14 @@ fn first_registration_carries_nothing_before_the_echo_and_tells_nobody() {
     let mut world = World::new(true);
     world.pass(DELAY.as_millis() as u64 + 1, false);
     assert_eq!(world.state(), "untested");
-    world.agent.handle_input(world.now, WALL, Input::Packet(data(CORRESPONDENT, HOST))).expect("accepted");
-    let outputs: Vec<Output> = std::iter::from_fn(|| world.agent.poll_output()).collect();
+    world.feed(HOME_AGENT, Input::Packet(data(CORRESPONDENT, HOST)));
+    let outputs: Vec<Output> = std::iter::from_fn(|| world.stations[HOME_AGENT].poll_output()).collect();
     assert!(outputs.is_empty(), "an error message would end the correspondent's connection: {outputs:?}");
-    assert_eq!(counted(&world.agent, "tunnel.dropped.untested"), 1);
+    assert_eq!(world.counter(HOME_AGENT, "tunnel.dropped.untested"), 1);
     world.pass(2 * DELAY.as_millis() as u64, false);
     assert_eq!(world.state(), "registered");
     assert_eq!(world.lost_by(|_| ()), 0);
-    assert_eq!(counted(&world.agent, "mobility.care_of_tests_passed"), 1);
+    assert_eq!(world.counter(HOME_AGENT, "mobility.care_of_tests_passed"), 1);
 }
 
 #[test]
@@ -221,19 +170,19 @@ fn make_before_break_loses_nothing_and_the_old_path_serves_until_the_echo() {
     let mut world = World::new(true);
     world.pass(1000, false);
     assert_eq!(world.lost_by(|world| world.hand_over("w1")), 0);
-    let (old, new) = (world.to[&address(FIRST)], world.to[&address(SECOND)]);
+    let (old, new) = (world.net.to[&address(FIRST)], world.net.to[&address(SECOND)]);
     // The old address gets packets during the first half of the registration's round trip and during the
     // round trip of the echo.
     assert!((500 + 55..=500 + 70).contains(&old), "{old} packets to the old address, {new} to the new one");
-    assert_eq!(old + new, world.sent);
+    assert_eq!(old + new, world.net.sent);
 }
 
 #[test]
 fn break_before_make_costs_one_more_round_trip_unless_the_address_was_tested_lately() {
     let round_trip = 2 * DELAY.as_millis() as usize;
     let break_it = |world: &mut World| {
-        world.reached.remove(FIRST);
-        world.tell_router(Input::Interface(interface("w0", FIRST, false)));
+        world.net.reached.remove(FIRST);
+        world.tell(ROUTER, Input::Interface(interface("w0", FIRST, false)));
     };
     let mut lost = Vec::new();
     for is_tested in [false, true] {
@@ -262,7 +211,7 @@ fn takeover_keeps_the_old_path_and_sends_nothing_to_the_untested_address() {
     for goes_back in [false, true] {
         let mut world = World::new(true);
         world.pass(1000, false);
-        world.deaf.insert(SECOND);
+        world.net.deaf.insert(SECOND);
         world.hand_over("w1");
         world.pass(500, true);
         assert_eq!(world.state(), "untested");
@@ -270,17 +219,17 @@ fn takeover_keeps_the_old_path_and_sends_nothing_to_the_untested_address() {
         assert_eq!(world.state(), "untested");
         world.pass(1000, true);
         world.pass(DELAY.as_millis() as u64, false);
-        assert_eq!((world.arrived, world.to.get(&address(SECOND))), (world.sent, None));
+        assert_eq!((world.net.arrived, world.net.to.get(&address(SECOND))), (world.net.sent, None));
         if goes_back {
             world.hand_over("w0");
         } else {
-            world.deaf.clear();
+            world.net.deaf.clear();
         }
         world.pass(2000, true);
         assert_eq!(world.state(), "registered");
         world.pass(100, false);
-        assert_eq!(world.sent - world.arrived, 0, "{goes_back}");
-        assert_eq!(world.to.contains_key(&address(SECOND)), !goes_back);
+        assert_eq!(world.net.sent - world.net.arrived, 0, "{goes_back}");
+        assert_eq!(world.net.to.contains_key(&address(SECOND)), !goes_back);
     }
 }
 
@@ -334,7 +283,7 @@ fn never_tested_addresses_get_bounded_small_probes_over_mutated_registrations() 
     if let Some(agent) = &mut config.home_agent {
         agent.nodes[0].authentication = carnet_mobility::Authentication::None;
     }
-    let mut station = Station::new(config, PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
+    let mut station = station(config, 7);
     while station.poll_output().is_some() {}
     let mut now = Time::ZERO;
     let answers = |place: Ipv6Addr| u128::from(place) >> 80 == u128::from(address("2001:db8:f1::")) >> 80;
@@ -450,7 +399,7 @@ impl Besieged {
         if let Some(agent) = &mut config.home_agent {
             agent.home_link = home_link.map(str::to_owned);
         }
-        let station = Station::new(config.clone(), PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
+        let station = station(config.clone(), 7);
         let mut besieged = Besieged {
             station,
             config,

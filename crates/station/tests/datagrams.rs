@@ -2,11 +2,13 @@
 
 mod common;
 
+use std::time::Duration;
+
 use carnet_base::{Endpoint, Interface, Rng, Time};
 use carnet_station::forwarding::desired::{Change, Entry, Ipv4Route, Ipv4Rule, TABLE_MAIN, TABLE_UPLINK};
 use carnet_station::io::{Input, Output};
-use carnet_station::{PersistentState, Station};
 use carnet_wire::ipv6::{Header, protocol};
+use common::world::{Network, station};
 use common::{CORRESPONDENT, HOST, WALL, address, agent_config, data, interface, router_config};
 
 const AGENT: &str = "udp:198.51.100.2:4191";
@@ -18,15 +20,43 @@ fn end(text: &str) -> Endpoint {
     text.parse().expect("an endpoint")
 }
 
-struct World {
-    now: Time,
-    /// Home agent and mobile router, in this order.
-    stations: [Station; 2],
+/// The NAT between home agent (0) and mobile router (1), and records.
+#[derive(Default)]
+struct Nat {
     /// Packets that came out of a tunnel, each with the index of its station.
     arrived: Vec<(usize, Vec<u8>)>,
     /// All packets on the wire, each with the index of the receiving station.
     wire: Vec<(usize, Vec<u8>)>,
     sockets: [Vec<String>; 2],
+}
+
+type World = common::world::World<Nat>;
+
+impl Network for Nat {
+    fn carry(world: &mut World, from: usize, output: Output) {
+        match output {
+            Output::Packet(packet) => world.net.arrived.push((from, packet)),
+            Output::Encapsulated { local, remote, packet, .. } => {
+                // The NAT rewrites the router's address, and accepts packets only for its own mapping.
+                let there = [(AGENT, MAPPED), (ROUTER, AGENT)][from];
+                if (local, remote) == (end(there.0), end(there.1)) {
+                    let to = 1 - from;
+                    world.net.wire.push((to, packet.clone()));
+                    let seen = [(AGENT, MAPPED), (ROUTER, AGENT)][to];
+                    world.deliver(to, datagram(seen, packet));
+                }
+            }
+            Output::Forwarding(Change::Set(entry)) => {
+                if let Entry::Socket(socket) = &*entry {
+                    world.net.sockets[from].push(socket.local.to_string());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Stations refuse datagrams of attackers.
+    fn refused(&mut self, _reason: &str) {}
 }
 
 impl World {
@@ -35,18 +65,8 @@ impl World {
         agent.home_agent.as_mut().expect("an agent").ipv4_address = "198.51.100.2".parse().ok();
         let mut router = router_config(&["2001:db8:a::/64"]);
         router.mobile_router.as_mut().expect("a router").router.home_agent_ipv4 = "198.51.100.2".parse().ok();
-        let stations = [agent, router]
-            .map(|config| Station::new(config, PersistentState::default(), Rng::new(7), Time::ZERO, WALL));
-        let mut world = World {
-            now: Time::ZERO,
-            stations,
-            arrived: Vec::new(),
-            wire: Vec::new(),
-            sockets: [Vec::new(), Vec::new()],
-        };
-        for to in 0..2 {
-            assert!(world.drain(to).is_empty());
-        }
+        let mut world = World::of([agent, router].map(|config| station(config, 7)), Nat::default());
+        assert!(world.net.wire.is_empty());
         let ipv4 = |text: &str| -> std::net::Ipv4Addr { text.parse().expect("an address") };
         let uplink = Interface {
             addresses: Vec::new(),
@@ -55,65 +75,21 @@ impl World {
             ipv4_routers: vec![ipv4("10.0.0.1").into()],
             ..interface("w0", "::", true)
         };
-        world.give(1, Input::Interface(uplink));
-        world.run(50);
+        world.tell(1, Input::Interface(uplink));
+        world.run(Duration::from_secs(20));
         world
     }
 
     /// Passes an input to the station with index `to`, and carries all resulting packets.
     fn give(&mut self, to: usize, input: Input) {
-        let mut inputs = vec![(to, input)];
-        while let Some((to, input)) = inputs.pop() {
-            let _ = self.stations[to].handle_input(self.now, WALL, input);
-            for packet in self.drain(to) {
-                let seen = [(ROUTER, AGENT), (AGENT, MAPPED)][to];
-                inputs.insert(0, (1 - to, datagram(seen, packet)));
-            }
-        }
-    }
-
-    /// Takes the outputs of a station; returns the packets that pass the NAT.
-    fn drain(&mut self, to: usize) -> Vec<Vec<u8>> {
-        let mut through = Vec::new();
-        while let Some(output) = self.stations[to].poll_output() {
-            match output {
-                Output::Packet(packet) => self.arrived.push((to, packet)),
-                Output::Encapsulated { local, remote, packet, .. } => {
-                    // The NAT rewrites the router's address, and accepts packets only for its own mapping.
-                    let there = [(AGENT, MAPPED), (ROUTER, AGENT)][to];
-                    if (local, remote) == (end(there.0), end(there.1)) {
-                        self.wire.push((1 - to, packet.clone()));
-                        through.push(packet);
-                    }
-                }
-                Output::Forwarding(Change::Set(entry)) => {
-                    if let Entry::Socket(socket) = &*entry {
-                        self.sockets[to].push(socket.local.to_string());
-                    }
-                }
-                _ => {}
-            }
-        }
-        through
+        self.feed(to, input);
+        self.settle();
     }
 
     /// Returns the packets that came out of a tunnel and are not path MTU probes.
     fn data(&self) -> Vec<(usize, Vec<u8>)> {
-        self.arrived.iter().filter(|(_, packet)| packet[6] == protocol::NO_NEXT_HEADER).cloned().collect()
-    }
-
-    /// Runs the next `steps` timers.
-    fn run(&mut self, steps: usize) {
-        for _ in 0..steps {
-            let next = self.stations.iter().filter_map(Station::poll_timeout).min();
-            let Some(next) = next.filter(|next| *next < Time::from_secs(20)) else { return };
-            self.now = self.now.max(next);
-            for to in 0..2 {
-                if self.stations[to].poll_timeout().is_some_and(|due| due <= self.now) {
-                    self.give(to, Input::Timeout);
-                }
-            }
-        }
+        let data = self.net.arrived.iter().filter(|(_, packet)| packet[6] == protocol::NO_NEXT_HEADER);
+        data.cloned().collect()
     }
 }
 
@@ -124,13 +100,13 @@ fn datagram((local, remote): (&str, &str), packet: Vec<u8>) -> Input {
 #[test]
 fn packets_pass_a_nat_in_both_directions() {
     let mut world = World::registered();
-    assert_eq!(world.sockets[0], ["198.51.100.2", AGENT]);
-    assert_eq!(world.sockets[1], ["10.0.0.10", ROUTER]);
+    assert_eq!(world.net.sockets[0], ["198.51.100.2", AGENT]);
+    assert_eq!(world.net.sockets[1], ["10.0.0.10", ROUTER]);
     let tunnels = world.stations[0].tunnel_status();
     assert_eq!(tunnels.iter().map(|t| (t.remote, t.mtu)).collect::<Vec<_>>(), [(end(MAPPED), 1472)]);
     for (from, source, destination) in [(1, HOST, CORRESPONDENT), (0, CORRESPONDENT, HOST)] {
         let packet = data(source, destination);
-        world.arrived.clear();
+        world.net.arrived.clear();
         world.give(from, Input::Packet(packet.clone()));
         assert_eq!(world.data(), [(1 - from, packet)]);
     }
@@ -140,7 +116,7 @@ fn packets_pass_a_nat_in_both_directions() {
 fn ipv4_tables(seen: &[(&str, &[&str], &[&str])]) -> (Vec<Ipv4Route>, Vec<Ipv4Rule>) {
     let mut config = router_config(&["2001:db8:a::/64"]);
     config.mobile_router.as_mut().expect("a router").router.home_agent_ipv4 = "198.51.100.2".parse().ok();
-    let mut station = Station::new(config, PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
+    let mut station = station(config, 7);
     while station.poll_output().is_some() {}
     let mut wanted: Vec<std::sync::Arc<Entry>> = Vec::new();
     for (name, addresses, routers) in seen {
@@ -231,8 +207,8 @@ fn strangers_get_nothing_through_and_break_nothing() {
     for (from, source, destination) in [(1, HOST, CORRESPONDENT), (0, CORRESPONDENT, HOST)] {
         world.give(from, Input::Packet(data(source, destination)));
     }
-    world.arrived.clear();
-    let seen = world.wire.clone();
+    world.net.arrived.clear();
+    let seen = world.net.wire.clone();
     assert!(seen.len() >= 4, "a registration and two packets");
     let mut rng = Rng::new(1);
     for round in 0..20_000 {
@@ -246,11 +222,11 @@ fn strangers_get_nothing_through_and_break_nothing() {
             packet.truncate(rng.below(packet.len() as u64 + 1) as usize);
         }
         let ends = [(AGENT, "udp:192.0.2.77:40002"), (ROUTER, "udp:203.0.113.5:4191")][*to];
-        let before = world.arrived.len();
+        let before = world.net.arrived.len();
         let is_stranger = round % 2 == 0;
         let ends = if is_stranger { ends } else { [(AGENT, MAPPED), (ROUTER, AGENT)][*to] };
         world.give(*to, datagram(ends, packet));
-        let passed = world.arrived.split_off(before);
+        let passed = world.net.arrived.split_off(before);
         // The station accepts or drops a packet from the right remote end by its inner addresses.
         for (at, packet) in passed {
             let header = Header::parse(&packet).expect("an IPv6 packet");
@@ -265,7 +241,7 @@ fn strangers_get_nothing_through_and_break_nothing() {
     }
     // The station still forwards as before the messages.
     let packet = data(HOST, CORRESPONDENT);
-    world.arrived.clear();
+    world.net.arrived.clear();
     world.give(1, Input::Packet(packet.clone()));
     assert_eq!(world.data(), [(0, packet)]);
 }

@@ -5,7 +5,7 @@ mod common;
 
 use std::time::Duration;
 
-use carnet_base::{Rng, Time, WallTime};
+use carnet_base::{Time, WallTime};
 use carnet_geonet::Mib;
 use carnet_its::cam::{Cam, HighFrequencyContainer, LowFrequencyContainer};
 use carnet_its::cdd::{
@@ -20,10 +20,11 @@ use carnet_station::geonet::facilities::FacilitiesSettings;
 use carnet_station::io::{
     Action, Command, DenmOrder, DenmWish, Input, Message, MessageKind, Output, Position, PositionQuality,
 };
-use carnet_station::{GeonetSettings, PersistentState, Station, StationConfig};
+use carnet_station::{GeonetSettings, Station, StationConfig};
 use carnet_wire::geonet::{GnAddress, StationType as GnStationType};
 
 use common::passenger_car;
+use common::world::Network;
 
 const START: u64 = 1_800_000_000_000;
 
@@ -42,65 +43,38 @@ fn station(index: u8, facilities: Option<FacilitiesSettings>) -> Station {
         dcc: None,
     };
     let config = StationConfig { geonet: Some(geonet), ..StationConfig::default() };
-    Station::new(config, PersistentState::default(), Rng::new(index.into()), Time::ZERO, wall(Time::ZERO))
+    common::world::station(config, index.into())
 }
 
-/// Two stations in range of each other.
-struct Pair {
-    now: Time,
-    stations: [Station; 2],
+/// A radio between two stations, and what the second station and the applications got.
+#[derive(Default)]
+struct Radio {
     /// Messages that the second station has passed to applications.
     heard: Vec<Message>,
     told: Vec<Output>,
 }
 
+type Pair = common::world::World<Radio>;
+
+impl Network for Radio {
+    fn carry(pair: &mut Pair, from: usize, output: Output) {
+        match output {
+            Output::Frame(frame) => pair.deliver(1 - from, Input::Frame(frame)),
+            Output::Message(message) if from == 1 => pair.net.heard.push(message),
+            Output::Triggered(_) | Output::EventOver(_) => pair.net.told.push(output),
+            _ => {}
+        }
+    }
+}
+
 impl Pair {
+    /// Returns two stations in range of each other.
     fn new(first: FacilitiesSettings) -> Pair {
         let stations = [station(1, Some(first)), station(2, Some(passenger_car()))];
-        let mut pair = Pair { now: Time::from_secs(5), stations, heard: Vec::new(), told: Vec::new() };
+        let mut pair = Pair::of(stations, Radio::default());
+        pair.now = Time::from_secs(5);
         pair.drive(1, 0);
         pair
-    }
-
-    fn input(&mut self, index: usize, input: Input) -> Result<(), String> {
-        // The input is converted to the recording's format and back, to test that the format is complete.
-        let line = serde_json::to_string(&input).expect("serialises");
-        let input = serde_json::from_str(&line).expect("deserialises");
-        let result = self.stations[index].handle_input(self.now, wall(self.now), input);
-        self.carry(index);
-        result
-    }
-
-    fn carry(&mut self, index: usize) {
-        let mut frames = Vec::new();
-        while let Some(output) = self.stations[index].poll_output() {
-            match output {
-                Output::Frame(frame) => frames.push(frame),
-                Output::Message(message) if index == 1 => self.heard.push(message),
-                Output::Triggered(_) | Output::EventOver(_) => self.told.push(output),
-                _ => {}
-            }
-        }
-        for frame in frames {
-            let other = 1 - index;
-            let input = Input::Frame(frame);
-            self.stations[other].handle_input(self.now, wall(self.now), input).expect("accepted");
-            self.carry(other);
-        }
-    }
-
-    /// Lets time pass, and runs the timers.
-    fn pass(&mut self, span: Duration) {
-        let end = self.now + span;
-        loop {
-            let due = |station: &Station| station.poll_timeout().filter(|due| *due <= end);
-            let next =
-                [0, 1].into_iter().filter_map(|index| Some((due(&self.stations[index])?, index))).min();
-            let Some((due, index)) = next else { break };
-            self.now = self.now.max(due);
-            self.input(index, Input::Timeout).expect("accepted");
-        }
-        self.now = end;
     }
 
     /// Sets a position of a station: `north` metres north of the origin, driving at 20 m/s eastwards.
@@ -114,11 +88,11 @@ impl Pair {
             speed: 2000,
             heading: 900,
         };
-        self.input(index, Input::Position(position)).expect("accepted");
+        self.tell(index, Input::Position(position));
     }
 
     fn cams(&mut self) -> Vec<Cam> {
-        let messages = std::mem::take(&mut self.heard);
+        let messages = std::mem::take(&mut self.net.heard);
         let cams = messages.iter().filter(|message| message.kind == MessageKind::Cam);
         cams.map(|message| uper::decode(&message.octets).expect("a CAM")).collect()
     }
@@ -132,8 +106,8 @@ impl Pair {
             area: None,
             traffic_class: None,
         };
-        self.input(index, Input::Command(Command::Denm(order)))?;
-        Ok(self.told.drain(..).find_map(|output| match output {
+        self.try_tell(index, Input::Command(Command::Denm(order)))?;
+        Ok(self.net.told.drain(..).find_map(|output| match output {
             Output::Triggered(action) => Some(action),
             _ => None,
         }))
@@ -143,11 +117,6 @@ impl Pair {
     fn events(&self) -> usize {
         let facilities = self.stations[1].facilities().expect("facilities");
         facilities.services().ldm.events_in(self.now, None).len()
-    }
-
-    fn counter(&self, index: usize, name: &str) -> u64 {
-        let counters = self.stations[index].counters();
-        counters.iter().find(|(known, _)| known == name).unwrap_or_else(|| panic!("{name}")).1
     }
 }
 
@@ -170,11 +139,11 @@ fn a_cam_says_where_the_vehicle_is_and_how_it_moves() {
     let mut pair = Pair::new(passenger_car());
     let quality =
         PositionQuality { confidence_cm: Some(250), altitude_cm: Some(12_345), ..Default::default() };
-    pair.input(0, Input::PositionQuality(quality)).expect("accepted");
+    pair.tell(0, Input::PositionQuality(quality));
     // The station moves 5 m in each tenth of a second: each movement causes a CAM.
     for step in 0..10 {
         pair.drive(0, 5 * step);
-        pair.pass(Duration::from_millis(100));
+        pair.run(Duration::from_millis(100));
     }
     let cams = pair.cams();
     // A further CAM follows, because a tenth of a second has passed.
@@ -226,11 +195,11 @@ fn what_an_application_says_of_the_movement_counts_for_two_seconds() {
     cam.cam.cam_parameters.low_frequency_container =
         Some(LowFrequencyContainer::BasicVehicleContainerLowFrequency(lights));
     pair.drive(0, 0);
-    pair.input(0, Input::Vehicle(uper::encode(&cam).expect("encodes"))).expect("accepted");
+    pair.tell(0, Input::Vehicle(uper::encode(&cam).expect("encodes")));
     let mut seen = Vec::new();
     for step in 1..=30 {
         pair.drive(0, 5 * step);
-        pair.pass(Duration::from_millis(100));
+        pair.run(Duration::from_millis(100));
         seen.extend(pair.cams());
     }
     let fresh = &seen[5];
@@ -240,7 +209,7 @@ fn what_an_application_says_of_the_movement_counts_for_two_seconds() {
     // Vehicle data that does not describe movement stays.
     assert_eq!(high(stale).vehicle_length.vehicle_length_value.0, 120);
     assert_eq!(low(stale).map(|low| low.exterior_lights), Some(ExteriorLights::FOG_LIGHT_ON));
-    let refused = pair.input(0, Input::Vehicle(vec![1, 2, 3])).expect_err("no CAM");
+    let refused = pair.try_tell(0, Input::Vehicle(vec![1, 2, 3])).expect_err("no CAM");
     assert!(refused.starts_with("the vehicle is no CAM"), "{refused}");
 }
 
@@ -248,13 +217,13 @@ fn what_an_application_says_of_the_movement_counts_for_two_seconds() {
 fn two_seconds_after_the_position_was_lost_nothing_is_said() {
     let mut pair = Pair::new(passenger_car());
     pair.drive(0, 0);
-    pair.pass(Duration::from_millis(100));
+    pair.run(Duration::from_millis(100));
     pair.cams();
-    pair.input(0, Input::PositionQuality(PositionQuality { lost: true, ..Default::default() }))
+    pair.try_tell(0, Input::PositionQuality(PositionQuality { lost: true, ..Default::default() }))
         .expect("accepted");
     for step in 0..50 {
         pair.drive(0, 5 * step);
-        pair.pass(Duration::from_millis(100));
+        pair.run(Duration::from_millis(100));
     }
     let cams = pair.cams();
     assert!((1..=3).contains(&cams.len()), "{}", cams.len());
@@ -270,7 +239,7 @@ fn a_station_that_sends_no_cams_hears_them() {
     for step in 0..10 {
         pair.drive(0, 5 * step);
         pair.drive(1, 5 * step);
-        pair.pass(Duration::from_millis(100));
+        pair.run(Duration::from_millis(100));
     }
     assert_eq!(pair.cams().len(), 0);
     assert!(pair.counter(0, "facilities.cam.received") >= 9);
@@ -287,7 +256,7 @@ fn an_event_is_told_where_the_station_is_and_ended() {
     let action = pair.order(0, DenmWish::Trigger, &denm).expect("told").expect("a name");
     assert_eq!(action, Action { originating_station_id: 1, sequence_number: 0 });
     assert_eq!(pair.events(), 1);
-    let heard = pair.heard.iter().find(|message| message.kind == MessageKind::Denm).expect("a DENM");
+    let heard = pair.net.heard.iter().find(|message| message.kind == MessageKind::Denm).expect("a DENM");
     let told: Denm = uper::decode(&heard.octets).expect("a DENM");
     assert_eq!(told.denm.management.event_position.latitude.0, 488_375_000 + 90 * 40);
     let detected = TimestampIts::of(wall(pair.now));
@@ -308,19 +277,19 @@ fn an_event_is_told_where_the_station_is_and_ended() {
         let refused = pair.order(index, wish, &denm).expect_err("refused");
         assert!(refused.contains(expected), "{refused}");
     }
-    pair.pass(Duration::from_millis(50));
+    pair.run(Duration::from_millis(50));
     pair.order(0, DenmWish::Update, &denm).expect("told");
     assert_eq!((pair.events(), pair.counter(1, "facilities.denm.received")), (1, 2));
-    pair.pass(Duration::from_millis(50));
+    pair.run(Duration::from_millis(50));
     pair.order(0, DenmWish::Cancel, &denm).expect("told");
     assert_eq!((pair.events(), pair.counter(1, "facilities.denm.received")), (0, 3));
 }
 
 /// Triggers an event at the first station, and returns the location that the second station receives.
 fn location_heard(pair: &mut Pair, denm: &Denm) -> LocationContainer {
-    pair.heard.clear();
+    pair.net.heard.clear();
     pair.order(0, DenmWish::Trigger, denm).expect("told");
-    let heard = pair.heard.iter().find(|message| message.kind == MessageKind::Denm).expect("a DENM");
+    let heard = pair.net.heard.iter().find(|message| message.kind == MessageKind::Denm).expect("a DENM");
     let told: Denm = uper::decode(&heard.octets).expect("a DENM");
     told.denm.location.expect("a location")
 }
@@ -372,9 +341,9 @@ fn a_witness_ends_an_event_and_time_does() {
     denm.denm.management.validity_duration = carnet_its::cdd::ValidityDuration(3);
     // An event goes from the second station to the first, whose applications do not listen.
     let action = pair.order(1, DenmWish::Trigger, &denm).expect("told").expect("a name");
-    pair.pass(Duration::from_secs(4));
+    pair.run(Duration::from_secs(4));
     let over = |output: &Output| matches!(output, Output::EventOver(other) if *other == action);
-    assert!(pair.told.iter().any(over), "{:?}", pair.told);
+    assert!(pair.net.told.iter().any(over), "{:?}", pair.net.told);
 
     denm.denm.management.validity_duration = carnet_its::cdd::ValidityDuration(60);
     pair.drive(0, 10);
@@ -393,7 +362,7 @@ fn without_facilities_there_are_no_orders_and_messages_mean_nothing() {
     pair.stations[1] = station(2, None);
     pair.drive(1, 0);
     pair.drive(0, 0);
-    assert!(pair.heard.is_empty() && pair.stations[1].facilities().is_none());
+    assert!(pair.net.heard.is_empty() && pair.stations[1].facilities().is_none());
     for input in [
         Input::Vehicle(uper::encode(&Cam::default()).expect("encodes")),
         Input::Command(Command::Denm(DenmOrder {
@@ -405,7 +374,7 @@ fn without_facilities_there_are_no_orders_and_messages_mean_nothing() {
             traffic_class: None,
         })),
     ] {
-        let refused = pair.input(1, input).expect_err("refused");
+        let refused = pair.try_tell(1, input).expect_err("refused");
         assert!(refused.contains("this station has no facilities"), "{refused}");
     }
     assert!(pair.stations[1].counters().iter().all(|(name, _)| !name.starts_with("facilities.")));
@@ -431,7 +400,7 @@ fn an_area_that_the_network_does_not_take_is_refused_at_once() {
         area: Some(area),
         traffic_class: None,
     };
-    let refused = pair.input(0, Input::Command(Command::Denm(order))).expect_err("too large");
+    let refused = pair.try_tell(0, Input::Command(Command::Denm(order))).expect_err("too large");
     assert!(refused.contains("expected at most 10 square kilometres"), "{refused}");
     assert_eq!(pair.counter(0, "facilities.denm.sent"), 0);
 }
@@ -451,7 +420,7 @@ fn services_are_announced_and_known_to_others_as_long_as_they_are() {
     };
     let mut pair = Pair::new(announcing);
     pair.drive(0, 0);
-    pair.pass(Duration::from_secs(2));
+    pair.run(Duration::from_secs(2));
     let known = |pair: &Pair| {
         let sa = &pair.stations[1].facilities().expect("facilities").services().sa;
         sa.known().map(|it| (it.identifier.clone(), it.services.clone())).collect::<Vec<_>>()

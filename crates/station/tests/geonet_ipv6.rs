@@ -79,16 +79,7 @@ fn position(place: i32) -> Input {
 }
 
 fn packet(source: Ipv6Addr, destination: Ipv6Addr) -> Vec<u8> {
-    let header = Header {
-        traffic_class: 0,
-        flow_label: 0,
-        payload_length: 4,
-        next_header: protocol::NO_NEXT_HEADER,
-        hop_limit: 64,
-        source,
-        destination,
-    };
-    [&header.emit()[..], b"data"].concat()
+    carnet_virtual::data(source, destination, b"data")
 }
 
 /// Passes the frames of one station to the other station, and returns the outputs of that station.

@@ -108,16 +108,7 @@ fn acknowledgement(update: &[u8]) -> Vec<u8> {
     let sequence = u16::from_be_bytes([update[46], update[47]]);
     let mut message = Builder::binding_acknowledgement(0, false, false, sequence, 0).finish();
     carnet_wire::mobility::set_checksum(&mut message, address(AGENT), address(HOME));
-    let header = Header {
-        traffic_class: 0,
-        flow_label: 0,
-        payload_length: message.len() as u16,
-        next_header: protocol::MOBILITY,
-        hop_limit: 64,
-        source: address(AGENT),
-        destination: address(HOME),
-    };
-    [&header.emit()[..], &message].concat()
+    carnet_virtual::packet(address(AGENT), address(HOME), protocol::MOBILITY, &message)
 }
 
 /// RFC 6275 11.5.5: at home the source is the home address as well, without a tunnel. The kernel does not

@@ -3,20 +3,20 @@
 
 mod common;
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
-use carnet_base::{Rng, Time};
+use carnet_base::Rng;
 use carnet_mobility::Authentication;
+use carnet_station::StationConfig;
 use carnet_station::forwarding::desired::{Change, Entry, Rule, TABLE_CAPTURE, TABLE_PROTECTED};
 use carnet_station::io::{Command, Event, Input, Output};
-use carnet_station::{PersistentState, Station, StationConfig};
 use carnet_wire::extension::Extensions;
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::mobility::{
     BindingUpdateFlags, Builder, ControlPacket, MobilityOption, RevocationFlags, RevocationKind,
 };
-use common::{AGENT, FIRST, HOME, SECOND, WALL, address, agent_config, interface, router_config};
+use common::world::{Network, station};
+use common::{AGENT, FIRST, HOME, SECOND, address, agent_config, interface, router_config};
 
 const PREFIX: &str = "2001:db8:a::/64";
 
@@ -28,10 +28,6 @@ fn under_ipsec(mut config: StationConfig) -> StationConfig {
         router.router.authentication = Authentication::Ipsec;
     }
     config
-}
-
-fn station(config: StationConfig) -> Station {
-    Station::new(config, PersistentState::default(), Rng::new(7), Time::ZERO, WALL)
 }
 
 /// Returns a packet between the two ends of a security association.
@@ -53,80 +49,29 @@ fn esp(source: &str, destination: &str, label: u32, message: &[u8]) -> Vec<u8> {
     packet(source, destination, label, protocol::ESP, &[&[0; 8][..], message].concat())
 }
 
-struct World {
-    now: Time,
-    /// Home agent and mobile router, in this order.
-    stations: [Station; 2],
-    /// Whether the kernels have security associations.
-    associated: bool,
-    wire: VecDeque<(usize, Input)>,
+/// The kernels of a home agent and of a mobile router, and records.
+#[derive(Default)]
+struct Kernels {
+    /// Whether the kernels have no security associations.
+    unassociated: bool,
     /// Packets that were sent between the stations.
     sent: Vec<Vec<u8>>,
     events: Vec<Event>,
     rules: Vec<Rule>,
 }
 
-impl World {
-    fn new() -> World {
-        let mut world = World {
-            now: Time::ZERO,
-            stations: [
-                station(under_ipsec(agent_config(&[PREFIX]))),
-                station(under_ipsec(router_config(&[PREFIX]))),
-            ],
-            associated: true,
-            wire: VecDeque::new(),
-            sent: Vec::new(),
-            events: Vec::new(),
-            rules: Vec::new(),
-        };
-        world.settle();
-        world
-    }
+type World = common::world::World<Kernels>;
 
-    fn tell(&mut self, who: usize, input: Input) {
-        self.stations[who].handle_input(self.now, WALL, input).expect("accepted");
-        self.settle();
-    }
-
-    fn wait(&mut self, seconds: u64) {
-        let end = self.now + Duration::from_secs(seconds);
-        while let Some(due) =
-            self.stations.iter().filter_map(Station::poll_timeout).min().filter(|due| *due <= end)
-        {
-            self.now = self.now.max(due);
-            for who in 0..2 {
-                if self.stations[who].poll_timeout().is_some_and(|due| due <= self.now) {
-                    self.tell(who, Input::Timeout);
-                }
-            }
-        }
-        self.now = end;
-    }
-
-    fn settle(&mut self) {
-        for _ in 0..1000 {
-            for who in 0..2 {
-                while let Some(output) = self.stations[who].poll_output() {
-                    self.carry(who, output);
-                }
-            }
-            let Some((who, input)) = self.wire.pop_front() else { return };
-            self.stations[who].handle_input(self.now, WALL, input).expect("accepted");
-        }
-        panic!("it goes round and round");
-    }
-
-    /// Plays the kernel of a station for one output.
-    fn carry(&mut self, who: usize, output: Output) {
+impl Network for Kernels {
+    fn carry(world: &mut World, who: usize, output: Output) {
         match output {
             Output::Protect { source, destination, label, message } => {
                 let (source, destination) = (source.to_string(), destination.to_string());
-                let packet = match self.associated {
-                    true => esp(&source, &destination, label, &message),
-                    false => packet(&source, &destination, label, protocol::MOBILITY, &message),
+                let packet = match world.net.unassociated {
+                    false => esp(&source, &destination, label, &message),
+                    true => packet(&source, &destination, label, protocol::MOBILITY, &message),
                 };
-                self.wire.push_back((who, Input::Packet(packet)));
+                world.deliver(who, Input::Packet(packet));
             }
             Output::Packet(packet) => {
                 let header = Header::parse(&packet).expect("a packet");
@@ -134,28 +79,37 @@ impl World {
                 if header.destination == own && header.next_header == protocol::ESP {
                     let message = packet[HEADER_LEN + 8..].to_vec();
                     let Header { source, destination, flow_label: label, .. } = header;
-                    self.wire.push_back((who, Input::Protected { source, destination, label, message }));
+                    let protected = Input::Protected { source, destination, label, message };
+                    world.deliver(who, protected);
                 } else if who == 0 && [FIRST, SECOND, HOME].map(address).contains(&header.destination)
                     || who == 1 && header.destination == address(AGENT)
                 {
-                    self.sent.push(packet.clone());
-                    self.wire.push_back((1 - who, Input::Packet(packet)));
+                    world.net.sent.push(packet.clone());
+                    world.deliver(1 - who, Input::Packet(packet));
                 }
             }
             Output::Forwarding(Change::Set(entry)) => {
                 if let Entry::Rule(rule) = &*entry {
-                    self.rules.push((**rule).clone());
+                    world.net.rules.push((**rule).clone());
                 }
             }
-            Output::Event(event) => self.events.push(event),
+            Output::Event(event) => world.net.events.push(event),
             _ => {}
         }
+    }
+}
+
+impl World {
+    fn new() -> World {
+        let configs = [agent_config(&[PREFIX]), router_config(&[PREFIX])];
+        World::of(configs.map(|config| station(under_ipsec(config), 7)), Kernels::default())
     }
 
     /// Returns the upper-layer protocols of the packets between the two stations, except for packets in the
     /// tunnel.
     fn protocols(&mut self) -> Vec<u8> {
-        let all = self.sent.drain(..).map(|packet| Extensions::parse(&packet).expect("a packet").protocol);
+        let all =
+            self.net.sent.drain(..).map(|packet| Extensions::parse(&packet).expect("a packet").protocol);
         all.filter(|found| *found != protocol::IPV6).collect()
     }
 
@@ -184,7 +138,7 @@ fn a_router_registers_moves_and_leaves_under_esp_alone() {
             header.is_ok_and(|it| it.destination == address(to))
                 && extensions.is_ok_and(|it| it.protocol == protocol::ESP)
         };
-        world.sent.iter().find(is).expect("a message under ESP")
+        world.net.sent.iter().find(is).expect("a message under ESP")
     };
     let (update, acknowledgement) = (protected(AGENT), protected(FIRST));
     let (header, extensions) =
@@ -207,16 +161,16 @@ fn a_router_registers_moves_and_leaves_under_esp_alone() {
     // IPsec in the kernels needs these desired entries.
     let is = |table, from: &str, to: &str, esp| {
         let host = |text: &str| (!text.is_empty()).then(|| address(text).into());
-        world.rules.iter().any(|rule| {
+        world.net.rules.iter().any(|rule| {
             rule.table == table
                 && rule.from == host(from)
                 && rule.to == host(to)
                 && rule.protocol == Some(esp)
         })
     };
-    assert!(is(TABLE_PROTECTED, "", AGENT, protocol::ESP), "{:?}", world.rules);
-    assert!(is(TABLE_CAPTURE, AGENT, "", protocol::MOBILITY), "{:?}", world.rules);
-    assert!(is(TABLE_CAPTURE, AGENT, "", protocol::ESP), "{:?}", world.rules);
+    assert!(is(TABLE_PROTECTED, "", AGENT, protocol::ESP), "{:?}", world.net.rules);
+    assert!(is(TABLE_CAPTURE, AGENT, "", protocol::MOBILITY), "{:?}", world.net.rules);
+    assert!(is(TABLE_CAPTURE, AGENT, "", protocol::ESP), "{:?}", world.net.rules);
 }
 
 /// RFC 6275 11.5.5: from home the source is the home address, without a Home Address option, also under ESP.
@@ -225,9 +179,9 @@ fn a_router_returns_home_and_leaves_again_under_esp() {
     let mut world = World::new();
     world.tell(1, Input::Interface(interface("w0", FIRST, true)));
     assert_eq!(world.bound(), [FIRST]);
-    world.sent.clear();
+    world.net.sent.clear();
     world.tell(1, Input::Interface(interface("w0", "2001:db8:1::99", true)));
-    world.wait(2);
+    world.run(Duration::from_secs(2));
     assert!(world.bound().is_empty(), "the router has de-registered");
     let between = |packet: &Vec<u8>| {
         let (header, extensions) = (Header::parse(packet), Extensions::parse(packet));
@@ -235,11 +189,11 @@ fn a_router_returns_home_and_leaves_again_under_esp() {
         let is_plain = extensions.home_address.is_none() && extensions.routing_home_address.is_none();
         (extensions.protocol == protocol::ESP).then_some((header.source, header.destination, is_plain))
     };
-    let sent: Vec<_> = world.sent.iter().filter_map(between).collect();
+    let sent: Vec<_> = world.net.sent.iter().filter_map(between).collect();
     assert_eq!(sent, [(address(HOME), address(AGENT), true), (address(AGENT), address(HOME), true)]);
     assert_eq!(world.stations[1].status().mobile_router, Some("home"));
     world.tell(1, Input::Interface(interface("w0", SECOND, true)));
-    world.wait(2);
+    world.run(Duration::from_secs(2));
     assert_eq!(world.bound(), [SECOND]);
     assert_eq!((world.dropped(0), world.dropped(1)), (0, 0));
 }
@@ -247,16 +201,16 @@ fn a_router_returns_home_and_leaves_again_under_esp() {
 #[test]
 fn without_a_security_association_nothing_leaves_and_it_is_said() {
     let mut world = World::new();
-    world.associated = false;
+    world.net.unassociated = true;
     world.tell(1, Input::Interface(interface("w0", FIRST, true)));
-    world.wait(10);
-    assert!(world.sent.is_empty());
+    world.run(Duration::from_secs(10));
+    assert!(world.net.sent.is_empty());
     assert!(world.dropped(1) > 1);
     let told =
         |event: &&Event| matches!(event, Event::Warning { message } if message.contains("IPsec policy"));
-    assert_eq!(world.events.iter().filter(told).count(), 1, "{:?}", world.events);
-    world.associated = true;
-    world.wait(40);
+    assert_eq!(world.net.events.iter().filter(told).count(), 1, "{:?}", world.net.events);
+    world.net.unassociated = false;
+    world.run(Duration::from_secs(40));
     assert_eq!(world.bound(), [FIRST]);
 }
 
@@ -319,7 +273,7 @@ fn a_home_agent_believes_nothing_in_the_clear_and_no_address_outside_of_esp() {
 #[test]
 fn a_router_believes_no_acknowledgement_in_the_clear() {
     let mut world = World::new();
-    world.associated = false;
+    world.net.unassociated = true;
     world.tell(1, Input::Interface(interface("w0", FIRST, true)));
     let before = world.dropped(1);
     let mut message = Builder::binding_acknowledgement(0, false, true, 0, 15).finish();
@@ -343,7 +297,7 @@ fn forged_messages_in_the_clear_change_nothing_under_ipsec() {
     world.tell(1, Input::Interface(interface("w0", FIRST, true)));
     world.tell(1, Input::Interface(interface("w1", SECOND, true)));
     assert_eq!(world.bound(), [FIRST]);
-    world.events.clear();
+    world.net.events.clear();
     let mut rng = Rng::new(30);
     let revocation = |kind, sequence| Builder::binding_revocation(kind, sequence, RevocationFlags::default());
     for round in 0..4000_u32 {
@@ -377,11 +331,11 @@ fn forged_messages_in_the_clear_change_nothing_under_ipsec() {
         world.tell(who, Input::Packet(forged.emit()));
         assert_eq!(world.bound(), [FIRST], "round {round}");
         if round % 100 == 0 {
-            world.wait(1);
+            world.run(Duration::from_secs(1));
         }
     }
     let is_about_bindings = |event: &&Event| format!("{event:?}").contains("Deregistered");
-    assert_eq!(world.events.iter().find(is_about_bindings), None);
+    assert_eq!(world.net.events.iter().find(is_about_bindings), None);
     assert!(world.dropped(0) > 0 && world.dropped(1) > 0);
     // Both stations still communicate after the forged messages.
     world.tell(1, Input::Command(Command::Handover { uplink: Some("w1".into()), policy: None }));

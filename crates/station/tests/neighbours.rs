@@ -4,11 +4,10 @@
 
 mod common;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{Rng, Time};
 use carnet_geonet::Mib;
 use carnet_geonet::ipv6_adaptation::{Ipv6Config, addresses};
 use carnet_geonet::mib::BeaconInterval;
@@ -17,10 +16,11 @@ use carnet_station::forwarding::desired::{
     Change, Entry, RouteAction, TABLE_MAIN, TABLE_NEIGHBOURS, TABLE_TUNNEL, priority,
 };
 use carnet_station::io::{Command, Frame, Input, Output, Position, Report, VirtualFrame};
-use carnet_station::{GeonetSettings, MnppSettings, PersistentState, Station, StationConfig};
+use carnet_station::{GeonetSettings, MnppSettings, StationConfig};
 use carnet_wire::geonet::{GnAddress, StationType};
-use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
-use common::{AGENT, WALL, address, agent_config, interface, router_config};
+use carnet_wire::ipv6::{HEADER_LEN, Header};
+use common::world::{Network, station};
+use common::{AGENT, address, agent_config, interface, router_config};
 
 const RANGE: f64 = 250.0;
 /// Tenths of a microdegree of longitude in one metre, at the latitude of the test.
@@ -82,32 +82,65 @@ fn vehicle(who: usize, authorization: Authorization) -> StationConfig {
     config
 }
 
-/// Two vehicles, their home agent, and the network between them. The second vehicle drives past the first.
-struct World {
-    now: Time,
-    agent: Station,
-    vehicles: [Station; 2],
+/// Index of the home agent's station, after those of the two vehicles.
+const HOME_AGENT: usize = 2;
+
+/// The radio, the Internet and the kernels. The second vehicle drives past the first.
+#[derive(Default)]
+struct Surroundings {
     wanted: [BTreeMap<String, Entry>; 2],
     /// Distance of vehicle 2 to the east of vehicle 1 in metres; the next field is its speed in m/s.
     place: f64,
     speed: f64,
-    /// Whether the radio works; without it no frame arrives.
-    radio: bool,
+    /// Whether the radio is broken: no frame arrives.
+    silent: bool,
     /// Whether the radio reports unacknowledged frames.
     feedback: bool,
     /// Recent frames of vehicle 1, which an attacker may replay.
     overheard: Vec<Frame>,
-    /// Packets on the wire, each for a vehicle, or for the home agent (`None`).
-    wire: VecDeque<(Option<usize>, Input)>,
     /// Numbers of the packets that each host received, and whether each took the direct route.
     arrived: [Vec<(u32, bool)>; 2],
     sent: u32,
 }
 
+type World = common::world::World<Surroundings>;
+
+impl Network for Surroundings {
+    fn carry(world: &mut World, who: usize, output: Output) {
+        match output {
+            Output::Packet(packet) => world.route(who, packet),
+            Output::Forwarding(change) if who != HOME_AGENT => {
+                let wanted = &mut world.net.wanted[who];
+                match change {
+                    Change::Set(entry) => {
+                        wanted.insert(format!("{:?}", entry.key()), Entry::clone(&entry));
+                    }
+                    Change::Remove(entry) => {
+                        wanted.remove(&format!("{:?}", entry.key()));
+                    }
+                }
+            }
+            Output::Frame(frame) => {
+                let group = frame.destination[0] & 1 != 0;
+                let other = 1 - who;
+                if who == 0 {
+                    world.net.overheard.push(frame.clone());
+                }
+                let heard = !world.net.silent && world.net.place.abs() <= RANGE;
+                if heard && (group || frame.destination == mac(other)) {
+                    world.deliver(other, Input::Frame(frame));
+                } else if world.net.feedback && !group {
+                    world.deliver(who, Input::Unacknowledged(frame));
+                }
+            }
+            Output::Ipv6 { delivered, .. } => world.reaches_host(who, &delivered.payload, true),
+            _ => {}
+        }
+    }
+}
+
 impl World {
     fn new(authorization: Authorization) -> World {
-        let station =
-            |config, seed| Station::new(config, PersistentState::default(), Rng::new(seed), Time::ZERO, WALL);
         let mut agent = agent_config(&["2001:db8:a::/64"]);
         if let Some(agent) = &mut agent.home_agent {
             let mut other = agent.nodes[0].clone();
@@ -115,100 +148,33 @@ impl World {
             other.prefixes = ["2001:db8:b::/64".parse().expect("a prefix")].into();
             agent.nodes.push(other);
         }
-        let mut world = World {
-            now: Time::ZERO,
-            agent: station(agent, 7),
-            vehicles: [0, 1].map(|who| station(vehicle(who, authorization), 8 + who as u64)),
-            wanted: Default::default(),
-            place: 1000.0,
-            speed: 0.0,
-            radio: true,
-            feedback: false,
-            overheard: Vec::new(),
-            wire: VecDeque::new(),
-            arrived: Default::default(),
-            sent: 0,
-        };
-        world.settle();
+        let [first, second] = [0, 1].map(|who| station(vehicle(who, authorization), 8 + who as u64));
+        let surroundings = Surroundings { place: 1000.0, ..Surroundings::default() };
+        let mut world = World::of([first, second, station(agent, 7)], surroundings);
         for who in [0, 1] {
             world.tell(who, Input::Interface(interface("w0", &care_of(who), true)));
-            let state = world.vehicles[who].status().mobile_router;
+            let state = world.stations[who].status().mobile_router;
             assert_eq!(state, Some("registered"));
         }
         world
     }
 
-    fn tell(&mut self, who: usize, input: Input) {
-        self.wire.push_back((Some(who), input));
-        self.settle();
-    }
-
-    fn settle(&mut self) {
-        for _ in 0..100_000 {
-            while let Some(output) = self.agent.poll_output() {
-                if let Output::Packet(packet) = output {
-                    self.route(None, packet);
-                }
-            }
-            for who in [0, 1] {
-                while let Some(output) = self.vehicles[who].poll_output() {
-                    self.carry(who, output);
-                }
-            }
-            match self.wire.pop_front() {
-                Some((Some(who), input)) => {
-                    self.vehicles[who].handle_input(self.now, WALL, input).expect("accepted");
-                }
-                Some((None, input)) => self.agent.handle_input(self.now, WALL, input).expect("accepted"),
-                None => return,
-            }
-        }
-        panic!("the stations never come to rest");
-    }
-
-    fn carry(&mut self, who: usize, output: Output) {
-        match output {
-            Output::Packet(packet) => self.route(Some(who), packet),
-            Output::Forwarding(Change::Set(entry)) => {
-                self.wanted[who].insert(format!("{:?}", entry.key()), Entry::clone(&entry));
-            }
-            Output::Forwarding(Change::Remove(entry)) => {
-                self.wanted[who].remove(&format!("{:?}", entry.key()));
-            }
-            Output::Frame(frame) => {
-                let group = frame.destination[0] & 1 != 0;
-                let other = 1 - who;
-                if who == 0 {
-                    self.overheard.push(frame.clone());
-                }
-                let heard = self.radio && self.place.abs() <= RANGE;
-                if heard && (group || frame.destination == mac(other)) {
-                    self.wire.push_back((Some(other), Input::Frame(frame)));
-                } else if self.feedback && !group {
-                    self.wire.push_back((Some(who), Input::Unacknowledged(frame)));
-                }
-            }
-            Output::Ipv6 { delivered, .. } => self.reaches_host(who, &delivered.payload, true),
-            _ => {}
-        }
-    }
-
     /// Plays the Internet and the kernels for a packet that a station has written.
-    fn route(&mut self, from: Option<usize>, packet: Vec<u8>) {
+    fn route(&mut self, from: usize, packet: Vec<u8>) {
         let to = Header::parse(&packet).expect("an IPv6 packet").destination;
         if to == address(AGENT) {
-            return self.wire.push_back((None, Input::Packet(packet)));
+            return self.deliver(HOME_AGENT, Input::Packet(packet));
         }
         for who in [0, 1] {
             if to == address(&care_of(who)) {
-                return self.wire.push_back((Some(who), Input::Packet(packet)));
+                return self.deliver(who, Input::Packet(packet));
             }
             // The home agent's kernel routes packets for mobile networks into the tunnel device.
             let inside = host(who).segments()[..4] == to.segments()[..4] || to == home(who);
-            match from {
-                Some(vehicle) if inside && vehicle == who => return self.reaches_host(who, &packet, false),
-                _ if inside => return self.wire.push_back((None, Input::Packet(packet))),
-                _ => {}
+            if inside && from == who {
+                return self.reaches_host(who, &packet, false);
+            } else if inside {
+                return self.deliver(HOME_AGENT, Input::Packet(packet));
             }
         }
     }
@@ -217,13 +183,13 @@ impl World {
         let header = Header::parse(packet).expect("an IPv6 packet");
         if header.destination == host(who) {
             let number = packet[HEADER_LEN..].first_chunk().expect("a number");
-            self.arrived[who].push((u32::from_be_bytes(*number), straight));
+            self.net.arrived[who].push((u32::from_be_bytes(*number), straight));
         }
     }
 
     /// Returns the next hop of a vehicle's kernel for a neighbouring mobile network.
     fn straight(&self, who: usize, to: Ipv6Addr) -> Option<Ipv6Addr> {
-        self.wanted[who].values().find_map(|entry| match entry {
+        self.net.wanted[who].values().find_map(|entry| match entry {
             Entry::Route(route) if route.table == TABLE_NEIGHBOURS && route.destination.contains(&to) => {
                 match &*route.action {
                     RouteAction::Forward { interface, gateway } if interface == "gn0" => *gateway,
@@ -235,19 +201,10 @@ impl World {
     }
 
     /// Sends a packet from a host on board to the host of the other vehicle.
-    fn send(&mut self, who: usize) {
+    fn host_sends(&mut self, who: usize) {
         let (from, to) = (host(who), host(1 - who));
-        let header = Header {
-            traffic_class: 0,
-            flow_label: 0,
-            payload_length: 4,
-            next_header: protocol::NO_NEXT_HEADER,
-            hop_limit: 60,
-            source: from,
-            destination: to,
-        };
-        let packet = [&header.emit()[..], &self.sent.to_be_bytes()].concat();
-        self.sent += 1;
+        let packet = carnet_virtual::data(from, to, &self.net.sent.to_be_bytes());
+        self.net.sent += 1;
         let input = match self.straight(who, to) {
             Some(gateway) => Input::VirtualFrame(VirtualFrame {
                 link: 0,
@@ -264,11 +221,11 @@ impl World {
     /// Lets 10 ms pass.
     fn tick(&mut self) {
         self.now += Duration::from_millis(10);
-        self.place += self.speed * 0.01;
+        self.net.place += self.net.speed * 0.01;
         let millis = (self.now.as_nanos() / 1_000_000) as u32;
         for who in [0, 1] {
             if millis.is_multiple_of(200) {
-                let (metres, speed) = [(0.0, 0.0), (self.place, self.speed)][who];
+                let (metres, speed) = [(0.0, 0.0), (self.net.place, self.net.speed)][who];
                 let position = Position {
                     timestamp: 1_000_000 + millis,
                     latitude: 488_375_000,
@@ -279,13 +236,12 @@ impl World {
                 };
                 self.tell(who, Input::Position(position));
             }
-            if self.vehicles[who].poll_timeout().is_some_and(|due| due <= self.now) {
+            if self.stations[who].poll_timeout().is_some_and(|due| due <= self.now) {
                 self.tell(who, Input::Timeout);
             }
         }
-        if self.agent.poll_timeout().is_some_and(|due| due <= self.now) {
-            self.wire.push_back((None, Input::Timeout));
-            self.settle();
+        if self.stations[HOME_AGENT].poll_timeout().is_some_and(|due| due <= self.now) {
+            self.tell(HOME_AGENT, Input::Timeout);
         }
     }
 
@@ -293,20 +249,20 @@ impl World {
     fn talk(&mut self, seconds: f64) {
         for _ in 0..(seconds * 100.0) as u32 {
             self.tick();
-            self.send(0);
-            self.send(1);
+            self.host_sends(0);
+            self.host_sends(1);
         }
     }
 
     /// Returns the counts of packets since the last call: lost packets, packets on the direct route, and
     /// doubled packets.
     fn account(&mut self) -> (u32, usize, usize) {
-        let mut arrived: Vec<(u32, bool)> = self.arrived.iter_mut().flat_map(std::mem::take).collect();
+        let mut arrived: Vec<(u32, bool)> = self.net.arrived.iter_mut().flat_map(std::mem::take).collect();
         let straight = arrived.iter().filter(|(_, straight)| *straight).count();
         let all = arrived.len();
         arrived.sort();
         arrived.dedup_by_key(|(number, _)| *number);
-        let lost = std::mem::take(&mut self.sent) - arrived.len() as u32;
+        let lost = std::mem::take(&mut self.net.sent) - arrived.len() as u32;
         (lost, straight, all - arrived.len())
     }
 }
@@ -314,7 +270,7 @@ impl World {
 #[test]
 fn nothing_is_lost_when_vehicles_pass_each_other() {
     let mut world = World::new(Authorization::HomeAgent);
-    (world.place, world.speed) = (600.0, -50.0);
+    (world.net.place, world.net.speed) = (600.0, -50.0);
     world.talk(24.0);
     let (lost, straight, twice) = world.account();
     assert_eq!((lost, twice), (0, 0));
@@ -324,9 +280,9 @@ fn nothing_is_lost_when_vehicles_pass_each_other() {
     // Both stations count one neighbour that came into range and left.
     for who in [0, 1] {
         assert_eq!(world.straight(who, host(1 - who)), None);
-        let counters: BTreeMap<String, u64> = world.vehicles[who].counters().into_iter().collect();
+        let counters: BTreeMap<String, u64> = world.stations[who].counters().into_iter().collect();
         assert_eq!((counters["mnpp.met"], counters["mnpp.parted"]), (1, 1));
-        let routes = world.vehicles[who].route_status(world.now);
+        let routes = world.stations[who].route_status(world.now);
         let [other, all] = &routes[..] else { panic!("{routes:?}") };
         assert_eq!((other.path, all.path), ("home_agent", "home_agent"));
         assert!(["about to leave", "no neighbour"].contains(&other.reason.as_str()), "{}", other.reason);
@@ -337,15 +293,15 @@ fn nothing_is_lost_when_vehicles_pass_each_other() {
 fn a_radio_that_falls_silent_costs_half_a_second_and_none_where_it_tells() {
     for feedback in [false, true] {
         let mut world = World::new(Authorization::HomeAgent);
-        world.feedback = feedback;
-        world.place = 50.0;
+        world.net.feedback = feedback;
+        world.net.place = 50.0;
         world.talk(5.0);
         let (lost, straight, _) = world.account();
         assert_eq!(lost, 0);
         assert!(straight > 300, "{straight}");
-        let routes = world.vehicles[0].route_status(world.now);
+        let routes = world.stations[0].route_status(world.now);
         assert_eq!((routes[0].path, routes[0].interface.as_deref()), ("direct", Some("gn0")));
-        world.radio = false;
+        world.net.silent = true;
         world.talk(10.0);
         let (lost, _, twice) = world.account();
         assert_eq!(twice, 0);
@@ -355,7 +311,7 @@ fn a_radio_that_falls_silent_costs_half_a_second_and_none_where_it_tells() {
             // Each host may lose at most 66 packets.
             assert!((1..=132).contains(&lost), "{lost}");
         }
-        world.radio = true;
+        world.net.silent = false;
         world.talk(40.0);
         let (lost, straight, _) = world.account();
         assert_eq!(lost, 0);
@@ -366,7 +322,7 @@ fn a_radio_that_falls_silent_costs_half_a_second_and_none_where_it_tells() {
 #[test]
 fn one_route_more_and_nothing_else_moves() {
     let mut world = World::new(Authorization::HomeAgent);
-    let before = world.wanted[0].clone();
+    let before = world.net.wanted[0].clone();
     let rule = |priority, table| {
         let rules = before.values().filter(
             |entry| matches!(entry, Entry::Rule(rule) if rule.priority == priority && rule.table == table),
@@ -377,9 +333,9 @@ fn one_route_more_and_nothing_else_moves() {
     assert_eq!(rule(priority::FROM_MOBILE_NETWORK, TABLE_TUNNEL), 3);
     // In this test the interface to neighbours is not an uplink.
     assert_eq!(rule(priority::FROM_NEIGHBOURS, TABLE_MAIN), 0);
-    world.place = 50.0;
+    world.net.place = 50.0;
     world.talk(5.0);
-    let mut after = world.wanted[0].clone();
+    let mut after = world.net.wanted[0].clone();
     let is_new = |key: &String| !before.contains_key(key);
     let new: Vec<String> = after.keys().filter(|key| is_new(key)).cloned().collect();
     assert_eq!(new.len(), 1, "{new:?}");
@@ -387,17 +343,17 @@ fn one_route_more_and_nothing_else_moves() {
     assert_eq!(after, before);
     // A station that stops sends a last message, which ends its routes at the neighbours.
     world.tell(1, Input::Command(Command::Shutdown));
-    assert_eq!(world.wanted[0], before);
+    assert_eq!(world.net.wanted[0], before);
 }
 
 /// A station does not see the packets of a fast path; the fast path reports them ten times a second.
 #[test]
 fn packets_of_a_fast_path_are_use_of_the_way() {
     let mut world = World::new(Authorization::HomeAgent);
-    world.place = 50.0;
+    world.net.place = 50.0;
     world.talk(3.0);
     let probes = |world: &World| {
-        let counters: BTreeMap<String, u64> = world.vehicles[0].counters().into_iter().collect();
+        let counters: BTreeMap<String, u64> = world.stations[0].counters().into_iter().collect();
         counters["mnpp.probes"]
     };
     for (ways, expected) in [(vec![], 3..8), (vec![mac(1)], 17..23)] {
@@ -427,7 +383,7 @@ fn a_liar_gets_nothing() {
         if let Some(geonet) = &mut liar.geonet {
             geonet.address = Some(there);
         }
-        let mut liar = Station::new(liar, PersistentState::default(), Rng::new(3), Time::ZERO, WALL);
+        let mut liar = station(liar, 3);
         let mut frames: Vec<Frame> = Vec::new();
         while liar.poll_output().is_some() {}
         for step in 0..400 {
@@ -441,23 +397,23 @@ fn a_liar_gets_nothing() {
                     speed: 0,
                     heading: 0,
                 };
-                liar.handle_input(world.now, WALL, Input::Position(position)).expect("accepted");
+                liar.handle_input(world.now, world.wall(), Input::Position(position)).expect("accepted");
                 frames.extend(std::iter::from_fn(|| liar.poll_output()).filter_map(frame));
             }
             if liar.poll_timeout().is_some_and(|due| due <= world.now) {
-                liar.handle_input(world.now, WALL, Input::Timeout).expect("accepted");
+                liar.handle_input(world.now, world.wall(), Input::Timeout).expect("accepted");
                 frames.extend(std::iter::from_fn(|| liar.poll_output()).filter_map(frame));
             }
             for frame in std::mem::take(&mut frames) {
                 world.tell(0, Input::Frame(frame));
             }
-            for frame in std::mem::take(&mut world.overheard) {
-                liar.handle_input(world.now, WALL, Input::Frame(frame)).expect("accepted");
+            for frame in std::mem::take(&mut world.net.overheard) {
+                liar.handle_input(world.now, world.wall(), Input::Frame(frame)).expect("accepted");
                 frames.extend(std::iter::from_fn(|| liar.poll_output()).filter_map(self::frame));
             }
         }
         assert_eq!(world.straight(0, host(1)).is_some(), believed);
-        let counters: BTreeMap<String, u64> = world.vehicles[0].counters().into_iter().collect();
+        let counters: BTreeMap<String, u64> = world.stations[0].counters().into_iter().collect();
         assert!(counters["mnpp.received"] > 0);
     }
 }

@@ -8,23 +8,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use carnet_base::{LinkMessage, Rng, Time};
+use carnet_station::Station;
 use carnet_station::forwarding::desired::{Change, Entry};
 use carnet_station::io::{Command, Input, Output};
-use carnet_station::{PersistentState, Station};
+use carnet_virtual::Link;
 use carnet_wire::extension::{HOME_ADDRESS_ROUTING_LEN, home_address_destination};
 use carnet_wire::icmpv6::{self, ErrorMessage};
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::nd::{NdOption, RouterAdvertisement};
+use common::world::{Network, station};
 use common::{
-    AGENT, CORRESPONDENT, FIRST, HOME, HOST, SECOND, WALL, address, agent_config, interface, router_config,
+    AGENT, CORRESPONDENT, FIRST, HOME, HOST, SECOND, address, agent_config, interface, router_config,
 };
 
-/// One of the two stations: mobile router or home agent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Side {
-    Agent,
-    Router,
-}
+/// Index of the home agent's station, and of the mobile router's.
+const HOME_AGENT: usize = 0;
+const ROUTER: usize = 1;
 
 /// Path from one uplink through the network to the home agent.
 #[derive(Debug, Clone, Copy)]
@@ -36,13 +35,9 @@ struct Way {
     open: bool,
 }
 
-struct World {
-    now: Time,
-    agent: Station,
-    router: Station,
+struct Internet {
     ways: BTreeMap<&'static str, Way>,
-    loss: f64,
-    delay: (Duration, Duration),
+    link: Link,
     /// Whether the router's kernel answers Echo Requests.
     echoes: bool,
     /// Whether the router's kernel answers like a node with route optimization: from the care-of address,
@@ -56,156 +51,127 @@ struct World {
     /// Whether a data path other than the station has decapsulated the packets for the ends of the tunnel.
     decapsulated: bool,
     rng: Rng,
-    /// Packets under way, by time of arrival and number.
-    events: BTreeMap<(Time, u64), (Side, Input)>,
-    number: u64,
-    /// Tunnel MTUs that the stations have set, each with time, side and care-of address.
-    set: Vec<(Time, Side, String, u32)>,
+    /// Tunnel MTUs that the stations have set, each with time, station and care-of address.
+    set: Vec<(Time, usize, String, u32)>,
     /// MTUs in Router Advertisements to the LAN, with their times.
     told: Vec<(Time, u32)>,
-    /// Outer packets that each side has sent, with their times and lengths.
-    sent: Vec<(Time, Side, usize)>,
+    /// Outer packets that each station has sent, with their times and lengths.
+    sent: Vec<(Time, usize, usize)>,
     /// Inner packets for hosts, and errors for these hosts.
     arrived: Vec<Vec<u8>>,
     quotable: Option<Vec<u8>>,
 }
 
+type World = common::world::World<Internet>;
+
+impl Network for Internet {
+    fn carry(world: &mut World, from: usize, output: Output) {
+        match output {
+            Output::Packet(packet) => world.come_out(from, packet),
+            Output::Forwarding(Change::Set(entry)) => {
+                if let Entry::Tunnel(t) = &*entry
+                    && t.transmit
+                {
+                    let care_of = if from == HOME_AGENT { t.remote } else { t.local };
+                    world.net.set.push((world.now, from, care_of.to_string(), t.mtu));
+                }
+            }
+            Output::Icmpv6(LinkMessage { message, .. })
+                if message.first() == Some(&icmpv6::types::ROUTER_ADVERTISEMENT) =>
+            {
+                let advertisement = RouterAdvertisement::parse(&message).expect("valid");
+                for option in advertisement.options() {
+                    if let NdOption::Mtu(mtu) = option {
+                        world.net.told.push((world.now, mtu));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
 impl World {
     fn new(first: Way, second: Way) -> World {
-        let station =
-            |config, seed| Station::new(config, PersistentState::default(), Rng::new(seed), Time::ZERO, WALL);
-        World {
-            now: Time::ZERO,
-            agent: station(agent_config(&["2001:db8:a::/64"]), 1),
-            router: station(router_config(&["2001:db8:a::/64"]), 2),
+        let delay = (Duration::from_millis(20), Duration::from_millis(22));
+        let internet = Internet {
             ways: BTreeMap::from([(FIRST, first), (SECOND, second)]),
-            loss: 0.0,
-            delay: (Duration::from_millis(20), Duration::from_millis(22)),
+            link: Link { delay, ..Link::GOOD },
             echoes: true,
             route_optimization: false,
             unbound: false,
             correspondent: None,
             decapsulated: false,
             rng: Rng::new(3),
-            events: BTreeMap::new(),
-            number: 0,
             set: Vec::new(),
             told: Vec::new(),
             sent: Vec::new(),
             arrived: Vec::new(),
             quotable: None,
-        }
+        };
+        let agent = station(agent_config(&["2001:db8:a::/64"]), 1);
+        World::of([agent, station(router_config(&["2001:db8:a::/64"]), 2)], internet)
     }
 
     fn start(&mut self) {
-        self.drain(Side::Agent);
-        self.drain(Side::Router);
         let mut lan = interface("i0", "2001:db8:a::1", true);
         lan.routers.clear();
         for interface in [lan, interface("w0", FIRST, true), interface("w1", SECOND, true)] {
-            self.give(Side::Router, Input::Interface(interface));
-        }
-    }
-
-    fn station(&mut self, side: Side) -> &mut Station {
-        match side {
-            Side::Agent => &mut self.agent,
-            Side::Router => &mut self.router,
-        }
-    }
-
-    fn give(&mut self, side: Side, input: Input) {
-        let now = self.now;
-        self.station(side).handle_input(now, WALL, input).expect("accepted");
-        self.drain(side);
-    }
-
-    fn later(&mut self, delay: Duration, side: Side, input: Input) {
-        self.number += 1;
-        self.events.insert((self.now + delay, self.number), (side, input));
-    }
-
-    fn drain(&mut self, side: Side) {
-        while let Some(output) = self.station(side).poll_output() {
-            match output {
-                Output::Packet(packet) => self.come_out(side, packet),
-                Output::Forwarding(Change::Set(entry)) => {
-                    if let Entry::Tunnel(t) = &*entry
-                        && t.transmit
-                    {
-                        let care_of = if side == Side::Agent { t.remote } else { t.local };
-                        self.set.push((self.now, side, care_of.to_string(), t.mtu));
-                    }
-                }
-                Output::Icmpv6(LinkMessage { message, .. })
-                    if message.first() == Some(&icmpv6::types::ROUTER_ADVERTISEMENT) =>
-                {
-                    let advertisement = RouterAdvertisement::parse(&message).expect("valid");
-                    for option in advertisement.options() {
-                        if let NdOption::Mtu(mtu) = option {
-                            self.told.push((self.now, mtu));
-                        }
-                    }
-                }
-                _ => {}
-            }
+            self.tell(ROUTER, Input::Interface(interface));
         }
     }
 
     /// Plays the kernel for a packet from the tunnel device: forwards or delivers the packet.
-    fn come_out(&mut self, side: Side, packet: Vec<u8>) {
+    fn come_out(&mut self, side: usize, packet: Vec<u8>) {
         let header = Header::parse(&packet).expect("a packet");
         let destination = header.destination.to_string();
         let outer = |at: &std::net::Ipv6Addr| [FIRST, SECOND].into_iter().find(|f| address(f) == *at);
         match (side, outer(&header.source), outer(&header.destination)) {
-            (Side::Router, Some(care_of), _) => self.transmit(side, care_of, packet),
-            (Side::Agent, _, Some(care_of)) => match self.correspondent {
+            (ROUTER, Some(care_of), _) => self.transmit(side, care_of, packet),
+            (HOME_AGENT, _, Some(care_of)) => match self.net.correspondent {
                 Some(source) if is_echo_reply(&packet[HEADER_LEN..]) => {
                     self.answer_directly(care_of, source, &packet[HEADER_LEN..]);
                 }
                 _ => self.transmit(side, care_of, packet),
             },
-            (Side::Router, ..) if destination == HOME => {
-                if let (true, Some(reply)) = (self.echoes, icmpv6::echo_reply(&packet)) {
-                    match self.route_optimization {
+            (ROUTER, ..) if destination == HOME => {
+                if let (true, Some(reply)) = (self.net.echoes, icmpv6::echo_reply(&packet)) {
+                    match self.net.route_optimization {
                         true => {
-                            let source = if self.unbound { SECOND } else { FIRST };
+                            let source = if self.net.unbound { SECOND } else { FIRST };
                             self.transmit(side, FIRST, route_optimized(source, &reply));
                         }
-                        false => self.later(Duration::ZERO, side, Input::Packet(reply)),
+                        false => self.deliver(side, Input::Packet(reply)),
                     }
                 }
             }
-            (Side::Agent, ..) if destination == HOME || destination == AGENT => {
-                self.later(Duration::ZERO, side, Input::Packet(packet));
+            (HOME_AGENT, ..) if destination == HOME || destination == AGENT => {
+                self.deliver(side, Input::Packet(packet));
             }
-            _ => self.arrived.push(packet),
+            _ => self.net.arrived.push(packet),
         }
     }
 
-    fn transmit(&mut self, side: Side, care_of: &'static str, packet: Vec<u8>) {
-        self.sent.push((self.now, side, packet.len()));
-        let way = self.ways[care_of];
-        let (mtu, other) = match side {
-            Side::Router => (way.mtu[0], Side::Agent),
-            Side::Agent => (way.mtu[1], Side::Router),
-        };
+    fn transmit(&mut self, side: usize, care_of: &'static str, packet: Vec<u8>) {
+        self.net.sent.push((self.now, side, packet.len()));
+        let way = self.net.ways[care_of];
+        let (mtu, other) = if side == ROUTER { (way.mtu[0], HOME_AGENT) } else { (way.mtu[1], ROUTER) };
         let header = Header::parse(&packet).expect("a packet");
         if packet.len() > 1000 && header.next_header == protocol::IPV6 {
-            self.quotable = Some(packet.clone());
+            self.net.quotable = Some(packet.clone());
         }
-        if !way.open || self.rng.chance(self.loss) {
+        if !way.open || self.net.rng.chance(self.net.link.loss) {
             return;
         }
-        let delay = self.rng.duration(self.delay.0, self.delay.1);
+        let delay = self.net.rng.duration(self.net.link.delay.0, self.net.link.delay.1);
         if packet.len() <= mtu {
             let inner = packet.get(HEADER_LEN..).unwrap_or_default();
             let for_end = |inner: &Header| [AGENT, HOME].contains(&inner.destination.to_string().as_str());
             let packet = match Header::parse(inner) {
-                Ok(header) if self.decapsulated && for_end(&header) => inner.to_vec(),
+                Ok(header) if self.net.decapsulated && for_end(&header) => inner.to_vec(),
                 _ => packet,
             };
-            self.later(delay, other, Input::Packet(packet));
+            self.send(delay, other, Input::Packet(packet));
         } else if way.tells {
             let error = ErrorMessage::PacketTooBig { mtu: u32::try_from(mtu).expect("small") };
             let on_the_way = address("2001:db8:ee::1");
@@ -216,7 +182,7 @@ impl World {
     /// Delivers an answer of the home agent with a type 2 routing header, as received on the router's link.
     fn answer_directly(&mut self, care_of: &'static str, source: &str, packet: &[u8]) {
         let (header, message) = Header::parse_packet(packet).expect("a packet");
-        let way = self.ways[care_of];
+        let way = self.net.ways[care_of];
         if !way.open || packet.len() + HOME_ADDRESS_ROUTING_LEN > way.mtu[1] {
             return;
         }
@@ -230,16 +196,16 @@ impl World {
             hop_limit: 60,
             message,
         };
-        let delay = self.rng.duration(self.delay.0, self.delay.1);
-        self.later(delay, Side::Router, Input::Icmpv6(message));
+        let delay = self.net.rng.duration(self.net.link.delay.0, self.net.link.delay.1);
+        self.send(delay, ROUTER, Input::Icmpv6(message));
     }
 
     /// Delivers an ICMPv6 error to a tunnel end.
-    fn error(&mut self, delay: Duration, side: Side, packet: &[u8]) {
+    fn error(&mut self, delay: Duration, side: usize, packet: &[u8]) {
         let (header, message) = Header::parse_packet(packet).expect("a packet");
         let input = match side {
-            Side::Agent => Input::Packet(packet.to_vec()),
-            Side::Router => Input::Icmpv6(LinkMessage {
+            HOME_AGENT => Input::Packet(packet.to_vec()),
+            _ => Input::Icmpv6(LinkMessage {
                 interface: "w0".into(),
                 peer: None,
                 source: header.source,
@@ -248,80 +214,44 @@ impl World {
                 message: message.to_vec(),
             }),
         };
-        self.later(delay, side, input);
-    }
-
-    /// Lets time pass.
-    fn sleep(&mut self, span: Duration) {
-        let end = self.now + span;
-        loop {
-            let timer = [Side::Agent, Side::Router]
-                .into_iter()
-                .filter_map(|side| self.station(side).poll_timeout().map(|time| (time, side)))
-                .min();
-            let event = self.events.first_key_value().map(|((time, _), _)| *time);
-            match (timer, event) {
-                (_, Some(at)) if at <= end && timer.is_none_or(|(timer, _)| at <= timer) => {
-                    self.now = at.max(self.now);
-                    let (_, (side, input)) = self.events.pop_first().expect("an event");
-                    self.give(side, input);
-                }
-                (Some((at, side)), _) if at <= end => {
-                    self.now = at.max(self.now);
-                    self.give(side, Input::Timeout);
-                }
-                _ => break,
-            }
-        }
-        self.now = end;
+        self.send(delay, side, input);
     }
 
     /// Lets seconds pass; hosts send a packet every second in both directions.
     fn talk(&mut self, seconds: u64) {
         for _ in 0..seconds {
             self.exchange(100);
-            self.sleep(Duration::from_secs(1));
+            self.run(Duration::from_secs(1));
         }
     }
 
     fn exchange(&mut self, length: usize) {
-        self.give(Side::Router, Input::Packet(data(HOST, CORRESPONDENT, length)));
-        self.give(Side::Agent, Input::Packet(data(CORRESPONDENT, HOST, length)));
+        self.tell(ROUTER, Input::Packet(data(HOST, CORRESPONDENT, length)));
+        self.tell(HOME_AGENT, Input::Packet(data(CORRESPONDENT, HOST, length)));
     }
 
     /// Sends a packet of this length in each direction; returns how many of the two arrive.
     fn passes(&mut self, length: usize) -> usize {
-        self.arrived.clear();
+        self.net.arrived.clear();
         self.exchange(length);
-        self.sleep(Duration::from_millis(200));
-        self.arrived.iter().filter(|packet| packet.len() == length).count()
+        self.run(Duration::from_millis(200));
+        self.net.arrived.iter().filter(|packet| packet.len() == length).count()
     }
 
     /// Returns the MTU of the transmitting tunnel at both ends of it.
     fn mtus(&self) -> (usize, usize) {
         let mtu =
             |station: &Station| station.tunnel_status().iter().find(|t| t.transmit).map_or(0, |t| t.mtu);
-        (mtu(&self.router), mtu(&self.agent))
+        (mtu(&self.stations[ROUTER]), mtu(&self.stations[HOME_AGENT]))
     }
 
     fn octets_since(&self, since: Time) -> usize {
-        self.sent.iter().filter(|(at, ..)| *at >= since).map(|(_, _, length)| length).sum()
+        self.net.sent.iter().filter(|(at, ..)| *at >= since).map(|(_, _, length)| length).sum()
     }
 }
 
 fn data(source: &str, destination: &str, length: usize) -> Vec<u8> {
-    let header = Header {
-        traffic_class: 0,
-        flow_label: 0,
-        payload_length: u16::try_from(length - HEADER_LEN).expect("fits"),
-        next_header: protocol::NO_NEXT_HEADER,
-        hop_limit: 60,
-        source: address(source),
-        destination: address(destination),
-    };
-    let mut packet = header.emit().to_vec();
-    packet.resize(length, 0x55);
-    packet
+    carnet_virtual::filled(address(source), address(destination), length)
 }
 
 const fn way(mtu: usize, tells: bool) -> Way {
@@ -335,21 +265,21 @@ const SECOND_LONG: Duration = Duration::from_secs(1);
 fn a_wide_path_is_confirmed_with_one_probe_of_each_end() {
     let mut world = World::new(WIDE, WIDE);
     world.start();
-    world.sleep(Duration::from_secs(30));
+    world.run(Duration::from_secs(30));
     assert_eq!(world.mtus(), (1460, 1460));
     let probes = |station: &Station| {
         let counters: BTreeMap<String, u64> = station.counters().into_iter().collect();
         (counters["tunnel.probes"], counters["tunnel.probes_answered"])
     };
-    assert_eq!((probes(&world.router), probes(&world.agent)), ((1, 1), (1, 1)));
+    assert_eq!((probes(&world.stations[ROUTER]), probes(&world.stations[HOME_AGENT])), ((1, 1), (1, 1)));
     // The path is idle: for an hour the stations send only the registration.
-    world.sleep(Duration::from_secs(3600));
-    assert_eq!((probes(&world.router), probes(&world.agent)), ((1, 1), (1, 1)));
+    world.run(Duration::from_secs(3600));
+    assert_eq!((probes(&world.stations[ROUTER]), probes(&world.stations[HOME_AGENT])), ((1, 1), (1, 1)));
     // The station confirms the MTU of a used path from time to time.
     world.talk(600);
-    let (sent, answered) = probes(&world.router);
+    let (sent, answered) = probes(&world.stations[ROUTER]);
     assert!((8..=15).contains(&sent) && sent == answered, "{sent}");
-    assert!(world.set.iter().all(|(.., mtu)| *mtu == 1460), "{:?}", world.set);
+    assert!(world.net.set.iter().all(|(.., mtu)| *mtu == 1460), "{:?}", world.net.set);
 }
 
 /// Returns a packet of the home address in the form for a correspondent node with a binding (RFC 6275 6.3,
@@ -370,11 +300,11 @@ fn route_optimized(care_of: &str, packet: &[u8]) -> Vec<u8> {
 #[test]
 fn home_agent_takes_probe_answers_with_a_home_address_option() {
     let mut world = World::new(way(1400, false), WIDE);
-    world.route_optimization = true;
+    world.net.route_optimization = true;
     world.start();
-    world.sleep(SECOND_LONG);
+    world.run(SECOND_LONG);
     assert_eq!(world.mtus(), (1360, 1360));
-    let counters: BTreeMap<String, u64> = world.agent.counters().into_iter().collect();
+    let counters: BTreeMap<String, u64> = world.stations[HOME_AGENT].counters().into_iter().collect();
     assert!(counters["tunnel.probes_answered"] > 0, "{counters:?}");
     assert_eq!(counters.get("tunnel.dropped.upper_layer").copied().unwrap_or_default(), 0);
 }
@@ -383,12 +313,12 @@ fn home_agent_takes_probe_answers_with_a_home_address_option() {
 #[test]
 fn home_agent_drops_probe_answers_from_an_address_without_binding() {
     let mut world = World::new(way(1400, false), WIDE);
-    world.route_optimization = true;
-    world.unbound = true;
+    world.net.route_optimization = true;
+    world.net.unbound = true;
     world.start();
-    world.sleep(SECOND_LONG);
+    world.run(SECOND_LONG);
     assert_eq!(world.mtus(), (1360, 1460));
-    let counters: BTreeMap<String, u64> = world.agent.counters().into_iter().collect();
+    let counters: BTreeMap<String, u64> = world.stations[HOME_AGENT].counters().into_iter().collect();
     assert_eq!(counters["tunnel.probes_answered"], 0);
 }
 
@@ -403,11 +333,11 @@ fn is_echo_reply(packet: &[u8]) -> bool {
 #[test]
 fn router_takes_probe_answers_with_a_routing_header() {
     let mut world = World::new(way(1400, false), WIDE);
-    world.correspondent = Some(AGENT);
+    world.net.correspondent = Some(AGENT);
     world.start();
-    world.sleep(SECOND_LONG);
+    world.run(SECOND_LONG);
     assert_eq!(world.mtus(), (1360, 1360));
-    let counters: BTreeMap<String, u64> = world.router.counters().into_iter().collect();
+    let counters: BTreeMap<String, u64> = world.stations[ROUTER].counters().into_iter().collect();
     assert!(counters["tunnel.probes_answered"] > 0, "{counters:?}");
 }
 
@@ -415,11 +345,11 @@ fn router_takes_probe_answers_with_a_routing_header() {
 #[test]
 fn router_drops_probe_answers_of_others_with_a_routing_header() {
     let mut world = World::new(way(1400, false), WIDE);
-    world.correspondent = Some(CORRESPONDENT);
+    world.net.correspondent = Some(CORRESPONDENT);
     world.start();
-    world.sleep(SECOND_LONG);
+    world.run(SECOND_LONG);
     assert_eq!(world.mtus(), (1460, 1360));
-    let counters: BTreeMap<String, u64> = world.router.counters().into_iter().collect();
+    let counters: BTreeMap<String, u64> = world.stations[ROUTER].counters().into_iter().collect();
     assert_eq!(counters["tunnel.probes_answered"], 0);
     assert!(counters["tunnel.dropped.upper_layer"] > 0, "{counters:?}");
 }
@@ -427,9 +357,9 @@ fn router_drops_probe_answers_of_others_with_a_routing_header() {
 #[test]
 fn probing_works_where_somebody_else_decapsulates() {
     let mut world = World::new(way(1400, false), WIDE);
-    world.decapsulated = true;
+    world.net.decapsulated = true;
     world.start();
-    world.sleep(SECOND_LONG);
+    world.run(SECOND_LONG);
     assert_eq!(world.mtus(), (1360, 1360));
 }
 
@@ -440,22 +370,22 @@ fn a_black_hole_is_found_within_a_second_and_traffic_passes() {
     {
         let mut world = World::new(way(mtu, false), WIDE);
         world.start();
-        world.sleep(SECOND_LONG);
+        world.run(SECOND_LONG);
         assert_eq!(world.mtus(), (expected, expected), "{mtu}");
         assert_eq!(world.passes(expected), 2);
         assert_eq!(world.passes(1280), 2, "in fragments, if need be");
         if expected >= 1280 {
             assert_eq!(world.passes(expected + 1), 0);
-            assert!(world.arrived.iter().any(|packet| packet[6] == protocol::ICMPV6), "Packet Too Big");
+            assert!(world.net.arrived.iter().any(|packet| packet[6] == protocol::ICMPV6), "Packet Too Big");
         }
         // The result of the search lasts, and costs little: seven searches for a larger size in an hour.
-        let before = (world.now, world.set.len());
+        let before = (world.now, world.net.set.len());
         world.talk(3600);
-        assert_eq!(world.set.len(), before.1, "{:?}", world.set);
+        assert_eq!(world.net.set.len(), before.1, "{:?}", world.net.set);
         let octets = world.octets_since(before.0) - 2 * 3600 * 140;
         assert!(octets < 1_000_000, "{octets}");
         // If the path changes to a larger MTU, the station uses it after ten minutes or a little more.
-        world.ways.insert(FIRST, WIDE);
+        world.net.ways.insert(FIRST, WIDE);
         world.talk(800);
         assert_eq!(world.mtus(), (1460, 1460), "{mtu}");
     }
@@ -465,16 +395,16 @@ fn a_black_hole_is_found_within_a_second_and_traffic_passes() {
 fn packet_too_big_settles_it_in_a_round_trip() {
     let mut world = World::new(way(1400, true), WIDE);
     world.start();
-    world.sleep(Duration::from_millis(250));
+    world.run(Duration::from_millis(250));
     assert_eq!(world.mtus(), (1360, 1360));
     assert_eq!(world.passes(1360), 2);
     world.talk(590);
     assert_eq!(world.mtus(), (1360, 1360));
     // When Packet Too Big expires, a probe comes before the traffic: hosts see no change.
-    let changes = world.set.len();
+    let changes = world.net.set.len();
     world.talk(1800);
-    assert_eq!((world.mtus(), world.set.len()), ((1360, 1360), changes), "{:?}", world.set);
-    world.ways.insert(FIRST, WIDE);
+    assert_eq!((world.mtus(), world.net.set.len()), ((1360, 1360), changes), "{:?}", world.net.set);
+    world.net.ways.insert(FIRST, WIDE);
     world.talk(620);
     assert_eq!(world.mtus(), (1460, 1460));
 }
@@ -483,12 +413,12 @@ fn packet_too_big_settles_it_in_a_round_trip() {
 fn packet_too_big_is_forgotten_on_an_idle_path_too() {
     let mut world = World::new(way(1400, true), WIDE);
     world.start();
-    world.sleep(SECOND_LONG);
+    world.run(SECOND_LONG);
     assert_eq!(world.mtus(), (1360, 1360));
-    world.ways.insert(FIRST, WIDE);
-    world.sleep(Duration::from_secs(590));
+    world.net.ways.insert(FIRST, WIDE);
+    world.run(Duration::from_secs(590));
     assert_eq!(world.mtus(), (1360, 1360));
-    world.sleep(Duration::from_secs(15));
+    world.run(Duration::from_secs(15));
     assert_eq!(world.mtus(), (1460, 1460));
 }
 
@@ -496,17 +426,17 @@ fn packet_too_big_is_forgotten_on_an_idle_path_too() {
 fn without_answers_nothing_is_concluded_but_packet_too_big_still_counts() {
     let mut world = World::new(way(1500, true), WIDE);
     // No answer arrives: the home agent's kernel sends an answer, but the answer gets lost on the way back.
-    world.echoes = false;
-    world.ways.insert(FIRST, Way { mtu: [1500, 0], tells: false, open: true });
+    world.net.echoes = false;
+    world.net.ways.insert(FIRST, Way { mtu: [1500, 0], tells: false, open: true });
     world.start();
-    world.sleep(Duration::from_secs(60));
+    world.run(Duration::from_secs(60));
     // The path works in only one direction, so the router does not even register.
-    assert!(world.set.iter().all(|(.., mtu)| *mtu == 1460), "{:?}", world.set);
-    world.ways.insert(FIRST, WIDE);
+    assert!(world.net.set.iter().all(|(.., mtu)| *mtu == 1460), "{:?}", world.net.set);
+    world.net.ways.insert(FIRST, WIDE);
     world.talk(120);
     assert_eq!(world.mtus(), (1460, 1460));
     let agent_probes = |world: &World| {
-        let counters: BTreeMap<String, u64> = world.agent.counters().into_iter().collect();
+        let counters: BTreeMap<String, u64> = world.stations[HOME_AGENT].counters().into_iter().collect();
         (counters["tunnel.probes"], counters["tunnel.probes_answered"])
     };
     // The searches fail each time, with growing pauses between them.
@@ -517,13 +447,13 @@ fn without_answers_nothing_is_concluded_but_packet_too_big_still_counts() {
     assert!(after.0 - before.0 < 12 * 20, "{before:?} {after:?}");
     // RFC 8201: the station uses the MTU of Packet Too Big for ten minutes, and then the MTU of the link
     // again.
-    world.ways.insert(FIRST, way(1400, true));
+    world.net.ways.insert(FIRST, way(1400, true));
     for _ in 0..3 {
         world.exchange(1460);
-        world.sleep(SECOND_LONG);
+        world.run(SECOND_LONG);
     }
     assert_eq!(world.mtus(), (1360, 1360));
-    world.ways.insert(FIRST, WIDE);
+    world.net.ways.insert(FIRST, WIDE);
     world.talk(620);
     assert_eq!(world.mtus(), (1460, 1460));
 }
@@ -533,12 +463,12 @@ fn loss_and_reordering_lower_nothing_and_hide_no_black_hole() {
     for seed in 0..40 {
         for (mtu, expected) in [(1500, 1460), (1400, 1360)] {
             let mut world = World::new(way(mtu, false), WIDE);
-            world.rng = Rng::new(seed);
-            world.loss = 0.1;
-            world.delay = (Duration::from_millis(10), Duration::from_millis(60));
+            world.net.rng = Rng::new(seed);
+            world.net.link.loss = 0.1;
+            world.net.link.delay = (Duration::from_millis(10), Duration::from_millis(60));
             world.start();
             world.talk(60);
-            assert_eq!(world.mtus(), (expected, expected), "seed {seed}, {mtu}: {:?}", world.set);
+            assert_eq!(world.mtus(), (expected, expected), "seed {seed}, {mtu}: {:?}", world.net.set);
         }
     }
 }
@@ -547,7 +477,7 @@ fn loss_and_reordering_lower_nothing_and_hide_no_black_hole() {
 fn each_direction_has_its_own() {
     let mut world = World::new(Way { mtu: [1500, 1400], tells: false, open: true }, WIDE);
     world.start();
-    world.sleep(SECOND_LONG);
+    world.run(SECOND_LONG);
     // At first the answers to the router's probes were lost, because the home agent had not found its MTU
     // yet.
     assert_eq!(world.mtus().1, 1360);
@@ -558,11 +488,11 @@ fn each_direction_has_its_own() {
 #[test]
 fn a_slow_path_is_not_mistaken_for_a_narrow_one() {
     let mut world = World::new(WIDE, WIDE);
-    world.delay = (Duration::from_millis(500), Duration::from_millis(900));
+    world.net.link.delay = (Duration::from_millis(500), Duration::from_millis(900));
     world.start();
     world.talk(120);
     assert_eq!(world.mtus(), (1460, 1460));
-    assert!(world.set.iter().all(|(.., mtu)| *mtu == 1460), "{:?}", world.set);
+    assert!(world.net.set.iter().all(|(.., mtu)| *mtu == 1460), "{:?}", world.net.set);
 }
 
 #[test]
@@ -570,22 +500,22 @@ fn a_handover_changes_the_mtu_at_once_and_the_lan_hears_of_it() {
     let mut world = World::new(WIDE, way(1400, false));
     world.start();
     world.talk(20);
-    assert_eq!(world.told.last().map(|(_, mtu)| *mtu), Some(1460), "{:?}", world.told);
-    world.give(Side::Router, Input::Command(Command::Handover { uplink: Some("w1".into()), policy: None }));
-    world.sleep(SECOND_LONG);
+    assert_eq!(world.net.told.last().map(|(_, mtu)| *mtu), Some(1460), "{:?}", world.net.told);
+    world.tell(ROUTER, Input::Command(Command::Handover { uplink: Some("w1".into()), policy: None }));
+    world.run(SECOND_LONG);
     assert_eq!(world.mtus(), (1360, 1360));
     world.talk(10);
-    assert_eq!(world.told.last().map(|(_, mtu)| *mtu), Some(1360), "{:?}", world.told);
+    assert_eq!(world.net.told.last().map(|(_, mtu)| *mtu), Some(1360), "{:?}", world.net.told);
     let before = world.now;
-    world.give(Side::Router, Input::Command(Command::Handover { uplink: Some("w0".into()), policy: None }));
-    world.sleep(Duration::from_millis(200));
+    world.tell(ROUTER, Input::Command(Command::Handover { uplink: Some("w0".into()), policy: None }));
+    world.run(Duration::from_millis(200));
     assert_eq!(world.mtus(), (1460, 1460));
     world.talk(900);
     // Hosts get the larger MTU only after the path has had it for some time.
     let told: BTreeSet<u32> =
-        world.told.iter().filter(|t| t.0 < before + Duration::from_secs(600)).map(|t| t.1).collect();
+        world.net.told.iter().filter(|t| t.0 < before + Duration::from_secs(600)).map(|t| t.1).collect();
     assert_eq!(told, BTreeSet::from([1360, 1460]));
-    let after = world.told.iter().filter(|t| t.0 >= before).map(|t| t.1).collect::<Vec<_>>();
+    let after = world.net.told.iter().filter(|t| t.0 >= before).map(|t| t.1).collect::<Vec<_>>();
     assert!(after.is_sorted() && after.first() == Some(&1360) && after.last() == Some(&1460), "{after:?}");
 }
 
@@ -594,7 +524,7 @@ fn a_path_that_becomes_narrow_in_use_is_noticed() {
     let mut world = World::new(WIDE, WIDE);
     world.start();
     world.talk(100);
-    world.ways.insert(FIRST, way(1400, false));
+    world.net.ways.insert(FIRST, way(1400, false));
     world.talk(80);
     assert_eq!(world.mtus(), (1360, 1360));
 }
@@ -603,12 +533,12 @@ fn a_path_that_becomes_narrow_in_use_is_noticed() {
 fn an_idle_path_is_looked_at_when_it_is_used_again() {
     let mut world = World::new(WIDE, WIDE);
     world.start();
-    world.sleep(Duration::from_secs(1000));
-    world.ways.insert(FIRST, way(1400, false));
-    world.sleep(Duration::from_secs(1000));
+    world.run(Duration::from_secs(1000));
+    world.net.ways.insert(FIRST, way(1400, false));
+    world.run(Duration::from_secs(1000));
     assert_eq!(world.mtus(), (1460, 1460));
     world.exchange(100);
-    world.sleep(SECOND_LONG);
+    world.run(SECOND_LONG);
     assert_eq!(world.mtus(), (1360, 1360));
 }
 
@@ -616,14 +546,14 @@ fn an_idle_path_is_looked_at_when_it_is_used_again() {
 fn an_unreachable_node_is_not_probed_for_ever() {
     let mut world = World::new(WIDE, Way { open: false, ..WIDE });
     world.start();
-    world.sleep(SECOND_LONG);
-    world.ways.insert(FIRST, Way { open: false, ..WIDE });
+    world.run(SECOND_LONG);
+    world.net.ways.insert(FIRST, Way { open: false, ..WIDE });
     let agent = |world: &World| {
-        let counters: BTreeMap<String, u64> = world.agent.counters().into_iter().collect();
+        let counters: BTreeMap<String, u64> = world.stations[HOME_AGENT].counters().into_iter().collect();
         counters["tunnel.probes"]
     };
     let before = agent(&world);
-    world.sleep(Duration::from_secs(50));
+    world.run(Duration::from_secs(50));
     assert_eq!(agent(&world), before);
 }
 
@@ -633,12 +563,12 @@ fn outsiders_lower_nothing() {
     world.start();
     world.talk(5);
     world.exchange(1400);
-    let quotable = world.quotable.clone().expect("a packet");
+    let quotable = world.net.quotable.clone().expect("a packet");
     let mut rng = Rng::new(9);
-    for side in [Side::Router, Side::Agent] {
+    for side in [ROUTER, HOME_AGENT] {
         let (local, remote) = match side {
-            Side::Router => (address(FIRST), address(AGENT)),
-            Side::Agent => (address(AGENT), address(FIRST)),
+            ROUTER => (address(FIRST), address(AGENT)),
+            _ => (address(AGENT), address(FIRST)),
         };
         for round in 0..2000_u32 {
             let mut header = Header::parse(&quotable).expect("a header");
@@ -654,11 +584,11 @@ fn outsiders_lower_nothing() {
             let source = address("2001:db8:ee::2");
             world.error(Duration::ZERO, side, &icmpv6::error_packet(source, local, error, &forged));
         }
-        world.sleep(SECOND_LONG);
+        world.run(SECOND_LONG);
     }
     world.talk(200);
     assert_eq!(world.mtus(), (1460, 1460));
-    assert!(world.set.iter().all(|(.., mtu)| *mtu == 1460), "{:?}", world.set);
+    assert!(world.net.set.iter().all(|(.., mtu)| *mtu == 1460), "{:?}", world.net.set);
 }
 
 #[test]
@@ -673,19 +603,11 @@ fn forged_answers_hide_no_black_hole() {
         message.extend_from_slice(&1460_u32.to_be_bytes());
         // An attacker can forge the outer source address if no router checks it.
         let reply = icmpv6::packet(address(HOME), address(AGENT), 64, message);
-        let outer = Header {
-            traffic_class: 0,
-            flow_label: 0,
-            payload_length: u16::try_from(reply.len()).expect("fits"),
-            next_header: protocol::IPV6,
-            hop_limit: 64,
-            source: address(FIRST),
-            destination: address(AGENT),
-        };
-        for packet in [reply.clone(), [&outer.emit()[..], &reply].concat()] {
-            world.later(Duration::ZERO, Side::Agent, Input::Packet(packet));
+        let outer = carnet_virtual::packet(address(FIRST), address(AGENT), protocol::IPV6, &reply);
+        for packet in [reply, outer] {
+            world.deliver(HOME_AGENT, Input::Packet(packet));
         }
-        world.sleep(Duration::from_millis(25));
+        world.run(Duration::from_millis(25));
     }
     assert_eq!(world.mtus(), (1360, 1360));
 }

@@ -2,24 +2,24 @@
 
 mod common;
 
-use std::collections::VecDeque;
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{LinkMessage, Rng, Time};
+use carnet_base::LinkMessage;
 use carnet_station::io::{Event, Input, Output};
-use carnet_station::{PersistentState, Station};
 use carnet_wire::extension::Extensions;
 use carnet_wire::icmpv6;
 use carnet_wire::ipv6::{Header, protocol};
 use carnet_wire::nd::{NdOption, PrefixInformation};
 use carnet_wire::prefix_discovery::{PrefixSolicitation, prefix_advertisement};
+use common::world::{Network, station};
 use common::*;
 
-struct World {
-    now: Time,
-    agent: Station,
-    router: Station,
+const HOME_AGENT: usize = 0;
+const ROUTER: usize = 1;
+
+/// The network between the stations, and records.
+struct Internet {
     /// Identifiers of the router's solicitations so far.
     asked: Vec<u16>,
     /// Whether solicitations to the home agent get lost.
@@ -27,58 +27,30 @@ struct World {
     warnings: Vec<String>,
 }
 
-impl World {
-    fn new(wanted: bool, deaf: bool) -> World {
-        let station =
-            |config| Station::new(config, PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
-        let mut config = router_config(&["2001:db8:a::/64"]);
-        if let Some(router) = &mut config.mobile_router {
-            router.agents.prefix_discovery = wanted;
-        }
-        let mut world = World {
-            now: Time::ZERO,
-            agent: station(agent_config(&["2001:db8:a::/64"])),
-            router: station(config),
-            asked: Vec::new(),
-            deaf,
-            warnings: Vec::new(),
-        };
-        world.tell(Input::Interface(interface("w0", FIRST, true)));
-        world.sleep(1);
-        world
-    }
+type World = common::world::World<Internet>;
 
-    /// Passes an input to the router, and carries packets until no packet is left.
-    fn tell(&mut self, input: Input) {
-        let mut wire = VecDeque::new();
-        self.collect(&mut wire);
-        wire.push_back((true, input));
-        while let Some((to_router, input)) = wire.pop_front() {
-            let station = if to_router { &mut self.router } else { &mut self.agent };
-            // A refusal of the home agent does not matter here.
-            let _ = station.handle_input(self.now, WALL, input);
-            self.collect(&mut wire);
-        }
-    }
-
-    fn collect(&mut self, wire: &mut VecDeque<(bool, Input)>) {
-        while let Some(output) = self.router.poll_output() {
-            match output {
-                Output::Packet(packet) => {
-                    wire.extend(self.heard_by_agent(&packet).then_some((false, Input::Packet(packet))));
+impl Network for Internet {
+    fn carry(world: &mut World, from: usize, output: Output) {
+        match output {
+            Output::Packet(packet) if from == HOME_AGENT => {
+                if let Some(input) = at_router(packet) {
+                    world.deliver(ROUTER, input);
                 }
-                Output::Event(Event::Warning { message }) => self.warnings.push(message),
-                _ => {}
             }
-        }
-        while let Some(output) = self.agent.poll_output() {
-            if let Output::Packet(packet) = output {
-                wire.extend(at_router(packet).map(|input| (true, input)));
+            Output::Packet(packet) if world.net.reaches_agent(&packet) => {
+                world.deliver(HOME_AGENT, Input::Packet(packet));
             }
+            Output::Event(Event::Warning { message }) if from == ROUTER => world.net.warnings.push(message),
+            _ => {}
         }
     }
 
-    fn heard_by_agent(&mut self, packet: &[u8]) -> bool {
+    /// A refusal of the home agent does not matter here.
+    fn refused(&mut self, _reason: &str) {}
+}
+
+impl Internet {
+    fn reaches_agent(&mut self, packet: &[u8]) -> bool {
         let extensions = Extensions::parse(packet).expect("a packet");
         let header = Header::parse(packet).expect("a packet");
         if let Ok(solicitation) = PrefixSolicitation::parse(&packet[extensions.offset..]) {
@@ -89,14 +61,24 @@ impl World {
         }
         header.destination == address(AGENT)
     }
+}
+
+impl World {
+    fn new(wanted: bool, deaf: bool) -> World {
+        let mut config = router_config(&["2001:db8:a::/64"]);
+        if let Some(router) = &mut config.mobile_router {
+            router.agents.prefix_discovery = wanted;
+        }
+        let configs = [agent_config(&["2001:db8:a::/64"]), config];
+        let internet = Internet { asked: Vec::new(), deaf, warnings: Vec::new() };
+        let mut world = World::of(configs.map(|config| station(config, 7)), internet);
+        world.tell(ROUTER, Input::Interface(interface("w0", FIRST, true)));
+        world.sleep(1);
+        world
+    }
 
     fn sleep(&mut self, seconds: u64) {
-        let end = self.now + Duration::from_secs(seconds);
-        while let Some(next) = self.router.poll_timeout().filter(|next| *next <= end) {
-            self.now = self.now.max(next);
-            self.tell(Input::Timeout);
-        }
-        self.now = end;
+        self.run(Duration::from_secs(seconds));
     }
 
     /// Sends an advertisement of the home prefix with these lifetimes to the router.
@@ -112,7 +94,7 @@ impl World {
         });
         let mut message = prefix_advertisement(identifier, &[information]);
         icmpv6::set_checksum(&mut message, address(from), address(to));
-        self.tell(Input::Icmpv6(heard(address(from), address(to), message)));
+        self.tell(ROUTER, Input::Icmpv6(heard(address(from), address(to), message)));
     }
 }
 
@@ -136,50 +118,50 @@ fn heard(source: Ipv6Addr, destination: Ipv6Addr, message: Vec<u8>) -> LinkMessa
 #[test]
 fn it_is_asked_after_a_registration_and_once_a_day() {
     let mut world = World::new(true, false);
-    assert_eq!(world.asked.len(), 1);
+    assert_eq!(world.net.asked.len(), 1);
     world.sleep(3600);
-    assert_eq!(world.asked.len(), 1, "it was answered");
+    assert_eq!(world.net.asked.len(), 1, "it was answered");
     world.sleep(24 * 3600);
-    assert_eq!(world.asked.len(), 2);
-    assert_ne!(world.asked[0], world.asked[1]);
-    assert!(world.warnings.is_empty(), "{:?}", world.warnings);
+    assert_eq!(world.net.asked.len(), 2);
+    assert_ne!(world.net.asked[0], world.net.asked[1]);
+    assert!(world.net.warnings.is_empty(), "{:?}", world.net.warnings);
 }
 
 #[test]
 fn nobody_is_asked_unless_it_is_wanted() {
     let mut world = World::new(false, false);
     world.sleep(3600);
-    assert!(world.asked.is_empty());
+    assert!(world.net.asked.is_empty());
 }
 
 #[test]
 fn without_an_answer_it_is_asked_three_times() {
     let mut world = World::new(true, true);
     world.sleep(2 * 3600);
-    assert_eq!(world.asked.len(), 3);
+    assert_eq!(world.net.asked.len(), 3);
 }
 
 /// RFC 6275 11.4.3: the router silently discards an advertisement that fails the checks.
 #[test]
 fn only_the_home_agents_answer_to_the_last_question_counts() {
     let mut world = World::new(true, true);
-    let identifier = world.asked[0];
+    let identifier = world.net.asked[0];
     world.answer("2001:db8:1::9", HOME, identifier, 0, 0);
     world.answer(AGENT, FIRST, identifier, 0, 0);
     world.answer(AGENT, HOME, identifier.wrapping_add(1), 0, 0);
-    assert!(world.warnings.is_empty());
+    assert!(world.net.warnings.is_empty());
     world.sleep(4);
-    let [before, last] = world.asked[..] else { panic!("{:?}", world.asked) };
+    let [before, last] = world.net.asked[..] else { panic!("{:?}", world.net.asked) };
     world.answer(AGENT, HOME, before, 0, 0);
-    assert!(world.warnings.is_empty());
+    assert!(world.net.warnings.is_empty());
     world.answer(AGENT, HOME, last, 0, 0);
-    assert_eq!(world.warnings.len(), 1);
-    assert!(world.warnings[0].contains("no longer advertises"), "{}", world.warnings[0]);
+    assert_eq!(world.net.warnings.len(), 1);
+    assert!(world.net.warnings[0].contains("no longer advertises"), "{}", world.net.warnings[0]);
     // A second copy of the answer matches no open request.
     world.answer(AGENT, HOME, last, 600, 600);
-    assert_eq!(world.warnings.len(), 1);
+    assert_eq!(world.net.warnings.len(), 1);
     assert!(
-        world.router.mobile_router().expect("a router").registration().is_some(),
+        world.stations[ROUTER].mobile_router().expect("a router").registration().is_some(),
         "nothing is given up for it"
     );
 }
@@ -188,22 +170,22 @@ fn only_the_home_agents_answer_to_the_last_question_counts() {
 fn the_operator_hears_what_has_changed() {
     let mut world = World::new(true, true);
     for (valid, preferred) in [(600, 600), (600, 0), (600, 0), (0, 0), (600, 600)] {
-        let identifier = *world.asked.last().expect("a question");
+        let identifier = *world.net.asked.last().expect("a question");
         world.answer(AGENT, HOME, identifier, valid, preferred);
-        let asked = world.asked.len();
+        let asked = world.net.asked.len();
         world.sleep(59);
-        assert_eq!(world.asked.len(), asked, "not too soon");
+        assert_eq!(world.net.asked.len(), asked, "not too soon");
         (0..300).for_each(|_| {
-            if world.asked.len() == asked {
+            if world.net.asked.len() == asked {
                 world.sleep(1)
             }
         });
-        assert_eq!(world.asked.len(), asked + 1);
+        assert_eq!(world.net.asked.len(), asked + 1);
     }
     let told: Vec<bool> = ["has deprecated", "no longer", "again"]
         .iter()
-        .zip(&world.warnings)
+        .zip(&world.net.warnings)
         .map(|(word, warning)| warning.contains(word))
         .collect();
-    assert_eq!((told, world.warnings.len()), (vec![true; 3], 3), "{:?}", world.warnings);
+    assert_eq!((told, world.net.warnings.len()), (vec![true; 3], 3), "{:?}", world.net.warnings);
 }

@@ -26,9 +26,11 @@ use carnet_station::io::{
     Area, AreaShape, Command, Delivered, DenmOrder, DenmWish, Event, Frame, GeonetRequest, GeonetTransport,
     Input, Output, Position,
 };
-use carnet_station::{GeonetSettings, PersistentState, Station, StationConfig};
+use carnet_station::{GeonetSettings, Station, StationConfig};
 use carnet_wire::btp::{BtpB, port};
 use carnet_wire::geonet::{GnAddress, Packet, StationType as GnStationType};
+
+use common::world::Network;
 
 const START: u64 = 1_800_000_000_000;
 const BROADCAST: [u8; 6] = [0xff; 6];
@@ -149,19 +151,15 @@ fn station_with(index: usize, security: Option<Box<Security>>, services: Vec<Ser
         dcc: None,
     };
     let config = StationConfig { geonet: Some(geonet), ..StationConfig::default() };
-    let zero = Time::ZERO;
-    let mut station =
-        Station::new(config, PersistentState::default(), Rng::new(index as u64), zero, wall(zero));
+    let mut station = common::world::station(config, index as u64);
     if let Some(security) = security {
-        station.secure(zero, wall(zero), security);
+        station.secure(Time::ZERO, wall(Time::ZERO), security);
     }
     station
 }
 
-/// Stations that drive in a line.
-struct Road {
-    now: Time,
-    stations: Vec<Station>,
+/// A radio, and what it carried and delivered.
+struct Radio {
     /// Tells whether the station with the second index receives frames of the station with the first index.
     reach: fn(usize, usize) -> bool,
     /// Frames that stations have sent, each with the index of its sender.
@@ -170,34 +168,36 @@ struct Road {
     warnings: Vec<String>,
 }
 
+/// Stations that drive in a line.
+type Road = common::world::World<Radio>;
+
+impl Network for Radio {
+    fn carry(road: &mut Road, from: usize, output: Output) {
+        match output {
+            Output::Frame(frame) => {
+                for to in 0..road.stations.len() {
+                    let mac = road.stations[to].geonet().expect("a router").address().mid();
+                    let is_meant = frame.destination == BROADCAST || frame.destination == mac;
+                    if to != from && is_meant && (road.net.reach)(from, to) {
+                        road.deliver(to, Input::Frame(frame.clone()));
+                    }
+                }
+                road.net.sent.push((from, frame));
+            }
+            Output::Delivered(delivered) => road.net.delivered.push((from, delivered)),
+            Output::Event(Event::Warning { message }) => road.net.warnings.push(message),
+            _ => {}
+        }
+    }
+}
+
 impl Road {
     fn new(security: Vec<Option<Box<Security>>>, reach: fn(usize, usize) -> bool) -> Road {
-        let stations = security.into_iter().enumerate().map(|(index, it)| station(index, it)).collect();
+        let stations = security.into_iter().enumerate().map(|(index, it)| station(index, it));
         let (sent, delivered, warnings) = (Vec::new(), Vec::new(), Vec::new());
-        Road { now: Time::from_secs(5), stations, reach, sent, delivered, warnings }
-    }
-
-    fn input(&mut self, index: usize, input: Input) {
-        self.stations[index].handle_input(self.now, wall(self.now), input).expect("accepted");
-        let mut frames = Vec::new();
-        while let Some(output) = self.stations[index].poll_output() {
-            match output {
-                Output::Frame(frame) => frames.push(frame),
-                Output::Delivered(delivered) => self.delivered.push((index, delivered)),
-                Output::Event(Event::Warning { message }) => self.warnings.push(message),
-                _ => {}
-            }
-        }
-        for frame in frames {
-            self.sent.push((index, frame.clone()));
-            for other in 0..self.stations.len() {
-                let mac = self.stations[other].geonet().expect("a router").address().mid();
-                let to = frame.destination == BROADCAST || frame.destination == mac;
-                if other != index && to && (self.reach)(index, other) {
-                    self.input(other, Input::Frame(frame.clone()));
-                }
-            }
-        }
+        let mut road = Road::of(stations.collect::<Vec<_>>(), Radio { reach, sent, delivered, warnings });
+        road.now = Time::from_secs(5);
+        road
     }
 
     /// Lets all stations drive for some tenths of a second, 5 m in each, 100 m apart from each other.
@@ -215,23 +215,10 @@ impl Road {
                     speed: 5000,
                     heading: 0,
                 };
-                self.input(index, Input::Position(position));
+                self.tell(index, Input::Position(position));
             }
-            while let Some((due, index)) = (0..self.stations.len())
-                .filter_map(|index| Some((self.stations[index].poll_timeout()?, index)))
-                .min()
-                .filter(|(due, _)| *due <= end)
-            {
-                self.now = self.now.max(due);
-                self.input(index, Input::Timeout);
-            }
-            self.now = end;
+            self.run_until(end);
         }
-    }
-
-    fn counter(&self, index: usize, name: &str) -> u64 {
-        let counters = self.stations[index].counters();
-        counters.iter().find(|(known, _)| known == name).unwrap_or_else(|| panic!("{name}")).1
     }
 
     /// Returns the MID by which the second station knows the first station.
@@ -241,12 +228,12 @@ impl Road {
 
     /// Returns the frames that the first station has sent from index `since` on, each with the packet in it.
     fn said(&self, since: usize) -> Vec<(&Frame, Vec<u8>)> {
-        let own = self.sent[since..].iter().filter(|(from, _)| *from == 0);
+        let own = self.net.sent[since..].iter().filter(|(from, _)| *from == 0);
         own.map(|(_, frame)| (frame, unwrapped(&frame.packet).expect("it is signed"))).collect()
     }
 
     /// Triggers an event at the first station that lasts `seconds`.
-    fn tell(&mut self, seconds: u32) {
+    fn report_event(&mut self, seconds: u32) {
         let mut denm = Denm::default();
         denm.denm.management.validity_duration = cdd::ValidityDuration(seconds);
         let order = DenmOrder {
@@ -257,7 +244,7 @@ impl Road {
             area: None,
             traffic_class: None,
         };
-        self.input(0, Input::Command(Command::Denm(order)));
+        self.tell(0, Input::Command(Command::Denm(order)));
     }
 
     /// Returns the stations that station `index` knows, by their numbers: those in its location table, and
@@ -284,13 +271,13 @@ fn what_is_signed_is_believed() {
     assert_eq!(road.known(0), (vec![1], vec![1]));
     assert_eq!(road.known(1), (vec![0], vec![0]));
     // NH of the Basic Header: every packet on the air is a secured one (EN 302 636-4-1 9.6.1).
-    assert!(road.sent.iter().all(|(_, frame)| frame.packet[0] & 0x0f == 2));
+    assert!(road.net.sent.iter().all(|(_, frame)| frame.packet[0] & 0x0f == 2));
     let (signed, verified) = (road.counter(0, "security.signed"), road.counter(1, "security.verified"));
     assert!(signed > 25 && verified + 2 >= signed, "{signed} {verified}");
     // TS 103 097 7.1.1: once a second a CAM contains the certificate; all other CAMs contain its digest.
     let whole = road.counter(0, "security.with_certificate");
     assert!((3..=8).contains(&whole), "{whole} of {signed}");
-    assert!(road.warnings.is_empty(), "{:?}", road.warnings);
+    assert!(road.net.warnings.is_empty(), "{:?}", road.net.warnings);
 }
 
 #[test]
@@ -315,10 +302,10 @@ fn nobody_else_is_believed() {
     // Station 5 sends its last frames while its ticket is valid, and one of them contains the ticket. These
     // frames arrive a second late.
     let last: Vec<Frame> =
-        road.sent.iter().filter(|(from, _)| *from == 5).map(|(_, frame)| frame.clone()).collect();
+        road.net.sent.iter().filter(|(from, _)| *from == 5).map(|(_, frame)| frame.clone()).collect();
     road.drive(10);
     for frame in last.into_iter().rev().take(11) {
-        road.input(0, Input::Frame(frame));
+        road.tell(0, Input::Frame(frame));
     }
     road.drive(20);
     assert_eq!(road.known(0), (vec![1], vec![1]));
@@ -326,7 +313,7 @@ fn nobody_else_is_believed() {
         assert!(road.counter(0, &format!("security.dropped.{reason}")) > 0, "{reason}");
     }
     // After that the station sends nothing, and warns once.
-    assert_eq!(road.warnings, ["nothing is sent: no ticket of this station holds here and now"]);
+    assert_eq!(road.net.warnings, ["nothing is sent: no ticket of this station holds here and now"]);
 }
 
 #[test]
@@ -336,28 +323,28 @@ fn nor_is_what_was_changed_or_comes_again() {
     let mut road = Road::new(vec![strict(&pki.credentials(11)), strict(&pki.credentials(12))], |_, _| false);
     road.drive(12);
     let frames: Vec<Frame> =
-        road.sent.iter().filter(|(from, _)| *from == 1).map(|(_, frame)| frame.clone()).collect();
+        road.net.sent.iter().filter(|(from, _)| *from == 1).map(|(_, frame)| frame.clone()).collect();
     let fresh = frames.last().expect("frames").clone();
     let dropped = |road: &Road, reason: &str| road.counter(0, &format!("security.dropped.{reason}"));
     // Changes an octet of the position vector, or the last octet of the signature.
     for at in [40, fresh.packet.len() - 1] {
         let mut changed = fresh.clone();
         changed.packet[at] ^= 1;
-        road.input(0, Input::Frame(changed));
+        road.tell(0, Input::Frame(changed));
     }
     assert_eq!(road.known(0), (vec![], vec![]));
     // The message waits for the certificate. The first frame of the last second contains the certificate.
     for frame in frames.iter().rev().take(11) {
-        road.input(0, Input::Frame(frame.clone()));
+        road.tell(0, Input::Frame(frame.clone()));
     }
     assert_eq!(road.known(0), (vec![1], vec![1]));
     assert!(dropped(&road, "bad_signature") + dropped(&road, "malformed") >= 2);
     let believed = road.counter(0, "security.verified");
-    road.input(0, Input::Frame(fresh));
+    road.tell(0, Input::Frame(fresh));
     assert_eq!((dropped(&road, "replayed"), road.counter(0, "security.verified")), (1, believed));
     road.drive(25);
     let late = frames.first().expect("frames").clone();
-    road.input(0, Input::Frame(late));
+    road.tell(0, Input::Frame(late));
     assert_eq!((dropped(&road, "too_old"), road.counter(0, "security.verified")), (1, believed));
 }
 
@@ -375,7 +362,7 @@ fn what_is_sent_on_keeps_its_envelope_and_its_end() {
         distance_b: 0,
         angle: 0,
     };
-    let before = road.sent.len();
+    let before = road.net.sent.len();
     let request = GeonetRequest {
         transport: GeonetTransport::GeoBroadcast(area),
         next_header: 0,
@@ -385,16 +372,16 @@ fn what_is_sent_on_keeps_its_envelope_and_its_end() {
         hop_limit: None,
         payload: b"beware".to_vec(),
     };
-    road.input(0, Input::Geonet(request));
+    road.tell(0, Input::Geonet(request));
     road.drive(10);
     let heard: Vec<_> =
-        road.delivered.iter().filter(|(_, it)| it.payload == b"beware").map(|(at, _)| *at).collect();
+        road.net.delivered.iter().filter(|(_, it)| it.payload == b"beware").map(|(at, _)| *at).collect();
     assert_eq!(heard, [1, 2]);
     assert!(road.counter(1, "security.forwarded") > 0);
     // The receiver does not take an attacker's late replay of the first copy for a forwarded packet.
-    let copy = road.sent[before..].iter().find(|(from, _)| *from == 0).expect("the packet").1.clone();
+    let copy = road.net.sent[before..].iter().find(|(from, _)| *from == 0).expect("the packet").1.clone();
     road.drive(30);
-    road.input(1, Input::Frame(copy));
+    road.tell(1, Input::Frame(copy));
     assert_eq!(road.counter(1, "security.dropped.replayed"), 1);
 }
 
@@ -451,13 +438,13 @@ fn messages_of_each_application_are_signed_with_its_identifier_and_believed() {
         (port::RTCMEM, 540_802),
         (4000, 141),
     ] {
-        let before = road.sent.len();
-        road.input(0, Input::Geonet(to_port(port, b"anything")));
-        let frame = &road.sent[before].1;
+        let before = road.net.sent.len();
+        road.tell(0, Input::Geonet(to_port(port, b"anything")));
+        let frame = &road.net.sent[before].1;
         let Ok(Envelope::Signed(message)) = Envelope::parse(&frame.packet[4..]) else { panic!("{port}") };
         assert_eq!(message.header.psid, Psid(application), "port {port}");
         assert!(
-            road.delivered.iter().any(|(at, it)| *at == 1 && it.payload[..2] == port.to_be_bytes()),
+            road.net.delivered.iter().any(|(at, it)| *at == 1 && it.payload[..2] == port.to_be_bytes()),
             "{port} is believed"
         );
     }
@@ -499,8 +486,8 @@ fn what_the_ticket_does_not_allow_is_refused_with_the_identifier_and_not_counted
     let reason = refusal(Input::Command(Command::Denm(order)));
     assert!(reason.contains("application 37 (DENM)"), "{reason}");
     assert_eq!(road.counter(0, "facilities.denm.sent"), 0);
-    let told = road.warnings.iter().filter(|warning| warning.contains("540801 (SAEM)")).count();
-    assert_eq!(told, 1, "{:?}", road.warnings);
+    let told = road.net.warnings.iter().filter(|warning| warning.contains("540801 (SAEM)")).count();
+    assert_eq!(told, 1, "{:?}", road.net.warnings);
 }
 
 #[test]
@@ -511,21 +498,21 @@ fn a_station_whose_clock_is_wrong_is_told_so() {
     // The test delivers frames of the second station late, so that the clock of the first station seems to be
     // a minute ahead.
     let frames: Vec<Frame> =
-        road.sent.iter().filter(|(from, _)| *from == 1).map(|(_, frame)| frame.clone()).collect();
-    assert!(road.warnings.is_empty(), "{:?}", road.warnings);
+        road.net.sent.iter().filter(|(from, _)| *from == 1).map(|(_, frame)| frame.clone()).collect();
+    assert!(road.net.warnings.is_empty(), "{:?}", road.net.warnings);
     road.now += Duration::from_secs(50);
     for frame in frames {
         road.now += Duration::from_millis(100);
-        road.input(0, Input::Frame(frame));
+        road.tell(0, Input::Frame(frame));
     }
-    let [warning] = &road.warnings[..] else { panic!("{:?}", road.warnings) };
+    let [warning] = &road.net.warnings[..] else { panic!("{:?}", road.net.warnings) };
     assert!(warning.contains("clock seems to be") && warning.contains("ahead of theirs"), "{warning}");
     let state = road.stations[0].security_state(road.now).expect("security");
     assert!(state.clock_ahead_ms.is_some_and(|ahead| (40_000..=65_000).contains(&ahead)), "{state:?}");
     // A message with the right time ends the clock warning.
-    road.reach = everybody;
+    road.net.reach = everybody;
     road.drive(20);
-    assert_eq!(road.warnings.len(), 2, "{:?}", road.warnings);
+    assert_eq!(road.net.warnings.len(), 2, "{:?}", road.net.warnings);
     assert_eq!(road.stations[0].security_state(road.now).expect("security").clock_ahead_ms, None);
 }
 
@@ -625,29 +612,29 @@ fn what_is_told_of_holds_a_change_back() {
     let mut road = Road::new(vec![vehicle(&pki, tickets(), 255), None], everybody);
     let first = road.who();
     road.drive(5);
-    road.tell(6);
+    road.report_event(6);
     road.drive(55);
     assert_eq!(road.who(), first, "an event goes on");
     road.drive(10);
     let second = road.who();
     assert_ne!(second, first, "it is over");
     // An application locks the pseudonym, and then ends the lock.
-    road.input(0, Input::Command(Command::LockPseudonym { for_s: 60 }));
+    road.tell(0, Input::Command(Command::LockPseudonym { for_s: 60 }));
     road.drive(50);
     assert_eq!(road.who(), second);
-    road.input(0, Input::Command(Command::LockPseudonym { for_s: 0 }));
+    road.tell(0, Input::Command(Command::LockPseudonym { for_s: 0 }));
     road.drive(1);
     let third = road.who();
     assert_ne!(third, second);
     // An order to change takes effect at once, and a lock does not last longer than the longest permitted
     // lock.
-    road.tell(600);
-    road.input(0, Input::Command(Command::ChangePseudonym));
+    road.report_event(600);
+    road.tell(0, Input::Command(Command::ChangePseudonym));
     assert_ne!(road.who(), third);
     let mut road = Road::new(vec![vehicle(&pki, tickets(), 5), None], everybody);
     let first = road.who();
     road.drive(5);
-    road.tell(600);
+    road.report_event(600);
     road.drive(48);
     assert_eq!(road.who(), first);
     road.drive(5);
@@ -660,15 +647,15 @@ fn what_comes_back_of_the_one_before_is_known() {
     let tickets: Vec<_> = (11..13).map(|number| pki.ticket(number, until(10_000))).collect();
     let mut road = Road::new(vec![vehicle(&pki, tickets, 255), strict(&pki.credentials(21))], |_, _| false);
     road.drive(10);
-    let before = road.sent.len();
-    road.tell(600);
+    let before = road.net.sent.len();
+    road.report_event(600);
     let told = road.said(before).first().expect("a DENM").0.clone();
-    road.input(0, Input::Command(Command::ChangePseudonym));
+    road.tell(0, Input::Command(Command::ChangePseudonym));
     // Another station forwards the message that the first station sent.
-    road.input(0, Input::Frame(Frame { source: address(1).mid(), ..told }));
+    road.tell(0, Input::Frame(Frame { source: address(1).mid(), ..told }));
     assert_eq!(road.counter(0, "security.dropped.former_pseudonym"), 1);
     assert_eq!(road.counter(0, "security.received"), 1);
-    assert!(road.delivered.is_empty());
+    assert!(road.net.delivered.is_empty());
     assert_eq!(road.stations[0].geonet().expect("a router").location_table().iter().count(), 0);
 }
 
@@ -694,12 +681,12 @@ fn without_another_ticket_it_stays_who_it_is() {
     let ends: Vec<_> =
         two.iter().map(|(ticket, _)| Identity::of_ticket(name_of(&Portable, ticket)).mid).collect();
     let mut road = Road::new(vec![vehicle(&pki, two, 255), None], everybody);
-    road.input(0, Input::Command(Command::LockPseudonym { for_s: 600 }));
+    road.tell(0, Input::Command(Command::LockPseudonym { for_s: 600 }));
     road.drive(150);
     for (frame, packet) in road.said(0) {
         assert_eq!(frame.source, Packet::parse(&packet).expect("a packet").extended.source().address.mid());
         assert!(ends.contains(&frame.source));
     }
     assert_eq!(road.who(), ends[1]);
-    assert_eq!(road.warnings, ["nothing is sent: no ticket of this station holds here and now"]);
+    assert_eq!(road.net.warnings, ["nothing is sent: no ticket of this station holds here and now"]);
 }

@@ -4,7 +4,6 @@
 
 mod common;
 
-use std::collections::VecDeque;
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
@@ -19,6 +18,7 @@ use carnet_wire::extension::Extensions;
 use carnet_wire::icmpv6;
 use carnet_wire::ipv6::{Header, protocol};
 use carnet_wire::mobility::{Builder, ControlPacket, MobilityOption};
+use common::world::{Network, station};
 use common::{
     AGENT, CORRESPONDENT, FIRST, HOME, HOST, SECOND, WALL, address, agent_config, data, interface, per_agent,
     router_config,
@@ -67,17 +67,16 @@ fn without_key(mut config: StationConfig) -> StationConfig {
     config
 }
 
-struct World {
-    now: Time,
-    agents: [Station; 2],
+/// Index of the router's station, after those of the two home agents.
+const ROUTER: usize = 2;
+
+/// The Internet between the stations, their kernels, and records.
+struct Internet {
     /// Whether each of the two home agents is unreachable.
     dead: [bool; 2],
-    router: Station,
     events: Vec<Event>,
     /// Packets that the host and the correspondent have received.
     arrived: Vec<Vec<u8>>,
-    /// Packets on the wire, each for a home agent, or for the router (`None`).
-    wire: VecDeque<(Option<usize>, Input)>,
     /// Index of the home agent to which the Internet routes the mobile network.
     route: usize,
     /// Messages of the router to home agents, which an attacker on the visited link records.
@@ -86,27 +85,34 @@ struct World {
     loses: fn(&Header) -> bool,
 }
 
+impl Network for Internet {
+    fn carry(world: &mut World, from: usize, output: Output) {
+        match output {
+            Output::Packet(_) if world.is_dead(from) => {}
+            Output::Packet(packet) => world.forward(packet, from),
+            Output::Event(event) => world.net.events.push(event),
+            _ => {}
+        }
+    }
+}
+
+type World = common::world::World<Internet>;
+
 impl World {
     fn new(agents: [StationConfig; 2], router: StationConfig) -> World {
         World::as_it_is(agents.map(per_agent), per_agent(router))
     }
 
-    fn as_it_is(agents: [StationConfig; 2], router: StationConfig) -> World {
-        let station =
-            |config| Station::new(config, PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
-        let mut world = World {
-            now: Time::ZERO,
-            agents: agents.map(station),
+    fn as_it_is([first, second]: [StationConfig; 2], router: StationConfig) -> World {
+        let internet = Internet {
             dead: [false, false],
-            router: station(router),
             events: Vec::new(),
             arrived: Vec::new(),
-            wire: VecDeque::new(),
             route: 0,
             recorded: Vec::new(),
             loses: |_| false,
         };
-        world.settle();
+        let mut world = World::of([first, second, router].map(|config| station(config, 7)), internet);
         world.up();
         world
     }
@@ -116,124 +122,79 @@ impl World {
     }
 
     fn up(&mut self) {
-        self.tell(None, Input::Interface(interface("w0", FIRST, true)));
-        self.tell(None, Input::Interface(interface("w1", SECOND, true)));
+        self.tell(ROUTER, Input::Interface(interface("w0", FIRST, true)));
+        self.tell(ROUTER, Input::Interface(interface("w1", SECOND, true)));
     }
 
-    fn tell(&mut self, to: Option<usize>, input: Input) {
-        self.feed(to, input);
-        self.settle();
-    }
-
-    fn feed(&mut self, to: Option<usize>, input: Input) {
-        match to {
-            None => self.router.handle_input(self.now, WALL, input).expect("accepted"),
-            Some(agent) => self.agents[agent].handle_input(self.now, WALL, input).expect("accepted"),
-        }
-    }
-
-    fn settle(&mut self) {
-        for _ in 0..10_000 {
-            for agent in 0..2 {
-                while let Some(output) = self.agents[agent].poll_output() {
-                    self.carry(output, Some(agent));
-                }
-            }
-            while let Some(output) = self.router.poll_output() {
-                self.carry(output, None);
-            }
-            match self.wire.pop_front() {
-                Some((Some(agent), _)) if self.dead[agent] => {}
-                Some((to, input)) => self.feed(to, input),
-                None => return,
-            }
-        }
-        panic!("the stations never come to rest");
-    }
-
-    fn carry(&mut self, output: Output, from: Option<usize>) {
-        match output {
-            Output::Packet(_) if from.is_some_and(|agent| self.dead[agent]) => {}
-            Output::Packet(packet) => self.forward(packet, from),
-            Output::Event(event) => self.events.push(event),
-            _ => {}
-        }
+    fn is_dead(&self, station: usize) -> bool {
+        self.net.dead.get(station) == Some(&true)
     }
 
     /// Plays the kernels and the Internet for a packet that a station has written.
-    fn forward(&mut self, packet: Vec<u8>, from: Option<usize>) {
+    fn forward(&mut self, packet: Vec<u8>, from: usize) {
         let header = Header::parse(&packet).expect("an IPv6 packet");
         let agent = [AGENT, OTHER].iter().position(|agent| header.destination == address(agent));
         let anycast = home_agents_anycast(address(AGENT)) == header.destination;
-        let input = Input::Packet(packet.clone());
         let to_router = [FIRST, SECOND].iter().position(|own| header.destination == address(own));
-        if from.is_none() && agent.is_some() && header.next_header != protocol::IPV6 {
-            self.recorded.push(packet.clone());
-            if (self.loses)(&header) {
+        if from == ROUTER && agent.is_some() && header.next_header != protocol::IPV6 {
+            self.net.recorded.push(packet.clone());
+            if (self.net.loses)(&header) {
                 return;
             }
         }
-        if let Some(agent) = agent.or(anycast.then_some(self.route)) {
-            self.wire.push_back((Some(agent), input));
+        if let Some(agent) = agent.or(anycast.then_some(self.net.route)) {
+            if !self.net.dead[agent] {
+                self.deliver(agent, Input::Packet(packet));
+            }
         } else if let Some(uplink) = to_router {
             let heard = header.next_header == protocol::ICMPV6;
-            self.wire.push_back((None, if heard { heard_on(uplink, &header, &packet) } else { input }));
+            let input = if heard { heard_on(uplink, &header, &packet) } else { Input::Packet(packet) };
+            self.deliver(ROUTER, input);
         } else if header.destination == address(HOME) {
             match (from, icmpv6::echo_reply(&packet)) {
-                (None, Some(reply)) => self.wire.push_back((None, Input::Packet(reply))),
-                (None, None) => self.arrived.push(packet),
-                (Some(agent), _) => self.wire.push_back((Some(agent), input)),
+                (ROUTER, Some(reply)) => self.deliver(ROUTER, Input::Packet(reply)),
+                (ROUTER, None) => self.net.arrived.push(packet),
+                (agent, _) => self.deliver(agent, Input::Packet(packet)),
             }
         } else {
-            self.arrived.push(packet);
+            self.net.arrived.push(packet);
         }
     }
 
     /// Sends a packet from the host on board; returns how many times it arrives.
     fn up_packet(&mut self) -> usize {
-        self.arrived.clear();
-        self.tell(None, Input::Packet(data(HOST, CORRESPONDENT)));
-        self.arrived.iter().filter(|packet| **packet == data(HOST, CORRESPONDENT)).count()
+        self.net.arrived.clear();
+        self.tell(ROUTER, Input::Packet(data(HOST, CORRESPONDENT)));
+        self.net.arrived.iter().filter(|packet| **packet == data(HOST, CORRESPONDENT)).count()
     }
 
     /// Sends a packet to the host on board; returns how many times it arrives.
     fn down_packet(&mut self) -> usize {
-        self.arrived.clear();
-        self.tell(Some(self.route), Input::Packet(data(CORRESPONDENT, HOST)));
-        self.arrived.iter().filter(|packet| **packet == data(CORRESPONDENT, HOST)).count()
+        self.net.arrived.clear();
+        self.tell(self.net.route, Input::Packet(data(CORRESPONDENT, HOST)));
+        self.net.arrived.iter().filter(|packet| **packet == data(CORRESPONDENT, HOST)).count()
     }
 
     #[track_caller]
     fn passes(&mut self) {
-        assert_eq!((self.up_packet(), self.down_packet()), (1, 1), "{:?}", self.events);
+        assert_eq!((self.up_packet(), self.down_packet()), (1, 1), "{:?}", self.net.events);
     }
 
     /// Lets time pass; calls `look` after each step.
     fn sleep_and(&mut self, seconds: f64, mut look: impl FnMut(&mut World)) {
         let end = self.now + Duration::from_secs_f64(seconds);
-        for _ in 0..100_000 {
-            let stations = self.agents.iter().chain([&self.router]);
-            let next = stations.filter_map(Station::poll_timeout).min().filter(|next| *next <= end);
-            let Some(next) = next else {
-                self.now = end;
-                return;
-            };
-            self.now = next.max(self.now);
-            for to in [Some(0), Some(1), None] {
-                self.feed(to, Input::Timeout);
-            }
-            self.settle();
+        while self.step(end) {
             look(self);
         }
-        panic!("time does not pass");
+        self.now = end;
     }
 
     fn sleep(&mut self, seconds: f64) {
-        self.sleep_and(seconds, |_| {});
+        self.run(Duration::from_secs_f64(seconds));
     }
 
     fn machine(&self, agent: usize) -> &HomeAgent {
-        self.agents[agent].home_agent().expect("a home agent")
+        self.stations[agent].home_agent().expect("a home agent")
     }
 
     fn bound(&self) -> [bool; 2] {
@@ -241,13 +202,11 @@ impl World {
     }
 
     fn home_agent(&self) -> Ipv6Addr {
-        self.router.mobile_router().expect("a router").config().home_agent
+        self.stations[ROUTER].mobile_router().expect("a router").config().home_agent
     }
 
     fn order(&mut self, agent: usize, command: Command) -> Result<(), String> {
-        let result = self.agents[agent].handle_input(self.now, WALL, Input::Command(command));
-        self.settle();
-        result
+        self.try_tell(agent, Input::Command(command))
     }
 
     fn drain(&mut self) -> Result<(), String> {
@@ -272,15 +231,15 @@ fn heard_on(uplink: usize, header: &Header, packet: &[u8]) -> Input {
 fn the_first_that_is_named_is_taken_and_the_second_when_it_dies() {
     let mut world = World::usual(router_of(&[AGENT, OTHER], false));
     assert_eq!((world.home_agent(), world.bound()), (address(AGENT), [true, false]));
-    world.dead[0] = true;
-    world.route = 1;
+    world.net.dead[0] = true;
+    world.net.route = 1;
     // Without heartbeats the router notices the failure at the renewal after 45 s, which stays unanswered
     // three times.
     world.sleep(75.0);
-    assert_eq!(world.home_agent(), address(OTHER), "{:?}", world.events);
+    assert_eq!(world.home_agent(), address(OTHER), "{:?}", world.net.events);
     world.passes();
     // The router stays with the second home agent when the first home agent is back.
-    world.dead[0] = false;
+    world.net.dead[0] = false;
     world.sleep(600.0);
     assert_eq!((world.home_agent(), world.bound()), (address(OTHER), [false, true]));
     world.passes();
@@ -289,7 +248,7 @@ fn the_first_that_is_named_is_taken_and_the_second_when_it_dies() {
 #[test]
 fn one_that_never_answers_costs_five_seconds() {
     let mut world = World::usual(router_of(&["2001:db8:1::99", OTHER], false));
-    world.route = 1;
+    world.net.route = 1;
     world.sleep(4.0);
     assert_eq!(world.bound(), [false, false]);
     world.sleep(2.0);
@@ -304,8 +263,13 @@ fn one_that_refuses_is_left_at_once() {
         agent.nodes[0].prefixes = ["2001:db8:b::/64".parse().expect("a prefix")].into();
     }
     let mut world = World::new([strict, agent_of(OTHER, AGENT)], router_of(&[AGENT, OTHER], false));
-    world.route = 1;
-    assert_eq!((world.home_agent(), world.bound()), (address(OTHER), [false, true]), "{:?}", world.events);
+    world.net.route = 1;
+    assert_eq!(
+        (world.home_agent(), world.bound()),
+        (address(OTHER), [false, true]),
+        "{:?}",
+        world.net.events
+    );
     world.passes();
 }
 
@@ -321,7 +285,8 @@ fn when_all_refuse_they_are_asked_less_and_less_often() {
     let mut world =
         World::new([strict(AGENT, OTHER), strict(OTHER, AGENT)], router_of(&[AGENT, OTHER], false));
     world.sleep(600.0);
-    let refused = world.events.iter().filter(|event| matches!(event, Event::BindingRefused { .. })).count();
+    let refused =
+        world.net.events.iter().filter(|event| matches!(event, Event::BindingRefused { .. })).count();
     // The pauses between rounds are 4, 8, 16, 32, 64, 64 s and so on.
     assert!((5..=20).contains(&refused), "{refused}");
 }
@@ -329,14 +294,13 @@ fn when_all_refuse_they_are_asked_less_and_less_often() {
 #[test]
 fn the_last_one_is_tried_first_after_a_restart() {
     let mut world = World::usual(router_of(&["2001:db8:1::99", OTHER], false));
-    world.route = 1;
+    world.net.route = 1;
     world.sleep(6.0);
-    let state = world.router.persistent_state(world.now, WALL);
+    let state = world.stations[ROUTER].persistent_state(world.now, world.wall());
     let text = serde_json::to_string(&state).expect("serialises");
     let state: PersistentState = serde_json::from_str(&text).expect("deserialises");
     let config = per_agent(router_of(&["2001:db8:1::99", OTHER], false));
-    world.router = Station::new(config, state, Rng::new(8), world.now, WALL);
-    world.settle();
+    world.restart(ROUTER, config, state, 8);
     world.up();
     assert_eq!(world.home_agent(), address(OTHER));
     world.passes();
@@ -346,33 +310,37 @@ fn the_last_one_is_tried_first_after_a_restart() {
 fn home_agents_are_found_out() {
     let mut world = World::usual(router_of(&[], true));
     // RFC 6275 10.5.1: the router first tries the home agent with the higher preference.
-    assert_eq!((world.home_agent(), world.bound()), (address(AGENT), [true, false]), "{:?}", world.events);
+    assert_eq!(
+        (world.home_agent(), world.bound()),
+        (address(AGENT), [true, false]),
+        "{:?}",
+        world.net.events
+    );
     world.passes();
-    world.dead[0] = true;
-    world.route = 1;
+    world.net.dead[0] = true;
+    world.net.route = 1;
     world.sleep(75.0);
-    assert_eq!(world.home_agent(), address(OTHER), "{:?}", world.events);
+    assert_eq!(world.home_agent(), address(OTHER), "{:?}", world.net.events);
     world.passes();
 }
 
 #[test]
 fn an_answer_that_nobody_asked_for_or_without_r_finds_nobody() {
     let mut world = World::usual(router_of(&[], true));
-    world.dead = [true, true];
+    world.net.dead = [true, true];
     let config = per_agent(router_of(&[], true));
-    world.router = Station::new(config, PersistentState::default(), Rng::new(9), world.now, WALL);
-    world.settle();
+    world.restart(ROUTER, config, PersistentState::default(), 9);
     world.up();
     assert!(world.home_agent().is_unspecified());
     let mut forged = carnet_wire::discovery::discovery_reply(1, true, &[address("2001:db8:bad::1")]);
     icmpv6::set_checksum(&mut forged, address(OTHER), address(FIRST));
     let packet = icmpv6::packet(address(OTHER), address(FIRST), 64, forged);
     let header = Header::parse(&packet).expect("a packet");
-    world.tell(None, heard_on(0, &header, &packet));
+    world.tell(ROUTER, heard_on(0, &header, &packet));
     assert!(world.home_agent().is_unspecified());
     // The router sends four requests in the first minute, and then pauses (RFC 6275 12).
     world.sleep(60.0);
-    world.dead = [false, false];
+    world.net.dead = [false, false];
     world.sleep(60.0);
     assert_eq!(world.home_agent(), address(AGENT), "it is asked again");
 }
@@ -460,18 +428,24 @@ fn a_drain_loses_nothing_and_sends_what_still_comes_after_those_who_left() {
     // Messages take no time in this test. The router has registered at the other home agent, and then left
     // this home agent.
     world.passes();
-    assert_eq!((world.home_agent(), world.bound()), (address(OTHER), [false, true]), "{:?}", world.events);
+    assert_eq!(
+        (world.home_agent(), world.bound()),
+        (address(OTHER), [false, true]),
+        "{:?}",
+        world.net.events
+    );
     let registered = world
+        .net
         .events
         .iter()
         .position(|e| matches!(e, Event::Registered { home_agent, .. } if *home_agent == address(OTHER)));
-    let left = world.events.iter().position(|e| matches!(e, Event::BindingRemoved { .. }));
-    assert!(registered < left && registered.is_some(), "make before break: {:?}", world.events);
+    let left = world.net.events.iter().position(|e| matches!(e, Event::BindingRemoved { .. }));
+    assert!(registered < left && registered.is_some(), "make before break: {:?}", world.net.events);
     world.sleep_and(120.0, World::passes);
     let drain = world.machine(0).drain().expect("a drain");
     assert_eq!((drain.phase, drain.nodes, drain.left.len()), (DrainPhase::Done, 1, 0));
     // The Internet now routes the mobile network to the other home agent.
-    world.route = 1;
+    world.net.route = 1;
     world.passes();
     // No router may come back to this home agent before the end of the drain.
     assert_eq!(world.order(0, Command::EndDrain), Ok(()));
@@ -488,7 +462,7 @@ fn whoever_comes_back_is_no_longer_relayed() {
     world.sleep_and(60.0, World::passes);
     assert_eq!((world.home_agent(), world.bound()), (address(AGENT), [true, false]));
     assert!(world.machine(0).relay(address(HOME)).is_none());
-    world.route = 1;
+    world.net.route = 1;
     world.passes();
 }
 
@@ -497,11 +471,10 @@ fn the_relay_outlives_a_restart() {
     let mut world = World::usual(router_of(&[AGENT, OTHER], false));
     world.drain().expect("there is another");
     world.sleep(1.0);
-    let state = world.agents[0].persistent_state(world.now, WALL);
+    let state = world.stations[0].persistent_state(world.now, world.wall());
     let text = serde_json::to_string(&state).expect("serialises");
     let state: PersistentState = serde_json::from_str(&text).expect("deserialises");
-    world.agents[0] = Station::new(per_agent(agent_of(AGENT, OTHER)), state, Rng::new(8), world.now, WALL);
-    world.settle();
+    world.restart(0, per_agent(agent_of(AGENT, OTHER)), state, 8);
     world.passes();
 }
 
@@ -509,7 +482,7 @@ fn the_relay_outlives_a_restart() {
 fn a_reload_of_the_config_ends_neither_a_drain_nor_a_revocation() {
     let agents = [agent_of(AGENT, OTHER), agent_of(OTHER, AGENT)];
     let mut world = World::new(agents, router_of(&[AGENT, OTHER], false));
-    world.dead[1] = true;
+    world.net.dead[1] = true;
     world.drain().expect("there is another, as far as anybody knows");
     world.sleep(20.0);
     let before = world.machine(0).drain().expect("a drain");
@@ -517,33 +490,35 @@ fn a_reload_of_the_config_ends_neither_a_drain_nor_a_revocation() {
     if let Some(agent) = &mut config.home_agent {
         agent.max_lifetime = Duration::from_secs(300);
     }
-    world.agents[0].reconfigure(world.now, WALL, config.clone());
-    world.settle();
+    world.reconfigure(0, config.clone());
     assert_eq!(world.machine(0).drain().as_ref(), Some(&before));
     world.passes();
     // The drain continues: the second home agent is back, and the first home agent sends the router a switch
     // request.
-    world.dead[1] = false;
+    world.net.dead[1] = false;
     world.sleep(30.0);
-    assert_eq!((world.home_agent(), world.bound()), (address(OTHER), [false, true]), "{:?}", world.events);
+    assert_eq!(
+        (world.home_agent(), world.bound()),
+        (address(OTHER), [false, true]),
+        "{:?}",
+        world.net.events
+    );
     world.sleep(1.0);
     let after = world.machine(0).drain().expect("a drain");
     assert_eq!((after.phase, after.nodes), (DrainPhase::Done, 1));
-    world.agents[0].reconfigure(world.now, WALL, config.clone());
-    world.settle();
+    world.reconfigure(0, config.clone());
     assert_eq!(world.machine(0).drain(), Some(after));
     assert_eq!(world.order(0, Command::EndDrain), Ok(()));
 
     // The home agent sends a revocation and waits for its answer.
     let mut world = World::usual(router_of(&[AGENT], false));
-    world.tell(None, Input::Interface(interface("w0", FIRST, false)));
-    world.tell(None, Input::Interface(interface("w1", SECOND, false)));
+    world.tell(ROUTER, Input::Interface(interface("w0", FIRST, false)));
+    world.tell(ROUTER, Input::Interface(interface("w1", SECOND, false)));
     world.order(0, Command::Revoke { home_address: address(HOME), bids: Vec::new() }).expect("bound");
-    world.agents[0].reconfigure(world.now, WALL, config);
-    world.settle();
+    world.reconfigure(0, config);
     assert_eq!(world.bound(), [true, false]);
     world.sleep(6.0);
-    assert_eq!(world.bound(), [false, false], "{:?}", world.events);
+    assert_eq!(world.bound(), [false, false], "{:?}", world.net.events);
 }
 
 #[test]
@@ -551,21 +526,12 @@ fn only_peers_may_relay_and_only_to_those_who_are_here() {
     let mut world = World::usual(router_of(&[AGENT, OTHER], false));
     let relayed = |source: &str, destination: &str| {
         let inner = data(CORRESPONDENT, destination);
-        let outer = Header {
-            traffic_class: 0,
-            flow_label: 0,
-            payload_length: u16::try_from(inner.len()).expect("fits"),
-            next_header: protocol::IPV6,
-            hop_limit: 60,
-            source: address(source),
-            destination: address(AGENT),
-        };
-        Input::Packet([outer.emit().to_vec(), inner].concat())
+        Input::Packet(carnet_virtual::packet(address(source), address(AGENT), protocol::IPV6, &inner))
     };
     let mut arrives = |source, destination| {
-        world.arrived.clear();
-        world.tell(Some(0), relayed(source, destination));
-        world.arrived.iter().filter(|packet| **packet == data(CORRESPONDENT, destination)).count()
+        world.net.arrived.clear();
+        world.tell(0, relayed(source, destination));
+        world.net.arrived.iter().filter(|packet| **packet == data(CORRESPONDENT, destination)).count()
     };
     assert_eq!(arrives(OTHER, HOST), 1);
     assert_eq!(arrives("2001:db8:66::1", HOST), 0, "a stranger");
@@ -583,24 +549,15 @@ fn a_relay_may_lead_over_a_second_home_agent_to_a_third_and_never_back() {
         world.drain().expect("there is another");
         world.sleep(1.0);
         // The state is changed as if the node had gone to the third home agent.
-        let mut state = world.agents[0].persistent_state(world.now, WALL);
+        let mut state = world.stations[0].persistent_state(world.now, world.wall());
         state.home_agent[0].relay.as_mut().expect("a relay").to = address(THIRD);
-        world.agents[0] = Station::new(config, state, Rng::new(8), world.now, WALL);
-        world.settle();
-        world.arrived.clear();
+        world.restart(0, config, state, 8);
+        world.net.arrived.clear();
         let mut inner = data(CORRESPONDENT, HOST);
         inner[7] = hop_limit;
-        let outer = Header {
-            traffic_class: 0,
-            flow_label: 0,
-            payload_length: u16::try_from(inner.len()).expect("fits"),
-            next_header: protocol::IPV6,
-            hop_limit: 60,
-            source: address(source),
-            destination: address(AGENT),
-        };
-        world.tell(Some(0), Input::Packet([outer.emit().to_vec(), inner].concat()));
-        std::mem::take(&mut world.arrived)
+        let outer = carnet_virtual::packet(address(source), address(AGENT), protocol::IPV6, &inner);
+        world.tell(0, Input::Packet(outer));
+        std::mem::take(&mut world.net.arrived)
     };
     let passed = to_third(OTHER, 9);
     assert_eq!(passed.len(), 1, "to the third");
@@ -628,7 +585,7 @@ fn without_anybody_to_go_to_there_is_no_drain() {
 #[test]
 fn a_drain_to_one_that_is_dead_leaves_everything_as_it_is() {
     let mut world = World::usual(router_of(&[AGENT, OTHER], false));
-    world.dead[1] = true;
+    world.net.dead[1] = true;
     world.drain().expect("there is another, as far as anybody knows");
     world.sleep_and(58.0, World::passes);
     assert_eq!((world.home_agent(), world.bound()), (address(AGENT), [true, false]));
@@ -649,7 +606,7 @@ fn without_a_key_a_switch_leads_to_those_that_the_router_knows() {
     world.drain().expect("there is another");
     world.sleep(1.0);
     assert_eq!((world.home_agent(), world.bound()), (address(AGENT), [true, false]), "said by anybody");
-    assert!(world.events.iter().any(
+    assert!(world.net.events.iter().any(
         |event| matches!(event, Event::Warning { message } if message.contains("nobody that may be believed"))
     ));
 
@@ -658,7 +615,12 @@ fn without_a_key_a_switch_leads_to_those_that_the_router_knows() {
     let mut world = World::usual(router_config(&[PREFIX]));
     world.drain().expect("there is another");
     world.sleep(1.0);
-    assert_eq!((world.home_agent(), world.bound()), (address(OTHER), [false, true]), "{:?}", world.events);
+    assert_eq!(
+        (world.home_agent(), world.bound()),
+        (address(OTHER), [false, true]),
+        "{:?}",
+        world.net.events
+    );
     world.passes();
 
     // The router ignores the request if the same key would authenticate messages of both home agents.
@@ -667,7 +629,7 @@ fn without_a_key_a_switch_leads_to_those_that_the_router_knows() {
     world.drain().expect("there is another");
     world.sleep(1.0);
     assert_eq!((world.home_agent(), world.bound()), (address(AGENT), [true, false]));
-    assert!(world.events.iter().any(
+    assert!(world.net.events.iter().any(
         |event| matches!(event, Event::Warning { message } if message.contains("expected per_agent = true"))
     ));
 }
@@ -693,33 +655,33 @@ fn played_to(agent: &str, packet: &[u8]) -> Input {
 fn what_was_said_to_one_home_agent_is_nothing_to_another() {
     let mut world = World::usual(router_of(&[AGENT, OTHER], false));
     let play = |world: &mut World, expected: [bool; 2]| {
-        let recorded = std::mem::take(&mut world.recorded);
+        let recorded = std::mem::take(&mut world.net.recorded);
         assert!(!recorded.is_empty());
         let to = if expected[0] { (1, OTHER) } else { (0, AGENT) };
         for packet in recorded {
-            world.tell(Some(to.0), played_to(to.1, &packet));
-            assert_eq!(world.bound(), expected, "{:?}", world.events);
+            world.tell(to.0, played_to(to.1, &packet));
+            assert_eq!(world.bound(), expected, "{:?}", world.net.events);
         }
-        world.recorded.clear();
+        world.net.recorded.clear();
     };
     // The other home agent has never received a message of the node before.
     play(&mut world, [true, false]);
     world.drain().expect("there is another");
     world.sleep(2.0);
-    world.recorded.clear();
+    world.net.recorded.clear();
     // At this home agent the sequence numbers are greater than at the previous home agent.
     world.sleep(100.0);
     play(&mut world, [false, true]);
     world.order(0, Command::EndDrain).expect("there is one");
     world.sleep(100.0);
     play(&mut world, [false, true]);
-    world.route = 1;
+    world.net.route = 1;
     world.passes();
     // The operator moves the router back to the first home agent.
     world.order(1, Command::Drain { to: vec![address(AGENT)], within_s: 60 }).expect("the way back");
     world.sleep(10.0);
     world.order(1, Command::EndDrain).expect("there is one");
-    world.recorded.clear();
+    world.net.recorded.clear();
     world.sleep(100.0);
     play(&mut world, [true, false]);
 }
@@ -730,7 +692,7 @@ fn a_revoked_router_stops_and_asks_again_after_ten_minutes() {
     let revoke = |bids| Command::Revoke { home_address: address(HOME), bids };
     assert!(world.order(0, revoke(vec![7])).is_err(), "no such binding");
     world.order(0, revoke(Vec::new())).expect("bound");
-    assert_eq!(world.bound(), [false, false], "{:?}", world.events);
+    assert_eq!(world.bound(), [false, false], "{:?}", world.net.events);
     assert_eq!((world.up_packet(), world.down_packet()), (0, 0));
     assert!(world.order(0, revoke(Vec::new())).is_err(), "not bound");
     world.sleep(590.0);
@@ -758,36 +720,34 @@ fn one_that_is_tried_and_takes_the_registration_back_is_waited_for_anew() {
     let other = other_with(MultipleCareOfAddresses::Single);
     let mut world = World::new([agent_of(AGENT, OTHER), other], router);
     world.sleep(1.0);
-    world.loses = |header| (header.source, header.destination) == (address(SECOND), address(OTHER));
+    world.net.loses = |header| (header.source, header.destination) == (address(SECOND), address(OTHER));
     world.drain().expect("there is another");
     while !world.bound()[1] {
         world.sleep(0.1);
     }
     assert_eq!(world.home_agent(), address(AGENT), "the second uplink has time to follow");
     // The home agent no longer accepts identifiers, and the plain Binding Update is lost.
-    let now = world.now;
-    world.agents[1].reconfigure(now, WALL, other_with(MultipleCareOfAddresses::Prohibited));
-    world.settle();
-    world.loses = |header| (header.source, header.destination) == (address(FIRST), address(OTHER));
+    world.reconfigure(1, other_with(MultipleCareOfAddresses::Prohibited));
+    world.net.loses = |header| (header.source, header.destination) == (address(FIRST), address(OTHER));
     world.sleep(4.0);
-    assert_eq!(world.home_agent(), address(AGENT), "{:?}", world.events);
-    world.loses = |_| false;
+    assert_eq!(world.home_agent(), address(AGENT), "{:?}", world.net.events);
+    world.net.loses = |_| false;
     world.sleep(30.0);
-    assert_eq!(world.home_agent(), address(OTHER), "{:?}", world.events);
-    world.route = 1;
+    assert_eq!(world.home_agent(), address(OTHER), "{:?}", world.net.events);
+    world.net.route = 1;
     world.passes();
 }
 
 #[test]
 fn a_revocation_whose_answer_is_lost_is_answered_again() {
     let mut world = World::usual(router_config(&[PREFIX]));
-    world.loses = |_| true;
+    world.net.loses = |_| true;
     world.order(0, Command::Revoke { home_address: address(HOME), bids: Vec::new() }).expect("bound");
     assert_eq!(world.bound(), [true, false], "nobody has said anything");
-    world.loses = |_| false;
+    world.net.loses = |_| false;
     world.sleep(1.5);
-    assert_eq!(world.bound(), [false, false], "{:?}", world.events);
-    let removed = world.events.iter().find_map(|event| match event {
+    assert_eq!(world.bound(), [false, false], "{:?}", world.net.events);
+    let removed = world.net.events.iter().find_map(|event| match event {
         Event::BindingRemoved { reason, .. } => Some(reason.as_str()),
         _ => None,
     });
@@ -797,12 +757,12 @@ fn a_revocation_whose_answer_is_lost_is_answered_again() {
 #[test]
 fn a_revocation_without_an_answer_ends_the_binding_all_the_same() {
     let mut world = World::usual(router_config(&[PREFIX]));
-    world.tell(None, Input::Interface(interface("w0", FIRST, false)));
-    world.tell(None, Input::Interface(interface("w1", SECOND, false)));
+    world.tell(ROUTER, Input::Interface(interface("w0", FIRST, false)));
+    world.tell(ROUTER, Input::Interface(interface("w1", SECOND, false)));
     world.order(0, Command::Revoke { home_address: address(HOME), bids: Vec::new() }).expect("bound");
     // Only the router itself knows that its uplinks are down, so the home agent gets no answer from it.
     world.sleep(6.0);
-    assert_eq!(world.bound(), [false, false], "{:?}", world.events);
+    assert_eq!(world.bound(), [false, false], "{:?}", world.net.events);
 }
 
 #[test]
@@ -840,16 +800,16 @@ fn orders_that_are_forged_or_played_again_are_not_followed() {
     let before = WALL.to_ntp() - 1000;
     let other_key = carnet_mobility::SecurityAssociation { key: [8; 16].into(), ..key() };
     for forged in [order(None, 0), order(Some(other_key), before)] {
-        world.tell(None, forged);
+        world.tell(ROUTER, forged);
         assert_eq!((world.home_agent(), world.bound()), (address(AGENT), [true, false]));
     }
-    world.tell(None, order(Some(key()), before));
+    world.tell(ROUTER, order(Some(key()), before));
     assert_eq!(world.home_agent(), address(OTHER), "the right one is followed");
     // The operator moves the router back, and the attacker replays the recording at the same time.
     world.sleep(10.0);
     world.order(1, Command::Drain { to: vec![address(AGENT)], within_s: 60 }).expect("the way back");
     world.sleep(10.0);
     assert_eq!(world.home_agent(), address(AGENT));
-    world.tell(None, order(Some(key()), before));
+    world.tell(ROUTER, order(Some(key()), before));
     assert_eq!((world.home_agent(), world.bound()), (address(AGENT), [true, false]));
 }

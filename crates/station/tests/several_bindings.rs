@@ -10,7 +10,7 @@ use carnet_station::forwarding::desired::{Distribution, Entry};
 use carnet_station::io::{Input, Output};
 use carnet_station::{PersistentState, Station, StationConfig};
 use carnet_wire::checksum::upper_layer;
-use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
+use carnet_wire::ipv6::{Header, protocol};
 use carnet_wire::mobility::flow::sub_options;
 use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket, MobilityOption};
 use common::{AGENT, CORRESPONDENT, FIRST, HOME, HOST, SECOND, WALL, address, agent_config};
@@ -90,21 +90,9 @@ fn encapsulated(outputs: &[Output]) -> Vec<(Endpoint, Endpoint, Vec<u8>)> {
 
 /// Returns a UDP packet.
 fn data(source: &str, destination: &str, port: u16) -> Vec<u8> {
-    let header = Header {
-        traffic_class: 0,
-        flow_label: 0,
-        payload_length: 60,
-        next_header: protocol::UDP,
-        hop_limit: 60,
-        source: address(source),
-        destination: address(destination),
-    };
-    let mut packet = header.emit().to_vec();
-    packet.extend(40_000_u16.to_be_bytes());
-    packet.extend(port.to_be_bytes());
-    packet.extend([0, 60, 0, 0]);
-    packet.resize(HEADER_LEN + 60, 0x55);
-    packet
+    let mut datagram = [40_000_u16, port, 60, 0].map(u16::to_be_bytes).concat();
+    datagram.resize(60, 0x55);
+    carnet_virtual::packet(address(source), address(destination), protocol::UDP, &datagram)
 }
 
 /// Returns the care-of address of the tunnel that a packet for the host took.
@@ -164,16 +152,8 @@ fn every_binding_has_a_tunnel_and_the_best_carries_the_packets() {
     // The home agent accepts packets from each of the two care-of addresses.
     for source in [FIRST, SECOND] {
         let inner = data(HOST, CORRESPONDENT, 1);
-        let header = Header {
-            traffic_class: 0,
-            flow_label: 0,
-            payload_length: u16::try_from(inner.len()).expect("short"),
-            next_header: protocol::IPV6,
-            hop_limit: 60,
-            source: address(source),
-            destination: address(AGENT),
-        };
-        let outputs = by_ipv6(&mut station, [&header.emit()[..], &inner].concat());
+        let outer = carnet_virtual::packet(address(source), address(AGENT), protocol::IPV6, &inner);
+        let outputs = by_ipv6(&mut station, outer);
         assert!(matches!(
             outputs.last(),
             Some(Output::Packet(packet)) if packet[8..] == data(HOST, CORRESPONDENT, 1)[8..]

@@ -9,6 +9,7 @@ use carnet_base::{Rng, Time};
 use carnet_fleet::{
     Change, Event, Key, Outcome, Output, RequestId, Role, Seat, SeatConfig, Snapshot, Token, Transaction,
 };
+use carnet_virtual::Timeline;
 
 /// Future events, in the order of their times.
 #[derive(Debug)]
@@ -89,7 +90,7 @@ pub struct World {
     pub loss: u64,
     /// Longest delay between a member and the store.
     pub far: Duration,
-    agenda: BTreeMap<(Time, u64), Next>,
+    agenda: Timeline<Next>,
     numbers: u64,
     /// Acknowledged values by record.
     pub acknowledged: BTreeMap<String, u64>,
@@ -135,7 +136,7 @@ impl World {
             config,
             loss: 0,
             far: Duration::from_millis(5),
-            agenda: BTreeMap::new(),
+            agenda: Timeline::default(),
             numbers: 0,
             acknowledged: BTreeMap::new(),
             value: 0,
@@ -153,8 +154,7 @@ impl World {
     }
 
     fn at(&mut self, after: Duration, next: Next) {
-        self.numbers += 1;
-        self.agenda.insert((self.now + after, self.numbers), next);
+        self.agenda.schedule(self.now + after, next);
     }
 
     /// Returns the time on a member's clock.
@@ -176,13 +176,9 @@ impl World {
     /// Advances the time by `span`.
     pub fn run(&mut self, span: Duration) {
         let end = self.now + span;
-        while let Some(entry) = self.agenda.first_entry() {
-            let (time, _) = *entry.key();
-            if time > end {
-                break;
-            }
-            let next = entry.remove();
+        while let Some(time) = self.agenda.next().filter(|time| *time <= end) {
             self.now = time;
+            let next = self.agenda.due(time).expect("an event");
             self.happen(next);
             self.check();
         }
@@ -458,13 +454,12 @@ impl World {
                 Output::Note(_) => {}
             }
         }
-        let (now, true_now) = (self.clock(member), self.now);
+        let now = self.clock(member);
         let Some(seat) = &self.members[member].seat else { return };
         let left = seat.next_timeout().saturating_since(now).max(Duration::from_micros(100));
         self.members[member].timeout += 1;
         let number = self.members[member].timeout;
-        self.numbers += 1;
-        self.agenda.insert((true_now + left, self.numbers), Next::Timeout(member, number));
+        self.at(left, Next::Timeout(member, number));
     }
 
     /// Starts a home agent. Asserts that its records have all acknowledged values, or later ones.

@@ -1,7 +1,5 @@
 //! A simulated radio channel: routers at positions, and frames that reach every router in range.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use carnet_base::{Rng, Time};
@@ -10,6 +8,7 @@ use carnet_geonet::{
     BROADCAST, Delivery, GeonetDrop, MacAddress, Mib, Output, ReceivedFrame, Request, Router, Transmission,
     Transport,
 };
+use carnet_virtual::Timeline;
 use carnet_wire::geonet::{
     CommonNextHeader, GnAddress, HeaderType, LongPositionVector, StationType, Timestamp,
 };
@@ -19,10 +18,8 @@ use crate::craft::place;
 /// Time on air of a frame.
 const AIRTIME: Duration = Duration::from_micros(300);
 
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug)]
 struct Flight {
-    at: Time,
-    order: u64,
     from: usize,
     to: usize,
     destination: MacAddress,
@@ -42,8 +39,7 @@ pub struct Air {
     pub routers: Vec<Router>,
     /// Positions of the routers, metres east and north.
     pub places: Vec<(f64, f64)>,
-    flights: BinaryHeap<Reverse<Flight>>,
-    order: u64,
+    flights: Timeline<Flight>,
     /// Delivered payloads, each with its receiver.
     pub delivered: Vec<(usize, Delivery)>,
     /// Transmitted frames: time, sender, receiver, octets.
@@ -73,8 +69,7 @@ impl Air {
             seed,
             routers,
             places: places.to_vec(),
-            flights: BinaryHeap::new(),
-            order: 0,
+            flights: Timeline::default(),
             delivered: Vec::new(),
             transmitted: Vec::new(),
         };
@@ -125,17 +120,10 @@ impl Air {
     }
 
     fn fly(&mut self, from: usize, to: usize, returned: bool, transmission: &Transmission) {
-        self.order += 1;
-        self.flights.push(Reverse(Flight {
-            // A lost frame takes seven attempts.
-            at: self.now + AIRTIME * if returned { 7 } else { 1 },
-            order: self.order,
-            from,
-            to,
-            destination: transmission.destination,
-            frame: transmission.frame.clone(),
-            returned,
-        }));
+        // A lost frame takes seven attempts.
+        let at = self.now + AIRTIME * if returned { 7 } else { 1 };
+        let (destination, frame) = (transmission.destination, transmission.frame.clone());
+        self.flights.schedule(at, Flight { from, to, destination, frame, returned });
     }
 
     fn drain(&mut self, node: usize) {
@@ -180,11 +168,10 @@ impl Air {
             let timer = (0..self.routers.len())
                 .filter_map(|node| self.routers[node].poll_timeout().map(|due| (due, node)))
                 .min();
-            let flight = self.flights.peek().map(|Reverse(flight)| flight.at);
-            match (flight, timer) {
+            match (self.flights.next(), timer) {
                 (Some(at), timer) if at <= end && timer.is_none_or(|(due, _)| at <= due) => {
-                    let Some(Reverse(flight)) = self.flights.pop() else { break };
-                    self.now = flight.at;
+                    self.now = at;
+                    let flight = self.flights.due(at).expect("a flight");
                     let (router, destination) = (&mut self.routers[flight.to], flight.destination);
                     let _ = if flight.returned {
                         router.handle_unacknowledged(self.now, destination, &flight.frame)

@@ -7,9 +7,8 @@ use carnet_base::{Address, Endpoint, Interface, LinkMessage, Time, WallTime};
 use carnet_mobility::home_agent::{
     AuthorizedNode, Binding, HomeAgentConfig, MultipleCareOfAddresses, OtherAgents,
 };
-use carnet_mobility::{Authentication, Event, HomeAgent, MobilityDrop, MobilityMessage, Output};
-use carnet_wire::extension::Extensions;
-use carnet_wire::ipv6::Header;
+use carnet_mobility::{Authentication, Event, HomeAgent, MobilityDrop, Output};
+use carnet_virtual::configured;
 use carnet_wire::{icmpv6, nd};
 
 use crate::craft::*;
@@ -124,23 +123,8 @@ impl Agent {
     }
 
     fn home_link_with(&mut self, running: bool, tentative: bool) -> Vec<Seen> {
-        let interface = Interface {
-            name: "h0".into(),
-            running,
-            mtu: 1500,
-            link_address: Some(AGENT_MAC),
-            addresses: vec![Address {
-                address: addr("fe80::1"),
-                prefix_length: 64,
-                tentative,
-                duplicate: false,
-                deprecated: false,
-                temporary: false,
-                permanent: true,
-            }],
-            routers: Vec::new(),
-            ..Interface::default()
-        };
+        let own = Address { tentative, ..configured(addr("fe80::1")) };
+        let interface = Interface { running, ..carnet_virtual::running("h0", AGENT_MAC, vec![own]) };
         self.machine.handle_interface(&interface, self.now);
         self.drain()
     }
@@ -152,9 +136,7 @@ impl Agent {
     /// Hands in a packet as it came from the wire, and returns the answers.
     pub fn receive(&mut self, packet: &[u8]) -> Vec<Seen> {
         self.dropped = None;
-        let header = Header::parse(packet).expect("an IPv6 header");
-        let extensions = Extensions::parse(packet).expect("extension headers");
-        let message = MobilityMessage::new(packet, &header, &extensions).expect("a mobility message");
+        let message = mobility_message(packet).expect("a mobility message");
         self.dropped = self.machine.handle_message(self.now, self.wall(), message).err();
         self.drain()
     }
@@ -163,11 +145,7 @@ impl Agent {
     pub fn receive_inside(&mut self, local: &str, remote: &str, packet: &[u8]) -> Vec<Seen> {
         self.dropped = None;
         self.encapsulated.clear();
-        let header = Header::parse(packet).expect("an IPv6 header");
-        let extensions = Extensions::parse(packet).expect("extension headers");
-        let message = MobilityMessage::new(packet, &header, &extensions)
-            .expect("a mobility message")
-            .inside(end(local), end(remote));
+        let message = mobility_message(packet).expect("a mobility message").inside(end(local), end(remote));
         self.dropped = self.machine.handle_message(self.now, self.wall(), message).err();
         assert!(self.drain().is_empty(), "what comes inside IPv4 is answered inside IPv4");
         let answers = std::mem::take(&mut self.encapsulated);

@@ -5,7 +5,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use carnet_mobility::{ReplayProtection, SecurityAssociation};
+use carnet_mobility::{MobilityMessage, ReplayProtection, SecurityAssociation};
+pub use carnet_virtual::{address as addr, prefix as net};
 use carnet_wire::extension::Extensions;
 use carnet_wire::icmpv6::{self, ErrorMessage};
 use carnet_wire::ipv6::{Header, protocol};
@@ -22,12 +23,11 @@ pub const SECOND_PREFIX: &str = "2001:db8:b::/64";
 pub const CARE_OF: &str = "2001:db8:f1::10";
 pub const OTHER_CARE_OF: &str = "2001:db8:f2::10";
 
-pub fn addr(text: &str) -> Ipv6Addr {
-    text.parse().expect("an address")
-}
-
-pub fn net(text: &str) -> Ipv6Net {
-    text.parse().expect("a prefix")
+/// Returns the Mobility Header message in a packet; `None` if there is no such message.
+pub fn mobility_message(packet: &[u8]) -> Option<MobilityMessage<'_>> {
+    let header = Header::parse(packet).expect("an IPv6 header");
+    let extensions = Extensions::parse(packet).expect("extension headers");
+    MobilityMessage::new(packet, &header, &extensions)
 }
 
 pub fn hex(text: &str) -> Vec<u8> {

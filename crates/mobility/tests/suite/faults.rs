@@ -14,7 +14,7 @@ use carnet_wire::mobility::MobilityOption;
 
 use crate::agent::node;
 use crate::craft::*;
-use crate::pair::{AT_HOME, Conditions, Pair, Setup};
+use crate::pair::{AT_HOME, Link, Pair, Setup};
 
 const SECOND_HOME: &str = "2001:db8:1::5678";
 const EVIL: &str = "2001:db8:666::1";
@@ -106,7 +106,7 @@ fn disturb(pair: &mut Pair, rng: &mut Rng) {
 fn day(seed: u64, traffic: bool) {
     let mut rng = Rng::new(seed);
     let mut pair = Pair::new(setup(&mut rng));
-    pair.conditions = Conditions {
+    pair.conditions = Link {
         loss: rng.below(41) as f64 / 100.0,
         duplicate: if rng.chance(0.5) { 0.2 } else { 0.0 },
         delay: (Duration::ZERO, Duration::from_millis(1 + rng.below(3000))),
@@ -124,7 +124,7 @@ fn day(seed: u64, traffic: bool) {
         pair.run_until(end);
     }
     // The faults end.
-    pair.conditions = Conditions::GOOD;
+    pair.conditions = Link::GOOD;
     pair.agent_down = false;
     for router in 0..2 {
         pair.router_does(router, |machine, now, wall| machine.handle_handover(now, wall, None))

@@ -10,7 +10,7 @@ use carnet_wire::mobility::{Builder, MobilityOption, set_checksum};
 
 use crate::agent::{Agent, authenticated, config};
 use crate::craft::*;
-use crate::pair::{Conditions, Pair, Setup};
+use crate::pair::{Link, Pair, Setup};
 use crate::several::*;
 
 /// Number of mutated packets; `CARNET_ROUNDS` overrides it.
@@ -249,7 +249,7 @@ fn mutated_updates_without_authentication_stay_within_the_configuration() {
 fn mutated_acknowledgements_register_nothing() {
     let mut rng = Rng::new(4);
     let mut pair = Pair::new(Setup::authenticated());
-    pair.conditions = Conditions::DEAF;
+    pair.conditions = Link::DEAF;
     pair.attach(0, "wifi", CARE_OF);
     for round in 0..ROUNDS {
         let update = pair.last_update();
@@ -298,7 +298,7 @@ fn mutated_acknowledgements_register_nothing() {
 fn mutated_acknowledgements_without_authentication_do_no_lasting_harm() {
     let mut rng = Rng::new(5);
     let mut pair = Pair::new(Setup::plain());
-    pair.conditions = Conditions::DEAF;
+    pair.conditions = Link::DEAF;
     pair.attach(0, "wifi", CARE_OF);
     for round in 0..ROUNDS {
         let status = [0, 1, 128, 133, 135, 139, 140, 141, 142, 144, 146][rng.below(11) as usize];
@@ -319,7 +319,7 @@ fn mutated_acknowledgements_without_authentication_do_no_lasting_harm() {
             pair.sent.extend(keep);
         }
     }
-    pair.conditions = Conditions::GOOD;
+    pair.conditions = Link::GOOD;
     pair.router_does(0, |machine, now, wall| machine.handle_handover(now, wall, None)).expect("handover");
     pair.register();
 }

@@ -8,14 +8,14 @@
 //! After every input the outputs are drained to the end (the drain rule) and the invariants of
 //! [`Pair::check`] hold.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::{Address, Endpoint, Interface, Ipv6Router, LinkMessage, Rng, Time, WallTime};
 use carnet_mobility::home_agent::{HomeAgentConfig, StoredBinding};
-use carnet_mobility::{Event, HomeAgent, MobileRouter, MobilityDrop, MobilityMessage, Output};
-use carnet_wire::extension::Extensions;
+use carnet_mobility::{Event, HomeAgent, MobileRouter, MobilityDrop, Output};
+use carnet_virtual::Timeline;
 use carnet_wire::ipv6::Header;
 use carnet_wire::{icmpv6, nd};
 
@@ -38,12 +38,11 @@ pub struct Pair {
     /// While true, packets to the home agent are lost, because it is being restarted.
     pub agent_down: bool,
     pub routers: Vec<Router>,
-    pub conditions: Conditions,
+    pub conditions: Link,
     /// Addresses from and to which packets are lost.
     pub dead: Vec<Ipv6Addr>,
     pub rng: Rng,
-    flying: BTreeMap<(Time, u64), Flight>,
-    flights: u64,
+    flights: Timeline<Flight>,
     inputs_now: usize,
     pub sent: Vec<Sent>,
     pub events: Vec<(Time, Option<usize>, Event)>,
@@ -68,7 +67,7 @@ impl Pair {
                 interfaces: BTreeMap::new(),
                 stored: None,
                 clock_ahead: Duration::ZERO,
-                sent_at: VecDeque::new(),
+                sent_at: UpdateTimes::default(),
             })
             .collect();
         let mut pair = Pair {
@@ -79,11 +78,10 @@ impl Pair {
             agent_stored: Vec::new(),
             agent_down: false,
             routers,
-            conditions: Conditions::GOOD,
+            conditions: Link::GOOD,
             dead: Vec::new(),
             rng,
-            flying: BTreeMap::new(),
-            flights: 0,
+            flights: Timeline::default(),
             inputs_now: 0,
             sent: Vec::new(),
             events: Vec::new(),
@@ -99,15 +97,7 @@ impl Pair {
 
     fn agent_home_link(&mut self) {
         if let Some(name) = self.agent_config.home_link.clone() {
-            let interface = Interface {
-                name,
-                running: true,
-                mtu: 1500,
-                link_address: Some(agent::AGENT_MAC),
-                addresses: addresses(&["fe80::1"]),
-                routers: Vec::new(),
-                ..Interface::default()
-            };
+            let interface = carnet_virtual::running(&name, agent::AGENT_MAC, addresses(&["fe80::1"]));
             let now = self.now;
             self.agent_does(|agent| agent.handle_interface(&interface, now));
         }
@@ -164,15 +154,9 @@ impl Pair {
         addresses: Vec<Address>,
         routers: Vec<Ipv6Router>,
     ) {
-        let interface = Interface {
-            name: name.into(),
-            running,
-            mtu: 1500,
-            link_address: Some([2, 0, 0, 0, 1, router as u8]),
-            addresses,
-            routers,
-            ..Interface::default()
-        };
+        let link_address = [2, 0, 0, 0, 1, router as u8];
+        let interface =
+            Interface { running, routers, ..carnet_virtual::running(name, link_address, addresses) };
         self.routers[router].interfaces.insert(name.into(), interface.clone());
         self.router_does(router, |machine, now, wall| machine.handle_interface(now, wall, &interface));
     }
@@ -195,16 +179,14 @@ impl Pair {
     /// Returns the time of the next event.
     pub fn next_wake_up(&self) -> Option<Time> {
         let timers = self.routers.iter().filter_map(|router| router.machine.poll_timeout());
-        let arrival = self.flying.keys().next().map(|(at, _)| *at);
-        timers.chain(self.agent.poll_timeout()).chain(arrival).min()
+        timers.chain(self.agent.poll_timeout()).chain(self.flights.next()).min()
     }
 
     /// Handles the next event if it is not after `end`; returns false without an event.
     pub fn step(&mut self, end: Time) -> bool {
         let Some(at) = self.next_wake_up().filter(|at| *at <= end) else { return false };
         self.advance(at);
-        if let Some(entry) = self.flying.first_entry().filter(|entry| entry.key().0 <= self.now) {
-            let flight = entry.remove();
+        if let Some(flight) = self.flights.due(self.now) {
             self.arrive(flight);
         } else if self.agent.poll_timeout().is_some_and(|at| at <= self.now) {
             let now = self.now;
@@ -402,11 +384,7 @@ impl Pair {
     fn note_update(&mut self, index: usize, seen: &Seen) {
         let now = self.now;
         let router = &mut self.routers[index];
-        router.sent_at.push_back(now);
-        while router.sent_at.front().is_some_and(|at| now.saturating_since(*at) >= Duration::from_secs(1)) {
-            router.sent_at.pop_front();
-        }
-        assert!(router.sent_at.len() <= 3, "more than MAX_UPDATE_RATE Binding Updates in a second");
+        router.sent_at.note_update(now);
         let home = router.config.home_address;
         let legal = router.has(seen.source) || (seen.source == home && router.at_home());
         assert!(legal, "Binding Update from {}, which is on no running interface", seen.source);
@@ -420,13 +398,8 @@ impl Pair {
         if self.dead.contains(&header.source) || self.dead.contains(&header.destination) {
             return;
         }
-        let copies = if self.rng.chance(self.conditions.duplicate) { 2 } else { 1 };
-        for _ in 0..copies {
-            if !self.rng.chance(self.conditions.loss) {
-                let (low, high) = self.conditions.delay;
-                let delay = self.rng.duration(low, high);
-                self.fly(delay, Flight::Packet(packet.clone()));
-            }
+        for delay in self.conditions.arrivals(&mut self.rng) {
+            self.fly(delay, Flight::Packet(packet.clone()));
         }
     }
 
@@ -436,8 +409,7 @@ impl Pair {
     }
 
     fn fly(&mut self, delay: Duration, flight: Flight) {
-        self.flights += 1;
-        self.flying.insert((self.now + delay, self.flights), flight);
+        self.flights.schedule(self.now + delay, flight);
     }
 
     fn arrive(&mut self, flight: Flight) {
@@ -463,9 +435,7 @@ impl Pair {
     }
 
     fn agent_receives(&mut self, packet: &[u8]) {
-        let header = Header::parse(packet).expect("an IPv6 header");
-        let extensions = Extensions::parse(packet).expect("extension headers");
-        let Some(message) = MobilityMessage::new(packet, &header, &extensions) else { return };
+        let Some(message) = mobility_message(packet) else { return };
         let (now, wall) = (self.now, self.wall());
         if let Err(reason) = self.agent_does(|agent| agent.handle_message(now, wall, message)) {
             self.drops.push((now, reason));
@@ -474,9 +444,7 @@ impl Pair {
 
     /// Hands a packet to a router, as if it had just arrived.
     pub fn router_receives(&mut self, index: usize, packet: &[u8]) -> Result<(), MobilityDrop> {
-        let header = Header::parse(packet).expect("an IPv6 header");
-        let extensions = Extensions::parse(packet).expect("extension headers");
-        let Some(message) = MobilityMessage::new(packet, &header, &extensions) else { return Ok(()) };
+        let Some(message) = mobility_message(packet) else { return Ok(()) };
         let result = self.router_does(index, |machine, now, wall| machine.handle_message(now, wall, message));
         if let Err(reason) = result {
             self.drops.push((self.now, reason));
@@ -547,7 +515,7 @@ impl Pair {
     pub fn restart_router(&mut self, index: usize, with_state: bool) {
         let router = &mut self.routers[index];
         router.machine = MobileRouter::new(router.config.clone(), &mut self.rng);
-        router.sent_at.clear();
+        router.sent_at = UpdateTimes::default();
         if let Some(stored) = router.stored.filter(|_| with_state) {
             router.machine.restore(stored);
         }

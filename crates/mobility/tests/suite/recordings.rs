@@ -8,15 +8,13 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use carnet_base::{Interface, Rng, Time, WallTime};
+use carnet_base::{Rng, Time, WallTime};
 use carnet_mobility::home_agent::HomeAgentConfig;
 use carnet_mobility::mobile_router::{MobileRouterConfig, StoredSequence};
 use carnet_mobility::{
     Authentication, HomeAgent, MobileRouter, MobilityMessage, Output, SecurityAssociation, SharedKeys,
 };
-use carnet_wire::extension::Extensions;
-use carnet_wire::ipv6::Header;
-use carnet_wire::mobility::{Message, MobilityHeader};
+use carnet_wire::mobility::Message;
 use proptest::prelude::*;
 
 use crate::agent::{WALL_START, authenticated};
@@ -141,15 +139,9 @@ impl World {
     }
 
     fn attach(&mut self) {
-        let interface = Interface {
-            name: "wifi".into(),
-            running: true,
-            mtu: 1500,
-            link_address: Some([2, 0, 0, 0, 1, 0]),
-            addresses: addresses(&["fe80::2", CARE_OF]),
-            routers: vec![addr("fe80::ff").into()],
-            ..Interface::default()
-        };
+        let mut interface =
+            carnet_virtual::running("wifi", [2, 0, 0, 0, 1, 0], addresses(&["fe80::2", CARE_OF]));
+        interface.routers = vec![addr("fe80::ff").into()];
         let wall = self.wall(self.router_ahead);
         self.router.handle_interface(self.now, wall, &interface);
         self.exchange();
@@ -194,9 +186,7 @@ impl World {
             }
             let Some(answer) = answers.pop_front() else { return };
             let wall = self.wall(self.router_ahead);
-            with_message(&answer, |message| {
-                let _ = self.router.handle_message(self.now, wall, message);
-            });
+            let _ = self.router.handle_message(self.now, wall, message_in(&answer));
         }
     }
 
@@ -313,27 +303,20 @@ impl World {
     }
 }
 
-fn with_message(packet: &[u8], then: impl FnOnce(MobilityMessage<'_>)) {
-    let header = Header::parse(packet).expect("an IPv6 header");
-    let extensions = Extensions::parse(packet).expect("extension headers");
-    then(MobilityMessage::new(packet, &header, &extensions).expect("a mobility message"));
+fn message_in(packet: &[u8]) -> MobilityMessage<'_> {
+    mobility_message(packet).expect("a mobility message")
 }
 
 fn is_binding_update(packet: &[u8]) -> bool {
-    let mut is_update = false;
-    with_message(packet, |message| {
-        let header = message.header().expect("a Mobility Header");
-        is_update = matches!(header.message(), Ok(Message::BindingUpdate(_)));
-    });
-    is_update
+    let message = message_in(packet);
+    let header = message.header().expect("a Mobility Header");
+    matches!(header.message(), Ok(Message::BindingUpdate(_)))
 }
 
 /// Gives a packet to a home agent. Returns whether the home agent accepts the Binding Update, and its
 /// answers.
 fn receive(agent: &mut HomeAgent, now: Time, wall: WallTime, packet: &[u8]) -> (bool, Vec<Vec<u8>>) {
-    with_message(packet, |message| {
-        let _ = agent.handle_message(now, wall, message);
-    });
+    let _ = agent.handle_message(now, wall, message_in(packet));
     let answers: Vec<Vec<u8>> = std::iter::from_fn(|| agent.poll_output())
         .filter_map(|output| match output {
             Output::Packet(packet) => Some(packet),
@@ -341,12 +324,9 @@ fn receive(agent: &mut HomeAgent, now: Time, wall: WallTime, packet: &[u8]) -> (
         })
         .collect();
     let is_acceptance = |packet: &Vec<u8>| {
-        let mut accepts = false;
-        with_message(packet, |message| {
-            let header: MobilityHeader<'_> = message.header().expect("a Mobility Header");
-            accepts = matches!(header.message(), Ok(Message::BindingAcknowledgement(it)) if it.status < 128);
-        });
-        accepts
+        let message = message_in(packet);
+        let header = message.header().expect("a Mobility Header");
+        matches!(header.message(), Ok(Message::BindingAcknowledgement(it)) if it.status < 128)
     };
     (answers.iter().any(is_acceptance), answers)
 }

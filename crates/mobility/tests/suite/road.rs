@@ -8,7 +8,7 @@
 //! Besides the messages the harness checks the traffic of the mobile network: whether a packet from it would
 //! reach the home agent now ([`Road::is_upstream`]), and a packet to it the router ([`Road::is_downstream`]).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4};
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use carnet_mobility::mobile_router::{Liveness, MobileRouterConfig, PathTraffic, 
 use carnet_mobility::{
     Authentication, Event, HomeAgent, MobileRouter, MobilityDrop, MobilityMessage, Output,
 };
+use carnet_virtual::Timeline;
 use carnet_wire::extension::Extensions;
 use carnet_wire::icmpv6::types::ROUTER_SOLICITATION;
 use carnet_wire::ipv6::Header;
@@ -25,7 +26,7 @@ use carnet_wire::mobility::{Message, MobilityHeader, MobilityOption};
 
 use crate::agent;
 use crate::craft::*;
-use crate::setup::{addresses, router_config};
+use crate::setup::{UpdateTimes, addresses, router_config};
 
 /// The home agent's IPv4 address.
 pub const AGENT_IPV4: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
@@ -170,8 +171,7 @@ pub struct Road {
     pub interfaces: BTreeMap<String, Interface>,
     pub networks: BTreeMap<String, Network>,
     pub rng: Rng,
-    flying: BTreeMap<(Time, u64), Flight>,
-    flights: u64,
+    flights: Timeline<Flight>,
     pub updates: Vec<SentUpdate>,
     pub heartbeats: Vec<SentHeartbeat>,
     /// Heartbeat responses that arrived: uplink and number.
@@ -185,7 +185,7 @@ pub struct Road {
     pub solicitations: Vec<(Time, String)>,
     /// Counts of tunnelled packets of each uplink, as the station keeps them.
     pub traffic: BTreeMap<usize, PathTraffic>,
-    sent_at: VecDeque<Time>,
+    sent_at: UpdateTimes,
     inputs: (Time, usize),
 }
 
@@ -227,8 +227,7 @@ impl Road {
             config,
             interfaces: BTreeMap::new(),
             rng,
-            flying: BTreeMap::new(),
-            flights: 0,
+            flights: Timeline::default(),
             updates: Vec::new(),
             heartbeats: Vec::new(),
             responses: Vec::new(),
@@ -238,7 +237,7 @@ impl Road {
             probes: Vec::new(),
             solicitations: Vec::new(),
             traffic: BTreeMap::new(),
-            sent_at: VecDeque::new(),
+            sent_at: UpdateTimes::default(),
             inputs: (Time::ZERO, 0),
         }
     }
@@ -276,16 +275,12 @@ impl Road {
 
     /// Brings an uplink up with these addresses.
     pub fn attach(&mut self, name: &str, ipv6: Option<&str>, ipv4: Option<Ipv4Addr>) {
-        let link_local = ["fe80::2"];
+        let addresses = addresses(&["fe80::2"].into_iter().chain(ipv6).collect::<Vec<_>>());
         let interface = Interface {
-            name: name.into(),
-            running: true,
-            mtu: 1500,
-            link_address: Some([2, 0, 0, 0, 1, 0]),
-            addresses: addresses(&link_local.into_iter().chain(ipv6).collect::<Vec<_>>()),
             routers: ipv6.iter().map(|_| addr("fe80::ff").into()).collect(),
             ipv4_addresses: ipv4.into_iter().map(Into::into).collect(),
             ipv4_routers: ipv4.iter().map(|_| Ipv4Addr::new(10, 0, 0, 1).into()).collect(),
+            ..carnet_virtual::running(name, [2, 0, 0, 0, 1, 0], addresses)
         };
         self.interfaces.insert(name.into(), interface.clone());
         self.router_does(|router, now, wall| router.handle_interface(now, wall, &interface));
@@ -318,12 +313,10 @@ impl Road {
     // Time
 
     pub fn step(&mut self, end: Time) -> bool {
-        let arrival = self.flying.keys().next().map(|(at, _)| *at);
-        let timers = [self.router.poll_timeout(), self.agent.poll_timeout(), arrival];
+        let timers = [self.router.poll_timeout(), self.agent.poll_timeout(), self.flights.next()];
         let Some(at) = timers.into_iter().flatten().min().filter(|at| *at <= end) else { return false };
         self.now = self.now.max(at);
-        if let Some(entry) = self.flying.first_entry().filter(|entry| entry.key().0 <= self.now) {
-            let flight = entry.remove();
+        if let Some(flight) = self.flights.due(self.now) {
             self.arrive(flight);
         } else if self.agent.poll_timeout().is_some_and(|at| at <= self.now) {
             let now = self.now;
@@ -538,8 +531,7 @@ impl Road {
     }
 
     fn fly(&mut self, delay: Duration, flight: Flight) {
-        self.flights += 1;
-        self.flying.insert((self.now + delay, self.flights), flight);
+        self.flights.schedule(self.now + delay, flight);
     }
 
     fn arrive(&mut self, flight: Flight) {
@@ -549,9 +541,7 @@ impl Road {
                 if self.agent_down {
                     return;
                 }
-                let header = Header::parse(&packet).expect("an IPv6 header");
-                let extensions = Extensions::parse(&packet).expect("extension headers");
-                let message = MobilityMessage::new(&packet, &header, &extensions).expect("a message");
+                let message = mobility_message(&packet).expect("a message");
                 let message = MobilityMessage { outer, ..message };
                 if let Err(reason) = self.agent.handle_message(now, wall, message) {
                     self.drops.push(reason);
@@ -567,9 +557,7 @@ impl Road {
     }
 
     pub fn router_receives(&mut self, outer: Option<(Endpoint, Endpoint)>, packet: &[u8]) {
-        let header = Header::parse(packet).expect("an IPv6 header");
-        let extensions = Extensions::parse(packet).expect("extension headers");
-        let message = MobilityMessage::new(packet, &header, &extensions).expect("a message");
+        let message = mobility_message(packet).expect("a message");
         let message = MobilityMessage { outer, ..message };
         if let Err(reason) = self.router_does(|router, now, wall| router.handle_message(now, wall, message)) {
             self.drops.push(reason);
@@ -596,9 +584,7 @@ impl Road {
             other => panic!("a router sends no {other:?}"),
         };
         let now = self.now;
-        self.sent_at.retain(|at| now.saturating_since(*at) < Duration::from_secs(1));
-        self.sent_at.push_back(now);
-        assert!(self.sent_at.len() <= 3, "more than MAX_UPDATE_RATE Binding Updates in a second");
+        self.sent_at.note_update(now);
         let mut sent = SentUpdate {
             at: now,
             uplink: uplink.to_string(),

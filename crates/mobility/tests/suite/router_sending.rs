@@ -8,12 +8,12 @@ use carnet_mobility::mobile_router::{RegistrationMode, State};
 use carnet_wire::mobility::{BindingUpdateFlags, Builder, MobilityOption};
 
 use crate::craft::*;
-use crate::pair::{Conditions, Pair, Setup, addresses};
+use crate::pair::{Link, Pair, Setup, addresses};
 
 /// A router whose Binding Updates are all lost.
 fn unheard() -> Pair {
     let mut pair = Pair::new(Setup::plain());
-    pair.conditions = Conditions::DEAF;
+    pair.conditions = Link::DEAF;
     pair
 }
 
@@ -86,7 +86,7 @@ fn refreshes_are_retransmitted_from_one_second_on() {
     let mut pair = Pair::new(Setup::plain());
     pair.attach(0, "wifi", CARE_OF);
     pair.register();
-    pair.conditions = Conditions::DEAF;
+    pair.conditions = Link::DEAF;
     pair.forget();
     pair.run(150.0);
     let updates = pair.updates();
@@ -101,7 +101,7 @@ fn a_move_begins_the_back_off_anew() {
     let mut pair = Pair::new(Setup::plain());
     pair.attach(0, "wifi", CARE_OF);
     pair.register();
-    pair.conditions = Conditions::DEAF;
+    pair.conditions = Link::DEAF;
     pair.attach(0, "wifi", "2001:db8:f3::10");
     pair.run(10.0);
     pair.forget();
@@ -301,7 +301,7 @@ fn the_answer_to_an_earlier_transmission_is_welcome() {
 #[test]
 fn acknowledgements_without_a_right_mac_are_ignored() {
     let mut pair = Pair::new(Setup::authenticated());
-    pair.conditions = Conditions::DEAF;
+    pair.conditions = Link::DEAF;
     pair.attach(0, "wifi", CARE_OF);
     assert!(pair.last_update().is_signed(&association(), CARE_OF, HOME));
     for status in [0, 135, 139, 142, 146] {

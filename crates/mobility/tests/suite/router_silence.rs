@@ -4,7 +4,7 @@ use carnet_mobility::Event;
 use carnet_mobility::mobile_router::{Attachment, MobileRouterConfig, Response, State, UplinkConfig};
 
 use crate::craft::*;
-use crate::pair::{Conditions, Pair};
+use crate::pair::{Link, Pair};
 use crate::road::{self, Road};
 use crate::setup::Setup;
 
@@ -21,7 +21,7 @@ fn warnings(events: &[Event]) -> Vec<&str> {
 #[test]
 fn the_only_uplink_brings_no_answer() {
     let mut pair = Pair::new(Setup::authenticated());
-    pair.conditions = Conditions::DEAF;
+    pair.conditions = Link::DEAF;
     pair.attach(0, "wifi", CARE_OF);
     assert_eq!(pair.machine().response(0), Response::Asked);
     pair.run(20.0);
@@ -33,7 +33,7 @@ fn the_only_uplink_brings_no_answer() {
     let said = warnings(&events);
     assert_eq!(said.len(), 1, "{said:?}");
     assert!(said[0].contains("the SPI 300") && said[0].contains(HOME), "{said:?}");
-    pair.conditions = Conditions::GOOD;
+    pair.conditions = Link::GOOD;
     pair.run(40.0);
     assert_eq!(pair.machine().response(0), Response::Answers);
 }
@@ -84,7 +84,7 @@ fn ipv4_without_an_ipv4_home_agent_is_said() {
 fn refused_uplink_says_why() {
     let answered = |answer: &dyn Fn(&mut Acknowledgement)| {
         let mut pair = Pair::new(Setup::authenticated());
-        pair.conditions = Conditions::DEAF;
+        pair.conditions = Link::DEAF;
         pair.attach(0, "wifi", CARE_OF);
         let mut acknowledgement = Acknowledgement {
             association: Some(association()),

@@ -1,6 +1,6 @@
 //! The parts of a [`crate::pair::Pair`]: configurations, addresses, and the state of the network.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use carnet_base::{Address, Interface, LinkMessage, Time};
 use carnet_mobility::home_agent::HomeAgentConfig;
 use carnet_mobility::mobile_router::{MobileRouterConfig, RegistrationMode, StoredSequence, UplinkConfig};
 use carnet_mobility::{Authentication, MobileRouter};
+pub use carnet_virtual::{Link, configured_all as addresses};
 use carnet_wire::{icmpv6, nd};
 
 use crate::agent;
@@ -26,7 +27,20 @@ pub struct Router {
     /// Time by which the router's clock is ahead of the true time.
     pub clock_ahead: Duration,
     /// Times at which the router sent Binding Updates since its last start.
-    pub sent_at: VecDeque<Time>,
+    pub sent_at: UpdateTimes,
+}
+
+/// Times of the Binding Updates of the last second.
+#[derive(Default)]
+pub struct UpdateTimes(Vec<Time>);
+
+impl UpdateTimes {
+    /// Notes a Binding Update, and checks the rate (RFC 6275 11.8).
+    pub fn note_update(&mut self, now: Time) {
+        self.0.retain(|at| now.saturating_since(*at) < Duration::from_secs(1));
+        self.0.push(now);
+        assert!(self.0.len() <= 3, "more than MAX_UPDATE_RATE Binding Updates in a second");
+    }
 }
 
 impl Router {
@@ -53,25 +67,6 @@ pub enum Flight {
     Packet(Vec<u8>),
     /// A message to all nodes of the home link except its sender (router number; `None` for the home agent).
     Link(Option<usize>, LinkMessage),
-}
-
-/// Treatment of packets by the network.
-#[derive(Debug, Clone, Copy)]
-pub struct Conditions {
-    pub loss: f64,
-    pub duplicate: f64,
-    pub delay: (Duration, Duration),
-}
-
-impl Conditions {
-    /// 10 ms one-way delay, no loss.
-    pub const GOOD: Conditions = Conditions {
-        loss: 0.0,
-        duplicate: 0.0,
-        delay: (Duration::from_millis(10), Duration::from_millis(10)),
-    };
-    /// All packets are lost.
-    pub const DEAF: Conditions = Conditions { loss: 1.0, ..Conditions::GOOD };
 }
 
 /// Configuration from which a [`crate::pair::Pair`] is built.
@@ -150,19 +145,4 @@ pub fn router_advertisement(interface: &str, source: &str, prefixes: &[&str]) ->
 /// Returns addresses made by autoconfiguration.
 pub fn autoconfigured(of: &[&str]) -> Vec<Address> {
     addresses(of).into_iter().map(|address| Address { permanent: false, ..address }).collect()
-}
-
-/// Returns addresses that the operator has configured.
-pub fn addresses(of: &[&str]) -> Vec<Address> {
-    of.iter()
-        .map(|text| Address {
-            address: addr(text),
-            prefix_length: 64,
-            tentative: false,
-            duplicate: false,
-            deprecated: false,
-            temporary: false,
-            permanent: true,
-        })
-        .collect()
 }

@@ -2,10 +2,11 @@
 //! sends CAMs.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
-use std::net::Ipv6Addr;
+pub mod world;
+
 use std::time::Duration;
 
-use carnet_base::{Address, Interface, WallTime};
+use carnet_base::{Interface, WallTime};
 use carnet_its::cdd::{StationType, VehicleLengthValue, VehicleRole, VehicleWidth};
 use carnet_mobility::agents::AgentsConfig;
 use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses, OtherAgents};
@@ -13,7 +14,9 @@ use carnet_mobility::mobile_router::{MobileRouterConfig, RegistrationMode, Uplin
 use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
 use carnet_station::geonet::facilities::FacilitiesSettings;
 use carnet_station::{MobileRouterSettings, StationConfig};
-use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
+pub use carnet_virtual::address;
+use carnet_virtual::configured_all;
+use carnet_wire::ipv6::HEADER_LEN;
 
 pub const WALL: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
 pub const AGENT: &str = "2001:db8:1::1";
@@ -22,10 +25,6 @@ pub const HOST: &str = "2001:db8:a::5";
 pub const CORRESPONDENT: &str = "2001:db8:99::1";
 pub const FIRST: &str = "2001:db8:f1::10";
 pub const SECOND: &str = "2001:db8:f2::10";
-
-pub fn address(text: &str) -> Ipv6Addr {
-    text.parse().expect("an address")
-}
 
 pub fn passenger_car() -> FacilitiesSettings {
     FacilitiesSettings {
@@ -43,18 +42,7 @@ pub fn passenger_car() -> FacilitiesSettings {
 
 /// Returns a packet of 60 octets with a payload that no receiver understands.
 pub fn data(source: &str, destination: &str) -> Vec<u8> {
-    let header = Header {
-        traffic_class: 0,
-        flow_label: 0,
-        payload_length: 60,
-        next_header: protocol::NO_NEXT_HEADER,
-        hop_limit: 60,
-        source: address(source),
-        destination: address(destination),
-    };
-    let mut packet = header.emit().to_vec();
-    packet.resize(HEADER_LEN + 60, 0x55);
-    packet
+    carnet_virtual::filled(address(source), address(destination), HEADER_LEN + 60)
 }
 
 fn authentication() -> Authentication {
@@ -140,22 +128,11 @@ pub fn router_config(prefixes: &[&str]) -> StationConfig {
 }
 
 pub fn interface(name: &str, care_of_address: &str, running: bool) -> Interface {
-    let entry = |text: &str| Address {
-        address: address(text),
-        prefix_length: 64,
-        tentative: false,
-        duplicate: false,
-        deprecated: false,
-        temporary: false,
-        permanent: true,
-    };
-    Interface {
-        name: name.into(),
-        running,
-        mtu: 1500,
-        link_address: Some([2, 0, 0, 0, 0, 1]),
-        addresses: if running { vec![entry("fe80::1"), entry(care_of_address)] } else { vec![] },
-        routers: if running { vec![address("fe80::ffff").into()] } else { vec![] },
-        ..Interface::default()
+    let mut interface = carnet_virtual::running(name, [2, 0, 0, 0, 0, 1], Vec::new());
+    interface.running = running;
+    if running {
+        interface.addresses = configured_all(&["fe80::1", care_of_address]);
+        interface.routers = vec![address("fe80::ffff").into()];
     }
+    interface
 }

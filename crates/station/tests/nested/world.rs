@@ -7,7 +7,7 @@
 //! network at its access router. All other packets arrive at the host of their destination address.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
@@ -21,9 +21,11 @@ use carnet_station::forwarding::desired::{
 };
 use carnet_station::io::{Command, Event, Input, Output};
 use carnet_station::{MobileRouterSettings, PersistentState, Station, StationConfig};
+use carnet_virtual::{Timeline, configured, running};
+pub use carnet_virtual::{address, filled as data, prefix as net};
 use carnet_wire::extension::upper_layer;
 use carnet_wire::icmpv6::{self, types};
-use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
+use carnet_wire::ipv6::{Header, protocol};
 use carnet_wire::nd::{
     self, AddressRegistration, NdOption, NeighborAdvertisement, NeighborSolicitation, RouterAdvertisement,
     RouterAdvertisementRepr,
@@ -42,14 +44,6 @@ const FAR: Duration = Duration::from_millis(10);
 /// Link-layer address of a router on board that the config names. No node has this address until a test gives
 /// it to a node.
 pub const KNOWN: [u8; 6] = [2, 0, 0, 0, 0, 9];
-
-pub fn address(text: &str) -> Ipv6Addr {
-    text.parse().expect("an address")
-}
-
-pub fn net(text: &str) -> Ipv6Net {
-    text.parse().expect("a prefix")
-}
 
 /// Returns the address of the host behind router `n`.
 pub fn host(n: usize) -> Ipv6Addr {
@@ -167,9 +161,7 @@ pub struct World {
     pub visited: BTreeMap<String, Visited>,
     /// Owner of each address on each link: node and interface.
     neighbours: BTreeMap<(String, Ipv6Addr), (String, String)>,
-    flights: BTreeMap<u64, Flight>,
-    queue: BinaryHeap<Reverse<(Time, u64)>>,
-    count: u64,
+    flights: Timeline<Flight>,
     pub arrived: Vec<Arrived>,
     /// Numbers of outer IPv6 headers that packets had at an access router, by innermost source and
     /// destination.
@@ -211,15 +203,7 @@ pub fn link_local(node: &str, interface: &str) -> (Ipv6Addr, [u8; 6]) {
 }
 
 fn known(address: Ipv6Addr, prefix_length: u8) -> Address {
-    Address {
-        address,
-        prefix_length,
-        tentative: false,
-        duplicate: false,
-        deprecated: false,
-        temporary: false,
-        permanent: true,
-    }
+    Address { prefix_length, ..configured(address) }
 }
 
 impl World {
@@ -258,15 +242,7 @@ impl World {
                 _ => None,
             });
             let addresses = [known(own, 64)].into_iter().chain(wanted).collect();
-            let state = Interface {
-                name: (*interface).into(),
-                running: true,
-                mtu: 1500,
-                link_address: Some(link_address),
-                addresses,
-                ..Interface::default()
-            };
-            self.set_interface(name, state);
+            self.set_interface(name, running(interface, link_address, addresses));
         }
     }
 
@@ -375,9 +351,7 @@ impl World {
     }
 
     fn fly(&mut self, after: Duration, flight: Flight) {
-        self.count += 1;
-        self.flights.insert(self.count, flight);
-        self.queue.push(Reverse((self.now + after, self.count)));
+        self.flights.schedule(self.now + after, flight);
     }
 
     /// Returns the nodes on a link, except for one node's interface.
@@ -740,17 +714,11 @@ impl World {
         while self.now < end {
             steps += 1;
             assert!(steps < 1_000_000, "the stations never come to rest");
-            let flight = self.queue.peek().map(|Reverse((at, _))| *at);
             let timeouts = self.nodes.values().filter_map(|node| node.station.poll_timeout());
-            let due = timeouts.chain(flight).chain([end]).min().expect("one");
+            let due = timeouts.chain(self.flights.next()).chain([end]).min().expect("one");
             self.now = due.max(self.now);
-            while let Some(Reverse((at, id))) = self.queue.peek().copied()
-                && at <= self.now
-            {
-                self.queue.pop();
-                if let Some(flight) = self.flights.remove(&id) {
-                    self.land(flight);
-                }
+            while let Some(flight) = self.flights.due(self.now) {
+                self.land(flight);
             }
             let names: Vec<String> = self.nodes.keys().cloned().collect();
             for name in names {
@@ -782,20 +750,4 @@ impl World {
         self.crossed.clear();
         self.dropped.clear();
     }
-}
-
-/// Returns a packet of `length` octets with a payload that no receiver understands.
-pub fn data(source: Ipv6Addr, destination: Ipv6Addr, length: usize) -> Vec<u8> {
-    let header = Header {
-        traffic_class: 0,
-        flow_label: 0,
-        payload_length: u16::try_from(length - HEADER_LEN).expect("fits"),
-        next_header: protocol::NO_NEXT_HEADER,
-        hop_limit: 64,
-        source,
-        destination,
-    };
-    let mut packet = header.emit().to_vec();
-    packet.resize(length, 0x55);
-    packet
 }

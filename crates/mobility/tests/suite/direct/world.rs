@@ -9,17 +9,11 @@ use std::time::Duration;
 use carnet_base::{Rng, Time};
 use carnet_mobility::direct::{DirectConfig, DirectDrop, Output};
 use carnet_mobility::{Direct, Event};
+use carnet_virtual::Timeline;
+pub use carnet_virtual::{address, prefix};
 use carnet_wire::ipv6::{HEADER_LEN, Header};
 use carnet_wire::mobility::{DirectRoute, MobilityHeader};
 use ipnet::Ipv6Net;
-
-pub fn prefix(text: &str) -> Ipv6Net {
-    text.parse().expect("a prefix")
-}
-
-pub fn address(text: &str) -> Ipv6Addr {
-    text.parse().expect("an address")
-}
 
 /// Returns the home address of router `number`.
 pub fn home(number: usize) -> Ipv6Addr {
@@ -101,10 +95,9 @@ pub struct World {
     pub results: Vec<Result<(), DirectDrop>>,
     /// Reports of a router that packets to prefixes go directly (true) or not.
     pub paths: Vec<(usize, Vec<Ipv6Net>, bool)>,
-    queue: BTreeMap<(Time, u64), Packet>,
-    data: BTreeMap<(Time, u64), Data>,
+    packets: Timeline<Packet>,
+    data: Timeline<Data>,
     seen: BTreeMap<(usize, usize), Seen>,
-    number: u64,
 }
 
 impl World {
@@ -125,10 +118,9 @@ impl World {
             log: Vec::new(),
             results: Vec::new(),
             paths: Vec::new(),
-            queue: BTreeMap::new(),
-            data: BTreeMap::new(),
+            packets: Timeline::default(),
+            data: Timeline::default(),
             seen: BTreeMap::new(),
-            number: 0,
         };
         for number in 0..count {
             world.set_care_of(number, &[care_of(number, 0)]);
@@ -161,9 +153,8 @@ impl World {
 
     pub fn send(&mut self, packet: Packet) {
         let delay = if packet.way == Way::Home { self.home_delay } else { self.straight_delay };
-        self.number += 1;
         self.log.push(packet.clone());
-        self.queue.insert((self.now + delay, self.number), packet);
+        self.packets.schedule(self.now + delay, packet);
     }
 
     fn deliver(&mut self, packet: Packet) {
@@ -208,19 +199,16 @@ impl World {
             let next = self.now + self.step;
             while self.now < next {
                 let timers = self.routers.iter().filter_map(Direct::poll_timeout).min();
-                let packets = self.queue.keys().next().map(|(at, _)| *at);
-                let data = self.data.keys().next().map(|(at, _)| *at);
-                let at = timers.into_iter().chain(packets).chain(data).min().unwrap_or(next);
+                let arrivals = self.packets.next().into_iter().chain(self.data.next());
+                let at = timers.into_iter().chain(arrivals).min().unwrap_or(next);
                 self.now = at.clamp(self.now, next);
                 if at > next {
                     break;
                 }
-                while let Some(entry) = self.data.first_entry().filter(|entry| entry.key().0 <= self.now) {
-                    let data = entry.remove();
+                while let Some(data) = self.data.due(self.now) {
                     self.receive_data(&data);
                 }
-                while let Some(entry) = self.queue.first_entry().filter(|entry| entry.key().0 <= self.now) {
-                    let packet = entry.remove();
+                while let Some(packet) = self.packets.due(self.now) {
                     self.deliver(packet);
                 }
                 for number in 0..self.routers.len() {
@@ -247,8 +235,7 @@ impl World {
             None => seen.home += 1,
             Some(tunnel) => {
                 let data = Data { from, to, local: tunnel.local, remote: tunnel.remote };
-                self.number += 1;
-                self.data.insert((self.now + self.straight_delay, self.number), data);
+                self.data.schedule(self.now + self.straight_delay, data);
             }
         }
     }

@@ -1,0 +1,19 @@
+//! Parts of virtual worlds for tests: a [`Timeline`] of events, a [`Link`] that loses, doubles, delays and
+//! reorders packets, interfaces, and packets. Equal seeds give equal runs.
+//!
+//! A world keeps its clock (`now`) and its machines itself. It sets the clock to the earliest of
+//! [`Timeline::next`] and the timers of its machines. Which machine acts first at that time is the world's
+//! decision: recorded schedules depend on it.
+//!
+//! The crate is for tests only: no crate of the product has it as a normal dependency.
+#![forbid(unsafe_code)]
+
+mod interface;
+mod link;
+mod packet;
+mod timeline;
+
+pub use interface::{configured, configured_all, running};
+pub use link::Link;
+pub use packet::{address, data, filled, packet, prefix};
+pub use timeline::Timeline;

@@ -1,0 +1,63 @@
+//! Treatment of packets by a network: loss, duplication and delay, by a seeded generator.
+
+use std::time::Duration;
+
+use carnet_base::Rng;
+
+/// Conditions of a link. Delays that differ reorder packets.
+#[derive(Debug, Clone, Copy)]
+pub struct Link {
+    /// Probability that a packet is lost.
+    pub loss: f64,
+    /// Probability that a packet is sent twice.
+    pub duplicate: f64,
+    /// Shortest and longest one-way delay.
+    pub delay: (Duration, Duration),
+}
+
+impl Link {
+    /// 10 ms one-way delay, no loss.
+    pub const GOOD: Link = Link::with_delay(Duration::from_millis(10));
+    /// All packets are lost.
+    pub const DEAF: Link = Link { loss: 1.0, ..Link::GOOD };
+
+    /// Returns a link with this delay and without loss.
+    pub const fn with_delay(delay: Duration) -> Link {
+        Link { loss: 0.0, duplicate: 0.0, delay: (delay, delay) }
+    }
+
+    /// Returns the delay of each copy of a packet that arrives. The order of the draws is part of every
+    /// seeded schedule: duplication, then for each copy loss and delay.
+    pub fn arrivals(&self, rng: &mut Rng) -> Vec<Duration> {
+        let copies = if rng.chance(self.duplicate) { 2 } else { 1 };
+        (0..copies)
+            .filter_map(|_| {
+                let (shortest, longest) = self.delay;
+                (!rng.chance(self.loss)).then(|| rng.duration(shortest, longest))
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn link_loses_doubles_and_delays_as_told() {
+        let arrivals = |link: Link| {
+            let mut rng = Rng::new(1);
+            (0..1000).flat_map(|_| link.arrivals(&mut rng)).collect::<Vec<Duration>>()
+        };
+        assert_eq!(arrivals(Link::GOOD), [Duration::from_millis(10); 1000]);
+        assert_eq!(arrivals(Link::DEAF), []);
+        let delay = (Duration::from_millis(5), Duration::from_millis(50));
+        let bad = Link { loss: 0.5, duplicate: 0.2, delay };
+        let delays = arrivals(bad);
+        // 1000 packets, a fifth of them twice, and half of all copies arrive.
+        assert!((500..700).contains(&delays.len()), "{}", delays.len());
+        assert!(delays.iter().all(|found| (delay.0..delay.1).contains(found)));
+        assert!(delays.windows(2).any(|pair| pair[0] > pair[1]), "no packet was overtaken");
+        assert_eq!(delays, arrivals(bad), "equal seeds give equal runs");
+    }
+}

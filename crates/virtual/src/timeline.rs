@@ -1,0 +1,54 @@
+//! Events of a virtual world in the order of their times.
+
+use std::collections::BTreeMap;
+
+use carnet_base::Time;
+
+/// Pending events, the earliest first. Events of one time have the order in which they were scheduled.
+#[derive(Debug, Clone)]
+pub struct Timeline<E> {
+    pending: BTreeMap<(Time, u64), E>,
+    /// Number of events scheduled so far.
+    scheduled: u64,
+}
+
+impl<E> Default for Timeline<E> {
+    fn default() -> Timeline<E> {
+        Timeline { pending: BTreeMap::new(), scheduled: 0 }
+    }
+}
+
+impl<E> Timeline<E> {
+    /// Adds an event at `at`.
+    pub fn schedule(&mut self, at: Time, event: E) {
+        self.scheduled += 1;
+        self.pending.insert((at, self.scheduled), event);
+    }
+
+    /// Returns the time of the earliest event.
+    pub fn next(&self) -> Option<Time> {
+        self.pending.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    /// Removes and returns the earliest event if it is due at `now`.
+    pub fn due(&mut self, now: Time) -> Option<E> {
+        self.pending.first_entry().filter(|entry| entry.key().0 <= now).map(|entry| entry.remove())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_come_by_time_and_those_of_one_time_in_the_order_of_scheduling() {
+        let mut timeline = Timeline::default();
+        for (at, event) in [(2, "second"), (1, "first"), (2, "third"), (3, "later")] {
+            timeline.schedule(Time::from_secs(at), event);
+        }
+        assert_eq!(timeline.next(), Some(Time::from_secs(1)));
+        let due: Vec<_> = std::iter::from_fn(|| timeline.due(Time::from_secs(2))).collect();
+        assert_eq!(due, ["first", "second", "third"]);
+        assert_eq!(timeline.next(), Some(Time::from_secs(3)));
+    }
+}
