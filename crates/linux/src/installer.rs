@@ -36,6 +36,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 use std::task::Context;
+use std::time::Duration;
 
 use carnet_station::forwarding::desired::{
     Change, Entry, InterfaceAddress, Ipv4Route, Keyed, Route, RouteAction, Rule, Setting, Socket,
@@ -55,10 +56,13 @@ use crate::netlink::{
 };
 use crate::observer::Observer;
 use crate::offloads;
-use crate::platform::KEEPING;
 use crate::settings::{self, Set, Switches};
 use crate::tunnel::Known;
 use crate::undo::{AddedAddress, ChangedSetting, UndoFile};
+
+/// Interval at which carnet asks the fast path for its used neighbours, and reports these neighbours to the
+/// kernel. It is shorter than the kernel's own interval (`base_reachable_time`).
+pub(crate) const KEEPING: Duration = Duration::from_secs(10);
 
 /// Number of the kernel's table of local addresses.
 const TABLE_LOCAL: u32 = 255;

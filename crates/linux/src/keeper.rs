@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 use std::net::Ipv6Addr;
 
 use crate::error::{Error, Result};
+use crate::event::PlatformEvent;
 use crate::installer::Installer;
 use crate::netlink::{Dirty, News};
 use crate::observer::Observer;
-use crate::platform::PlatformEvent;
 
 /// Longest interval between two attempts at refused entries, in seconds.
 const LONGEST_PAUSE: u32 = 32;

@@ -26,9 +26,9 @@ use socket2::{Domain, SockFilter, Socket, Type};
 use tokio::io::unix::AsyncFd;
 
 use crate::error::{Error, Result};
+use crate::event::PlatformEvent;
 use crate::netlink::LinkInfo;
 use crate::packet_socket::{AT_LEAST, EQUAL, LOAD_HALF, LOAD_WORD, PACKET_TYPE, RETURN};
-use crate::platform::{PlatformEvent, WatchedInterface};
 use crate::readable::watch;
 
 /// Size of the buffer in octets: the longest IPv6 packet without a jumbo payload.
@@ -66,6 +66,16 @@ pub(crate) struct LinkSockets {
     pub(crate) received: u64,
     pub(crate) malformed: u64,
     pub(crate) sent: u64,
+}
+
+/// A link on which the platform receives ICMPv6.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WatchedInterface {
+    /// Name of the interface.
+    pub name: String,
+    /// Whether to receive the packets to all multicast groups, as a home agent must for proxy Neighbor
+    /// Discovery.
+    pub all_multicast: bool,
 }
 
 #[derive(Debug)]

@@ -22,12 +22,12 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use crate::ROUTE_PROTOCOL;
 use crate::advertised::Origins;
 use crate::error::Result;
+use crate::event::PlatformEvent;
 use crate::fast_path::is_ours;
 use crate::netlink::{
     AddressInfo, Dirty, Ipv4AddressInfo, Ipv4DefaultRoute, LinkInfo, Requests, RouteInfo, TableLookup,
     intersection,
 };
-use crate::platform::PlatformEvent;
 
 /// `RTPROT_RA`: origin of routes that the kernel or a network manager has made from Router Advertisements.
 const ADVERTISED: u8 = 9;

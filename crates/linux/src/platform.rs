@@ -7,14 +7,13 @@
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::io;
-use std::net::Ipv6Addr;
 use std::path::PathBuf;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use carnet_base::Endpoint;
 use carnet_station::forwarding::desired::{Change, Entry, TUNNEL_DEVICE};
-use carnet_station::io::{Interface, LinkMessage, Octets};
+use carnet_station::io::{LinkMessage, Octets};
 use carnet_wire::icmpv6::types::ROUTER_ADVERTISEMENT;
 use tokio::time::{Interval, interval};
 
@@ -22,17 +21,18 @@ use crate::advertised::is_conditional;
 use crate::counters::Counters;
 use crate::datagrams::Datagrams;
 use crate::error::{Error, Result};
+use crate::event::PlatformEvent;
 use crate::fast_path::{
     FastPath, FastPathConfig, FastPathCounters, Loaded, Path, Ports, TunnelEnds, TunnelTraffic,
 };
-use crate::installer::Installer;
+use crate::installer::{Installer, KEEPING};
 use crate::keeper::{Keeper, give_up};
-use crate::link_socket::{LinkSockets, Place};
+use crate::link_socket::{LinkSockets, Place, WatchedInterface};
 use crate::netlink::{IPV6_MINIMUM_MTU, Monitor, Requests};
 use crate::observer::Observer;
 use crate::protected::Protected;
 use crate::settings::Switches;
-use crate::tunnel::TunnelIo;
+use crate::tunnel::{QUEUE, TunnelIo};
 use crate::undo::UndoFile;
 use crate::{interface_counters, privileges, settings};
 
@@ -43,15 +43,6 @@ fn boot() -> u64 {
     let digits: String = id.chars().filter(char::is_ascii_hexdigit).take(16).collect();
     u64::from_str_radix(&digits, 16).unwrap_or_default()
 }
-
-/// Maximum number of packets that wait in each queue of the TUN device, about five milliseconds of traffic. A
-/// TCP window at the kernel's default limit (`tcp_rmem`, 6 MB) fits, so that a burst of one connection does
-/// not overrun the queue.
-pub(crate) const QUEUE: u32 = 4000;
-
-/// Interval at which carnet asks the fast path for its used neighbours, and reports these neighbours to the
-/// kernel. It is shorter than the kernel's own interval (`base_reachable_time`).
-pub(crate) const KEEPING: Duration = Duration::from_secs(10);
 
 /// Interval at which carnet asks the fast path which tunnels and destinations had packets.
 const SEEKING: Duration = Duration::from_secs(1);
@@ -75,49 +66,6 @@ pub struct PlatformConfig {
     pub ipsec: bool,
     /// Path of the undo file, which lists the changes to revert after a crash. Its directory must exist.
     pub undo_file: PathBuf,
-}
-
-/// A link on which the platform receives ICMPv6.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WatchedInterface {
-    /// Name of the interface.
-    pub name: String,
-    /// Whether to receive the packets to all multicast groups, as a home agent must for proxy Neighbor
-    /// Discovery.
-    pub all_multicast: bool,
-}
-
-/// Event of the platform.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PlatformEvent {
-    /// State of an interface, at the start and after each change. The platform does not report the TUN
-    /// device.
-    Interface(Interface),
-    /// An interface has vanished.
-    InterfaceGone {
-        /// Name of the interface.
-        name: String,
-    },
-    /// The fast path has sent packets into this tunnel since the last event about the tunnel. carnet checks
-    /// the tunnels in turn. A round takes ten seconds if there are few, and minutes if there are many.
-    TunnelUsed {
-        /// Local end of the tunnel.
-        local: Endpoint,
-        /// Remote end of the tunnel.
-        remote: Endpoint,
-    },
-    /// Destinations of packets that the fast path has sent into the tunnel to the home agent
-    /// ([`crate::Ports::direct`]).
-    Destinations(Vec<Ipv6Addr>),
-    /// A fast path is in use after its programs were loaded, or none is. The listed paths are unavailable
-    /// ([`Platform::accelerate`]).
-    DataPath(Vec<(Path, String)>),
-    /// Another program on this machine has changed a setting that the station needs. The text is for the
-    /// operator.
-    Notice(String),
-    /// An ICMPv6 message received on a watched link. The types are errors (1 to 4), Neighbor Discovery (133
-    /// to 136) and the answer to home agent discovery (145).
-    Icmpv6(LinkMessage),
 }
 
 /// The platform; see the head of the module.

@@ -21,10 +21,10 @@ use carnet_station::forwarding::desired::{Change, TABLE_MAIN, TUNNEL_DEVICE};
 use ipnet::{Ipv4Net, Ipv6Net};
 
 use crate::error::Result;
+use crate::event::PlatformEvent;
 use crate::installer::Installer;
 use crate::keeper::Keeper;
 use crate::netlink::Requests;
-use crate::platform::PlatformEvent;
 use crate::settings::Switches;
 use crate::undo::{Place, UndoFile};
 

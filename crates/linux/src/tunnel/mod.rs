@@ -63,6 +63,11 @@ pub(crate) use steering::Known;
 use steering::Steering;
 pub use writer::TunnelWriter;
 
+/// Maximum number of packets that wait in each queue of the TUN device, about five milliseconds of traffic. A
+/// TCP window at the kernel's default limit (`tcp_rmem`, 6 MB) fits, so that a burst of one connection does
+/// not overrun the queue.
+pub(crate) const QUEUE: u32 = 4000;
+
 /// The descriptor of a deleted device shows an error and is never readable, so wait for errors too.
 const READABLE: Interest = Interest::READABLE.add(Interest::ERROR);
 

@@ -10,8 +10,7 @@ use carnet_station::forwarding::packet::PacketBuffer;
 
 use super::segmentation::Segments;
 use super::steering::{self, Progress};
-use super::{Queue, TunnelIo, virtio};
-use crate::platform;
+use super::{QUEUE, Queue, TunnelIo, virtio};
 
 /// Length in octets of the largest packet and its virtio header.
 const BUFFER: usize = virtio::LENGTH + 40 + 65_535;
@@ -133,7 +132,7 @@ impl TunnelReader {
         control.queues.was_read();
         let now = steering::now();
         for (queue, progress) in &mut self.progress {
-            if let Some(before) = progress.look(now, platform::QUEUE, || self.io.is_empty(*queue)) {
+            if let Some(before) = progress.look(now, QUEUE, || self.io.is_empty(*queue)) {
                 control.steering.has_read(*queue, before);
             }
         }

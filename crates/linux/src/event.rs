@@ -1,0 +1,41 @@
+//! The events that the platform reports to the station.
+
+use std::net::Ipv6Addr;
+
+use carnet_base::Endpoint;
+use carnet_station::io::{Interface, LinkMessage};
+
+use crate::fast_path::Path;
+
+/// Event of the platform.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PlatformEvent {
+    /// State of an interface, at the start and after each change. The platform does not report the TUN
+    /// device.
+    Interface(Interface),
+    /// An interface has vanished.
+    InterfaceGone {
+        /// Name of the interface.
+        name: String,
+    },
+    /// The fast path has sent packets into this tunnel since the last event about the tunnel. carnet checks
+    /// the tunnels in turn. A round takes ten seconds if there are few, and minutes if there are many.
+    TunnelUsed {
+        /// Local end of the tunnel.
+        local: Endpoint,
+        /// Remote end of the tunnel.
+        remote: Endpoint,
+    },
+    /// Destinations of packets that the fast path has sent into the tunnel to the home agent
+    /// ([`crate::Ports::direct`]).
+    Destinations(Vec<Ipv6Addr>),
+    /// A fast path is in use after its programs were loaded, or none is. The listed paths are unavailable
+    /// ([`crate::Platform::accelerate`]).
+    DataPath(Vec<(Path, String)>),
+    /// Another program on this machine has changed a setting that the station needs. The text is for the
+    /// operator.
+    Notice(String),
+    /// An ICMPv6 message received on a watched link. The types are errors (1 to 4), Neighbor Discovery (133
+    /// to 136) and the answer to home agent discovery (145).
+    Icmpv6(LinkMessage),
+}
