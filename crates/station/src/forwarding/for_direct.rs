@@ -15,7 +15,7 @@ use ipnet::Ipv6Net;
 use super::desired::{
     Entry, Rule, TABLE_CAPTURE, TABLE_NOWHERE, TABLE_TUNNEL, TUNNEL_DEVICE, Tunnel, TunnelEnd, priority,
 };
-use super::for_home_agent::{METRIC, host, into_tunnel_device, route};
+use super::entries::{METRIC, host, into_tunnel_device, route};
 
 /// Returns the rules, routes and tunnels of all direct routes.
 pub(crate) fn direct_entries(

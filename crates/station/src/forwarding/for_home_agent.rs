@@ -13,7 +13,7 @@
 //! longer than the prefix of the home link, so their routes win.
 
 use std::net::{Ipv6Addr, SocketAddrV4};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use carnet_base::Endpoint;
 use carnet_mobility::home_agent::{AuthorizedNode, Binding};
@@ -22,51 +22,21 @@ use carnet_wire::ipv6::protocol;
 use ipnet::Ipv6Net;
 
 use super::desired::{
-    Entry, Route, RouteAction, Rule, Setting, Socket, TABLE_CAPTURE, TABLE_MAIN, TABLE_PROTECTED,
-    TUNNEL_DEVICE, Tunnel, TunnelEnd, priority,
+    Entry, RouteAction, Rule, Setting, Socket, TABLE_CAPTURE, TABLE_MAIN, TABLE_PROTECTED, TUNNEL_DEVICE,
+    Tunnel, TunnelEnd, priority,
 };
-use super::for_mobile_router::LOCAL;
+use super::entries::{LOCAL, METRIC, host, into_tunnel_device, route, unreachable};
 use super::path_mtu::Ends;
 use super::ways::ways;
 
-/// Metric of carnet's own routes: the kernel's default metric for IPv6 routes that a user adds.
-pub(crate) const METRIC: u32 = 1024;
 /// Metric of routes to nodes that are registered at another home agent. From this metric a routing daemon
 /// knows that this home agent no longer announces these routes.
-pub(crate) const METRIC_RELAYED: u32 = 2048;
-/// Metric of "unreachable" routes: the kernel takes them only if the table has no other route.
-const METRIC_LAST: u32 = 0x7fff_ffff;
+const METRIC_RELAYED: u32 = 2048;
 /// Settings that let the kernel take default routes and prefixes from Router Advertisements. The platform
 /// turns them off only if the machine does not need them.
 const ADVERTISED: [&str; 2] = ["accept_ra_defrtr", "accept_ra_pinfo"];
 /// Path MTU before the first Packet Too Big arrives: the MTU of Ethernet.
 const PATH_MTU: u32 = 1500;
-
-pub(crate) fn host(address: Ipv6Addr) -> Ipv6Net {
-    Ipv6Net::from(address)
-}
-
-pub(crate) fn route(
-    table: u32,
-    destination: Ipv6Net,
-    metric: u32,
-    action: impl Into<Arc<RouteAction>>,
-) -> Entry {
-    Entry::Route(Route { table, destination, metric, action: action.into(), source: None })
-}
-
-/// Returns the action of routes into the tunnel device. All these routes share one value.
-pub(crate) fn into_tunnel_device() -> Arc<RouteAction> {
-    static ACTION: LazyLock<Arc<RouteAction>> =
-        LazyLock::new(|| Arc::new(RouteAction::Forward { interface: TUNNEL_DEVICE.into(), gateway: None }));
-    ACTION.clone()
-}
-
-/// Returns a route that makes `destination` unreachable if `table` has no better route.
-pub(crate) fn unreachable(table: u32, destination: Ipv6Net) -> Entry {
-    static ACTION: LazyLock<Arc<RouteAction>> = LazyLock::new(|| Arc::new(RouteAction::Unreachable));
-    route(table, destination, METRIC_LAST, ACTION.clone())
-}
 
 /// Splits a prefix into the parts that contain none of these addresses.
 fn all_but(prefix: Ipv6Net, addresses: &[Ipv6Addr]) -> Vec<Ipv6Net> {

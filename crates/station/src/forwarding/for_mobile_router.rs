@@ -34,12 +34,10 @@ use super::desired::{
     Entry, InterfaceAddress, Route, RouteAction, Rule, Setting, Socket, TABLE_CAPTURE, TABLE_MAIN,
     TABLE_NEXT_HOP, TABLE_NOWHERE, TABLE_TUNNEL, TABLE_UPLINK, TUNNEL_DEVICE, Tunnel, TunnelEnd, priority,
 };
-use super::for_home_agent::{METRIC, host, into_tunnel_device, route, unreachable};
+use super::entries::{LOCAL, METRIC, host, into_tunnel_device, route, unreachable};
 use super::for_ipv4;
 use super::ways::ways;
 
-/// Interface name by which rules select packets of this machine itself.
-pub(super) const LOCAL: &str = "lo";
 /// Protocols of the home agent's packets to a care-of address: tunnelled packets, Mobility Headers, and
 /// fragments of either.
 const CAPTURED: [u8; 3] = [protocol::IPV6, protocol::MOBILITY, protocol::FRAGMENT];

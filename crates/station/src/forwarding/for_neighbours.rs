@@ -11,8 +11,8 @@ use carnet_mobility::mobile_router::MobileRouterConfig;
 use ipnet::Ipv6Net;
 
 use super::desired::{Entry, RouteAction, Rule, TABLE_MAIN, TABLE_NEIGHBOURS, priority};
-use super::for_home_agent::{METRIC, host, route};
-use super::for_mobile_router::{LOCAL, inside};
+use super::entries::{LOCAL, METRIC, host, route};
+use super::for_mobile_router::inside;
 
 /// Returns the rules and routes. `interface` is the interface of IPv6 over GeoNetworking, which may be an
 /// uplink as well.

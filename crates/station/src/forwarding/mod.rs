@@ -3,7 +3,8 @@
 //! [`desired`] holds the desired forwarding state and reports only changes; the platform installs them.
 //! `for_home_agent` and `for_mobile_router` compute the entries of the two roles. `for_neighbours` adds the
 //! routes to neighbouring mobile networks, `for_direct` the direct routes, and `for_nested` the routes of
-//! nested mobile routers. Both roles use `ways`, which divides the traffic among several tunnels.
+//! nested mobile routers. Both roles use `entries`, which builds parts of entries, and `ways`, which
+//! divides the traffic among several tunnels.
 //!
 //! [`forwarder`] is the slow path: it encapsulates and decapsulates one packet at a time, in place in a
 //! [`packet::PacketBuffer`]. [`fragments`] cuts and reassembles outer packets. [`prefix_table`] finds the
@@ -14,6 +15,7 @@
 pub mod desired;
 pub mod distribution;
 pub mod duplicates;
+mod entries;
 mod for_direct;
 mod for_home_agent;
 mod for_ipv4;

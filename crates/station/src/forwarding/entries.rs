@@ -1,0 +1,43 @@
+//! Parts of entries that both roles use.
+
+use std::net::Ipv6Addr;
+use std::sync::{Arc, LazyLock};
+
+use ipnet::Ipv6Net;
+
+use super::desired::{Entry, Route, RouteAction, TUNNEL_DEVICE};
+
+/// Metric of carnet's own routes: the kernel's default metric for IPv6 routes that a user adds.
+pub(super) const METRIC: u32 = 1024;
+/// Metric of "unreachable" routes: the kernel takes them only if the table has no other route.
+const METRIC_LAST: u32 = 0x7fff_ffff;
+/// Interface name by which rules select packets of this machine itself.
+pub(super) const LOCAL: &str = "lo";
+
+/// Returns the prefix that contains only this address.
+pub(super) fn host(address: Ipv6Addr) -> Ipv6Net {
+    Ipv6Net::from(address)
+}
+
+/// Returns a route for all source addresses.
+pub(super) fn route(
+    table: u32,
+    destination: Ipv6Net,
+    metric: u32,
+    action: impl Into<Arc<RouteAction>>,
+) -> Entry {
+    Entry::Route(Route { table, destination, metric, action: action.into(), source: None })
+}
+
+/// Returns the action of routes into the tunnel device. All these routes share one value.
+pub(super) fn into_tunnel_device() -> Arc<RouteAction> {
+    static ACTION: LazyLock<Arc<RouteAction>> =
+        LazyLock::new(|| Arc::new(RouteAction::Forward { interface: TUNNEL_DEVICE.into(), gateway: None }));
+    ACTION.clone()
+}
+
+/// Returns a route that makes `destination` unreachable if `table` has no better route.
+pub(super) fn unreachable(table: u32, destination: Ipv6Net) -> Entry {
+    static ACTION: LazyLock<Arc<RouteAction>> = LazyLock::new(|| Arc::new(RouteAction::Unreachable));
+    route(table, destination, METRIC_LAST, ACTION.clone())
+}
