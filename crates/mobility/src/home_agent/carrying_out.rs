@@ -7,10 +7,11 @@ use carnet_base::{Time, WallTime};
 use carnet_wire::mobility::status::Status;
 
 use super::answers::Answer;
-use super::binding_cache::{Binding, BindingState, FormerPath, Stay};
+use super::binding::{Binding, BindingState, FormerPath, Registered, Stay};
 use super::care_of_test::TESTED_LIFETIME;
 use super::flows::{self, FlowAnswers};
-use super::registration::{Registered, Registration, Replay, Verdict, judge};
+use super::registration::{Registration, Verdict, judge};
+use super::replay::Replay;
 use super::request::Request;
 use super::{HomeAgent, Timer};
 use crate::sequence::{MANY_NUMBERS, MAX_NUMBERS, is_later};

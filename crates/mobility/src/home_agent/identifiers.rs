@@ -11,9 +11,9 @@ use carnet_base::Endpoint;
 use carnet_wire::mobility::MobilityOption;
 use carnet_wire::mobility::status::Status;
 
-use super::binding_cache::{BindingCache, MAX_BINDINGS};
+use super::binding::{MAX_BINDINGS, Registered};
+use super::binding_cache::BindingCache;
 use super::care_of_address::{ipv4_path, is_acceptable, is_unicast};
-use super::registration::Registered;
 use super::request::{Identifier, Request};
 use super::{HomeAgentConfig, MultipleCareOfAddresses};
 use crate::is_unicast_routable;

@@ -2,12 +2,12 @@
 //!
 //! `request` reads Binding Updates; `admission` bounds how many are verified; `registration` judges them,
 //! with `identifiers` for several care-of addresses (RFC 5648), `care_of_address` for IPv4 (RFC 5555) and
-//! `flows` for flow bindings (RFC 6089). `carrying_out` applies the verdict, `binding_cache` keeps the
-//! bindings (of each node in `node`), and `stored` keeps the part that survives a restart. `home_link` and
-//! `defence` speak Neighbor Discovery for nodes that are away. `answers` builds the answers, `heartbeat`
-//! answers heartbeats, and `care_of_test` tests new care-of addresses. `discovery` and `home_agents_list`
-//! name the other home agents; `drain` and `revocation`, by `notices`, send nodes to another home agent or
-//! away. This module joins them and serves timers.
+//! `flows` for flow bindings (RFC 6089). `carrying_out` applies the verdict, `binding_cache` keeps each
+//! `binding` (of each node in `node`) and the `replay` protection state. `stored` keeps the part that
+//! survives a restart. `home_link` and `defence` speak Neighbor Discovery for nodes that are away. `answers`
+//! builds the answers, `heartbeat` answers heartbeats, and `care_of_test` tests new care-of addresses.
+//! `discovery` and `home_agents_list` name the other home agents; `drain` and `revocation`, by `notices`,
+//! send nodes to another home agent or away. This module joins them and serves timers.
 //!
 //! A refused Binding Update leaves the existing bindings untouched (RFC 3963 6.2 says "discard"). A refresh
 //! that changes only the lifetime causes no forwarding change. After a move, or the end of one of several
@@ -26,6 +26,7 @@
 
 mod admission;
 mod answers;
+mod binding;
 mod binding_cache;
 mod care_of_address;
 mod care_of_test;
@@ -43,6 +44,7 @@ mod node;
 mod notices;
 mod owners;
 mod registration;
+mod replay;
 mod request;
 mod revocation;
 mod silence;
@@ -59,7 +61,8 @@ use carnet_wire::mobility::{BindingError, Message, message_type};
 use ipnet::Ipv6Net;
 
 use admission::{Admission, Shares};
-pub use binding_cache::{Binding, BindingCache, BindingState, FormerPath, MAX_BINDINGS, Stay};
+pub use binding::{Binding, BindingState, FormerPath, MAX_BINDINGS, Stay};
+pub use binding_cache::BindingCache;
 use care_of_test::CareOfTests;
 pub use care_of_test::{CARE_OF_TEST_LEN, CareOfTestCounters};
 use carrying_out::Tested;
@@ -70,11 +73,12 @@ use home_agents_list::HomeAgentsList;
 pub use home_agents_list::{OtherAgents, Peer};
 pub(crate) use home_link::{Heard, HomeLink, ND_HOP_LIMIT};
 use limits::{Limits, Strangers};
-use registration::Replay;
+pub use replay::KeyNumbers;
+use replay::Replay;
 use request::Request;
 use revocation::Revocation;
 use silence::Silence;
-pub use stored::{KeyNumbers, StoredBinding, StoredPath, StoredRegistration};
+pub use stored::{StoredBinding, StoredPath, StoredRegistration};
 
 use crate::flow::FlowBinding;
 use crate::{Authentication, Event, MobilityDrop, MobilityMessage, Output};

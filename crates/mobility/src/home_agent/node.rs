@@ -11,9 +11,8 @@ use std::time::Duration;
 use carnet_base::{Endpoint, Few, SmallMap, Time};
 use ipnet::Ipv6Net;
 
-use super::binding_cache::{Binding, BindingState, FormerPath, MAX_BINDINGS, Stay};
-use super::registration::Replay;
-use super::stored::KeyNumbers;
+use super::binding::{Binding, BindingState, FormerPath, MAX_BINDINGS, Stay, rank};
+use super::replay::{KeyNumbers, Replay};
 use crate::flow::FlowBinding;
 use crate::sequence::count;
 
@@ -22,20 +21,12 @@ const MAX_FORMER: usize = 2 * MAX_BINDINGS;
 /// Most care-of addresses of one node that it has left and that count as tested; the one that was left first
 /// is removed first.
 const MAX_TESTED: usize = MAX_BINDINGS;
-/// Rank of BID-PRI 0, which a node without priorities sends (RFC 6089 4.1): behind all bindings with a
-/// priority.
-const NO_PRIORITY: u8 = 128;
 /// Most keys of one node whose numbers are remembered beside those of its current key; the key used longest
 /// ago is forgotten first. If the operator configures such a key again, recordings under it are new again.
 const MAX_OTHER_KEYS: usize = 32;
 /// Divisor of the lifetime. The home agent asks for renewal when an eighth of the lifetime is left. The node
 /// renews earlier by itself, so its update was lost then.
 const REFRESH_WORTH: u32 = 8;
-
-/// Returns the rank among the bindings of a node: the best has the least.
-pub(super) fn rank(priority: u8, bid: Option<u16>) -> (u8, Option<u16>) {
-    (if priority == 0 { NO_PRIORITY } else { priority }, bid)
-}
 
 /// Next event of a binding; of two at one time the expiry comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -7,13 +7,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use carnet_base::{Endpoint, WallTime};
+use carnet_base::WallTime;
 use carnet_wire::mobility::MobilityOption;
 use carnet_wire::mobility::status::Status;
 use ipnet::Ipv6Net;
 
+use super::binding::Registered;
 use super::binding_cache::BindingCache;
 use super::care_of_address::{ipv4_path, is_acceptable};
+use super::replay::Replay;
 use super::request::Request;
 use super::{AuthorizedNode, HomeAgentConfig, identifiers};
 use crate::security::DEFAULT_WINDOW;
@@ -22,15 +24,6 @@ use crate::{MobilityDrop, ReplayProtection, is_newer, is_unicast_routable};
 
 /// Most prefixes in one Binding Update; a router has a handful.
 const MAX_PREFIXES: usize = 32;
-
-/// A binding that this registration creates or renews.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Registered {
-    pub bid: Option<u16>,
-    pub priority: u8,
-    /// The home agent's end and the care-of address.
-    pub ends: (Endpoint, Endpoint),
-}
 
 /// Changes that an accepted registration makes, and values of its answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,15 +65,6 @@ pub(super) enum Verdict {
     },
     /// The home agent creates or renews bindings.
     Register(Registration),
-}
-
-/// Replay protection state of a node.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Replay {
-    /// Last accepted sequence number, which outlives the binding.
-    pub sequence: Option<u16>,
-    /// Last accepted timestamp.
-    pub timestamp: Option<u64>,
 }
 
 /// Judges a request of an authorised node. `message` is the Mobility Header as it came.

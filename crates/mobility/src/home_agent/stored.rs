@@ -10,11 +10,12 @@ use carnet_base::{Endpoint, Time, WallTime};
 use ipnet::Ipv6Net;
 use serde::{Deserialize, Serialize};
 
-use super::binding_cache::{Binding, BindingState, FormerPath, MAX_BINDINGS, Stay};
+use super::binding::{Binding, BindingState, FormerPath, MAX_BINDINGS, Stay};
 use super::care_of_address::is_acceptable;
 use super::care_of_test::TESTED_LIFETIME;
 use super::drain::RELAY_LIFETIME;
-use super::registration::{Replay, shared};
+use super::registration::shared;
+use super::replay::{KeyNumbers, Replay};
 use super::{Absent, HomeAgent, MAX_FLOWS, Relay, Timer};
 use crate::flow::FlowBinding;
 use crate::sequence::count;
@@ -24,16 +25,6 @@ use crate::{OLD_PATH_GRACE, Output, is_newer};
 /// registrations with a lifetime of 60 s still count under the key. Thereby at most an eighth of the 32,768
 /// recordable messages before the last one, from the oldest on, may become new.
 const UNSIGNED_LEAD: u16 = 4096;
-
-/// Number of sequence numbers that a key of a node has used: those between the first and the last one that
-/// were accepted under it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeyNumbers {
-    /// Fingerprint of the key: 64 bits computed from key and SPI, from which neither can be found.
-    pub key: u64,
-    /// Count of used numbers.
-    pub numbers: u32,
-}
 
 /// Stored state of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
