@@ -15,7 +15,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::TooBig;
-use super::socket::option;
+use super::option::option;
 use crate::readable::watch;
 
 /// The socket option `ICMP_FILTER` of linux/icmp.h and its level `SOL_RAW`.

@@ -20,6 +20,7 @@
 //! could carry IPv6 inside IPv6 in the same way, but no caller uses that.
 
 mod icmp;
+mod option;
 mod reader;
 mod socket;
 mod unfinished;

@@ -12,6 +12,7 @@ use tokio::io::unix::AsyncFd;
 
 use super::TooBig;
 use super::icmp::Icmp;
+use super::option::option;
 use crate::readable::watch;
 
 /// Protocol number of IPv6 inside IPv4 (RFC 4213), `IPPROTO_IPV6`.
@@ -19,7 +20,7 @@ const IPV6_IN_IPV4: i32 = 41;
 /// TTL of the outer header, the same as the hop limit of all tunnels (RFC 2473 6.3).
 const TTL: u32 = 64;
 /// Size of the socket's buffer in octets, for each direction. A burst of TCP segments fits (see `QUEUE` of
-/// the platform).
+/// the tunnel device).
 const BUFFER: usize = 4 << 20;
 /// Maximum number of errors that one call reads from the error queue.
 const ERRORS_MAX: usize = 64;
@@ -122,18 +123,4 @@ impl Socket {
 /// Converts an address from the kernel's format.
 pub(super) fn socket_address(address: &SockaddrStorage) -> Option<SocketAddrV4> {
     address.as_sockaddr_in().map(|address| SocketAddrV4::new(address.ip(), address.port()))
-}
-
-pub(super) fn option(socket: &socket2::Socket, level: i32, name: i32, value: libc::c_int) -> io::Result<()> {
-    // SAFETY: the descriptor is open, and the kernel reads one `int` from `value`.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            name,
-            (&raw const value).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
