@@ -9,7 +9,7 @@ use aya::programs::links::LinkOrder;
 use aya::programs::tc::{self, NlOptions, SchedClassifierLinkId, TcAttachOptions, TcAttachType};
 use aya::util::KernelVersion;
 
-use super::programs::told;
+use super::errors::told;
 use crate::netlink::Requests;
 
 /// Priority of tc filters on kernels without BPF links for them. The priority marks carnet's filters, as the

@@ -20,6 +20,7 @@
 //! The kernel takes a quarter of a second to verify the programs, and half a minute on a slow processor. A
 //! thread loads them (`loading`) while the TUN device serves, and [`FastPath::poll_loading`] attaches them.
 
+mod errors;
 pub mod geonet;
 mod hook;
 mod kernel;

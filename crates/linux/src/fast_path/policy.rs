@@ -8,17 +8,7 @@
 use crate::netlink::{Heard, Requests, rules_are_plain};
 
 use super::programs::Programs;
-
-/// Value of the map `POLICY`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Policy {
-    /// The kernel routes arriving packets by interface and destination only.
-    pub(super) arriving: bool,
-    /// The kernel routes packets from the tunnel device by interface and destination only.
-    pub(super) leaving: bool,
-    /// carnet knows the destinations of all routes with prefixes longer than 64 bits.
-    pub(super) networks: bool,
-}
+use super::values::Policy;
 
 /// State of the kernel's routes and rules.
 #[derive(Debug, Default)]

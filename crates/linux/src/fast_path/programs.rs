@@ -22,12 +22,12 @@ use aya::{Ebpf, EbpfLoader, Pod};
 use carnet_base::SmallMap;
 use carnet_station::forwarding::desired::{TUNNEL_DEVICE, Tunnel};
 
+use super::errors::told;
 use super::hook::Hook;
-use super::policy::Policy;
 use super::receivers::Receivers;
 use super::rules::RulesValue;
 use super::table::{Operation, Table};
-use super::values::{BindingValue, LengthsValue, PATHS, PrefixKey};
+use super::values::{BindingValue, LengthsValue, PATHS, Policy, PrefixKey};
 use super::{FastPathConfig, Path, Ports, TunnelEnds, TunnelTraffic};
 use crate::clock;
 use crate::memory::give_back_memory;
@@ -162,20 +162,6 @@ pub(crate) struct Programs {
     unable: BTreeSet<u32>,
     pub(super) receivers: Receivers,
     complaints: BTreeSet<String>,
-}
-
-/// Formats an error and all its causes as one line of text.
-pub(super) fn told(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        let more = next.to_string();
-        if !text.ends_with(&more) {
-            text = format!("{text}: {more}");
-        }
-        cause = next.source();
-    }
-    text
 }
 
 impl Programs {

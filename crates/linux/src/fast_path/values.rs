@@ -116,3 +116,14 @@ impl LengthsValue {
         LengthsValue::new(&self.used().chain(other.used()).collect())
     }
 }
+
+/// Value of the map `POLICY`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Policy {
+    /// The kernel routes arriving packets by interface and destination only.
+    pub(super) arriving: bool,
+    /// The kernel routes packets from the tunnel device by interface and destination only.
+    pub(super) leaving: bool,
+    /// carnet knows the destinations of all routes with prefixes longer than 64 bits.
+    pub(super) networks: bool,
+}

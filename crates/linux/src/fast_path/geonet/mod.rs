@@ -27,8 +27,9 @@ use tokio::sync::oneshot;
 
 use self::maps::{OnwardValue, Shared, SharedSequence, SourceValue, StateValue, WayValue, key_of};
 use self::pair::Pair;
+use super::errors::told;
 use super::hook::{Hook, PRIORITY};
-use super::programs::{find, told};
+use super::programs::find;
 use crate::clock;
 use crate::error::Result;
 use crate::memory::give_back_memory;
