@@ -20,6 +20,7 @@ use netlink_packet_route::rule::RuleMessage;
 use netlink_packet_route::tc::TcMessage;
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
+use super::fields::at;
 use super::next_hops::{self, NextHopObject};
 
 /// A message of rtnetlink.
@@ -104,11 +105,6 @@ impl NetlinkDeserializable for Message {
             _ => return Ok(Message::Other),
         }))
     }
-}
-
-/// Returns the N octets from this position on; `None` if there are fewer.
-pub(super) fn at<const N: usize>(octets: &[u8], place: usize) -> Option<[u8; N]> {
-    octets.get(place..)?.first_chunk().copied()
 }
 
 fn link(payload: &[u8]) -> Result<LinkMessage, DecodeError> {

@@ -12,6 +12,7 @@
 mod addresses;
 mod channel;
 mod events;
+mod fields;
 mod filters;
 mod ipv4;
 mod ipv4_tables;

@@ -7,13 +7,10 @@
 
 use std::net::IpAddr;
 
-use netlink_packet_core::{DecodeError, NLM_F_DUMP, NLM_F_REQUEST, NlasIterator};
-use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_core::{DecodeError, NlasIterator};
 use netlink_packet_route::route::{RouteAttribute, RouteMessage};
 
-use super::message::{Message, at};
-use super::{Requests, octets};
-use crate::error::Result;
+use super::fields::at;
 
 /// Message types `RTM_NEWNEXTHOP`, `RTM_DELNEXTHOP` and `RTM_GETNEXTHOP`.
 pub(super) const NEW: u16 = 104;
@@ -74,7 +71,7 @@ impl NextHopObject {
 
 /// All next-hop objects of the kernel; empty if no route needs them.
 #[derive(Debug, Default)]
-pub(super) struct NextHopObjects(Vec<NextHopObject>);
+pub(super) struct NextHopObjects(pub(super) Vec<NextHopObject>);
 
 impl NextHopObjects {
     fn find(&self, id: u32) -> Option<&NextHopObject> {
@@ -92,7 +89,7 @@ impl NextHopObjects {
 }
 
 /// Returns the number of the object to which a route refers; `None` if the route itself has its next hops.
-fn object_of(route: &RouteMessage) -> Option<u32> {
+pub(super) fn object_of(route: &RouteMessage) -> Option<u32> {
     let mut id = None;
     for attribute in &route.attributes {
         match attribute {
@@ -102,26 +99,6 @@ fn object_of(route: &RouteMessage) -> Option<u32> {
         }
     }
     id
-}
-
-impl Requests {
-    /// Reads all next-hop objects, if one of these routes refers to an object by number alone.
-    pub(super) fn next_hop_objects(&mut self, answers: &[RouteNetlinkMessage]) -> Result<NextHopObjects> {
-        let refers = |answer: &RouteNetlinkMessage| match answer {
-            RouteNetlinkMessage::NewRoute(route) => object_of(route).is_some(),
-            _ => false,
-        };
-        if !answers.iter().any(refers) {
-            return Ok(NextHopObjects::default());
-        }
-        let request = octets(Message::GetNextHops, NLM_F_REQUEST | NLM_F_DUMP);
-        let answers = self.dump_octets(request, || "list the next-hop objects".to_owned())?;
-        let objects = answers.into_iter().filter_map(|answer| match answer {
-            Message::NextHop(object) => Some(object),
-            _ => None,
-        });
-        Ok(NextHopObjects(objects.collect()))
-    }
 }
 
 #[cfg(test)]

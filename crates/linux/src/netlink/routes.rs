@@ -8,15 +8,16 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use carnet_station::forwarding::desired::{Route, RouteAction};
 use ipnet::Ipv6Net;
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST};
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteNextHopFlags, RoutePreference,
     RouteProtocol, RouteScope, RouteType,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
-use super::Requests;
-use super::next_hops::NextHopObjects;
+use super::message::Message;
+use super::next_hops::{NextHopObjects, object_of};
+use super::{Requests, octets};
 use crate::ROUTE_PROTOCOL;
 use crate::error::{Error, Result};
 
@@ -181,6 +182,24 @@ impl Requests {
             table.is_none_or(|t| t == route.table) && protocol.is_none_or(|p| p == route.protocol)
         };
         Ok(routes.filter(wanted).collect())
+    }
+
+    /// Reads all next-hop objects, if one of these routes refers to an object by number alone.
+    pub(super) fn next_hop_objects(&mut self, answers: &[RouteNetlinkMessage]) -> Result<NextHopObjects> {
+        let refers = |answer: &RouteNetlinkMessage| match answer {
+            RouteNetlinkMessage::NewRoute(route) => object_of(route).is_some(),
+            _ => false,
+        };
+        if !answers.iter().any(refers) {
+            return Ok(NextHopObjects::default());
+        }
+        let request = octets(Message::GetNextHops, NLM_F_REQUEST | NLM_F_DUMP);
+        let answers = self.dump_octets(request, || "list the next-hop objects".to_owned())?;
+        let objects = answers.into_iter().filter_map(|answer| match answer {
+            Message::NextHop(object) => Some(object),
+            _ => None,
+        });
+        Ok(NextHopObjects(objects.collect()))
     }
 
     /// Installs a route. `replace` says that carnet has installed a route with this key before. Otherwise the
