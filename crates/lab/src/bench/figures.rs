@@ -2,9 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::packets::SOURCE_AND_SINK;
 use super::path::Path;
 use crate::machine::Machine;
+
+/// Name of the arrangement without a router.
+pub const SOURCE_AND_SINK: &str = "source and sink alone";
 
 /// Content of `bench.json`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 //!
 //! The paths take turns in several rounds, so that other load of the machine affects all paths equally.
 
-use super::figures::{PacketFigure, Series};
+use super::figures::{PacketFigure, SOURCE_AND_SINK, Series};
 use super::flood::flood;
 use super::packet::{Ends, Frame, IPV6, LINK};
 use super::path::Path;
@@ -87,9 +87,6 @@ impl Arrangement {
         Ok(Frame::new(link_addresses(self.source), outer, inner, size))
     }
 }
-
-/// Name of the arrangement without a router.
-pub const SOURCE_AND_SINK: &str = "source and sink alone";
 
 /// A path in an arrangement, ready to be measured.
 struct Lane {
