@@ -7,53 +7,8 @@
 use std::collections::VecDeque;
 
 use carnet_base::Time;
-use carnet_wire::geonet::{Lifetime, TrafficClass, set_lifetime};
 
-use crate::dcc::Profile;
-use crate::forwarding::Target;
-
-/// Properties of a buffered packet that are not in its octets.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Meta {
-    /// MID of the source and SN, which identify the packet.
-    pub identity: (u64, u16),
-    pub target: Target,
-    pub traffic_class: TrafficClass,
-    /// DCC profile that the request asked for.
-    pub profile: Option<Profile>,
-    /// SCF: the packet waits if the router has no next hop.
-    pub store: bool,
-    /// LT field of the packet.
-    pub lifetime: Lifetime,
-    /// Time at which the packet entered the buffer.
-    pub since: Time,
-    /// This station is the source of the packet.
-    pub own: bool,
-}
-
-impl Meta {
-    pub fn expires(&self) -> Time {
-        self.since + self.lifetime.duration()
-    }
-}
-
-/// A buffered packet.
-#[derive(Debug)]
-pub(crate) struct Waiting {
-    pub frame: Vec<u8>,
-    pub meta: Meta,
-}
-
-impl Waiting {
-    /// Reduces the lifetime of a leaving packet by the time that it waited. Returns false if no lifetime
-    /// remains.
-    pub fn leave(&mut self, now: Time) -> bool {
-        let left = self.meta.lifetime.after_waiting(now.saturating_since(self.meta.since));
-        self.meta.lifetime = left;
-        self.meta.since = now;
-        left.milliseconds() > 0 && set_lifetime(&mut self.frame, left).is_ok()
-    }
-}
+use crate::packet::{Meta, Waiting};
 
 /// A bounded first-in first-out buffer.
 #[derive(Debug)]

@@ -60,6 +60,7 @@ pub mod ipv6_adaptation;
 pub mod location_table;
 pub mod mib;
 pub mod multicast;
+mod packet;
 mod packet_rate;
 pub mod router;
 pub mod spatial_index;

@@ -17,7 +17,7 @@ use std::time::Duration;
 use carnet_base::Time;
 use carnet_wire::geonet::{CommonNextHeader, TrafficClass};
 
-use crate::buffers::Waiting;
+use crate::packet::Waiting;
 
 /// Share of the limit that yielding packets may use.
 const SHARE: f32 = 0.8;

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use crate::MacAddress;
 use crate::Mib;
-use crate::buffers::Waiting;
 use crate::location_table::SeededHash;
+use crate::packet::Waiting;
 
 /// Returns the timeout of F.3: TO = MAX + (MIN - MAX) / DIST_MAX * distance, and MIN beyond DIST_MAX;
 /// distances in metres. Returns MAX if the distance is `None`.

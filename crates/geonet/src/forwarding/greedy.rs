@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use carnet_base::Time;
 
-use super::Target;
 use crate::geodesy::{Metric, Position};
 use crate::location_table::{LocationTable, Slot};
+use crate::packet::Target;
 
 /// Number of cached next hops; a power of two.
 const CACHED: usize = 256;

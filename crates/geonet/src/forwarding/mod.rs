@@ -6,7 +6,7 @@
 //! * [`predictive`]: greedy forwarding among neighbours that are still in range, a carnet extension.
 //! * [`perimeter`]: paths around voids, a carnet extension.
 //!
-//! This file: the destination of a packet, and the choice of its forwarding algorithm (annex D).
+//! This file: the choice of the forwarding algorithm of a packet (annex D).
 
 pub mod advanced;
 pub mod contention_based;
@@ -16,37 +16,8 @@ pub mod predictive;
 
 use carnet_wire::geonet::{GeoArea, LongPositionVector};
 
-use crate::geodesy::{self, Metric, Position};
+use crate::geodesy::{self, Position};
 use crate::mib::UnknownSender;
-
-/// Destination of a packet.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Target {
-    /// GUC and LS reply: the station with this MID, at the position in the packet.
-    Station { mid: u64, metric: Metric },
-    /// GBC: all stations in the area.
-    Area { area: GeoArea, metric: Metric },
-    /// GAC: any station in the area.
-    Anybody { area: GeoArea, metric: Metric },
-    /// TSB, SHB and LS request: all stations.
-    Everybody,
-}
-
-impl Target {
-    pub fn station(mid: u64, position: Position) -> Target {
-        Target::Station { mid, metric: Metric::new(position) }
-    }
-
-    /// Returns the metric of the distance to the destination.
-    pub fn metric(&self) -> Option<&Metric> {
-        match self {
-            Target::Station { metric, .. } | Target::Area { metric, .. } | Target::Anybody { metric, .. } => {
-                Some(metric)
-            }
-            Target::Everybody => None,
-        }
-    }
-}
 
 /// Decision of annex D for a packet to an area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

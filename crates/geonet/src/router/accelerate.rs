@@ -19,11 +19,11 @@ use carnet_wire::geonet::{CommonNextHeader, ExtendedHeader, LongPositionVector, 
 
 use super::Router;
 use crate::acceleration::{Accelerate, HEADERS, IDLE, Onward, Report, Sample, SequenceNumbers, Way};
-use crate::forwarding::Target;
 use crate::geodesy::Position;
 use crate::io::{Output, Request, Transport};
 use crate::location_table::{mac_key, mid_key};
 use crate::mib::NonAreaForwarding;
+use crate::packet::Target;
 use crate::{GeonetDrop, MacAddress};
 
 /// Validity of a predicted next hop; the next report comes earlier.

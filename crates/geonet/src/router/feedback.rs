@@ -15,11 +15,10 @@ use carnet_wire::geonet::{ExtendedHeader, Packet};
 
 use super::forward::Origin;
 use super::{Router, UNREACHED};
-use crate::buffers::{Meta, Waiting};
-use crate::forwarding::Target;
 use crate::geodesy::{self, Metric, Position};
 use crate::location_table::{mac_key, mid_key};
 use crate::mib::AreaForwarding;
+use crate::packet::{Meta, Target, Waiting};
 use crate::{GeonetDrop, MacAddress};
 
 impl Router {

@@ -8,14 +8,14 @@ use carnet_wire::geonet::{
 
 use super::receive::Received;
 use super::{Router, Timer, UNREACHED_FOR, WALKS};
-use crate::buffers::{Meta, Waiting};
 use crate::forwarding::perimeter::{NEXT_HEADER, RecoveryHeader, Walk, planar_neighbours};
 use crate::forwarding::predictive::View;
-use crate::forwarding::{Selection, Target, contention_based, select};
+use crate::forwarding::{Selection, contention_based, select};
 use crate::geodesy::{Metric, Position};
 use crate::io::{Event, Output, Transmission};
 use crate::location_table::{Entry, Learnt, Slot, mac_key, mid_key};
 use crate::mib::{AreaForwarding, NonAreaForwarding, Planarisation, Prediction, Recovery};
+use crate::packet::{Meta, Target, Waiting};
 use crate::packet_rate::{Shaped, share};
 use crate::{BROADCAST, GeonetDrop, MacAddress};
 

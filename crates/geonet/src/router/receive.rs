@@ -7,12 +7,13 @@ use carnet_base::Time;
 use carnet_wire::geonet::{CommonNextHeader, ExtendedHeader, LongPositionVector, Packet};
 
 use super::{OWN_POSITIONS, Router};
+use crate::forwarding::contention_based;
 use crate::forwarding::perimeter::{self, RecoveryHeader};
-use crate::forwarding::{Target, contention_based};
 use crate::geodesy::{self, Metric, Position};
 use crate::io::{Delivery, Event, Output, ReceivedFrame};
 use crate::location_table::{Slot, mac_key, mid_key, names_station};
 use crate::mib::{AddressConfiguration, Recovery};
+use crate::packet::Target;
 use crate::packet_rate::yields;
 use crate::{BROADCAST, GeonetDrop};
 use carnet_wire::geonet::{GnAddress, StationType};

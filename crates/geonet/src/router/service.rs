@@ -10,12 +10,12 @@ use carnet_wire::geonet::{
 use super::forward::{OWN_TRAFFIC_CLASS, Origin};
 use super::source::Own;
 use super::{Router, Timer};
-use crate::buffers::{PacketBuffer, Waiting};
-use crate::forwarding::Target;
+use crate::buffers::PacketBuffer;
 use crate::forwarding::predictive::Told;
 use crate::geodesy::Position;
 use crate::io::Event;
 use crate::location_table::{Slot, mid_key};
+use crate::packet::{Target, Waiting};
 use crate::{BROADCAST, GeonetDrop, beacon};
 
 /// Time after its last packet for which a fast neighbour affects the beacon interval.

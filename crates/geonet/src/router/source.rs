@@ -10,12 +10,11 @@ use carnet_wire::geonet::{
 use super::forward::Origin;
 use super::{MAX_REPETITIONS, OWN_POSITIONS, Router, Timer};
 use crate::GeonetDrop;
-use crate::buffers::{Meta, Waiting};
 use crate::dcc::Profile;
-use crate::forwarding::Target;
 use crate::geodesy::{self, Metric, Position};
 use crate::io::{Repetition, Request, Transport};
 use crate::location_table::{mid_key, names_station};
+use crate::packet::{Meta, Target, Waiting};
 use crate::packet_rate::yields;
 
 /// Next header of an IPv6 packet (RFC 4443).

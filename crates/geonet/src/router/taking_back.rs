@@ -6,9 +6,8 @@ use carnet_wire::geonet::{CommonNextHeader, ExtendedHeader};
 
 use super::Router;
 use crate::MacAddress;
-use crate::buffers::Meta;
-use crate::forwarding::Target;
 use crate::location_table::{mac_key, mid_key};
+use crate::packet::{Meta, Target};
 
 impl Router {
     /// Removes and returns this station's IPv6 packets that wait for another station, in order. They count

@@ -1,0 +1,79 @@
+//! A packet in the router, with its destination and the properties that are not in its octets.
+
+use carnet_base::Time;
+use carnet_wire::geonet::{GeoArea, Lifetime, TrafficClass, set_lifetime};
+
+use crate::dcc::Profile;
+use crate::geodesy::{Metric, Position};
+
+/// Destination of a packet.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Target {
+    /// GUC and LS reply: the station with this MID, at the position in the packet.
+    Station { mid: u64, metric: Metric },
+    /// GBC: all stations in the area.
+    Area { area: GeoArea, metric: Metric },
+    /// GAC: any station in the area.
+    Anybody { area: GeoArea, metric: Metric },
+    /// TSB, SHB and LS request: all stations.
+    Everybody,
+}
+
+impl Target {
+    pub fn station(mid: u64, position: Position) -> Target {
+        Target::Station { mid, metric: Metric::new(position) }
+    }
+
+    /// Returns the metric of the distance to the destination.
+    pub fn metric(&self) -> Option<&Metric> {
+        match self {
+            Target::Station { metric, .. } | Target::Area { metric, .. } | Target::Anybody { metric, .. } => {
+                Some(metric)
+            }
+            Target::Everybody => None,
+        }
+    }
+}
+
+/// Properties of a buffered packet that are not in its octets.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Meta {
+    /// MID of the source and SN, which identify the packet.
+    pub identity: (u64, u16),
+    pub target: Target,
+    pub traffic_class: TrafficClass,
+    /// DCC profile that the request asked for.
+    pub profile: Option<Profile>,
+    /// SCF: the packet waits if the router has no next hop.
+    pub store: bool,
+    /// LT field of the packet.
+    pub lifetime: Lifetime,
+    /// Time at which the packet entered the buffer.
+    pub since: Time,
+    /// This station is the source of the packet.
+    pub own: bool,
+}
+
+impl Meta {
+    pub fn expires(&self) -> Time {
+        self.since + self.lifetime.duration()
+    }
+}
+
+/// A buffered packet.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub frame: Vec<u8>,
+    pub meta: Meta,
+}
+
+impl Waiting {
+    /// Reduces the lifetime of a leaving packet by the time that it waited. Returns false if no lifetime
+    /// remains.
+    pub fn leave(&mut self, now: Time) -> bool {
+        let left = self.meta.lifetime.after_waiting(now.saturating_since(self.meta.since));
+        self.meta.lifetime = left;
+        self.meta.since = now;
+        left.milliseconds() > 0 && set_lifetime(&mut self.frame, left).is_ok()
+    }
+}
