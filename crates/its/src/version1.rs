@@ -19,6 +19,7 @@ pub use crate::asn1::version1::{
     cam_pdu_descriptions as cam, denm_pdu_descriptions as denm, its_container as cdd,
 };
 
+use crate::asn1::release1::{cam_pdu_descriptions as cam_version2, denm_pdu_descriptions as denm_version2};
 use crate::cdd::{
     CauseCode, CauseCodeType, CenDsrcTollingZone, ClosedLanes, Curvature, CurvatureConfidence,
     CurvatureValue, DangerousGoodsExtended, LanePosition, PhoneNumber, ProtectedCommunicationZone,
@@ -121,8 +122,8 @@ fn goods(value: &cdd::DangerousGoodsExtended) -> Result<DangerousGoodsExtended, 
 /// # Errors
 /// An error that says why the octets are not a CAM.
 #[inline(never)]
-pub fn read_cam(octets: &[u8]) -> Result<crate::cam::Cam, Error> {
-    use crate::cam::{
+pub fn read_cam(octets: &[u8]) -> Result<cam_version2::Cam, Error> {
+    use cam_version2::{
         BasicVehicleContainerHighFrequency, CamParameters, CoopAwareness, EmergencyContainer,
         HighFrequencyContainer, RoadWorksContainerBasic, RsuContainerHighFrequency, SafetyCarContainer,
         SpecialVehicleContainer,
@@ -185,7 +186,7 @@ pub fn read_cam(octets: &[u8]) -> Result<crate::cam::Cam, Error> {
         }
         Some(other) => Some(same(other)?),
     };
-    Ok(crate::cam::Cam {
+    Ok(cam_version2::Cam {
         header: header(&message.header)?,
         cam: CoopAwareness {
             generation_delta_time: same(&message.cam.generation_delta_time)?,
@@ -208,8 +209,8 @@ fn header(header: &cdd::ItsPduHeader) -> Result<crate::cdd::ItsPduHeader, Error>
 /// # Errors
 /// An error that says why the octets are not a DENM.
 #[inline(never)]
-pub fn read_denm(octets: &[u8]) -> Result<crate::denm::Denm, Error> {
-    use crate::denm::{
+pub fn read_denm(octets: &[u8]) -> Result<denm_version2::Denm, Error> {
+    use denm_version2::{
         AlacarteContainer, DecentralizedEnvironmentalNotificationMessage, RoadWorksContainerExtended,
         SituationContainer, StationaryVehicleContainer,
     };
@@ -256,7 +257,7 @@ pub fn read_denm(octets: &[u8]) -> Result<crate::denm::Denm, Error> {
             stationary_vehicle: more.stationary_vehicle.as_ref().map(stationary).transpose()?,
         })
     };
-    Ok(crate::denm::Denm {
+    Ok(denm_version2::Denm {
         header: header(&message.header)?,
         denm: DecentralizedEnvironmentalNotificationMessage {
             management: same(&body.management)?,
