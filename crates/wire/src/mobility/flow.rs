@@ -10,7 +10,6 @@
 //! Identification option selects failover or balancing instead: see [`FlowActionOption`]. Its vendor is
 //! 32473, the number for examples (RFC 5612), because carnet has no assigned number.
 
-use super::options::MobilityOption;
 use super::selector::{Ipv4Selector, Ipv6Selector, Range, TrafficSelector};
 use crate::Error;
 use crate::octets::{array, rest, slice, u8_at, u16_at};
@@ -349,20 +348,8 @@ pub struct FlowActionOption {
 }
 
 impl FlowActionOption {
-    /// Reads a Vendor Specific option; `None` for any other option or vendor.
-    ///
-    /// # Errors
-    /// [`Error::Length`] and [`Error::Value`] for invalid data.
-    pub fn read(option: &MobilityOption<'_>) -> Option<Result<FlowActionOption, Error>> {
-        match option {
-            MobilityOption::VendorSpecific { vendor: VENDOR, sub_type: FLOW_ACTION, data } => {
-                Some(FlowActionOption::parse(data))
-            }
-            _ => None,
-        }
-    }
-
-    fn parse(data: &[u8]) -> Result<FlowActionOption, Error> {
+    /// Reads the data of the option.
+    pub(super) fn parse(data: &[u8]) -> Result<FlowActionOption, Error> {
         const WHAT: &str = "flow action option";
         let action = match u8_at(data, 2, WHAT)? {
             1 => FlowAction::Failover,
@@ -390,7 +377,7 @@ impl FlowActionOption {
         Ok(FlowActionOption { fid: u16_at(data, 0, WHAT)?, action, weights })
     }
 
-    /// Returns the data for [`MobilityOption::VendorSpecific`].
+    /// Returns the data for [`VendorSpecific`](super::MobilityOption::VendorSpecific).
     pub fn emit(&self) -> Vec<u8> {
         let action = match self.action {
             FlowAction::Failover => 1,
@@ -405,10 +392,5 @@ impl FlowActionOption {
             octets.extend_from_slice(&weight.to_be_bytes());
         }
         octets
-    }
-
-    /// Returns the option with data of [`Self::emit`].
-    pub fn option(data: &[u8]) -> MobilityOption<'_> {
-        MobilityOption::VendorSpecific { vendor: VENDOR, sub_type: FLOW_ACTION, data }
     }
 }

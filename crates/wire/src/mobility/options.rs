@@ -6,7 +6,7 @@
 //! field, only this option is an error. The iterator returns unknown options unchanged (RFC 6275 6.2.1: a
 //! receiver skips them) and leaves out Pad1 and PadN.
 
-use super::flow::{self, Identifiers};
+use super::flow::{self, FLOW_ACTION, FlowActionOption, Identifiers, VENDOR};
 use crate::Error;
 use crate::octets::{address_at, array, rest, slice, u8_at, u16_at, u32_at};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -442,6 +442,26 @@ impl<'a> MobilityOption<'a> {
             option_type::FLOW_IDENTIFICATION => (8, 0),
             _ => (1, 0),
         }
+    }
+}
+
+impl FlowActionOption {
+    /// Reads a Vendor Specific option; `None` for any other option or vendor.
+    ///
+    /// # Errors
+    /// [`Error::Length`] and [`Error::Value`] for invalid data.
+    pub fn read(option: &MobilityOption<'_>) -> Option<Result<FlowActionOption, Error>> {
+        match option {
+            MobilityOption::VendorSpecific { vendor: VENDOR, sub_type: FLOW_ACTION, data } => {
+                Some(FlowActionOption::parse(data))
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the option with data of [`Self::emit`].
+    pub fn option(data: &[u8]) -> MobilityOption<'_> {
+        MobilityOption::VendorSpecific { vendor: VENDOR, sub_type: FLOW_ACTION, data }
     }
 }
 
