@@ -11,75 +11,7 @@ use rasn_compiler::prelude::ToplevelDefinition;
 use rasn_compiler::prelude::ir::*;
 
 use super::names::{constant, pascal, snake};
-
-/// A type with its name.
-pub struct Type {
-    pub name: String,
-    /// Name in the module.
-    pub asn1_name: String,
-    /// Comment of the module.
-    pub comment: String,
-    pub kind: Kind,
-    /// Whether the Rust type is `Copy`.
-    pub copy: bool,
-}
-
-/// Least and greatest value, and whether the constraint is extensible.
-#[derive(Debug, Clone, Copy)]
-pub struct Bounds {
-    pub least: i128,
-    pub most: i128,
-    pub extensible: bool,
-}
-
-#[derive(Debug, Clone)]
-pub struct Component {
-    pub name: String,
-    pub ty: String,
-    pub optional: bool,
-    /// DEFAULT value, as an expression.
-    pub default: Option<String>,
-}
-
-pub enum Kind {
-    Alias(String),
-    Integer {
-        bounds: Bounds,
-        named: Vec<(String, i128)>,
-    },
-    Enumerated {
-        root: Vec<String>,
-        additions: Option<Vec<String>>,
-    },
-    BitString {
-        size: Bounds,
-        named: Vec<(String, i128)>,
-    },
-    OctetString {
-        size: Bounds,
-    },
-    Text {
-        alphabet: &'static str,
-        size: Bounds,
-    },
-    List {
-        item: String,
-        size: Bounds,
-    },
-    Sequence {
-        root: Vec<Component>,
-        additions: Option<Vec<Component>>,
-    },
-    Choice {
-        root: Vec<(String, String)>,
-        additions: Option<Vec<(String, String)>>,
-    },
-    /// A number, and the value of the type that an object set has for it.
-    Numbered {
-        number: String,
-        values: Vec<(i128, String)>,
-    },
-}
+use super::types::{Bounds, Component, Kind, Type};
 
 /// Returns the types of `module`.
 ///

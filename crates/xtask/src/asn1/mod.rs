@@ -11,6 +11,7 @@
 mod lower;
 mod names;
 mod notation;
+mod types;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

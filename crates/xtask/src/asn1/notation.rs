@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::lower::{Bounds, Component, Kind, Type};
+use super::types::{Bounds, Component, Kind, Type};
 
 /// Head of a generated file.
 pub struct Head<'a> {
