@@ -18,9 +18,9 @@ pub use carnet_mobility::home_agent::DrainPhase;
 pub use carnet_mobility::mobile_router::{Octets, PortalProbe};
 use serde::{Deserialize, Serialize};
 
+pub use crate::acceleration::{Accelerate, Report};
 use crate::forwarding::desired::Change;
-pub use crate::geonet::fast_path::{Accelerate, Report};
-pub use crate::geonet::io::{
+pub use crate::geonet_io::{
     Action, Area, AreaOrder, AreaShape, Around, Delivered, DeliveredKind, DenmOrder, DenmWish, Frame,
     GeonetRequest, GeonetTransport, Message, MessageKind, Position, PositionQuality, VirtualFrame,
     VirtualLink,

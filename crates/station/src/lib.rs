@@ -7,8 +7,10 @@
 //! data path.
 #![forbid(unsafe_code)]
 
+pub mod acceleration;
 pub mod forwarding;
 pub mod geonet;
+mod geonet_io;
 pub mod io;
 mod station;
 mod status;

@@ -24,13 +24,13 @@ use carnet_mobility::agents::Agents;
 use carnet_mobility::router_advertiser::RouterAdvertiser;
 use carnet_mobility::{Direct, HomeAgent, Mnpp, MobileRouter, MobilityDrop, Nesting};
 
+use crate::acceleration::SequenceNumbers;
 use crate::forwarding::desired::{DesiredState, Entry};
 use crate::forwarding::forwarder::Forwarder;
 use crate::forwarding::fragments::Reassembler;
 use crate::forwarding::path_mtu::PathMtus;
 use crate::geonet::dcc::Held;
 use crate::geonet::facilities::Facilities;
-use crate::geonet::fast_path::SequenceNumbers;
 use crate::geonet::security::{Secured, SecurityEntity, SecurityState};
 use crate::geonet::{GeoDestination, Geonet, GeonetSettings};
 use crate::io::{Output, TunnelTraffic};

@@ -10,7 +10,7 @@ use std::net::Ipv6Addr;
 
 use carnet_base::Time;
 use carnet_linux::geonet_path::{GeonetPath, GeonetPathLoading, Place, Places};
-use carnet_station::geonet::fast_path::SequenceNumbers;
+use carnet_station::acceleration::SequenceNumbers;
 use carnet_station::io::{Accelerate, Report};
 use tracing::{info, warn};
 

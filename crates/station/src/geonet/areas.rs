@@ -7,7 +7,7 @@ use carnet_geonet::geo_destinations::{Destination, NoPlace};
 use carnet_wire::geonet::GeoArea;
 
 use super::Geonet;
-use super::io::AreaOrder;
+use crate::geonet_io::AreaOrder;
 
 /// An area for GeoBroadcast or GeoAnycast packets that an operator has set at run time.
 #[derive(Debug, Clone, Copy)]

@@ -28,7 +28,7 @@ use carnet_wire::geonet::{
 };
 
 use super::Geonet;
-use super::io::Frame;
+use crate::geonet_io::Frame;
 use crate::io::{Event, Output};
 
 /// Error for a reported channel load if the station has no congestion control.

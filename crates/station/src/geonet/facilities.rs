@@ -40,8 +40,8 @@ use carnet_its::{Facilities as Services, ItsDrop, Now};
 use carnet_wire::btp::{BtpB, port};
 use carnet_wire::geonet::{CommonNextHeader, GnAddress, TrafficClass};
 
-use super::io::{Action, DenmOrder, DenmWish, Message, MessageKind, Position, PositionQuality};
 use super::{Geonet, NO_FACILITIES};
+use crate::geonet_io::{Action, DenmOrder, DenmWish, Message, MessageKind, Position, PositionQuality};
 use crate::io::Output;
 
 /// Time for which the movement that an application has reported is valid.

@@ -10,8 +10,8 @@ use carnet_geonet::{Delivery, Request, Transport};
 use carnet_wire::geonet::{CommonNextHeader, GnAddress, HeaderType, StationType, TrafficClass};
 
 use super::Geonet;
-use super::io::{VirtualFrame, VirtualLink};
 use super::security::Secured;
+use crate::geonet_io::{VirtualFrame, VirtualLink};
 use crate::io::Output;
 
 /// EtherType of IPv6.

@@ -5,8 +5,7 @@ mod areas;
 pub mod dcc;
 pub mod echo;
 pub mod facilities;
-pub mod fast_path;
-pub mod io;
+mod fast_path;
 mod ipv6;
 mod multicast;
 pub(crate) mod neighbours;
@@ -29,9 +28,9 @@ pub use self::areas::GeoDestination;
 use self::dcc::Congestion;
 use self::echo::Echo;
 use self::facilities::{Facilities, FacilitiesSettings};
-use self::io::{Delivered, GeonetRequest, GeonetTransport, Position, VirtualFrame, next_header};
 use self::neighbours::Heard;
 use self::security::Secured;
+use crate::geonet_io::{Delivered, GeonetRequest, GeonetTransport, Position, VirtualFrame, next_header};
 use crate::io::{Event, Output};
 
 /// Error for a request about facility messages if the station has no facilities.

@@ -34,7 +34,7 @@ use carnet_wire::btp::BtpB;
 use carnet_wire::geonet::{CommonNextHeader, Packet, Timestamp};
 
 use super::Geonet;
-use super::io::{Position, PositionQuality};
+use crate::geonet_io::{Position, PositionQuality};
 use crate::io::{Event, Output};
 
 /// Offset of encoded elevations, in 0.1 m: elevations begin 409.6 m below the ellipsoid (IEEE 1609.2 6.3.21).

@@ -21,7 +21,7 @@ use aya::programs::SchedClassifier;
 use aya::programs::tc::TcAttachType;
 use aya::{Ebpf, EbpfLoader, Pod};
 use carnet_base::{Time, parts};
-use carnet_station::geonet::fast_path::{Accelerate, General, Onward, Report, Sample, SequenceNumbers, Way};
+use carnet_station::acceleration::{Accelerate, General, Onward, Report, Sample, SequenceNumbers, Way};
 use carnet_wire::geonet::LongPositionVector;
 use tokio::sync::oneshot;
 

@@ -45,7 +45,7 @@ pub struct Position {
 }
 
 impl Position {
-    pub(super) fn vector(self, address: GnAddress) -> LongPositionVector {
+    pub(crate) fn vector(self, address: GnAddress) -> LongPositionVector {
         LongPositionVector {
             address,
             timestamp: Timestamp(self.timestamp),
@@ -263,7 +263,7 @@ pub struct AreaOrder {
 }
 
 impl AreaOrder {
-    pub(super) fn destination(&self) -> Destination {
+    pub(crate) fn destination(&self) -> Destination {
         Destination {
             around: match self.around {
                 Around::Place { latitude, longitude } => {
@@ -319,7 +319,7 @@ pub struct GeonetRequest {
 }
 
 impl GeonetRequest {
-    pub(super) fn request(&self) -> Request<'_> {
+    pub(crate) fn request(&self) -> Request<'_> {
         let transport = match self.transport {
             GeonetTransport::GeoUnicast(address) => Transport::GeoUnicast(GnAddress(address)),
             GeonetTransport::GeoAnycast(area) => Transport::GeoAnycast(area.into()),
@@ -432,7 +432,7 @@ impl From<Delivery> for Delivered {
     }
 }
 
-pub(super) fn next_header(number: u8) -> CommonNextHeader {
+pub(crate) fn next_header(number: u8) -> CommonNextHeader {
     match number {
         0 => CommonNextHeader::Any,
         1 => CommonNextHeader::BtpA,

@@ -1,0 +1,80 @@
+//! Messages between the GeoNetworking router and a fast path, as serde types; see
+//! `carnet_geonet::acceleration`.
+
+use carnet_base::{Time, hex};
+use carnet_geonet::MacAddress;
+pub use carnet_geonet::acceleration::{IDLE, Report, Sample, SequenceNumbers};
+use serde::{Deserialize, Serialize};
+
+/// New state for the fast path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Accelerate {
+    /// Values that hold for all packets. The router sends them again with every [`Report`]. A fast path that
+    /// has not received them for some time does nothing.
+    General(General),
+    /// Next hop of this station's IPv6 packets to another station.
+    Way(Way),
+    /// The fast path must not send this station's packets to this destination.
+    NoWay(MacAddress),
+    /// Next hop of packets that this station forwards to another station.
+    Onward(Onward),
+    /// The fast path must not forward packets to this destination.
+    NoOnward(MacAddress),
+    /// The fast path may accept packets of this station.
+    Source {
+        /// MID of the station.
+        station: MacAddress,
+        /// Recent sequence numbers of the station: a packet with one of them is a duplicate.
+        sequences: Vec<u16>,
+    },
+    /// The fast path must not accept packets of this source.
+    NoSource(MacAddress),
+}
+
+/// Values that hold for all packets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct General {
+    /// Position vector (LPV) of this station's packets (9.5.2), 24 octets.
+    #[serde(with = "hex")]
+    pub vector: Vec<u8>,
+    /// Whether the fast path may deliver packets: the station has one virtual interface and no reordering
+    /// buffer.
+    pub delivers: bool,
+    /// Octets of the longest IPv6 packet; 0 without IPv6.
+    pub mtu: u32,
+    /// Value of `itsGnDPLLength`: sequence numbers remembered for each source.
+    pub duplicate_packet_list_length: u32,
+}
+
+/// Next hop and headers of this station's IPv6 packets to another station.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Way {
+    /// MID of the destination.
+    pub destination: MacAddress,
+    /// Link-layer address of the next hop.
+    pub next_hop: MacAddress,
+    /// Headers of the packets, 60 octets. The fast path fills in SN, PL and the source's position vector.
+    #[serde(with = "hex")]
+    pub headers: Vec<u8>,
+    /// Time until which the next hop is valid without an update.
+    pub until: Time,
+}
+
+/// Next hop of packets that this station forwards to another station.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Onward {
+    /// MID of the destination.
+    pub destination: MacAddress,
+    /// Link-layer address of the next hop.
+    pub next_hop: MacAddress,
+    /// Position (latitude, longitude) of the destination that a packet must contain; `None` if any position
+    /// will do.
+    pub place: Option<(i32, i32)>,
+    /// Position vector (SPV) of the destination, 20 octets or empty. The fast path corrects packets that
+    /// contain an older vector (C.3).
+    #[serde(with = "hex")]
+    pub known: Vec<u8>,
+    /// Time until which the next hop is valid without an update.
+    pub until: Time,
+}
