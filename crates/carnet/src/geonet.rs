@@ -39,11 +39,10 @@ use tokio::time::{Duration, sleep};
 use tracing::{debug, info, warn};
 
 use self::fast_path::FastPath;
-pub use self::fast_path::Wants;
 use self::ipv6::Interfaces;
 use self::multicast::Lans;
 use self::pings::Pings;
-use crate::settings;
+use crate::settings::{self, Wants};
 
 /// Number of payloads in the buffer of a slow reader of `gnrecv`.
 const RECEIVED: usize = 1024;

@@ -15,7 +15,16 @@ use carnet_linux::signal::SignalSource;
 use carnet_linux::{FastPathConfig, Path, PlatformConfig, Ports, ProbeTarget, WatchedInterface};
 pub use carnet_settings::station;
 
-use crate::geonet::Wants;
+/// Whether the config wants a fast path of GeoNetworking.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wants {
+    /// The station does not use a fast path.
+    Never,
+    /// The station uses a fast path if possible.
+    Perhaps,
+    /// The station uses a fast path, or does not start.
+    Certainly,
+}
 
 /// MTU of the tunnel device. The forwarder decides which packets fit into a tunnel. The device only has to
 /// take every packet that the kernel routes into it, with its outer headers, also from links with jumbo

@@ -15,18 +15,7 @@ use carnet_station::io::{Accelerate, Report};
 use tracing::{info, warn};
 
 use super::{Geonet, WireAddress};
-use crate::settings;
-
-/// Whether the config wants a fast path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wants {
-    /// The station does not use a fast path.
-    Never,
-    /// The station uses a fast path if possible.
-    Perhaps,
-    /// The station uses a fast path, or does not start.
-    Certainly,
-}
+use crate::settings::{self, Wants};
 
 /// State of the fast path.
 #[derive(Debug, Default)]

@@ -12,8 +12,7 @@ use carnet_api::config::{Config, DataplanePath, GeonetInterface, PositionSource,
 use carnet_linux::sandbox::Plan;
 use carnet_linux::with_secrets;
 
-use super::{geonet_path, needs_platform, undo_file};
-use crate::geonet::Wants;
+use super::{Wants, geonet_path, needs_platform, undo_file};
 
 /// Folders that contain private files of several users.
 const SHARED: [&str; 9] = ["/", "/etc", "/root", "/home", "/var", "/usr", "/opt", "/srv", "/mnt"];
