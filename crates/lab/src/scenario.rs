@@ -13,6 +13,7 @@ mod random;
 mod series;
 mod traffic;
 mod values;
+mod wrong;
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -5,14 +5,12 @@ use std::path::Path;
 
 use toml::Spanned;
 
+use super::wrong::{Wrong, names};
 use super::{Duration, End, Node, Scenario};
 use super::{emulation, radio};
 
 /// Name of the TUN device that carnet creates.
 const TUNNEL_DEVICE: &str = "carnet0";
-
-/// Place of an error in the text, and its description.
-pub(super) type Wrong = (Range<usize>, String);
 
 /// Checks that every name refers to an object.
 pub(super) fn check(scenario: &Scenario, folder: Option<&Path>) -> Result<(), Wrong> {
@@ -198,9 +196,4 @@ pub(super) fn check(scenario: &Scenario, folder: Option<&Path>) -> Result<(), Wr
         return Err((at, message));
     }
     Ok(())
-}
-
-/// Formats names for an error message.
-pub(super) fn names(known: Vec<&str>) -> String {
-    if known.is_empty() { "none".into() } else { known.join(", ") }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::check::Wrong;
+use super::wrong::Wrong;
 use super::{Duration, End, Fault, LinkRate, Octets, Scenario};
 use crate::emulation::link::Nature;
 use crate::emulation::loss;
@@ -146,7 +146,7 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), Wrong> {
             return Ok(());
         }
         let known: Vec<String> = ends.map(|e| e.get_ref().to_string()).collect();
-        let known = super::check::names(known.iter().map(String::as_str).collect());
+        let known = super::wrong::names(known.iter().map(String::as_str).collect());
         Err((end.span(), format!("{} is on no emulated link; on one are: {known}", end.get_ref())))
     };
     for action in &scenario.actions {

@@ -4,7 +4,7 @@
 //! the end finds metrics without a value ([`crate::expect`]).
 
 use super::Scenario;
-use super::check::names;
+use super::wrong::names;
 use crate::emulation::way;
 use crate::medium::stats::Counters;
 use crate::metrics::RUN;

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::check::{Wrong, names};
+use super::wrong::{Wrong, names};
 use super::{Action, BitRate, Duration, End, Fault, Metres, Scenario};
 use crate::medium::channel::Parameters;
 use crate::medium::geometry::{Origin, Point, check_degrees};

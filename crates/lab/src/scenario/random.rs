@@ -6,7 +6,7 @@
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::check::Wrong;
+use super::wrong::Wrong;
 use super::emulation::{Degrade, Emulation};
 use super::{Action, Duration, End, Scenario};
 use crate::medium::chance::{Matter, draw, unit};

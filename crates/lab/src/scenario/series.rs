@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use toml::Spanned;
 
-use super::check::{Wrong, names};
+use super::wrong::{Wrong, names};
 use super::{End, Link, Node, Probe, Scenario};
 
 /// Maximum number of nodes of a series.
