@@ -1,9 +1,10 @@
 //! Builds every `*.bpf.c` beside this file with clang.
 //!
-//! `CLANG` names another clang than the first in `PATH`. The objects keep their BTF, which describes the
-//! maps. An `llvm-strip`, if found, removes their debug information (`.BTF.ext`, which a loader would also
-//! keep in memory) and the names of jump targets. Then the script packs the objects to a third
-//! (`src/packed.rs`). It keeps only the instructions of `steering.bpf.c` (`src/instructions.rs`).
+//! The environment variable `CLANG` can name another clang than the first one in `PATH`. The objects keep
+//! their BTF, which describes the maps. An `llvm-strip`, if found, removes their debug information
+//! (`.BTF.ext`, which a loader would also keep in memory) and the names of jump targets. Then the script
+//! packs the objects to a third of their size (`src/packed.rs`). Of `steering.bpf.c` it keeps only the
+//! instructions (`src/instructions.rs`).
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -32,7 +33,7 @@ fn main() {
         let mut command = Command::new(&clang);
         command
             .args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror"])
-            // Clang writes the text of its sources into BTF unless it cannot find them.
+            // Clang would write the text of its sources into BTF. With this option it does not find them.
             .arg("-fdebug-compilation-dir=/nowhere")
             // Path of the kernel's <asm/...> headers on distributions that keep them by architecture.
             .arg(format!(
@@ -49,7 +50,8 @@ fn main() {
             Err(error) => panic!("{NO_CLANG}: {error}"),
         }
         if let Some(strip) = &strip {
-            // The kernel does not need debug information; without a strip tool the object is only larger.
+            // Ignore a failure: the kernel does not need debug information, and the object is only larger
+            // with it.
             let _ = Command::new(strip)
                 .args(["-g", "--remove-section=.BTF.ext", "--remove-section=.rel.BTF.ext"])
                 .args(["--wildcard", "--strip-symbol=LBB*"])

@@ -2,8 +2,9 @@
 /*
  * Chooses a path of a binding for a packet by the rules of RFC 6089 with the actions `failover` and
  * `balance`. The result equals the slow path's (crates/station/src/forwarding/distribution.rs). The fast path
- * leaves packets that take several tunnels at once to the slow path, which numbers the copies. It also leaves
- * fragments, of which only the first shows ports, and packets with an Authentication Header.
+ * leaves packets that take several tunnels at once to the slow path, which writes a number into each copy. It
+ * also leaves fragments to the slow path, because only the first fragment shows ports, and packets with an
+ * Authentication Header.
  */
 #pragma once
 
@@ -18,14 +19,15 @@ inline_always __u64 mix(__u64 value)
 	return value ^ (value >> 31);
 }
 
-/* -log2(hash / 2^64), with 24 bits behind the point: an exponential variate, if the hash is uniform. */
+/* Returns -log2(hash / 2^64) as a fixed-point number with 24 fractional bits. If the hash is uniform, the
+ * result is exponentially distributed. */
 inline_always __u64 rarity(__u64 hash)
 {
 	__u64 fraction = 0, mantissa, ones, zeros;
 
 	hash |= 1;
-	/* Without a branch, because the verifier would follow every branch. Sets all bits below the first 1,
-	 * and counts them. */
+	/* Set all bits below the first 1 and count them. This code has no branch, because the verifier would
+	 * follow every branch. */
 	ones = hash;
 #pragma unroll
 	for (int bits = 1; bits < 64; bits *= 2)
@@ -44,7 +46,7 @@ inline_always __u64 rarity(__u64 hash)
 	return ((zeros + 1) << 24) - fraction;
 }
 
-/* Fields that a rule compares, as packets go towards the mobile network. */
+/* Fields of a packet that a rule compares, in the direction towards the mobile network. */
 struct seen {
 	const struct address *source;
 	const struct address *destination;
@@ -54,7 +56,7 @@ struct seen {
 	__u16 destination_port;
 	__u8 class;
 	__u8 next_header;
-	__u16 fields; /* fields that the packet has */
+	__u16 fields; /* bit mask of the fields that the packet has */
 };
 
 inline_always int is_between(const struct address *address, const __u64 *range)
@@ -91,7 +93,7 @@ inline_always int matches(const struct rule *rule, const struct seen *seen)
 	       (seen->next_header >= rule->next_header[0] && seen->next_header <= rule->next_header[1]);
 }
 
-/* Keyed hash of a flow: addresses, protocol and ports. */
+/* Returns the keyed hash of a flow: of its addresses, protocol and ports. */
 inline_always __u64 conversation(const struct seen *seen)
 {
 	__u64 rest = (__u64)seen->next_header << 32;
@@ -106,8 +108,8 @@ inline_always __u64 conversation(const struct seen *seen)
 	return mix(hash ^ rest);
 }
 
-/* Weighted rendezvous hashing: the share of each path is proportional to its weight. When a path goes, only
- * its own flows move. */
+/* Selects a path for a flow by weighted rendezvous hashing. The share of each path is proportional to its
+ * weight. When a path is removed, only its own flows move. */
 inline_always __u32 balanced(const struct rule *rule, __u64 conversation)
 {
 	__u64 least = ~0ULL;
@@ -128,7 +130,7 @@ inline_always __u32 balanced(const struct rule *rule, __u64 conversation)
 	return best;
 }
 
-/* Returns the number of the path; PATHS if the slow path has to choose. */
+/* Selects the binding's path for a packet. Returns its number; PATHS if the slow path has to choose. */
 static __attribute__((noinline)) __u32 choose(const struct ipv6 *inner, __u32 protocol, __u32 ports, __u32 number,
 					      __u32 is_agents)
 {
@@ -157,7 +159,7 @@ static __attribute__((noinline)) __u32 choose(const struct ipv6 *inner, __u32 pr
 		seen.source_port = is_agents ? from : to;
 		seen.destination_port = is_agents ? to : from;
 	}
-	/* The action follows after the search, so that the verifier follows it once. */
+	/* Execute the action after the search and not inside, so that the verifier follows it only once. */
 #pragma nounroll
 	for (found = 0; found < RULES_MAX; found++) {
 		if (found >= rules->count)
@@ -167,7 +169,7 @@ static __attribute__((noinline)) __u32 choose(const struct ipv6 *inner, __u32 pr
 	}
 	if (found >= RULES_MAX)
 		return PATHS;
-	/* Any of them, for all that it knows. */
+	/* For the verifier the index may have any value below RULES_MAX. */
 	found = (found + (first >> 31)) & (RULES_MAX - 1);
 	rule = &rules->rule[found];
 	if (rule->action == FAILOVER)

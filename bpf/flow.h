@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * Flows. struct plan holds the facts about a packet. struct flow caches the last result of the binding and of
- * the kernel's routing for the packets of a flow.
+ * Flows. struct plan contains what the program knows about a packet. struct flow caches the binding and the
+ * kernel's route for the packets of a flow.
  */
 #pragma once
 
@@ -15,26 +15,27 @@
 #error "expected KERNEL_ROUTES: whether the kernel looks for the next hop of a packet that leaves by a known interface"
 #endif
 
-/* Facts about a packet that may belong to a tunnel. */
+/* What the program knows about a packet that may belong to a tunnel. */
 struct plan {
-	union outer outer; /* encapsulation: as sent; decapsulation: as an IPv6 header */
-	struct ipv6 inner; /* as received */
+	/* Encapsulation: the outer header to send; decapsulation: the received one, as an IPv6 header */
+	union outer outer;
+	struct ipv6 inner; /* the inner header as received */
 	struct flow *flow;
-	__u32 outside; /* decapsulation: enum outside */
-	__u32 outer_ports; /* decapsulation: as in struct path */
-	/* As the kernel's rules see them: behind a fragment header the protocol is that of the payload,
-	 * without ports. */
+	__u32 outside; /* decapsulation: kind of the outer header, enum outside */
+	__u32 outer_ports; /* decapsulation: ports of the outer header, as in struct path */
+	/* Protocol and ports as the kernel's rules see them. After a fragment header the protocol is that of
+	 * the payload, and there are no ports. */
 	__u32 protocol;
 	__u32 ports;
-	__u32 generation; /* before the first lookup */
-	__u32 routes; /* before the first lookup, at a home agent */
-	__u32 version; /* see VERSIONS: before the binding was looked up */
-	__u32 now; /* in ticks, before the first lookup */
-	__u32 syn; /* whether it opens a TCP connection */
-	__u32 is_agents; /* encapsulation: whether this is the home agent's end */
+	__u32 generation; /* value of GENERATION before the first lookup */
+	__u32 routes; /* value of ROUTES before the first lookup, at a home agent */
+	__u32 version; /* version number (VERSIONS) before the program looked the binding up */
+	__u32 now; /* time in ticks before the first lookup */
+	__u32 syn; /* whether the packet opens a TCP connection */
+	__u32 is_agents; /* encapsulation: whether this station is the home agent */
 	__u32 chosen; /* encapsulation: chosen path of the binding */
-	__u32 has_way; /* whether the flow is valid for other packets as well: see ways.h */
-	__be32 first; /* decapsulation: first word of the inner header as sent */
+	__u32 has_way; /* whether the flow comes from a way, which is valid for other packets too (ways.h) */
+	__be32 first; /* decapsulation: first word of the inner header to send */
 };
 
 inline_always void count(enum outcome outcome)
@@ -46,11 +47,11 @@ inline_always void count(enum outcome outcome)
 		(*counter)++;
 }
 
-/* Writes the outer header of a packet in an IPv6 tunnel, eight octets at a time, so that it may be copied
- * that way. */
+/* Writes the outer header of a packet in an IPv6 tunnel, eight octets at a time, so that later code may also
+ * copy it eight octets at a time. */
 inline_always void write_outer(void *outer, const struct plan *plan)
 {
-	/* RFC 6040 4.1, normal mode: the ECN field is copied; so is the DSCP (RFC 2983 uniform model). */
+	/* RFC 6040 4.1, normal mode: copy the ECN field. RFC 2983, uniform model: copy the DSCP. */
 	__be32 first = (plan->inner.first & cpu_to_be32(0xfff00000)) | plan->flow->label;
 	__u16 length = IPV6_HEADER + be16_to_cpu(plan->inner.payload_length);
 
@@ -63,8 +64,8 @@ inline_always void write_outer(void *outer, const struct plan *plan)
 	copy_quads((quad *)outer + 1, &plan->flow->path, 2 * sizeof(struct address));
 }
 
-/* Writes the first eight octets of an inner header as sent, with its hop limit decremented; `first` is its
- * first word. */
+/* Writes the first eight octets of the inner header to send, with the hop limit decremented. `first` is the
+ * header's first word. */
 inline_always void begin_forwarded(void *to, const struct ipv6 *inner, __be32 first)
 {
 	const quad all = *(const quad *)inner;
@@ -76,7 +77,7 @@ inline_always void begin_forwarded(void *to, const struct ipv6 *inner, __be32 fi
 #endif
 }
 
-/* Returns the version that cached results of a slot must have. */
+/* Returns the present version number of a slot; cached results of the slot must have the same. */
 inline_always __u32 version_of(__u32 slot)
 {
 	__u32 index = slot & (VERSIONS_MAX - 1);
@@ -85,7 +86,7 @@ inline_always __u32 version_of(__u32 slot)
 	return version ? *version : 0;
 }
 
-/* Returns the binding of the longest prefix that contains the address; 0 without one. */
+/* Returns the binding of the longest prefix that contains the address; 0 if no prefix contains it. */
 static __attribute__((noinline)) struct binding *binding_of(const struct address *address, __u32 end, __u32 *version)
 {
 	struct lengths *lengths = bpf_map_lookup_elem(&LENGTHS, &end);
@@ -118,8 +119,9 @@ static __attribute__((noinline)) struct binding *binding_of(const struct address
 		if (number) {
 			__u32 slot = *number, nothing;
 
-			/* The binding must not be read before its version. Processors that reorder reads keep
-			 * the order of dependent ones, so the index depends on the version. */
+			/* Read the version before the binding. A processor that reorders reads keeps the
+			 * order of a read that depends on an earlier one. So make the index depend on the
+			 * version. */
 			*version = nothing = version_of(slot);
 			asm volatile("%0 ^= %0" : "+r"(nothing));
 			slot += nothing;
@@ -129,7 +131,7 @@ static __attribute__((noinline)) struct binding *binding_of(const struct address
 	return 0;
 }
 
-/* Asks the kernel for the route of a packet of this length from an interface. */
+/* Asks the kernel for the route of a packet of this length that arrived at an interface. */
 inline_always long ask(void *ctx, struct bpf_fib_lookup *route, const struct ipv6 *header, __u32 protocol,
 		       __u32 ports, __u32 length, __u32 ifindex)
 {
@@ -146,14 +148,15 @@ inline_always long ask(void *ctx, struct bpf_fib_lookup *route, const struct ipv
 	return bpf_fib_lookup(ctx, route, sizeof *route, 0);
 }
 
-/* Asks for the route of a packet in IPv4 to the other end. A tunnel with its own interface leaves there, like
- * the slow path's socket, which is bound to it. */
+/* Asks for the route of a packet in IPv4 to the other end. If the tunnel has an interface, the packet leaves
+ * there, as from the slow path's socket, which is bound to it. */
 inline_always long ask_ipv4(void *ctx, struct bpf_fib_lookup *route, const struct path *path, __u8 protocol,
 			    __u8 class, __u32 length)
 {
 	__builtin_memset(route, 0, sizeof *route);
 	if (KERNEL_ROUTES && path->interface) {
-		/* The kernel looks up the route of each packet when it is sent. */
+		/* The kernel looks up the route of each packet when the program sends it, so no route is
+		 * needed here. */
 		route->family = FAMILY_INET6;
 		route->ifindex = path->interface;
 		route->mtu_result = 0xffff;
@@ -213,7 +216,7 @@ inline_always __u32 counter(__u32 slot, __u32 path)
 	return slot * COUNTERS + (COUNTERS > 1 ? path : 0);
 }
 
-/* Caches the result of the kernel and of the binding. */
+/* Caches the binding and the kernel's route for the plan's packet. */
 inline_always void remember(struct plan *plan, const struct binding *binding, __u32 path,
 			    const struct bpf_fib_lookup *route, long result, __u32 arrival)
 {
@@ -227,8 +230,8 @@ inline_always void remember(struct plan *plan, const struct binding *binding, __
 	flow->ports = plan->ports;
 	flow->protocol = plan->protocol;
 	flow->arrival = arrival;
-	/* Without a neighbour entry the kernel reports no MTU, and its answer will soon change: do not cache
-	 * it. */
+	/* Without a neighbour entry the kernel reports no MTU, and its answer will change soon. So do not
+	 * cache it. */
 	flow->generation = result == BPF_FIB_LKUP_RET_SUCCESS ? plan->generation : 0;
 	flow->asked = plan->now;
 	flow->slot = binding->slot;

@@ -28,7 +28,7 @@
 
 #define PASS TC_ACT_UNSPEC
 #define GN_TYPE 0x8947
-/* Octets of the headers of a GUC: basic, common and extended. */
+/* Length in octets of the headers of a GeoUnicast packet (GUC): basic, common and extended. */
 #define HEADERS 60
 #define IPV6_HEADER 40
 #define PROTOCOL_HOP_BY_HOP 0
@@ -43,24 +43,24 @@
 /* Mark of a packet that [out] has left to the slow path. No later part of the kernel uses it. */
 #define LEFT_MARK 0x636e0001
 
-/* Bits of `state.flags`. */
-#define DELIVERS 1 /* there is one virtual interface, and no other receiver of its packets */
+/* Bits of `flags` in struct state. */
+#define DELIVERS 1 /* the station has one virtual interface, and no other program receives its packets */
 #define SENDS 2
 
-/* Bits of `onward.flags`. */
+/* Bits of `flags` in struct onward. */
 #define PLACE 1
 #define KNOWN 2
 
 enum count { SENT, DELIVERED, FORWARDED, DUPLICATES, FAILED, COUNTS_MAX };
 
-/* Values for all packets. */
+/* Values that the program needs for all packets. */
 struct state {
-	__u64 until; /* afterwards the router has ended, or is too busy to update the maps */
-	__u32 radio; /* interface indices */
+	__u64 until; /* time after which the programs stop, because the router has ended or is too busy */
+	__u32 radio; /* index of the radio interface */
 	__u32 virtual;
 	__u32 helper;
 	__u32 flags;
-	__u32 mtu; /* largest IPv6 packet */
+	__u32 mtu; /* length of the largest IPv6 packet */
 	__u32 list; /* itsGnDPLLength */
 	__u8 mac[6]; /* the station's link-layer address: MID */
 	__u8 zero[2];
@@ -68,24 +68,24 @@ struct state {
 	__u8 vector[24]; /* LPV for own packets */
 };
 
-/* `Way` */
+/* Value for a destination of own packets (WayValue in Rust). */
 struct way {
 	__u64 until;
-	__u32 slot; /* in USED */
+	__u32 slot; /* index of the packet count in USED */
 	__u8 next_hop[6];
 	__u8 zero[2];
 	__u8 headers[HEADERS];
 };
 
-/* `Onward` */
+/* Value for a destination of forwarded packets (OnwardValue in Rust). */
 struct onward {
 	__u64 until;
 	__u32 slot;
 	__u8 next_hop[6];
 	__u8 flags;
 	__u8 zero;
-	__u8 place[8]; /* latitude, longitude */
-	__u8 known[12]; /* TST, latitude, longitude */
+	__u8 place[8]; /* latitude and longitude of the destination that the packet must have */
+	__u8 known[12]; /* newest TST, latitude and longitude that the router knows */
 };
 
 /* A station whose packets the fast path may handle. */
@@ -95,11 +95,11 @@ struct source {
 	__u64 since; /* packets from before this time are still on their way to the slow path */
 	__u32 packets;
 	__u32 octets;
-	__u32 direct; /* packets received directly from the station */
+	__u32 direct; /* number of packets that the station itself sent to this station */
 	__u16 taken; /* bit mask of the `numbers` that the fast path has handled */
 	__u16 used;
-	__u16 numbers[NUMBERS]; /* DPL */
-	__u8 vector[24]; /* the newest LPV */
+	__u16 numbers[NUMBERS]; /* duplicate packet list (DPL) */
+	__u8 vector[24]; /* newest LPV of the station */
 };
 
 struct address {
@@ -142,7 +142,8 @@ struct {
 	__type(value, __u32);
 } ADDRESSES SEC(".maps");
 
-/* SN of the next own packet, and packet counts by slot of ways and onwards, in shared memory. */
+/* Counters in shared memory: the SN of the next own packet, and the packet count of each slot of ways and
+ * onwards. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1 + 2 * MOST);
@@ -175,7 +176,7 @@ struct ipv6 {
 
 /* GeoNetworking headers of a GUC (9.6, 9.7, 9.8.2), at their offset in a frame. */
 struct headers {
-	__u8 version; /* and NH of the basic header */
+	__u8 version; /* version, and NH of the basic header */
 	__u8 reserved;
 	__u8 lifetime;
 	__u8 remaining_hop_limit;
@@ -188,15 +189,15 @@ struct headers {
 	__u8 reserved_too;
 	__be16 sequence;
 	__be16 reserved_as_well;
-	__u8 source[24]; /* LPV */
-	__u8 destination[20]; /* SPV */
+	__u8 source[24]; /* LPV of the source */
+	__u8 destination[20]; /* SPV of the destination */
 };
 
 #define LATITUDE 12
 #define LONGITUDE 16
 
 struct frame {
-	__u8 zero[2]; /* so that everything behind is aligned */
+	__u8 zero[2]; /* so that all following fields are aligned */
 	struct ethernet ethernet;
 	struct headers gn;
 	struct ipv6 ip;
@@ -236,7 +237,7 @@ inline_always const struct state *current(void)
 	return state && now() < state->until ? state : 0;
 }
 
-/* A link-layer address or MID as a number. */
+/* Returns a link-layer address or MID as a number. */
 inline_always __u64 number_of(const __u8 *mac)
 {
 	return (__u64)mac[0] << 40 | (__u64)mac[1] << 32 | (__u64)mac[2] << 24 | (__u64)mac[3] << 16 |
@@ -261,7 +262,7 @@ inline_always int is_on_globe(const __u8 *position)
 	       longitude <= 1800000000;
 }
 
-/* C.2: returns whether a TST is newer than another, modulo 2^32. */
+/* Returns whether a TST is newer than another, modulo 2^32 (C.2). */
 inline_always int is_newer(const __u8 *timestamp, const __u8 *than)
 {
 	return (__s32)(read32(timestamp) - read32(than)) > 0;
@@ -272,7 +273,7 @@ inline_always int is_multicast(const struct address *address)
 	return address->octets[0] == 0xff;
 }
 
-/* The unspecified address, or the loopback one. */
+/* Returns whether an address is the unspecified or the loopback address. */
 inline_always int is_nobody(const struct address *address)
 {
 	const __u8 *octets = address->octets;
@@ -299,7 +300,7 @@ inline_always int same_identifier(const struct address *address, const __u8 *ide
  * handles mobility messages. */
 inline_always int is_for_hosts(__u8 protocol, __u8 behind)
 {
-	/* Neighbor Discovery may follow such a header. */
+	/* Neighbor Discovery messages may follow such an extension header. */
 	if (protocol == PROTOCOL_HOP_BY_HOP || protocol == PROTOCOL_ROUTING || protocol == PROTOCOL_FRAGMENT ||
 	    protocol == PROTOCOL_DESTINATION_OPTIONS || protocol == PROTOCOL_MOBILITY)
 		return 0;
@@ -307,14 +308,15 @@ inline_always int is_for_hosts(__u8 protocol, __u8 behind)
 	return protocol != PROTOCOL_ICMPV6 || (behind && behind <= 4) || behind == 128 || behind == 129;
 }
 
-/* Returns whether only the host needs the payload of a fragment. Only the first fragment shows it (RFC 7112),
- * and no receiver gets the packet without the first fragment. */
+/* Returns whether only the host needs the payload of a fragment. Only the first fragment shows its
+ * protocol (RFC 7112). All other fragments may pass, because no receiver gets the packet without the first
+ * fragment. */
 inline_always int is_fragment_for_hosts(struct __sk_buff *skb, __u32 at)
 {
 	struct {
 		__u8 next_header;
 		__u8 reserved;
-		__be16 offset; /* in units of 8 octets, and flags */
+		__be16 offset; /* fragment offset in units of 8 octets, and flags */
 		__be32 identification;
 		__u8 behind;
 	} fragment;
@@ -324,7 +326,8 @@ inline_always int is_fragment_for_hosts(struct __sk_buff *skb, __u32 at)
 	return fragment.offset & cpu_to_be16(0xfff8) || is_for_hosts(fragment.next_header, fragment.behind);
 }
 
-/* Returns whether both directions may handle an IPv6 packet, which begins at this octet of the frame. */
+/* Returns whether the fast path may handle an IPv6 packet, in both directions. The packet begins at the octet
+ * `at` of the frame. */
 inline_always int is_common(struct __sk_buff *skb, __u32 at, const struct ipv6 *ip, __u8 behind)
 {
 	if ((ip->first & cpu_to_be32(0xf0000000)) != cpu_to_be32(0x60000000) || !ip->payload_length)
@@ -383,7 +386,7 @@ inline_always int leave(struct __sk_buff *skb, const struct state *state)
 	return bpf_redirect(state->virtual, 0);
 }
 
-/* Handles a packet that leaves the pair of devices: single and complete. */
+/* Handles a packet that comes out of the pair of devices. It is a single packet with a complete checksum. */
 SEC("classifier") int wrap(struct __sk_buff *skb)
 {
 	const struct state *state;
@@ -393,7 +396,7 @@ SEC("classifier") int wrap(struct __sk_buff *skb)
 	__u32 zero = 0, length = skb->len - ETH_HLEN;
 
 	state = bpf_map_lookup_elem(&STATE, &zero);
-	/* Only packets of [out] arrive here. */
+	/* Only packets that [out] has sent arrive here. */
 	if (skb->protocol != cpu_to_be16(ETH_P_IPV6) || bpf_skb_load_bytes(skb, 0, &frame.ethernet, ETH_HLEN))
 		return TC_ACT_SHOT;
 	if (!state || now() >= state->until || skb->gso_size || length > state->mtu)
@@ -423,7 +426,7 @@ SEC("classifier") int wrap(struct __sk_buff *skb)
 
 enum noted { NEW, LEFT_BEFORE, TAKEN_BEFORE };
 
-/* Duplicate packet detection (A.2); with `take`, a new packet counts as handled by the fast path. */
+/* Detects duplicate packets (A.2). With `take`, a new packet counts as handled by the fast path. */
 inline_always enum noted note(struct source *source, const struct headers *gn, __u32 octets, int direct, int take,
 			      __u32 length)
 {
@@ -467,13 +470,13 @@ inline_always int is_for_host(struct __sk_buff *skb, struct frame *frame, const 
 	    !is_common(skb, ETH_HLEN + HEADERS, &frame->ip, frame->behind) ||
 	    be16_to_cpu(frame->gn.payload_length) != IPV6_HEADER + be16_to_cpu(frame->ip.payload_length))
 		return 0;
-	/* The own address as source: the slow path decides. */
+	/* The packet has an own address as its source, so the slow path decides. */
 	if (same_identifier(&frame->ip.source, state->identifier) ||
 	    bpf_map_lookup_elem(&ADDRESSES, &frame->ip.source))
 		return 0;
 	if (frame->ip.source.octets[0] != 0xfe || (frame->ip.source.octets[1] & 0xc0) != 0x80)
 		return 1;
-	/* A link-local source that is not of the sending station. */
+	/* A link-local source address must belong to the sending station. */
 	identifier[0] = mid[0] ^ 2;
 	identifier[1] = mid[1];
 	identifier[2] = mid[2];
@@ -492,7 +495,7 @@ inline_always const struct onward *onward_of(const struct headers *gn)
 	const struct onward *onward = bpf_map_lookup_elem(&ONWARDS, &destination);
 	__u8 different = 0;
 
-	/* Other values of the next header occur with perimeter recovery only. */
+	/* Values of the next header above 3 occur only with perimeter recovery. */
 	if (!onward || gn->remaining_hop_limit <= 1 || gn->next_header >> 4 > 3 || now() >= onward->until)
 		return 0;
 	if (onward->flags & PLACE) {
@@ -510,9 +513,9 @@ inline_always int deliver(struct __sk_buff *skb, const struct state *state, stru
 {
 	__be16 type = cpu_to_be16(ETH_P_IPV6);
 
-	/* The kernel can only change the room before an IP header, but takes the frame for GeoNetworking. It
-	 * updates that when it removes a VLAN tag inside the frame. So the program inserts two tags, the
-	 * inner one with the EtherType of IPv6, and removes them. */
+	/* The kernel can change the room only before an IP header, but its EtherType for this frame is
+	 * GeoNetworking. The kernel updates the EtherType when it removes a VLAN tag inside the frame. So
+	 * insert two tags, the inner one with the EtherType of IPv6, and remove them. */
 	if (bpf_skb_vlan_push(skb, cpu_to_be16(ETH_P_8021Q), 0) || bpf_skb_vlan_push(skb, cpu_to_be16(ETH_P_8021Q), 0) ||
 	    bpf_skb_store_bytes(skb, ETH_HLEN + 2, &type, 2, 0) || bpf_skb_vlan_pop(skb) || bpf_skb_vlan_pop(skb) ||
 	    bpf_skb_adjust_room(skb, -HEADERS, BPF_ADJ_ROOM_MAC, 0))
@@ -539,7 +542,7 @@ inline_always int forward(struct __sk_buff *skb, const struct state *state, cons
 	if (bpf_skb_store_bytes(skb, 0, &frame->ethernet, 12, 0) ||
 	    bpf_skb_store_bytes(skb, ETH_HLEN + 3, &remaining, 1, BPF_F_RECOMPUTE_CSUM))
 		goto failed;
-	/* C.3 */
+	/* C.3: write the router's position of the destination if it is newer than that in the packet. */
 	if (onward->flags & KNOWN && is_newer(onward->known, frame->gn.destination + 8) &&
 	    bpf_skb_store_bytes(skb, ETH_HLEN + 48, onward->known, 12, BPF_F_RECOMPUTE_CSUM))
 		goto failed;
@@ -567,7 +570,8 @@ SEC("classifier") int in(struct __sk_buff *skb)
 		return PASS;
 	if (bpf_skb_load_bytes(skb, 0, &frame.ethernet, ETH_HLEN + HEADERS))
 		return PASS;
-	/* A GUC without a security envelope, of this version, with no octets after its payload. */
+	/* Handle only a GUC of this version, without a security envelope and without octets after its
+	 * payload. */
 	if (gn->version != 0x11 || gn->type != 0x20 ||
 	    skb->len != ETH_HLEN + HEADERS + be16_to_cpu(gn->payload_length))
 		return PASS;
@@ -576,7 +580,8 @@ SEC("classifier") int in(struct __sk_buff *skb)
 	state = current();
 	if (!state)
 		return PASS;
-	/* Packets that the slow path drops before it notes them (10.3.3, 10.3.5, 10.2.1.5). */
+	/* Leave packets to the slow path that it drops before it notes their sequence numbers (10.3.3,
+	 * 10.3.5, 10.2.1.5). */
 	mid = number_of(gn->source + 2);
 	if (!is_one_station(gn->source + 2) || own_source(state, gn->source + 2) ||
 	    !is_one_station(frame.ethernet.source) || own_source(state, frame.ethernet.source) ||

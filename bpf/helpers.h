@@ -9,7 +9,7 @@
 #define SEC(name) __attribute__((section(name), used))
 #define inline_always static inline __attribute__((always_inline))
 
-/* Description of a map in BTF: __uint(key, number), __type(key, type). */
+/* Macros that describe a map in BTF: __uint(key, number), __type(key, type). */
 #define __uint(name, value) int(*name)[value]
 #define __type(name, value) typeof(value) *name
 
@@ -25,8 +25,9 @@
 #define be16_to_cpu(x) cpu_to_be16(x)
 #define be32_to_cpu(x) cpu_to_be32(x)
 
-/* Headers in packets are aligned to four octets where that matters (NET_IP_ALIGN), link-layer addresses to
- * two. Without these types the compiler would copy octet by octet. */
+/* Types to copy headers. On machines where alignment matters, headers in packets are aligned to four octets
+ * (NET_IP_ALIGN), and link-layer addresses to two. Without these types the compiler would copy octet by
+ * octet. */
 typedef __u32 __attribute__((may_alias)) word;
 typedef __u16 __attribute__((may_alias)) half;
 
@@ -37,9 +38,10 @@ inline_always void copy_words(void *to, const void *from, __u32 octets)
 		((word *)to)[i] = ((const word *)from)[i];
 }
 
-/* Eight octets at a time, for an IPv6 header behind an Ethernet header, perhaps with another header between.
- * Both begin at a multiple of eight octets. Octets that are then read eight at a time must be written so,
- * because a processor cannot forward two halves before they are in its cache. */
+/* Type to copy eight octets at a time, for an IPv6 header after an Ethernet header, perhaps with another
+ * header between. Each IPv6 header begins at a multiple of eight octets. Octets that the program reads eight
+ * at a time soon after must also be written eight at a time. A processor cannot forward two halves to a read
+ * before they are in its cache. */
 typedef __u64 __attribute__((may_alias)) quad;
 
 inline_always void copy_quads(void *to, const void *from, __u32 octets)

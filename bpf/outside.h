@@ -17,11 +17,11 @@
 #include "state.h"
 
 #define DONT_FRAGMENT 0x4000
-/* All bits except DF: reserved, more fragments, offset. */
+/* Mask of all bits of the IPv4 fragment field except DF: reserved, more fragments, offset. */
 #define IS_FRAGMENT 0xbfff
 
 struct ipv4 {
-	__u8 version; /* and header length */
+	__u8 version; /* version and header length */
 	__u8 class;
 	__be16 length;
 	__be16 identification;
@@ -40,7 +40,8 @@ struct udp {
 	__u16 checksum;
 };
 
-/* An outer header of any kind, at the end of its room: directly before the inner packet. */
+/* Room for an outer header of any kind. The header is at the end of the room, directly before the inner
+ * packet. */
 union outer {
 	struct ipv6 ipv6;
 	struct {
@@ -56,7 +57,7 @@ union outer {
 
 inline_always __u32 outside_length(__u32 outside)
 {
-	/* One branch less for the verifier to follow. */
+	/* An expression without a branch, so that the verifier has fewer branches to follow. */
 	return outside == IN_IPV6 ? IPV6_HEADER : IPV4_HEADER + (outside - IN_IPV4) * UDP_HEADER;
 }
 
@@ -80,7 +81,7 @@ inline_always enum outside outside_of(const struct path *path)
 	return path->ports ? IN_UDP : IN_IPV4;
 }
 
-/* Sum of a header (RFC 1071); 0xffff if its checksum is right. */
+/* Returns the sum of a header (RFC 1071); 0xffff if its checksum is right. */
 inline_always __u16 sum_of(const struct ipv4 *header)
 {
 	const __u16 *words = (const __u16 *)header;
@@ -93,7 +94,7 @@ inline_always __u16 sum_of(const struct ipv4 *header)
 	return sum + (sum >> 16);
 }
 
-/* Writes the IPv4 header before `length` octets: an inner packet, with other outer headers if any. */
+/* Writes an IPv4 header for `length` octets that follow: the inner packet, and other outer headers if any. */
 inline_always void write_ipv4(struct ipv4 *header, const struct path *path, __u8 protocol, __u8 class, __u32 length)
 {
 	header->version = 0x45;
@@ -121,19 +122,20 @@ inline_always void write_outside(union outer *outer, __u32 outside, const struct
 	write_ipv4(&outer->in_udp.ipv4, path, PROTOCOL_UDP, class, UDP_HEADER + length);
 }
 
-/* Converts the IPv4 headers of a received packet to the form of the decisions; all `room` octets of them are
- * present. Returns the encapsulation of the inner packet, IN_IPV6 without one; `length` is that of the whole
- * packet. */
+/* Converts the IPv4 headers of a received packet to the IPv6 form on which the decisions are based. `room` is
+ * the number of octets that are present, and `length` that of the whole packet. Returns the encapsulation of
+ * the inner packet; IN_IPV6 if the packet is no tunnel. */
 inline_always enum outside read_outside(const struct ipv4 *header, const struct udp *udp, __u32 length,
 					struct ipv6 *outer, __u32 *ports)
 {
-	/* The verifier only sees the two values: IN_UDP if the bit is set. */
+	/* The protocol is 41 or 17 (UDP), which differ in this bit. So the verifier sees only two possible
+	 * values. */
 	__u32 outside = IN_IPV4 + (header->protocol >> 4 & 1);
 	__u32 rest = length - IPV4_HEADER - (outside - IN_IPV4) * UDP_HEADER;
 
 	if (header->protocol != PROTOCOL_UDP && header->protocol != PROTOCOL_IPV6)
 		return IN_IPV6;
-	/* The kernel handles headers with options, and fragments. */
+	/* Leave headers with options, and fragments, to the kernel. */
 	if (header->version != 0x45 || (header->fragment & cpu_to_be16(IS_FRAGMENT)) ||
 	    be16_to_cpu(header->length) != length || sum_of(header) != 0xffff)
 		return IN_IPV6;

@@ -21,7 +21,8 @@ inline_always int same(const struct address *a, const struct address *b)
 	return high(a) == high(b) && low(a) == low(b);
 }
 
-/* Returns whether the first four octets are ports, or fields that the kernel's rules use like ports. */
+/* Returns whether a header of this protocol begins with four octets that are ports, or that the kernel's
+ * rules use like ports. */
 inline_always int has_ports(__u8 next_header)
 {
 	return next_header == PROTOCOL_TCP || next_header == PROTOCOL_UDP || next_header == PROTOCOL_DCCP ||
@@ -41,8 +42,8 @@ inline_always int is_special(const struct address *address)
 	return (first != 0x0064ff9b00000000ULL || low(address) >> 32) && first >> 16 != 0x0064ff9b0001ULL;
 }
 
-/* Returns the outer flow label: the slow path's keyed hash (RFC 6438 3), which the slow path checks in quoted
- * packets. */
+/* Returns the outer flow label: the slow path's keyed hash (RFC 6438 3). The slow path checks this label in
+ * packets that ICMPv6 errors quote. */
 inline_always __u32 flow_label(const struct ipv6 *inner)
 {
 	const __u64 key = FLOW_LABEL_KEY;
@@ -64,14 +65,14 @@ inline_always __u32 flow_label(const struct ipv6 *inner)
 	return label ? label : 1;
 }
 
-/* Returns whether the slow path must handle the header behind the IPv6 header. */
+/* Returns whether the slow path must handle a packet because of the header after its IPv6 header. */
 inline_always int has_extension(__u8 next_header)
 {
 	return next_header == PROTOCOL_HOP_BY_HOP || next_header == PROTOCOL_ROUTING ||
 	       next_header == PROTOCOL_DESTINATION_OPTIONS || next_header == PROTOCOL_MOBILITY;
 }
 
-/* Returns whether this is the Fragment header of the first fragment of a TCP segment, which may be a SYN. */
+/* Returns whether a Fragment header belongs to the first fragment of a TCP segment, which may be a SYN. */
 inline_always int is_first_of_tcp(const __u8 *fragment)
 {
 	return fragment[0] == PROTOCOL_TCP && !fragment[2] && !(fragment[3] & 0xf8);

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* The end of a benchmark: counts packets and octets for each CPU and drops them, so that receiving costs next to
- * nothing; or lets everything pass, which makes a veth accept what is redirected to its peer.
+/*
+ * The sink of a benchmark. `count_and_drop`, `take` and `take_numbered` count packets and octets for each CPU
+ * and drop the packets, so that receiving costs almost no time. `pass` lets all packets pass; its presence
+ * makes a veth accept frames that are redirected to its peer.
  *
- * `take` and `take_numbered` drop only what the benchmark sent, which is UDP to the discard port (RFC 863), as it is
- * or inside one IPv6 header; what keeps the network alive passes. `take_numbered` also looks at the number that the payload begins with, in network byte order: which numbers
- * came twice, and which after a higher one. */
+ * `take` and `take_numbered` drop only packets of the benchmark: UDP to the discard port (RFC 863), directly
+ * or inside one more IPv6 header. Other packets pass, because the network needs them. `take_numbered` also
+ * reads the number at the begin of the payload, in network byte order. It counts numbers that arrive twice,
+ * and numbers that arrive after a higher one.
+ */
 #include "helpers.h"
 
 struct count {
@@ -42,7 +46,7 @@ int pass(struct xdp_md *xdp)
 #define DISCARD 9
 #define PROTOCOL_UDP 17
 #define PROTOCOL_IPV6 41
-/* Bound of the numbers that `take_numbered` distinguishes. */
+/* Number of different packet numbers that `take_numbered` distinguishes. */
 #define NUMBERS (1 << 26)
 
 struct outer {
@@ -88,7 +92,7 @@ struct {
 	__type(value, struct numbers);
 } NUMBERED SEC(".maps");
 
-/* A bit for each number. */
+/* A bit for each packet number that has arrived. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, NUMBERS / 64);
@@ -96,7 +100,7 @@ struct {
 	__type(value, __u64);
 } SEEN SEC(".maps");
 
-/* The UDP header of a packet of the benchmark; 0 for any other. */
+/* Returns the UDP header of a packet of the benchmark; 0 for any other packet. */
 inline_always struct datagram *find(struct xdp_md *xdp)
 {
 	void *data = (void *)(long)xdp->data, *end = (void *)(long)xdp->data_end;

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* The source of a benchmark, at the egress of its interface, for what was sent to the discard port (RFC 863).
+/*
+ * The source of a benchmark: programs at the egress of an interface, for packets to the discard port (RFC
+ * 863).
  *
- * `reserve` makes as much room before the packets as the drivers of network cards leave (NET_SKB_PAD). `push` also puts
- * an outer IPv6 header (RFC 2473) around them: a packet socket can hand over a super packet of UDP, but none in a
- * tunnel. Both see super packets, before the kernel cuts them. */
+ * `reserve` makes as much room before the packets as the drivers of network cards leave (NET_SKB_PAD). `push`
+ * also puts an outer IPv6 header (RFC 2473) around them, because a packet socket accepts a super packet of
+ * UDP, but not one inside a tunnel. Both programs see super packets before the kernel cuts them.
+ */
 #include <linux/if_ether.h>
 #include <linux/pkt_cls.h>
 
@@ -20,7 +23,7 @@ struct header {
 	__u8 octets[IPV6_HEADER];
 } __attribute__((aligned(8)));
 
-/* As it is to be, but for the length. */
+/* The outer header that `push` adds, except for its length. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -36,7 +39,7 @@ inline_always int is_ours(struct __sk_buff *skb)
 	       inner[6] == PROTOCOL_UDP && !inner[IPV6_HEADER + 2] && inner[IPV6_HEADER + 3] == DISCARD;
 }
 
-/* What is not a super packet may be too long for it with the room; it goes without. */
+/* A single packet may become too long for the interface with the room; then send it without the room. */
 inline_always int make_room(struct __sk_buff *skb)
 {
 	if (!bpf_skb_adjust_room(skb, ROOM, BPF_ADJ_ROOM_MAC, AS_THEY_ARE) &&

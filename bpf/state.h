@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * Maps of the fast path: those that only carnet writes (crates/linux/src/fast_path), and those that the
+ * Maps of the fast path: maps that only carnet writes (crates/linux/src/fast_path), and maps that the
  * programs write themselves.
  */
 #pragma once
 
 #include "helpers.h"
 
-/* Missing in some versions of <linux/...>. */
+/* Constants that some versions of <linux/...> lack. */
 #define FAMILY_INET 2
 #define FAMILY_INET6 10
 #define PROTOCOL_HOP_BY_HOP 0
@@ -37,27 +37,29 @@
 #define IN_TUNNEL 0x80000000
 /* Tunnel Hop Limit (RFC 2473 6.3, RFC 3963 5.5). */
 #define TUNNEL_HOP_LIMIT 64
-/* Paths of one binding: the current one and those from which packets are still accepted. */
+/* Maximum number of paths of one binding: the current paths, and those from which it still accepts
+ * packets. */
 #define PATHS 4
-/* Rules that divide the packets of one binding among its paths. */
+/* Maximum number of rules that distribute the packets of one binding among its paths. */
 #define RULES_MAX 8
-/* Largest number of different prefix lengths at one end. */
+/* Maximum number of different prefix lengths at one end. */
 #define LENGTHS_MAX 16
-/* Number of cached flows on each CPU, a power of two. */
+/* Maximum number of cached flows on each CPU, a power of two. */
 #define FLOWS_MAX 2048
 #define ECN cpu_to_be32(3 << 20)
 
-/* Role of this station at the end of a tunnel (TunnelEnd). */
+/* Role of this station at its end of a tunnel (TunnelEnd in Rust). */
 enum end {
 	MOBILE_ROUTER = 0,
 	HOME_AGENT = 1,
 	ENDS = 2,
 };
 
-/* Roles of an interface for the packets that arrive on it. */
-#define ENCAPSULATE_FROM 1 /* links of the mobile network: packets from it go into the tunnel */
-#define DECAPSULATE_CARE_OF 2 /* uplinks: packets of the home agent to a care-of address */
-#define AGENT 4 /* home agent: packets to a mobile network, and packets out of a tunnel */
+/* Roles of an interface, by the packets that arrive at it. */
+#define ENCAPSULATE_FROM 1 /* link of the mobile network: packets from there go into the tunnel */
+/* Uplink: tunnelled packets of the home agent arrive there for a care-of address */
+#define DECAPSULATE_CARE_OF 2
+#define AGENT 4 /* home agent: packets go into a tunnel or come out of one */
 
 struct address {
 	__u32 word[4];
@@ -72,26 +74,27 @@ struct ipv6 {
 	struct address destination;
 };
 
-/* The two ends of a tunnel. IPv4-mapped addresses mean an outer IPv4 header, with UDP if there are ports. */
+/* The two ends of a tunnel. With IPv4-mapped addresses the outer header is IPv4, and also UDP if there are
+ * ports. */
 struct path {
 	struct address local;
 	struct address remote;
-	__u32 ports; /* of UDP, the local and the remote one, each in network byte order; else 0 */
-	__u32 interface; /* the only interface for its packets, or 0 */
+	__u32 ports; /* local and remote UDP port, each in network byte order; otherwise 0 */
+	__u32 interface; /* the only interface for the path's packets, or 0 */
 };
 
-/* One binding, seen from either end. It accepts packets from `paths` 0 to `accepted`. It sends to those from
- * 0 to `transmit`: to the first, or by the RULES. */
+/* A binding, at either end of its tunnels. It accepts packets from the first `accepted` of its `paths`. It
+ * sends to the first `transmit` paths: only to the first one, or as the RULES say. */
 struct binding {
 	struct path paths[PATHS];
-	__u32 mtu[PATHS]; /* the largest inner packet */
+	__u32 mtu[PATHS]; /* length of the largest inner packet on each path */
 	__u32 accepted;
 	__u32 transmit;
 	__u32 slot;
-	__u32 rules; /* see RULES, 0 for none */
+	__u32 rules; /* number of the binding's rules in RULES, 0 for none */
 };
 
-/* Bits of `fields`: the fields that a rule compares. */
+/* Bits of `fields` in struct rule: the fields that the rule compares. */
 #define FIELD_SOURCE 1
 #define FIELD_DESTINATION 2
 #define FIELD_SPI 4
@@ -101,28 +104,28 @@ struct binding {
 #define FIELD_CLASS 64
 #define FIELD_NEXT_HEADER 128
 
-/* FlowAction. */
+/* Action of a rule (FlowAction in Rust). */
 enum action {
 	FAILOVER = 0,
 	BALANCE = 1,
 	DUPLICATE = 2,
 };
 
-/* The packets of a rule, and their paths (DistributionRule). Ranges include both ends, in the machine's byte
- * order. */
+/* A rule: which packets it matches, and to which paths it sends them (DistributionRule in Rust). Ranges
+ * include both ends, in the machine's byte order. */
 struct rule {
 	__u64 source[4]; /* high and low half of the first address, then of the last */
 	__u64 destination[4];
-	__u64 known_by[PATHS]; /* identity of each path, independent of its addresses */
+	__u64 known_by[PATHS]; /* identifier of each path, which does not depend on its addresses */
 	__u32 weights[PATHS];
 	__u32 label[2];
 	__u32 spi[2];
 	__u16 source_port[2];
 	__u16 destination_port[2];
-	__u8 class[2]; /* differentiated services, six bits */
+	__u8 class[2]; /* differentiated services field, six bits */
 	__u8 next_header[2];
 	__u8 paths[PATHS];
-	__u8 count; /* of paths */
+	__u8 count; /* number of paths */
 	__u8 action;
 	__u16 fields;
 	__u32 zero;
@@ -134,7 +137,8 @@ struct rules {
 	__u32 zero;
 };
 
-/* A prefix of a mobile network or, 128 long, a home address. In the machine's byte order, host bits zero. */
+/* A prefix of a mobile network, or a home address with a length of 128. The numbers are in the machine's byte
+ * order, and the host bits are zero. */
 struct prefix {
 	__u64 high;
 	__u64 low;
@@ -158,11 +162,12 @@ struct traffic {
 /* Encapsulation of a tunnel. */
 enum outside {
 	IN_IPV6 = 0,
-	IN_IPV4 = 1, /* RFC 4213, RFC 5555 */
-	IN_UDP = 2, /* in IPv4: RFC 5555 */
+	IN_IPV4 = 1, /* IPv6 in IPv4: RFC 4213, RFC 5555 */
+	IN_UDP = 2, /* IPv6 in UDP in IPv4: RFC 5555 */
 };
 
-/* Result for a packet that may belong to a tunnel. The names are those of `FastPathCount`. */
+/* Result for a packet that may belong to a tunnel. Rust has the names of the counters in the same order
+ * (OUTCOMES). */
 enum outcome {
 	TAKEN = 0,
 	PASS_HOP_LIMIT,
@@ -180,9 +185,9 @@ enum outcome {
 	PASS_POLICY,
 	PASS_BURST,
 	PASS_CHECKSUM,
-	FAILED, /* dropped: the kernel refused a change when others had been made */
+	FAILED, /* dropped, because the kernel refused a change to the packet after other changes */
 	OUTCOMES,
-	NOT_OURS, /* not counted */
+	NOT_OURS, /* the packet belongs to no tunnel; not counted */
 };
 
 struct {
@@ -201,7 +206,8 @@ struct {
 	__type(value, struct binding);
 } BINDINGS SEC(".maps");
 
-/* Rule sets by their number, so that a binding and its rules change at once. */
+/* Sets of rules, by number. A binding contains the number of its rules, so that a binding and its rules
+ * change together. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -211,8 +217,9 @@ struct {
 } RULES SEC(".maps");
 
 /* VERSIONS_MAX numbers, each shared by several slots. A number changes after each change of a binding in one
- * of its slots, which invalidates the cached lookups of all of them. They are shared so that all numbers stay
- * in the processor's cache: separate numbers would cost one more access to memory for each packet. */
+ * of its slots. That invalidates the cached lookups of all these slots. Slots share numbers so that all
+ * numbers fit into the processor's cache. Separate numbers would cost one more access to memory for each
+ * packet. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 256);
@@ -227,8 +234,9 @@ struct {
 	__type(value, struct lengths);
 } LENGTHS SEC(".maps");
 
-/* Counters by slot, or by slot and path, TRAFFIC_MAX for each CPU; see counter(). They are contiguous. The
- * kernel's own per-CPU map has a pointer for each counter, and very many pointers do not fit into a cache. */
+/* Counters by slot, or by slot and path, TRAFFIC_MAX for each CPU; see counter(). The counters are contiguous
+ * in memory. The kernel's own per-CPU map would have a pointer for each counter, and very many pointers do
+ * not fit into a cache. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -245,27 +253,27 @@ struct {
 } COUNTS SEC(".maps");
 
 /* Changes after each change of routes, rules, addresses, neighbours or prefixes. Each data section is a map
- * of that name, whose values need no lookup. */
+ * with the section's name. Programs read its values without a lookup. */
 volatile __u32 GENERATION SEC(".data.generation") = 0;
 
-/* Set before the programs are loaded: index of the tunnel device; key of the hashes for outer flow labels and
- * flows; counters of TRAFFIC for each slot, PATHS or 1; and counters for each CPU. */
+/* carnet sets these constants before it loads the programs: index of the TUN device; key of the hashes for
+ * outer flow labels and flows; counters of TRAFFIC for each slot, PATHS or 1; and counters for each CPU. */
 const volatile __u32 TUNNEL_DEVICE = 0;
 const volatile __u64 FLOW_LABEL_KEY = 0;
 const volatile __u32 COUNTERS = 1;
 const volatile __u32 TRAFFIC_MAX = 1;
-/* A power of two; set before the programs are loaded. */
+/* Number of version numbers, a power of two. carnet sets it before it loads the programs. */
 const volatile __u32 VERSIONS_MAX = 1;
-/* Time is counted in ticks of the kernel (bpf_jiffies64), because reading them takes one instruction. The
- * number of ticks in a second is set before the programs are loaded. A result of the kernel is cached for a
- * second. */
+/* Number of ticks in a second; carnet sets it before it loads the programs. The programs count time in the
+ * kernel's ticks (bpf_jiffies64), because reading them takes one instruction. They cache a result of the
+ * kernel for a second. */
 const volatile __u32 SECOND = 100;
 #define FLOW_TICKS SECOND
-/* Whether carnet needs the destinations of packets in the tunnel to the home agent (SOUGHT). */
+/* Whether the programs record the destinations of packets in the tunnel to the home agent in SOUGHT. */
 const volatile __u32 SEEKS = 0;
 
-/* Destinations of new flows of a mobile router since carnet has read them; carnet asks there for direct
- * routes. */
+/* Destinations of a mobile router's flows that began since carnet last read this map. carnet tries to open
+ * direct routes to them. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 256);
@@ -273,36 +281,39 @@ struct {
 	__type(value, __u32);
 } SOUGHT SEC(".maps");
 
-/* Ethernet header of a sent packet, at the end of its room. Its last eight octets are aligned as in a packet
- * with an aligned IPv6 header. */
+/* Ethernet header of a sent packet, at the end of its room. The header's last eight octets are aligned as in
+ * a packet whose IPv6 header is aligned. */
 struct link {
 	__u8 zeros[2];
 	__u8 header[14];
 } __attribute__((aligned(8)));
 
 /* Cached result for packets with equal addresses, protocol, ports, traffic class, flow label and interface.
- * The kernel's routing uses only these, so its result is valid for all of them, while GENERATION is unchanged
- * and for at most a second. The result of the binding is valid while its version is unchanged. */
+ * The kernel's routing uses only these fields, so its result is valid for all such packets, as long as
+ * GENERATION is unchanged and for at most a second. The cached binding is valid as long as its version is
+ * unchanged. */
 struct flow {
 	struct address source;
 	struct address destination;
-	struct path path; /* encapsulation: path to send on; decapsulation: path of arrival */
-	__u32 asked; /* in ticks */
+	struct path path; /* encapsulation: the path on which to send; decapsulation: the path of arrival */
+	__u32 asked; /* time of the lookup in ticks */
 	__u32 generation;
-	__be32 first; /* without ECN */
+	__be32 first; /* first word of the IPv6 header, without ECN */
 	__u32 ports;
-	__u32 arrival; /* interface, perhaps with IN_TUNNEL */
-	__u32 protocol; /* perhaps with IN_FRAGMENTS */
+	__u32 arrival; /* interface of arrival, perhaps with IN_TUNNEL */
+	__u32 protocol; /* protocol, perhaps with IN_FRAGMENTS */
 	__u32 slot;
-	__u32 version; /* of VERSIONS, read before the binding */
-	__u32 counter; /* in TRAFFIC */
+	__u32 version; /* number from VERSIONS, read before the binding */
+	__u32 counter; /* index of the counters in TRAFFIC */
 	__be32 label; /* the outer flow label */
-	__u32 departure; /* interface */
-	__u32 mtu; /* of the longest inner packet, from tunnel and route */
-	__u8 may_leave; /* whether this program may send: XDP needs the neighbour, and sends to PORTS only */
-	__u8 outside; /* enum outside */
-	struct link link; /* if the neighbour is known */
-	struct address next_hop; /* may be IPv4-mapped; unspecified if only the kernel knows it */
+	__u32 departure; /* interface by which packets leave */
+	__u32 mtu; /* length of the longest inner packet, by the MTUs of tunnel and route */
+	/* Whether this program may send: an XDP program must know the neighbour, and sends only by interfaces
+	 * in PORTS */
+	__u8 may_leave;
+	__u8 outside; /* encapsulation, enum outside */
+	struct link link; /* Ethernet header to send, if the neighbour is known */
+	struct address next_hop; /* next hop, perhaps IPv4-mapped; unspecified if only the kernel knows it */
 };
 
 struct {
@@ -312,8 +323,8 @@ struct {
 	__type(value, struct flow);
 } FLOWS SEC(".maps");
 
-/* Neighbours in use, and the time of the last request for each. The kernel does not see these packets, so
- * carnet tells it to keep these entries reachable. */
+/* Neighbours to which the programs send packets, and the time of the last lookup of each. The kernel does not
+ * see these packets, so carnet tells it to keep the neighbour entries reachable. */
 struct neighbour {
 	struct address address;
 	__u32 ifindex;

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* Selects the queue of the TUN device for a packet (TUNSETSTEERINGEBPF). There are three queues: for packets
+/*
+ * Selects the queue of the TUN device for a packet (TUNSETSTEERINGEBPF). There are three queues: for packets
  * to forward, for control messages of known senders, and for control messages of other senders.
  *
  * The kernel runs the program for each packet routed into the device. A packet begins with its IPv6 header,
- * since the device has no link layer. A header that could hide others behind it (RFC 8200 4.3, 4.4) counts as
- * a control message. So does ICMPv6 except echoes, because hosts test reachability through tunnels by echoes.
+ * since the device has no link layer. A packet with a header after which other headers may follow (RFC 8200
+ * 4.3, 4.4) counts as a control message. So does ICMPv6, except echoes, with which hosts test reachability
+ * through tunnels.
  *
- * One queue may be read while another waits, but messages of one source must never overtake each other. So a
- * source changes its queue only after all its messages in the present one have been read. Its last message
- * must be older than the time in `READ`, up to which user space has read the queue. The packets of one source
- * arrive here one after the other.
+ * User space may read one queue while another waits, but messages of one source must never overtake each
+ * other. So a source changes its queue only after user space has read all its messages in the present queue.
+ * That is so if its last message is older than the time in `READ`, up to which user space has read the queue.
+ * The packets of one source arrive here one after the other.
  *
- * The loading program creates the three maps, so they are not described here. */
+ * The loading program creates the three maps, so they are not described here.
+ */
 #include "helpers.h"
 
 #define NEXT_HEADER 6
@@ -37,19 +40,20 @@ struct address {
 };
 
 struct place {
-	/* Time at which its last control message was queued (CLOCK_MONOTONIC). */
+	/* Time at which the sender's last control message was queued (CLOCK_MONOTONIC). */
 	__u64 last;
 	__u32 queue;
 	__u32 unused;
 };
 
 struct map;
-/* struct address to the number of tunnels that end there (__u32); only user space writes here. */
+/* Map from a struct address to the number of tunnels that end there (__u32). Only user space writes this
+ * map. */
 extern struct map KNOWN;
-/* struct address to struct place. User space adds and removes entries; it removes those without tunnel and
- * without an entry in `KNOWN_SENDERS`. */
+/* Map from a struct address to struct place. User space adds and removes entries. It removes the entry of a
+ * sender that has no tunnel and no message in the queue KNOWN_SENDERS. */
 extern struct map PLACES;
-/* Number of a queue to the time before which all its messages have been read (__u64). */
+/* Map from the number of a queue to the time before which user space has read all its messages (__u64). */
 extern struct map READ;
 
 SEC("socket")

@@ -29,7 +29,7 @@
 #include "choice.h"
 #include "ways.h"
 
-/* Returns the binding of a packet from or to a mobile network. */
+/* Returns the binding into whose tunnel a packet has to go; 0 without one. */
 inline_always struct binding *sender(__u32 roles, struct plan *plan)
 {
 	const struct ipv6 *inner = &plan->inner;
@@ -41,7 +41,7 @@ inline_always struct binding *sender(__u32 roles, struct plan *plan)
 	plan->is_agents = binding != 0;
 	if (!binding && (roles & ENCAPSULATE_FROM)) {
 		binding = binding_of(&inner->source, MOBILE_ROUTER, &plan->version);
-		/* A packet between links of the mobile network. */
+		/* Leave a packet between two links of the mobile network to the kernel. */
 		if (binding && binding_of(&inner->destination, MOBILE_ROUTER, &other))
 			return 0;
 	}
@@ -64,8 +64,8 @@ static __attribute__((noinline)) enum outcome find_encapsulation(void *ctx, stru
 
 	if (is_special(&inner->destination) || is_special(&inner->source))
 		return PASS_SCOPE;
-	/* The slow path limits tunnels in tunnels, and a fragment of our own hides its depth (RFC 2473
-	 * 4.1). */
+	/* The slow path limits tunnels inside tunnels. An outer fragment that this station has sent would
+	 * hide the number of tunnels (RFC 2473 4.1). */
 	if (has_extension(inner->next_header) || inner->next_header == PROTOCOL_IPV6)
 		return PASS_EXTENSION;
 	if (!binding->transmit)
@@ -113,7 +113,7 @@ static __attribute__((noinline)) enum outcome find_encapsulation(void *ctx, stru
 
 /* Decides about a packet from or to a mobile network. The caller has set `plan->inner` and the results of
  * look_inside(). `length` is that of the longest sent packet, `ifindex` the interface of arrival. Afterwards
- * the plan contains an outer IPv4 header; write_outer() writes one of IPv6. */
+ * the plan contains the outer header if it is IPv4; write_outer() writes an outer IPv6 header. */
 inline_always enum outcome plan_encapsulation(void *ctx, __u32 roles, struct plan *plan, __u32 length,
 					      __u32 ifindex)
 {
@@ -130,7 +130,8 @@ inline_always enum outcome plan_encapsulation(void *ctx, __u32 roles, struct pla
 
 			if (!binding)
 				return NOT_OURS;
-			/* Not inside find_encapsulation(): the stack allows a limited depth of calls. */
+			/* Choose the path here and not inside find_encapsulation(), because the stack allows
+			 * only a limited depth of calls. */
 			plan->chosen = 0;
 			if (binding->rules)
 				plan->chosen = choose(&plan->inner, plan->protocol, plan->ports, binding->rules,
@@ -160,8 +161,8 @@ inline_always enum outcome plan_encapsulation(void *ctx, __u32 roles, struct pla
 	return TAKEN;
 }
 
-/* Returns the binding's path by which a packet arrived; PATHS if none is accepted from there (RFC 6275
- * 10.4.5). */
+/* Returns the number of the binding's path by which a packet arrived; PATHS if the binding does not accept
+ * packets from there (RFC 6275 10.4.5). */
 inline_always __u32 path_of(const struct binding *binding, const struct plan *plan, __u32 ifindex)
 {
 	const struct ipv6 *outer = &plan->outer.ipv6;
@@ -178,8 +179,8 @@ inline_always __u32 path_of(const struct binding *binding, const struct plan *pl
 	return PATHS;
 }
 
-/* Returns the binding of packets out of a tunnel, and whether this is the home agent's end. 0 if the inner
- * packet belongs to no binding. */
+/* Returns the binding of packets out of a tunnel, and whether this is the home agent's end. Returns 0 if the
+ * inner packet belongs to no binding. */
 inline_always struct binding *receiver(__u32 roles, struct plan *plan, int *is_agents)
 {
 	const struct ipv6 *inner = &plan->inner;
@@ -198,7 +199,7 @@ inline_always struct binding *receiver(__u32 roles, struct plan *plan, int *is_a
 	return binding;
 }
 
-/* Finds the binding and the route of a packet that arrived in a tunnel. */
+/* Finds the binding and the route of a packet that arrived through a tunnel. */
 static __attribute__((noinline)) enum outcome find_decapsulation(void *ctx, __u32 roles, struct plan *plan,
 								 __u32 length, __u32 ifindex)
 {
@@ -238,9 +239,8 @@ static __attribute__((noinline)) enum outcome find_decapsulation(void *ctx, __u3
 	return TAKEN;
 }
 
-/* Decides about a packet with an IPv6 header in an outer one. The caller has set `plan->outer`, `inner` and
- * the results of look_inside(). `length` is that of the longest inner packet, `ifindex` the interface of
- * arrival. */
+/* Decides about a packet with an inner IPv6 header. The caller has set `plan->outer`, `inner` and the results
+ * of look_inside(). `length` is that of the longest inner packet, `ifindex` the interface of arrival. */
 inline_always enum outcome plan_decapsulation(void *ctx, __u32 roles, struct plan *plan, __u32 length,
 					      __u32 ifindex)
 {
@@ -269,7 +269,7 @@ inline_always enum outcome plan_decapsulation(void *ctx, __u32 roles, struct pla
 	}
 	if (!plan->flow->may_leave)
 		return PASS_NEIGHBOUR;
-	/* The slow path cuts off octets behind the inner packet. */
+	/* Leave a packet with octets after the inner packet to the slow path, which cuts them off. */
 	if (length_of(inner) != be16_to_cpu(outer->payload_length))
 		return PASS_MALFORMED;
 	if (inner->hop_limit <= 1)

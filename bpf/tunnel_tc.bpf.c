@@ -12,7 +12,7 @@
 #include <linux/if_packet.h>
 #include <linux/pkt_cls.h>
 
-/* The kernel resolves the neighbour, so every interface is usable. */
+/* Whether a packet may leave by an interface: always, because the kernel resolves the neighbour. */
 #define MAY_LEAVE(ifindex, result) 1
 #define KERNEL_ROUTES 1
 #include "tunnel.h"
@@ -20,12 +20,11 @@
 /* Passes the packet to the next program, or to the kernel. */
 #define PASS TC_ACT_UNSPEC
 
-/* Reads the header behind the IPv6 header that ends at `offset`: protocol, ports, and whether it is a TCP
- * SYN. Returns the length of the longest sent packet, with super packets cut into segments; 0 if it is
- * unknown. */
+/* Reads the header after the IPv6 header that ends at `offset`: protocol, ports, and whether it is a TCP SYN.
+ * Returns the length of the longest sent packet, with super packets cut into segments; 0 if it is unknown. */
 inline_always __u32 look_inside(struct __sk_buff *skb, struct plan *plan, __u32 offset)
 {
-	__u32 header[4] = {}; /* TCP: ports, numbers, data offset and flags */
+	__u32 header[4] = {}; /* first 16 octets of TCP: ports, numbers, data offset and flags */
 	const __u8 *octets = (const __u8 *)header;
 	__u32 segment = skb->gso_size;
 	__u8 next_header = plan->inner.next_header;
@@ -56,8 +55,8 @@ inline_always __u32 look_inside(struct __sk_buff *skb, struct plan *plan, __u32 
 	return segment ? 0 : length_of(&plan->inner);
 }
 
-/* Returns the number of packets after segmentation, and their total octets; `length` is that of the
- * longest. */
+/* Returns the number of packets after segmentation, and their total octets; `length` is the length of the
+ * longest packet. */
 inline_always __u32 packets_of(struct __sk_buff *skb, const struct plan *plan, __u32 length, __u32 *octets)
 {
 	__u32 segment = skb->gso_size, headers = length - segment, packets;
@@ -81,7 +80,7 @@ inline_always int finish(enum outcome outcome)
 inline_always int send(struct __sk_buff *skb, struct plan *plan, __u32 link_header)
 {
 	const struct address *address = &plan->flow->next_hop;
-	/* The stack is small, and the packet already contains its headers. */
+	/* Use the plan's memory, because the stack is small and the headers are already in the packet. */
 	struct bpf_redir_neigh *next_hop = (void *)&plan->outer;
 
 	/* The kernel drops a redirected packet without an Ethernet header; the content of the header does not
@@ -101,7 +100,8 @@ inline_always int send(struct __sk_buff *skb, struct plan *plan, __u32 link_head
 	return bpf_redirect_neigh(plan->flow->departure, next_hop, sizeof *next_hop, 0);
 }
 
-/* Puts `length` octets in front (the end of the outer header's room), and the inner header as sent. */
+/* Adds `length` octets before the packet, which are the end of the outer header's room, and writes the inner
+ * header to send. */
 inline_always int prepend(struct __sk_buff *skb, struct plan *plan, __u32 link_header, __u32 length, __u64 flags)
 {
 	const __u8 *from = (const __u8 *)&plan->outer + IPV6_HEADER - length;
@@ -110,7 +110,7 @@ inline_always int prepend(struct __sk_buff *skb, struct plan *plan, __u32 link_h
 				flags | BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_NO_CSUM_RESET))
 		return PASS_TOO_BIG;
 	begin_forwarded(&plan->inner, &plan->inner, plan->inner.first);
-	/* Updates the checksum that some interfaces compute over the whole packet. */
+	/* The flag updates the checksum that some interfaces compute over the whole packet. */
 	return bpf_skb_store_bytes(skb, link_header, from, length + IPV6_HEADER, BPF_F_RECOMPUTE_CSUM) ? FAILED : TAKEN;
 }
 
@@ -128,9 +128,9 @@ inline_always int encapsulate(struct __sk_buff *skb, __u32 roles, __u32 link_hea
 	if (outcome != TAKEN)
 		return finish(outcome);
 
-	/* UDP in UDP is left to the slow path. Without its outer header the kernel would segment the rest as
-	 * a tunnel. And if a virtual link carries it whole, the other end's socket cannot separate the
-	 * datagrams. */
+	/* Leave a burst of UDP inside UDP to the slow path. After the outer header is removed, the kernel
+	 * would segment the rest as a tunnel. And if a virtual link carries the burst in one piece, the
+	 * socket at the other end cannot separate the datagrams. */
 	if (plan->flow->outside != IN_IPV6 && skb->gso_size && plan->inner.next_header != PROTOCOL_TCP)
 		return finish(PASS_BURST);
 	packets = packets_of(skb, plan, length, &octets);
@@ -166,8 +166,8 @@ inline_always int decapsulate(struct __sk_buff *skb, __u32 roles, __u32 link_hea
 
 	packets = packets_of(skb, plan, length, &octets);
 	if (outside != IN_IPV6) {
-		/* Makes the kernel treat the packet as IPv6; the additional room is removed with the outer
-		 * headers. */
+		/* Make the kernel treat the packet as IPv6. That adds room, which is removed together with
+		 * the outer headers. */
 		if (bpf_skb_change_proto(skb, cpu_to_be16(ETH_P_IPV6), 0))
 			return finish(PASS_MALFORMED);
 		grown = IPV6_HEADER - IPV4_HEADER;
@@ -182,7 +182,7 @@ inline_always int decapsulate(struct __sk_buff *skb, __u32 roles, __u32 link_hea
 	return send(skb, plan, link_header);
 }
 
-/* Copies the IPv6 header at `offset`; returns 0 without one. */
+/* Copies the IPv6 header at `offset`; returns 0 if the packet is too short. */
 inline_always int read_header(struct __sk_buff *skb, __u32 offset, struct ipv6 *header)
 {
 	const __u8 *data = (void *)(long)skb->data;
@@ -192,7 +192,7 @@ inline_always int read_header(struct __sk_buff *skb, __u32 offset, struct ipv6 *
 		copy_words(header, data + offset, IPV6_HEADER);
 		return 1;
 	}
-	/* The header is outside of the linear part. */
+	/* The header may be outside of the linear part of the socket buffer. */
 	return !bpf_skb_load_bytes(skb, offset, header, IPV6_HEADER);
 }
 
@@ -202,7 +202,8 @@ inline_always enum outside open_ipv4(struct __sk_buff *skb, __u32 link_header, s
 {
 	__u32 length = skb->len - link_header;
 	enum outside outside;
-	/* The stack is small, and the inner header is not read yet. IPv6 in IPv4 is longer anyway. */
+	/* Use the plan's memory for the inner header, because the stack is small and that header is not read
+	 * yet. */
 	const struct ipv4 *ipv4 = (const void *)&plan->inner;
 	const struct udp *udp = (const void *)(ipv4 + 1);
 
@@ -214,14 +215,16 @@ inline_always enum outside open_ipv4(struct __sk_buff *skb, __u32 link_header, s
 	return outside;
 }
 
-/* Not inline: one copy is enough, for which the verifier knows the constants of each program. */
+/* This function is not inline, so that each program has one copy, in which the verifier knows the program's
+ * constants. */
 static __attribute__((noinline)) int handle(struct __sk_buff *skb, __u32 roles, __u32 link_header)
 {
 	enum outcome outcome = TAKEN;
 	struct plan plan;
 
 	/* Skip packets for other stations, which an interface receives during a packet capture. */
-	/* Skip packets with a mark, by which a rule may route them: the slow path keeps the mark. */
+	/* Skip packets with a mark, because a rule may route them by the mark, which only the slow path
+	 * keeps. */
 	if (skb->vlan_present || skb->mark || (link_header && skb->pkt_type != PACKET_HOST))
 		return PASS;
 	plan.outside = IN_IPV6;
@@ -232,7 +235,7 @@ static __attribute__((noinline)) int handle(struct __sk_buff *skb, __u32 roles, 
 			return PASS;
 	} else if (skb->protocol != cpu_to_be16(ETH_P_IPV6) || !read_header(skb, link_header, &plan.inner)) {
 		return PASS;
-	/* Also: shorter than its header says, or a jumbo payload. */
+	/* Leave also a packet that is shorter than its header says, or that has a jumbo payload. */
 	} else if ((be32_to_cpu(plan.inner.first) >> 28) != 6 || !plan.inner.payload_length ||
 		   skb->len != link_header + length_of(&plan.inner)) {
 		return PASS;
@@ -245,7 +248,8 @@ static __attribute__((noinline)) int handle(struct __sk_buff *skb, __u32 roles, 
 		    !read_header(skb, link_header + outside_length(plan.outside), &plan.inner))
 			return PASS;
 		if (plan.outside != IN_IPV6) {
-			/* The payload of UDP may be anything; and a burst of datagrams is for the socket. */
+			/* The payload of UDP may be no IPv6 packet. Leave it, and also a burst of datagrams,
+			 * to the socket. */
 			if ((be32_to_cpu(plan.inner.first) >> 28) != 6 ||
 			    (skb->gso_size && length_of(&plan.inner) != be16_to_cpu(plan.outer.ipv6.payload_length)))
 				return PASS;

@@ -24,7 +24,8 @@ struct {
 	__type(value, __u32);
 } PORTS SEC(".maps");
 
-/* By interface index: its link-layer address in the first six octets, and 1 in the last. */
+/* Link-layer address of an interface, by index: the address in the first six octets, and 1 in the last
+ * octet. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 4096);
@@ -32,7 +33,8 @@ struct {
 	__type(value, __u64);
 } ADDRESSES SEC(".maps");
 
-/* By index, for interfaces with higher indices, as on machines that create and remove many. */
+/* The same value for interfaces whose index is beyond that array, on machines that create and remove many
+ * interfaces. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -41,7 +43,8 @@ struct {
 	__type(value, __u64);
 } FAR_ADDRESSES SEC(".maps");
 
-/* Returns whether a frame is for this station: an interface may receive others during a packet capture. */
+/* Returns whether a frame is for this station. During a packet capture, an interface also receives frames for
+ * other stations. */
 inline_always int is_for_us(const struct xdp_md *xdp, const __u8 *destination)
 {
 	__u32 index = xdp->ingress_ifindex;
@@ -69,8 +72,8 @@ inline_always int finish(enum outcome outcome)
 	return outcome == FAILED ? XDP_DROP : XDP_PASS;
 }
 
-/* Reads the header behind the IPv6 header that ends at `offset`: protocol, ports, and whether it is a TCP
- * SYN. Returns 0 if the packet is too short for its protocol. */
+/* Reads the header after the IPv6 header that ends at `offset`: protocol, ports, and whether it is a TCP SYN.
+ * Returns 0 if the packet is too short for its protocol. */
 inline_always int look_inside(struct xdp_md *xdp, struct plan *plan, __u32 offset)
 {
 	const __u8 *octets = (const __u8 *)(long)xdp->data + offset;
@@ -98,7 +101,7 @@ inline_always int look_inside(struct xdp_md *xdp, struct plan *plan, __u32 offse
 	return 1;
 }
 
-/* Copies in the widest pieces that are aligned if an IPv6 header follows. */
+/* Writes the Ethernet header in the widest pieces that are aligned if an IPv6 header follows. */
 inline_always void link_header(__u8 *data, const struct plan *plan)
 {
 	const __u8 *header = plan->flow->link.header;
@@ -108,7 +111,7 @@ inline_always void link_header(__u8 *data, const struct plan *plan)
 	*(quad *)(data + 6) = *(const quad *)(header + 6);
 }
 
-/* Puts `length` octets in front: the end of the outer header's room. */
+/* Adds `length` octets before the packet, which are the end of the outer header's room. */
 inline_always enum outcome prepend(struct xdp_md *xdp, const struct plan *plan, __u32 length)
 {
 	__u8 *data, *end;
@@ -173,7 +176,7 @@ inline_always int decapsulate(struct xdp_md *xdp, __u32 roles, struct plan *plan
 	return bpf_redirect_map(&PORTS, plan->flow->departure, 0);
 }
 
-/* Reads the headers of a packet in IPv4; returns IN_IPV6 if it is no tunnel. Checksums are not verified
+/* Reads the headers of a packet in IPv4; returns IN_IPV6 if it is no tunnel. Does not verify checksums
  * yet. */
 inline_always enum outside open_ipv4(struct xdp_md *xdp, struct plan *plan, enum outcome *outcome)
 {
@@ -191,7 +194,8 @@ inline_always enum outside open_ipv4(struct xdp_md *xdp, struct plan *plan, enum
 	return outside;
 }
 
-/* Not inline: one copy is enough, for which the verifier knows the constants of each program. */
+/* This function is not inline, so that each program has one copy, in which the verifier knows the program's
+ * constants. */
 static __attribute__((noinline)) int handle(struct xdp_md *xdp, __u32 roles)
 {
 	const __u8 *data = (void *)(long)xdp->data;
@@ -214,7 +218,7 @@ static __attribute__((noinline)) int handle(struct xdp_md *xdp, __u32 roles)
 		if (plan.outside == IN_IPV6 || data + offset + IPV6_HEADER > end)
 			return XDP_PASS;
 		copy_words(&plan.inner, data + offset, IPV6_HEADER);
-		/* Of UDP that may be anything. */
+		/* The payload of UDP may be no IPv6 packet. */
 		if ((be32_to_cpu(plan.inner.first) >> 28) != 6)
 			return XDP_PASS;
 		return outcome == TAKEN ? decapsulate(xdp, roles, &plan) : finish(outcome);
@@ -222,7 +226,7 @@ static __attribute__((noinline)) int handle(struct xdp_md *xdp, __u32 roles)
 	if (protocol != cpu_to_be16(ETH_P_IPV6))
 		return XDP_PASS;
 	ipv6 = (const void *)(data + ETH_HLEN);
-	/* Also: not as long as it says, or a jumbo payload. */
+	/* Leave also a packet whose length differs from that in its header, or that has a jumbo payload. */
 	if ((data[ETH_HLEN] >> 4) != 6 || !ipv6->payload_length || (__u64)(end - data) != ETH_HLEN + length_of(ipv6))
 		return XDP_PASS;
 	if ((roles & (AGENT | DECAPSULATE_CARE_OF)) && ipv6->next_header == PROTOCOL_IPV6) {

@@ -3,53 +3,55 @@
  * Cached next hops of a home agent with many bindings (`ways`). One cache line for each mobile network holds
  * its care-of address and next hop, instead of four lookups in tables that fit into no cache.
  *
- * A way is the last result of the binding and of the kernel's routing. It is valid for every packet to the
- * network, with any source, ports or traffic class. So ways are kept only while no rule or route of the
- * kernel uses these fields: carnet checks this and sets POLICY. A way ends when ROUTES or the version of the
- * binding's slot changes, and after WAY_TICKS. If a /64 contains a longer route or prefix (CROWDED), a way is
- * for a single address.
+ * A way contains the last result of the lookups of the binding and of the kernel's route. It is valid for
+ * every packet to the network, with any source, ports or traffic class. So the programs use ways only while
+ * no rule or route of the kernel depends on these fields: carnet checks this and sets POLICY. A way becomes
+ * invalid when ROUTES or the version of the binding's slot changes, and after WAY_TICKS. If a /64 contains a
+ * longer route or prefix (CROWDED), a way is for a single address.
  *
- * Only tunnels in IPv6 have ways, of bindings that send everything by one tunnel; other packets use flows.
+ * Only bindings that send all packets through one tunnel in IPv6 have ways. Packets of other bindings use
+ * flows.
  *
- * Each CPU has its own ways, so no other CPU reads one during a write.
+ * Each CPU has its own ways, so that no CPU reads a way while another CPU writes it.
  */
 #pragma once
 
 #include "flow.h"
 
-/* Number of ways for each CPU, a power of two; set before the programs are loaded. */
+/* Number of ways for each CPU, a power of two. carnet sets it before it loads the programs. */
 const volatile __u32 WAYS_MAX = 1;
 #define WAY_TICKS (60 * SECOND)
-/* carnet keeps neighbours reachable for longer than this after a request (KEEPING). */
+/* Time for which a next hop (exit) is valid. After a lookup carnet keeps the neighbour reachable for longer
+ * (KEEPING). */
 #define EXIT_TICKS (4 * SECOND)
-/* Number of successive places to search for a way. */
+/* Number of successive places that the program searches for a way. */
 #define WAY_TRIES 4
 #define EXITS_MAX 64
-/* Number of places to search for an exit. */
+/* Number of successive places that the program searches for an exit. */
 #define EXIT_TRIES 4
 #define DESTINATIONS_MAX 1024
 
-/* Bits of POLICY. Arriving packets, and packets out of the tunnel device, are routed by interface and
- * destination only. */
+/* Bits of POLICY: the kernel routes by interface and destination only, first for arriving packets, then for
+ * packets that come out of the TUN device. */
 #define POLICY_ARRIVING 1
 #define POLICY_LEAVING 2
-/* CROWDED contains all such networks. */
+/* Bit of POLICY: CROWDED contains all networks with longer routes or prefixes. */
 #define POLICY_NETWORKS 4
 
-/* The way is for a whole /64. */
+/* Bit of a way's kind: the way is for a whole /64. */
 #define WAY_OF_NETWORK 1
-/* Packets can be sent; otherwise only the binding is known. */
+/* Bit of a way's kind: the way has a next hop for packets; otherwise it only has the binding. */
 #define WAY_SENDS 2
 
 struct way {
-	struct address address; /* inside the mobile network */
+	struct address address; /* address inside the mobile network */
 	struct address remote;
-	__u32 routes; /* see ROUTES */
-	__u32 version; /* see VERSIONS */
+	__u32 routes; /* value of ROUTES before the lookup */
+	__u32 version; /* number from VERSIONS before the lookup */
 	__u32 slot;
 	__u32 arrival; /* interface of arrival */
-	__u32 asked; /* in ticks */
-	__u16 mtu; /* of the longest inner packet */
+	__u32 asked; /* time of the lookup in ticks */
+	__u16 mtu; /* length of the longest inner packet */
 	__u8 exit;
 	__u8 kind;
 	__u64 zero;
@@ -65,11 +67,11 @@ struct {
 } WAYS SEC(".maps");
 
 /* Changes after each change of routes, rules or addresses, and when a prefix moves from one binding to
- * another. It does not change with neighbours, nor with bindings that only come and go. */
+ * another. It does not change if only neighbours change, or if a binding is added or removed. */
 volatile __u32 ROUTES SEC(".data.routes") = 0;
 
-/* Common part of many ways. The next hop is valid until ROUTES changes. It is looked up again when GENERATION
- * changes, and after EXIT_TICKS: by one packet for all ways. */
+/* Next hop that many ways share. It is valid until ROUTES changes. When GENERATION changes, and after
+ * EXIT_TICKS, one packet looks it up again for all ways. */
 struct exit {
 	struct address local;
 	struct address next_hop;
@@ -87,7 +89,7 @@ struct {
 	__type(value, struct exit);
 } EXITS SEC(".maps");
 
-/* Next hops of packets that have left a tunnel. */
+/* Cached next hops of packets that come out of a tunnel, by destination. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, DESTINATIONS_MAX);
@@ -95,7 +97,7 @@ struct {
 	__type(value, struct flow);
 } DESTINATIONS SEC(".maps");
 
-/* Flow that is composed for a packet. */
+/* Memory for the flow that a program composes from a way for one packet. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -110,7 +112,7 @@ struct {
 	__type(value, __u32);
 } POLICY SEC(".maps");
 
-/* Upper halves of addresses whose /64 contains a longer route or prefix. */
+/* Upper halves of addresses: each is a /64 that contains a longer route or prefix. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -134,7 +136,7 @@ inline_always __u64 mixed(__u64 value)
 	return value * 0xbf58476d1ce4e5b9ULL;
 }
 
-/* Returns one of this CPU's places for a way. */
+/* Returns one of this CPU's places in which a way with this hash may be. */
 inline_always struct way *way_at(__u64 hash, __u32 try)
 {
 	__u32 index = bpf_get_smp_processor_id() * WAYS_MAX + (((hash >> 32) + try) & (WAYS_MAX - 1));
@@ -165,8 +167,8 @@ inline_always int is_valid(const struct way *way, const struct plan *plan)
 	return version_of(way->slot) == way->version && is_recent(way, plan);
 }
 
-/* Prefetches the way of an address: with many bindings it is in no cache, and other work can be done
- * meanwhile. */
+/* Prefetches the way of an address. With many bindings the way is in no cache, and the program can do other
+ * work meanwhile. */
 inline_always void fetch_way(const struct address *address)
 {
 	const volatile struct way *way = way_at(hash_of(address, 1), 0);
@@ -197,8 +199,8 @@ inline_always struct way *find_way(const struct address *address, const struct p
 	return 0;
 }
 
-/* Returns the place for the way of an address: its own, otherwise a free or invalid one, otherwise the
- * first. */
+/* Returns the place for the way of an address: the place that already has this way, otherwise a free or
+ * invalid place, otherwise the first. */
 inline_always struct way *place_of_way(const struct address *address, int whole, const struct plan *plan)
 {
 	__u64 hash = hash_of(address, whole);
@@ -227,8 +229,8 @@ inline_always struct exit *exit_of(const struct way *way, __u32 routes)
 	return exit && exit->routes == routes ? exit : 0;
 }
 
-/* Stores the next hop of packets whose source is this end of a tunnel; without `flow` only the end itself.
- * Returns EXITS_MAX if there is no room. */
+/* Stores the next hop of packets whose source is this end of a tunnel; without `flow`, reserves only the
+ * place for this end. Returns EXITS_MAX if the table has no room. */
 inline_always __u32 keep_exit(const struct address *local, const struct flow *flow, const struct plan *plan)
 {
 	__u32 departure = flow ? flow->departure : 0;
@@ -261,8 +263,8 @@ inline_always __u32 keep_exit(const struct address *local, const struct flow *fl
 	return EXITS_MAX;
 }
 
-/* Stores the way of an address inside a mobile network. `sends` is set if `flow` is of packets to the
- * address; otherwise the packet came from it. */
+/* Stores the way of an address inside a mobile network. `sends` is set if `flow` is for packets to the
+ * address; otherwise the packet came from the address. */
 static __attribute__((noinline)) void keep_way(const struct address *address, const struct plan *plan,
 					       __u32 arrival, __u32 sends)
 {
@@ -292,14 +294,14 @@ static __attribute__((noinline)) void keep_way(const struct address *address, co
 	way->kind = (whole ? WAY_OF_NETWORK : 0) | (sends ? WAY_SENDS : 0);
 }
 
-/* Returns whether an address with a way may be special. A way proves that an address of the same /64 was not
- * special, which proves nothing for ::/8. */
+/* Returns whether an address with a way may be special. A way shows that one address of the /64 is not
+ * special. So no address of the /64 is, except in ::/8. */
 inline_always int may_be_special(const struct address *address)
 {
 	return !(high(address) >> 56);
 }
 
-/* Prefetches the counters of a way: with many bindings they are in no cache. */
+/* Prefetches the counters of a way: with many bindings the counters are in no cache. */
 inline_always void fetch_counters(const struct way *way)
 {
 	__u32 index = bpf_get_smp_processor_id() * TRAFFIC_MAX + counter(way->slot, 0);
@@ -309,7 +311,7 @@ inline_always void fetch_counters(const struct way *way)
 		(void)traffic->encapsulated_packets;
 }
 
-/* Sets the plan's flow to that of the way of the inner destination. Returns 0 without one. */
+/* Composes the plan's flow from the way of the inner destination. Returns 0 if there is no such way. */
 inline_always int take_way(struct plan *plan, __u32 arrival)
 {
 	const struct ipv6 *inner = &plan->inner;
@@ -349,8 +351,8 @@ inline_always struct flow *destination_of(const struct ipv6 *inner)
 	return bpf_map_lookup_elem(&DESTINATIONS, &index);
 }
 
-/* Sets the plan's flow for a packet that arrived in a tunnel. The way of its source permits it, and its
- * destination selects the next hop. */
+/* Sets the plan's flow for a packet that arrived in a tunnel. The way of the packet's source shows that the
+ * binding sends it, and its destination selects the next hop. */
 inline_always int take_destination(struct plan *plan)
 {
 	const struct ipv6 *inner = &plan->inner;

@@ -1,21 +1,21 @@
-//! Extracts the instructions of a program from its ELF object, for a program that loads it by the system call
-//! alone.
+//! Extracts the instructions of a program from its ELF object, for a program that loads it with the system
+//! call alone.
 //!
 //! For `steering.bpf.c` the build script does the work of a loader. It finds the section and replaces the
-//! address of each map by a number. Left out: calls of own functions, global data and types, which this
-//! program does not have.
+//! address of each map with a number. Left out: calls of functions, global data and types, because this
+//! program has none.
 
 /// Maps of the steering program, in the order of their numbers in the instructions.
 pub const STEERING_MAPS: [&str; 3] = ["KNOWN", "PLACES", "READ"];
 
-/// `SHT_SYMTAB`, `SHT_REL`.
+/// Types of ELF sections: `SHT_SYMTAB` and `SHT_REL`.
 const SYMBOLS: u32 = 2;
 const RELOCATIONS: u32 = 9;
-/// `R_BPF_64_64`: an address of 64 bits, in two instructions.
+/// Type of relocation `R_BPF_64_64`: an address of 64 bits in two instructions.
 const ADDRESS: u64 = 1;
-/// `BPF_PSEUDO_MAP_FD`.
+/// Source register `BPF_PSEUDO_MAP_FD` of an instruction: its value names a map.
 const MAP: u8 = 1;
-/// `sizeof(Elf64_Sym)`, `sizeof(Elf64_Rel)`.
+/// Lengths in octets of an entry of the symbol table (`Elf64_Sym`) and of a relocation (`Elf64_Rel`).
 const SYMBOL: usize = 24;
 const RELOCATION: usize = 16;
 
@@ -70,10 +70,11 @@ impl Elf<'_> {
 }
 
 /// Returns the instructions in a section, with the number of each map in `maps` in place of its address.
-/// `None` if the section needs more than that.
+/// `None` if the section needs other relocations.
 #[allow(dead_code, reason = "the program has the result")]
 pub fn linked(object: &[u8], section: &str, maps: &[&str]) -> Option<Vec<u8>> {
-    // Magic number, and EI_CLASS for 64 bits. EI_DATA is the byte order.
+    // An ELF file begins with the magic number and EI_CLASS, here 2 for 64 bits. EI_DATA follows, the byte
+    // order.
     if !object.starts_with(b"\x7fELF\x02") {
         return None;
     }
@@ -95,7 +96,8 @@ pub fn linked(object: &[u8], section: &str, maps: &[&str]) -> Option<Vec<u8>> {
             if info & 0xffff_ffff != ADDRESS {
                 return None;
             }
-            // The source register is the upper or lower half of the octet, by the byte order.
+            // The source register is the upper half of the octet in little endian, and the lower half in big
+            // endian.
             instruction[1] |= if elf.is_little { MAP << 4 } else { MAP };
             let immediate = if elf.is_little { number.to_le_bytes() } else { number.to_be_bytes() };
             instruction[4..].copy_from_slice(&immediate);

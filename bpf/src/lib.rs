@@ -2,22 +2,24 @@
 //!
 //! The programs are in C, in the folder of this crate. `tunnel_tc.bpf.c` and `tunnel_xdp.bpf.c` are the fast
 //! path of the tunnels (their common part is in `tunnel.h`), `geonet.bpf.c` that of IPv6 over GeoNetworking.
-//! `sink.bpf.c` counts and drops for the benchmarks, `source.bpf.c` helps to send. `steering.bpf.c` chooses
-//! among the TUN device's queues; it is not stored as an object, see [`STEERING`]. They use the kernel's
-//! user-space headers only, so one object fits every kernel. The programs are licensed `Dual MIT/GPL`,
-//! because some of the kernel's helpers are only for GPL programs. This crate only stores the objects.
+//! `sink.bpf.c` counts and drops packets for the benchmarks, and `source.bpf.c` helps to send them.
+//! `steering.bpf.c` chooses among the TUN device's queues; it is not stored as an object, see [`STEERING`].
+//! All programs use the kernel's user-space headers only, so one object fits every kernel. The programs are
+//! licensed `Dual MIT/GPL`, because some of the kernel's helpers are only for GPL programs. This crate only
+//! stores the objects.
 #![forbid(unsafe_code)]
 
-// Only the build script links.
+// Only the build script uses this function.
 mod instructions;
 mod packed;
 
 pub use instructions::STEERING_MAPS;
 
-/// Socket filter that selects the queue of the TUN device for a packet: only the instructions, as the kernel
-/// takes them. The program is small and runs at every station. A loader would need more memory than the rest
-/// of the program, because it reads all of the kernel's types. An instruction that loads a map has the number
-/// of the map in [`STEERING_MAPS`]. The loading program replaces it by the map's descriptor.
+/// Socket filter that selects the queue of the TUN device for a packet: only the instructions, in the
+/// kernel's format. The program is small, and every station may run it. A loader would need more memory than
+/// the rest of the program, because it reads all of the kernel's types. An instruction that loads a map has
+/// the number of the map in [`STEERING_MAPS`]. The loading program replaces this number with the map's
+/// descriptor.
 pub const STEERING: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/steering.bpf.instructions"));
 
 /// A packed ELF object.
@@ -71,9 +73,10 @@ objects! {
     TUNNEL_TC, "tunnel_tc.bpf";
     /// The fast path as XDP programs.
     TUNNEL_XDP, "tunnel_xdp.bpf";
-    /// XDP programs that count and drop what arrives, or only let it pass.
+    /// XDP programs that count and drop the packets that arrive, or let all of them pass.
     SINK, "sink.bpf";
-    /// A tc program that puts an outer header around what the benchmark's source sends.
+    /// tc programs that make room before the packets of the benchmark's source, or add an outer header to
+    /// them.
     SOURCE, "source.bpf";
     /// The fast path of IPv6 over GeoNetworking as tc programs.
     GEONET, "geonet.bpf";
@@ -98,7 +101,7 @@ mod tests {
         let (instructions, rest) = STEERING.as_chunks::<8>();
         assert!(rest.is_empty() && !instructions.is_empty());
         assert_eq!(instructions.last().map(|last| last[0]), Some(0x95), "exit");
-        // BPF_LD | BPF_IMM | BPF_DW with BPF_PSEUDO_MAP_FD as its source.
+        // An instruction that loads a map is BPF_LD | BPF_IMM | BPF_DW with the source BPF_PSEUDO_MAP_FD.
         let is_map = |it: &&[u8; 8]| {
             it[0] == 0x18 && it[1] & if cfg!(target_endian = "little") { 0xf0 } else { 0x0f } != 0
         };

@@ -1,13 +1,14 @@
-//! Packs objects, so that they take less of the program and of its memory.
+//! Packs objects, so that they take less room in the program and in its memory.
 //!
-//! A packed object is its length, four octets, and then pieces. A piece has a number of literal octets, and a
-//! number of octets that repeat earlier ones at a distance. The numbers are in groups of seven bits, the
-//! lowest first; the eighth bit says that more follow. The build script packs, the program unpacks.
+//! A packed object begins with the object's length in four octets. Pieces follow. A piece has a number of
+//! literal octets, and a number of octets that repeat earlier ones at a distance. The numbers are in groups
+//! of seven bits, the lowest first; the eighth bit says that another group follows. The build script packs
+//! the objects, and the program unpacks them.
 
-/// Length of the shortest repetition.
+/// Length in octets of the shortest repetition.
 #[allow(dead_code, reason = "the program only unpacks")]
 const SHORTEST: usize = 4;
-/// Number of places that are tried for a repetition.
+/// Maximum number of places that the packer tries for a repetition.
 #[allow(dead_code, reason = "the program only unpacks")]
 const TRIES: usize = 512;
 
@@ -15,7 +16,7 @@ const TRIES: usize = 512;
 #[allow(dead_code, reason = "the program only unpacks")]
 pub fn pack(octets: &[u8]) -> Vec<u8> {
     let mut packed = (octets.len() as u32).to_le_bytes().to_vec();
-    // Places of each group of octets.
+    // For each group of octets, the places at which it begins.
     let mut places: std::collections::HashMap<[u8; SHORTEST], Vec<usize>> = std::collections::HashMap::new();
     let group = |at: usize| octets.get(at..at + SHORTEST).and_then(|group| group.try_into().ok());
     let (mut at, mut literals) = (0, 0);
@@ -67,7 +68,7 @@ pub fn unpack(packed: &[u8], octets: &mut Vec<u8>) {
         rest = behind;
         let (Some(length), Some(distance)) = (take(&mut rest), take(&mut rest)) else { return };
         let Some(from) = octets.len().checked_sub(distance).filter(|_| distance > 0) else { return };
-        // A repetition may overlap its own result.
+        // Copy octet by octet, because a repetition may overlap its own result.
         for at in from..from + length {
             octets.push(octets[at]);
         }
