@@ -6,8 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::metrics::{Metrics, RUN, find};
-use crate::scenario::Expect;
+use crate::metrics::{Metrics, find};
+use crate::scenario::{Expect, RUN};
 
 /// Outcome of an expectation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -17,6 +17,7 @@ mod eval;
 mod expect;
 mod isolate;
 mod machine;
+mod mark;
 mod medium;
 mod metrics;
 mod nat;
@@ -35,6 +36,7 @@ mod tools;
 mod topology;
 mod traffic;
 mod trust;
+mod values;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -216,7 +218,7 @@ fn act(cli: &Cli) -> anyhow::Result<ExitCode> {
             Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         Command::List { scenarios } => {
-            let folder = tools::scenarios(scenarios.as_deref())?;
+            let folder = scenario::folder(scenarios.as_deref())?;
             let mut stdout = io::stdout().lock();
             for name in scenario::names(&folder) {
                 let written = match scenario::load(&folder.join(&name), None) {
@@ -355,7 +357,7 @@ fn named(args: &RunArgs) -> anyhow::Result<(String, PathBuf)> {
             return Ok((name.to_owned(), folder.clone()));
         }
     }
-    let scenarios = tools::scenarios(args.scenarios.as_deref())?;
+    let scenarios = scenario::folder(args.scenarios.as_deref())?;
     let known = scenario::names(&scenarios);
     if !known.contains(&args.scenario) {
         let told = format!("there is no scenario {:?}; there are: {}", args.scenario, known.join(", "));

@@ -7,17 +7,16 @@
 //! Without packets a metric has no value. Otherwise a flow that sent nothing would look good, without loss
 //! and duplicates. An expectation about such a metric fails as "not measured".
 
+mod geonet;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::clock::SECOND;
-use crate::scenario::Derived;
+use crate::scenario::{Derived, RUN};
 use crate::station::{Event, kind};
 use crate::traffic::stats::{FlowStats, percentile};
-use crate::traffic::{Seen, SeenProbe, geonet};
-
-/// Name of the section for the whole run.
-pub const RUN: &str = "run";
+use crate::traffic::{Seen, SeenProbe};
 
 /// Metrics by section and name.
 pub type Metrics = BTreeMap<String, BTreeMap<String, f64>>;
@@ -243,6 +242,7 @@ pub fn seconds(at: u64, begin: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::traffic::geonet::{Broadcasts, GnPings, Maps};
     use crate::traffic::ping::Series;
     use crate::traffic::stats::Flow;
 
@@ -284,16 +284,16 @@ mod tests {
             ..SeenProbe::default()
         };
         let of = |probe: SeenProbe, requests: Vec<(u64, Option<f64>)>| {
-            let broadcasts = geonet::Broadcasts { name: "g".into(), ..geonet::Broadcasts::default() };
+            let broadcasts = Broadcasts { name: "g".into(), ..Broadcasts::default() };
             let transfer = ("t".into(), String::new(), crate::traffic::tcp::Told::default(), 0);
             let seen = Seen {
                 probes: vec![probe],
                 pings: vec![("r".into(), String::new(), Series { requests })],
-                gnpings: vec![geonet::GnPings { name: "n".into(), ..geonet::GnPings::default() }],
+                gnpings: vec![GnPings { name: "n".into(), ..GnPings::default() }],
                 broadcasts: vec![broadcasts],
                 strangers: vec![("g".into(), Vec::new())],
                 transfers: vec![transfer],
-                maps: Some(geonet::Maps::default()),
+                maps: Some(Maps::default()),
                 ..Seen::default()
             };
             of_traffic(&seen, &sections(0, 100, &[])).remove(RUN).expect("the run")

@@ -27,10 +27,10 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 
 use crate::clock::{self, MILLISECOND};
+use crate::mark::{Mark, find_mark};
 use crate::medium::channel::{Channel, Mac, Output};
 use crate::medium::stats::Counters;
 use crate::scenario::Scenario;
-use crate::traffic::geonet::{self, Mark};
 use addresses::Addresses;
 
 /// Kind of the nodes' radios.
@@ -171,7 +171,7 @@ impl Medium {
         })?;
         is_ready.recv().context("the medium did not start")??;
         let interface = |node: &String| {
-            let interface = crate::topology::radio_of(scenario, node).unwrap_or_default();
+            let interface = scenario.radio_of(node).unwrap_or_default();
             (node.clone(), interface.to_owned())
         };
         let followed = shared.clone();
@@ -268,7 +268,7 @@ fn run(mut carrier: Box<dyn Carrier>, shared: &Shared) -> anyhow::Result<()> {
             state.channel.handle_timeout(clock::monotonic());
             while let Some(output) = state.channel.poll_output() {
                 if let Output::Sent { radio, frame, .. } = &output
-                    && let Some(mark) = geonet::find_mark(frame)
+                    && let Some(mark) = find_mark(frame)
                 {
                     let on_air = state.marks.entry(mark).or_default();
                     on_air.transmissions += 1;

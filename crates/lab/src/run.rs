@@ -22,14 +22,14 @@ use crate::emulation::runner::Emulator;
 use crate::expect;
 use crate::isolate::{self, Interrupted, Mode, stopping};
 use crate::machine;
-use crate::metrics::{self, RUN, Section};
+use crate::metrics::{self, Section};
 use crate::nat;
 use crate::prepare;
 use crate::process::{Daemon, in_node, output, wait_for};
 use crate::radio::{Kind, Medium};
 use crate::results::{self, ActionDone, EventSeen, HeadlineValue, Results, SCHEMA_VERSION};
 use crate::samples::Samples;
-use crate::scenario::{Action, End, Node, Prefix, Scenario};
+use crate::scenario::{Action, End, Node, Prefix, RUN, Scenario};
 use crate::station::{Event, Events, Settings, Station};
 use crate::tools;
 use crate::topology;
@@ -174,7 +174,7 @@ impl Testbed {
         if let Some(medium) = &medium {
             console::step(&format!("{} radios are on the air", medium.nodes.len()));
         }
-        let emulator = Emulator::start(&scenario)?;
+        let emulator = Emulator::start(scenario.emulated_links())?;
         let mut bed = Testbed {
             scenario,
             medium,
@@ -686,7 +686,7 @@ fn has_radio(scenario: &Scenario, node: &str, radio: Option<&str>) -> anyhow::Re
     let Some(wanted) = radio else { return Ok(()) };
     let linked = scenario.links.iter().flat_map(|link| &link.ends).map(|end| end.get_ref());
     let linked = linked.filter(|end| end.node == node).map(|end| end.interface.as_str());
-    let known: Vec<&str> = linked.chain(topology::radio_of(scenario, node)).collect();
+    let known: Vec<&str> = linked.chain(scenario.radio_of(node)).collect();
     anyhow::ensure!(
         known.contains(&wanted),
         "the station in node {node} wants geonet.interface = {wanted:?}, which its node has not got; it has: \

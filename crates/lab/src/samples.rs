@@ -11,9 +11,9 @@ use crate::clock::SECOND;
 use crate::emulation::runner::{Emulator, Lateness};
 use crate::emulation::way;
 use crate::medium::stats::Counters;
-use crate::metrics::{Metrics, RUN, Section, seconds};
+use crate::metrics::{Metrics, Section, seconds};
 use crate::radio::{Medium, Punctuality};
-use crate::scenario::End;
+use crate::scenario::{End, RUN};
 use crate::station::Station;
 
 /// Maximum number of nodes for which each node has its own metrics; with more nodes, the lab computes only

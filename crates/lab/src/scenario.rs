@@ -12,7 +12,6 @@ mod radio;
 mod random;
 mod series;
 mod traffic;
-mod values;
 mod wrong;
 
 use std::collections::BTreeMap;
@@ -25,12 +24,16 @@ use toml::Spanned;
 
 use crate::emulation::trace::Trace;
 use crate::medium::mobility::Track;
+use crate::tools;
 
+pub use crate::values::{BitRate, Duration, End, LinkRate, Metres, Octets, Prefix};
 pub use emulation::{Degrade, Emulation};
 pub use radio::{Medium, Radio};
 pub use random::Random;
 pub use traffic::{Direction, GnBroadcast, GnPing, Multicast, Ping, Probe, Replay, Tcp, Traffic};
-pub use values::{BitRate, Duration, End, LinkRate, Metres, Octets, Prefix};
+
+/// Name of the section of metrics for the whole run.
+pub const RUN: &str = "run";
 
 /// A scenario as in its file.
 #[derive(Debug, Clone, Deserialize)]
@@ -446,6 +449,19 @@ fn parse_sized(file: &Path, text: &str, size: Option<u32>) -> Result<Scenario, F
         return Err(fault(at.map(|at| at..at), message));
     }
     Ok(scenario)
+}
+
+/// Returns the folder with the scenarios: the given one, otherwise `$CARNET_SCENARIOS`. If neither is set, it
+/// is `scenarios` in the working folder or above it, otherwise beside the executable or above it.
+pub fn folder(given: Option<&Path>) -> anyhow::Result<PathBuf> {
+    if let Some(folder) =
+        given.map(Path::to_path_buf).or(std::env::var_os("CARNET_SCENARIOS").map(Into::into))
+    {
+        anyhow::ensure!(folder.is_dir(), "there is no folder {}", folder.display());
+        return Ok(folder.canonicalize()?);
+    }
+    tools::nearby("scenarios", |folder| !names(folder).is_empty())
+        .ok_or_else(|| anyhow::anyhow!("no folder with scenarios found; name one with --scenarios"))
 }
 
 /// Returns the names of the scenarios in a folder, sorted.

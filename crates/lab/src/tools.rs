@@ -62,19 +62,6 @@ pub fn carnet(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// Returns the folder with the scenarios: the given one, otherwise `$CARNET_SCENARIOS`. If neither is set, it
-/// is `scenarios` in the working folder or above it, otherwise beside the executable or above it.
-pub fn scenarios(given: Option<&Path>) -> anyhow::Result<PathBuf> {
-    if let Some(folder) =
-        given.map(Path::to_path_buf).or(std::env::var_os("CARNET_SCENARIOS").map(Into::into))
-    {
-        anyhow::ensure!(folder.is_dir(), "there is no folder {}", folder.display());
-        return Ok(folder.canonicalize()?);
-    }
-    nearby("scenarios", |folder| !crate::scenario::names(folder).is_empty())
-        .ok_or_else(|| anyhow::anyhow!("no folder with scenarios found; name one with --scenarios"))
-}
-
 /// Returns the first path of this name for which `is_it` holds: in the working folder or above it, otherwise
 /// beside the executable or above it.
 pub fn nearby(name: &str, is_it: impl Fn(&Path) -> bool) -> Option<PathBuf> {

@@ -31,7 +31,7 @@ pub fn build(scenario: &Scenario, radios: radio::Kind) -> anyhow::Result<Option<
     if scenario.medium.is_some() && radios == radio::Kind::Veth {
         world += &format!("netns add {}\n", radio::NAMESPACE);
     }
-    let emulated = runner::emulated(scenario);
+    let emulated = scenario.emulated();
     if !emulated.is_empty() {
         world += &format!("netns add {}\n", runner::NAMESPACE);
     }
@@ -92,7 +92,7 @@ pub fn receive_redirected(scenario: &Scenario) -> anyhow::Result<()> {
         let mut command = in_node(&end.node, tools::path("ethtool"));
         output(command.args(["-K", &end.interface, "gro", "on", "tx", "off"]))?;
     }
-    for link in runner::emulated(scenario) {
+    for link in scenario.emulated() {
         for port in [runner::port(link, 0), runner::port(link, 1)] {
             let mut command = in_node(runner::NAMESPACE, tools::path("ethtool"));
             output(command.args(["-K", &port, "gro", "on"]))?;
@@ -169,7 +169,7 @@ fn build_radios(scenario: &Scenario) -> anyhow::Result<()> {
     let mut commands = String::new();
     for (number, name) in nodes.iter().enumerate() {
         let (mac, port) = (radio::mac_text(radio::mac(number)), radio::port(number));
-        let Some(interface) = radio_of(scenario, name) else { continue };
+        let Some(interface) = scenario.radio_of(name) else { continue };
         commands += &format!(
             "link add {interface} address {mac} netns {name} type veth peer name {port} netns {}\n",
             radio::NAMESPACE
@@ -187,18 +187,13 @@ fn silent(interface: &str) -> String {
 /// Disables IPv6 on radio interfaces to which the scenario gives no address.
 fn silence_radios(scenario: &Scenario) -> anyhow::Result<()> {
     for (name, node) in &scenario.nodes {
-        if let Some(interface) = radio_of(scenario, name)
+        if let Some(interface) = scenario.radio_of(name)
             && !node.addresses.keys().any(|i| i.get_ref() == interface)
         {
             write_setting(name, &silent(interface), "1")?;
         }
     }
     Ok(())
-}
-
-/// Returns the radio interface of a node.
-pub fn radio_of<'a>(scenario: &'a Scenario, node: &str) -> Option<&'a str> {
-    Some(scenario.nodes.get(node)?.radio.as_ref()?.get_ref().interface.as_str())
 }
 
 /// Writes a file under `/proc/sys/`, in a thread that enters the namespace.
@@ -223,7 +218,7 @@ fn node_commands(name: &str, node: &Node, scenario: &Scenario) -> (String, Strin
     for end in scenario.links.iter().flat_map(|l| &l.ends).filter(|e| e.get_ref().node == name) {
         commands += &format!("link set dev {} up\n", end.get_ref().interface);
     }
-    if let Some(interface) = radio_of(scenario, name) {
+    if let Some(interface) = scenario.radio_of(name) {
         commands += &format!("link set dev {interface} up\n");
     }
     for (interface, addresses) in &node.addresses {

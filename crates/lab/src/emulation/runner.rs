@@ -36,11 +36,12 @@ use nix::sys::socket::{
 use nix::sys::time::TimeSpec;
 
 use super::link::{Link, Nature};
+use super::trace::Trace;
 use super::way::Counters;
 use crate::clock::{self, MILLISECOND};
 use crate::isolate;
-use crate::scenario::{End, Scenario};
 use crate::tools;
+use crate::values::End;
 
 /// Namespace of the ports. No node can have this name, because names of nodes have no at sign.
 pub const NAMESPACE: &str = "@links";
@@ -58,11 +59,6 @@ const LATEST: usize = 20_000;
 /// Returns the interface name of the port of a link's end.
 pub fn port(link: usize, end: usize) -> String {
     format!("l{link}.{end}")
-}
-
-/// Returns the indices of those links of a scenario that are emulated.
-pub fn emulated(scenario: &Scenario) -> Vec<usize> {
-    (0..scenario.links.len()).filter(|l| scenario.links[*l].emulation.is_some()).collect()
 }
 
 /// Returns the folder of a node's signal files: a file for each interface, with one value in dBm per line.
@@ -122,6 +118,21 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// A link to emulate.
+#[derive(Debug)]
+pub struct EmulatedLink {
+    /// Index among all links of the scenario.
+    pub number: usize,
+    /// Both ends.
+    pub ends: [End; 2],
+    /// Initial properties.
+    pub nature: Nature,
+    /// Changes over time.
+    pub trace: Trace,
+    /// Seed of the link's randomness.
+    pub seed: u64,
+}
+
 /// The running links of a scenario.
 #[derive(Debug)]
 pub struct Emulator {
@@ -135,23 +146,17 @@ pub struct Emulator {
 }
 
 impl Emulator {
-    /// Starts the emulated links of a scenario, whose interfaces must exist. `None` if the scenario has no
-    /// emulated link.
-    pub fn start(scenario: &Scenario) -> anyhow::Result<Option<Self>> {
-        let numbers = emulated(scenario);
+    /// Starts emulated links, whose interfaces must exist. `None` for an empty list.
+    pub fn start(emulated: Vec<EmulatedLink>) -> anyhow::Result<Option<Self>> {
+        if emulated.is_empty() {
+            return Ok(None);
+        }
+        let numbers: Vec<usize> = emulated.iter().map(|link| link.number).collect();
         let mut models = Vec::new();
         let mut links = Vec::new();
-        for number in &numbers {
-            let link = &scenario.links[*number];
-            let [Some(first), Some(second)] = [link.ends.first(), link.ends.get(1)] else { continue };
-            let Some(emulation) = &link.emulation else { continue };
-            let nature = emulation.get_ref().nature();
-            let trace = scenario.traces.get(number).cloned().unwrap_or_default();
-            models.push(Link::new(scenario.seed.wrapping_add(*number as u64), nature.clone(), trace));
-            links.push((*number, [first.get_ref().clone(), second.get_ref().clone()], nature));
-        }
-        if links.is_empty() {
-            return Ok(None);
+        for EmulatedLink { number, ends, nature, trace, seed } in emulated {
+            models.push(Link::new(seed, nature.clone(), trace));
+            links.push((number, ends, nature));
         }
         let shared = Arc::new(Shared {
             links: Mutex::new(models),

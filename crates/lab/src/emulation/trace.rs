@@ -12,7 +12,7 @@ use serde::de::value::Error as ValueError;
 
 use super::way::Properties;
 use crate::clock::SECOND;
-use crate::scenario::{Duration, LinkRate};
+use crate::values::{Duration, LinkRate};
 
 /// New values of a link; `None` leaves a value unchanged.
 #[derive(Debug, Clone, Default, PartialEq)]

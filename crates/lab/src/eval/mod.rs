@@ -34,7 +34,7 @@ use crate::bench::path::Path as DataPath;
 use crate::bench::world::Programs;
 use crate::bench::{cores, figures};
 use crate::isolate::{self, Mode};
-use crate::{clock, console, machine, tools};
+use crate::{clock, console, machine, scenario, tools};
 use bed::Contender;
 use paper::{Effort, Paper};
 use results::{Results, SCHEMA_VERSION};
@@ -127,7 +127,7 @@ pub fn plan(args: &Args, mode: Mode) -> anyhow::Result<Plan> {
     let papers = paper::named(&args.papers, effort).map_err(|error| crate::Mistake(format!("{error:#}")))?;
     tools::check(&[("ethtool", "ethtool"), ("tc", "iproute2")])?;
     let carnet = tools::carnet(args.carnet.as_deref())?;
-    let scenarios = tools::scenarios(args.scenarios.as_deref())?;
+    let scenarios = scenario::folder(args.scenarios.as_deref())?;
     std::fs::create_dir_all(args.out.join("logs"))
         .with_context(|| format!("cannot make {}", args.out.display()))?;
     let out = args.out.canonicalize()?;

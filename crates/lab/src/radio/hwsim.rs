@@ -112,7 +112,7 @@ impl Hwsim {
         hwsim.radios = names.len();
         let indices = indices(&output(std::process::Command::new(tools::path("iw")).arg("phy"))?);
         for (number, node) in names.iter().enumerate() {
-            let Some(interface) = crate::topology::radio_of(scenario, node) else { continue };
+            let Some(interface) = scenario.radio_of(node) else { continue };
             let index = indices
                 .get(&phy(run, number))
                 .with_context(|| format!("iw phy does not show {}", phy(run, number)))?;
@@ -134,7 +134,7 @@ impl Hwsim {
     /// Joins the radios, whose interfaces must be up, to their channel.
     pub fn join(scenario: &Scenario) -> anyhow::Result<()> {
         for node in nodes(scenario) {
-            let Some(interface) = crate::topology::radio_of(scenario, &node) else { continue };
+            let Some(interface) = scenario.radio_of(&node) else { continue };
             let mut iw = in_node(&node, tools::path("iw"));
             output(iw.args(["dev", interface, "ocb", "join"]).args(CHANNEL))?;
         }

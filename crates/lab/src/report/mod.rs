@@ -11,8 +11,8 @@ mod plot;
 use std::fmt::Write;
 
 use crate::expect::{Outcome, number, shown};
-use crate::metrics::RUN;
 use crate::results::Results;
+use crate::scenario::RUN;
 
 /// Style sheet of the pictures, with the colours.
 pub const FIGURE_STYLE: &str = include_str!("figure.css");

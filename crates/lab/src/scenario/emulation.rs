@@ -10,6 +10,7 @@ use super::wrong::Wrong;
 use super::{Duration, End, Fault, LinkRate, Octets, Scenario};
 use crate::emulation::link::Nature;
 use crate::emulation::loss;
+use crate::emulation::runner::EmulatedLink;
 use crate::emulation::trace::Trace;
 use crate::emulation::way::Properties;
 
@@ -126,6 +127,29 @@ impl Emulation {
             .or_else(|| probability("burst.leave", burst.map(|b| b.leave)))
             .or_else(|| probability("burst.loss", burst.map(|b| b.loss)))
             .or_else(|| self.back.as_ref()?.fault(false, true))
+    }
+}
+
+impl Scenario {
+    /// Returns the indices of those links that are emulated.
+    pub fn emulated(&self) -> Vec<usize> {
+        (0..self.links.len()).filter(|l| self.links[*l].emulation.is_some()).collect()
+    }
+
+    /// Returns the emulated links.
+    pub fn emulated_links(&self) -> Vec<EmulatedLink> {
+        let link = |number: usize| {
+            let link = &self.links[number];
+            let [first, second] = [link.ends.first()?, link.ends.get(1)?];
+            Some(EmulatedLink {
+                number,
+                ends: [first.get_ref().clone(), second.get_ref().clone()],
+                nature: link.emulation.as_ref()?.get_ref().nature(),
+                trace: self.traces.get(&number).cloned().unwrap_or_default(),
+                seed: self.seed.wrapping_add(number as u64),
+            })
+        };
+        self.emulated().into_iter().filter_map(link).collect()
     }
 }
 

@@ -3,11 +3,10 @@
 //! If the scenario measures no metric of a name, the lab refuses the name before the run. Another check at
 //! the end finds metrics without a value ([`crate::expect`]).
 
-use super::Scenario;
 use super::wrong::names;
+use super::{RUN, Scenario};
 use crate::emulation::way;
 use crate::medium::stats::Counters;
-use crate::metrics::RUN;
 
 /// Names of the percentiles of a distribution.
 const PERCENTILES: [&str; 4] = ["p50", "p90", "p99", "max"];

@@ -9,6 +9,7 @@ use toml::Spanned;
 
 use super::wrong::{Wrong, names};
 use super::{Action, BitRate, Duration, End, Fault, Metres, Scenario};
+use crate::mark::MARK;
 use crate::medium::channel::Parameters;
 use crate::medium::geometry::{Origin, Point, check_degrees};
 use crate::medium::mobility::{Mistake, Track, fcd, ns2};
@@ -266,12 +267,8 @@ fn check_traffic(scenario: &Scenario) -> Result<(), Wrong> {
             let message = "no circle is larger than 10 square kilometres: expected a radius up to 1784m";
             return Err((broadcast.radius.span(), message.into()));
         }
-        if !(crate::traffic::geonet::MARK..=1300).contains(broadcast.size.get_ref()) {
-            let message = format!(
-                "size is {}, expected {} to 1300",
-                broadcast.size.get_ref(),
-                crate::traffic::geonet::MARK
-            );
+        if !(MARK..=1300).contains(broadcast.size.get_ref()) {
+            let message = format!("size is {}, expected {} to 1300", broadcast.size.get_ref(), MARK);
             return Err((broadcast.size.span(), message));
         }
     }
@@ -371,6 +368,11 @@ impl Scenario {
     pub(super) fn is_radio(&self, end: &End) -> bool {
         let radio = self.nodes.get(&end.node).and_then(|node| node.radio.as_ref());
         radio.is_some_and(|radio| radio.get_ref().interface == end.interface)
+    }
+
+    /// Returns the radio interface of a node.
+    pub fn radio_of(&self, node: &str) -> Option<&str> {
+        Some(self.nodes.get(node)?.radio.as_ref()?.get_ref().interface.as_str())
     }
 
     /// Returns the node whose radio an action puts behind a wall (true), or whose wall it removes (false).

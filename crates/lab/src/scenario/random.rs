@@ -6,8 +6,8 @@
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::wrong::Wrong;
 use super::emulation::{Degrade, Emulation};
+use super::wrong::Wrong;
 use super::{Action, Duration, End, Scenario};
 use crate::medium::chance::{Matter, draw, unit};
 
