@@ -6,10 +6,10 @@
 //!   DIR/tickets/NAME.cert NAME.key   tickets; NAME is the HashedId8
 //! ```
 //!
-//! A `.cert` holds the certificate's octets (TS 103 097). A `.key` has one line with the curve and the
-//! private scalar in hexadecimal digits, with mode 0600. A station gets the root and authority certificates
-//! and some tickets with their keys; the keys of root and authority stay in the folder. Another run with
-//! `--tickets` adds tickets. `--list` lists them.
+//! A `.cert` file contains the certificate's octets (TS 103 097). A `.key` file has one line with the curve
+//! and the private scalar in hexadecimal digits, with mode 0600. A station gets the root and authority
+//! certificates and some tickets with their keys; the keys of root and authority stay in the folder. Another
+//! run with `--tickets` adds tickets. `--list` lists them.
 
 use std::fs;
 use std::io::{self, Read, Write};

@@ -25,7 +25,7 @@ const ETHERNET: u64 = 14;
 /// Length in octets of the outer header of a tunnel of IPv6 in IPv6.
 const TUNNEL: u64 = 40;
 
-/// Samples of a run.
+/// All samples that the lab has taken in a run.
 #[derive(Debug, Default)]
 pub struct Samples {
     /// Counters of each radio, with their time: at the begin of the timetable, at each action, at the end.

@@ -313,13 +313,13 @@ pub struct Derived {
     pub name: String,
     /// First metric of the operation.
     pub of: String,
-    /// Metric to add.
+    /// Metric to add to the first one.
     #[serde(default)]
     pub plus: Option<String>,
-    /// Metric to subtract.
+    /// Metric to subtract from the first one.
     #[serde(default)]
     pub minus: Option<String>,
-    /// Metric to divide by.
+    /// Metric by which to divide the first one.
     #[serde(default)]
     pub over: Option<String>,
 }
@@ -382,7 +382,7 @@ pub struct Headline {
     /// Unit of the value: `ms`, `us`, `packets`, `bytes`, `yes` (for 1 and 0), or empty.
     #[serde(default)]
     pub unit: String,
-    /// Value of another source, with its name.
+    /// Value of another source for comparison, with the source's name.
     #[serde(default)]
     pub beside: String,
 }

@@ -29,8 +29,8 @@ pub enum PlatformEvent {
     /// Destinations of packets that the fast path has sent into the tunnel to the home agent
     /// ([`crate::Ports::direct`]).
     Destinations(Vec<Ipv6Addr>),
-    /// A fast path is in use after its programs were loaded, or none is. The listed paths are unavailable
-    /// ([`crate::Platform::accelerate`]).
+    /// A thread has finished loading the programs of a fast path: the path is in use, or no fast path is. The
+    /// listed paths are unavailable ([`crate::Platform::accelerate`]).
     DataPath(Vec<(Path, String)>),
     /// Another program on this machine has changed a setting that the station needs. The text is for the
     /// operator.

@@ -753,7 +753,7 @@ impl Installer {
         self.conditional.retain(|it| it.setting != *setting);
         self.restore_setting(interface, name)?;
         if name == settings::ACCEPT_RA && settings::forwards(&self.undo.record) {
-            // The interface no longer has a desired value of its own, so `accept_ra` is set as on every other
+            // No entry wants a certain `accept_ra` on this interface any more, so set it as on every other
             // interface.
             let links = self.requests.links()?;
             return self.keep_advertisements(links.iter().filter(|link| link.name == *interface));
@@ -770,7 +770,7 @@ impl Installer {
     }
 
     /// Lets interfaces continue to accept Router Advertisements although the machine forwards. Skips an
-    /// interface with a desired `accept_ra` of its own, even if that is not written yet.
+    /// interface for which an entry wants a certain `accept_ra`, even if carnet has not written it yet.
     fn keep_advertisements<'a>(&mut self, links: impl Iterator<Item = &'a LinkInfo>) -> Result<()> {
         for link in links.filter(|link| link.name != TUNNEL_DEVICE && link.name != "lo") {
             let setting = settings::accept_ra(&link.name);

@@ -2,7 +2,7 @@
 //! server (RFC 8952).
 //!
 //! The server answers with status 204 without a body. A portal answers with a redirection, with status 511
-//! (RFC 6585 6) or with a page of its own. Other errors are inconclusive, because the server itself may have
+//! (RFC 6585 6) or with its own page. Other errors are inconclusive, because the server itself may have
 //! caused them.
 //!
 //! The socket is bound to the uplink's interface and care-of address. The configured URL has an address and

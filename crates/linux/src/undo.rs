@@ -65,7 +65,8 @@ fn netns_cookie() -> Option<u64> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ChangedSetting {
     pub(crate) interface: String,
-    /// Index of the interface, 0 for `all`: a later interface of the same name has settings of its own.
+    /// Index of the interface, 0 for `all`: a later interface of the same name has another index and other
+    /// settings.
     pub(crate) index: u32,
     pub(crate) name: String,
     /// Value before carnet changed the setting.
@@ -75,8 +76,8 @@ pub(crate) struct ChangedSetting {
     /// For `all`: former values of every interface, because writing `all` overwrites some settings of all
     /// interfaces.
     pub(crate) others: BTreeMap<String, String>,
-    /// Whether carnet has begun to restore the setting and those after it in the record. Later ones may not
-    /// be restored yet even if this one is.
+    /// Whether carnet has begun to restore the setting and those after it in the record. Later settings may
+    /// not be restored yet even if this setting is.
     #[serde(default)]
     pub(crate) returns: bool,
 }

@@ -6,9 +6,9 @@
 //! code ends, carnet wipes all heap memory that any thread frees. After that it wipes the stack that the code
 //! has used.
 //!
-//! This requires [`WipingAllocator`] as the program's allocator. Outside of [`with_secrets`] it only checks a
-//! counter and calls the system's allocator. Packets and messages are no secrets, and there are very many of
-//! them.
+//! This requires [`WipingAllocator`] as the program's allocator. Outside of [`with_secrets`] the allocator
+//! only checks a counter and calls the system's allocator. Packets and messages are no secrets, and there are
+//! very many of them.
 //!
 //! Left out: memory that is freed at other times, registers, and the kernel's copy of a file.
 

@@ -554,7 +554,7 @@ fn errors_say_what_was_tried() {
 
         let error = carnet_linux::Platform::open(scratch.config()).unwrap_err();
         assert!(error.to_string().starts_with("carnet0 exists already: another carnet station"), "{error}");
-        // The second station has not changed the first one's entries.
+        // The second station has not changed the entries of the first station.
         assert_eq!(routes("13510").len(), 1);
         drop(platform);
         for kind in ["link add carnet0 type veth peer name other", "tuntap add mode tun name carnet0"] {

@@ -102,7 +102,7 @@ async fn until(link: &mut FrameLink, state: LinkState) {
     }
 }
 
-/// Runs `body` in the peer's namespace, with a runtime of its own.
+/// Runs `body` in the peer's namespace, with a separate runtime.
 fn there<T: Send + 'static, F: Future<Output = T>>(
     peer: &Peer,
     body: impl FnOnce() -> F + Send + 'static,

@@ -269,7 +269,8 @@ fn a_burst_of_malformed_packets_does_not_make_deaf() {
         };
         events_until(&mut platform, settled).await;
         events_for(&mut platform, Duration::from_millis(300)).await;
-        // No task reads meanwhile: all messages wait in the socket, and nothing else will wake the station.
+        // No task reads meanwhile, so all messages wait in the socket, and no later message will wake the
+        // station.
         let receiver = mac("h0");
         for _ in 0..130 {
             send_frame(&peer, receiver, 1, &[135]);

@@ -45,7 +45,7 @@ const LIFETIME: u16 = 600;
 const IN_TIME: u64 = SECOND;
 /// Time that the sender sleeps between batches, in nanoseconds.
 const TICK: u64 = 200_000;
-/// Maximum number of delayed frames that the sender sends later; it skips further ones.
+/// Maximum number of delayed frames that the sender sends later; it skips further frames.
 const DEBT: u64 = 4096;
 const E0: Place = Place { node: "mr", interface: "e0" };
 const C0: Place = Place { node: "cn", interface: "c0" };

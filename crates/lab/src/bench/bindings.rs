@@ -1,6 +1,6 @@
-//! Measures a home agent with many bindings: packets to and from one of them, and to and from random ones.
-//! For comparison it measures a home agent with one binding. It also measures a plain router with the same
-//! number of routes, because the kernel's own tables do not fit into a cache either.
+//! Measures a home agent with many bindings: packets to and from one binding, and to and from random
+//! bindings. For comparison it measures a home agent with one binding. It also measures a plain router with
+//! the same number of routes, because the kernel's own tables do not fit into a cache either.
 //!
 //! The bindings come from a state file, as after a restart. The benchmark also measures how long the start
 //! takes. Each binding has its own prefix, home address and care-of address; all care-of addresses are behind
@@ -8,7 +8,7 @@
 //!
 //! Each packet goes to another binding, so the sender sends packets one by one, also for a single binding.
 //! Before the rounds every binding gets some packets, because the first packets of a binding cost more.
-//! Rounds of a fraction of a second would measure little else.
+//! Otherwise rounds of a fraction of a second would measure mainly these first packets.
 
 use std::fmt::Write as _;
 use std::net::Ipv6Addr;

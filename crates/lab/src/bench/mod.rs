@@ -1,8 +1,8 @@
 //! `carnet-lab bench`: measures how fast the tunnel's data paths are, beside plain forwarding and the
 //! kernel's own tunnel.
 //!
-//! * `world` builds the same network once for each path (`path`), all at once, with the real programs; `bed`
-//!   holds these worlds.
+//! * `world` builds a network with the real programs. `bed` holds one such world for each data path (`path`),
+//!   all at the same time.
 //! * `packets` measures packets per second, with `sender`, `sink`, `packet` and the closed loop of `flood`;
 //!   `bindings` measures them at a home agent with many bindings.
 //! * `registrations` lets very many routers register. A `fleet` simulates the routers, and `updates` encodes
@@ -171,7 +171,7 @@ pub struct Effort {
     pub attack_rate: f64,
     /// Number of routers of machines that are home agents together.
     pub carried: u32,
-    /// Number of times that one of these machines is killed.
+    /// Number of times that the benchmark kills one of the machines that are home agents together.
     pub kills: usize,
     /// Number of routers in a series of faults; smaller, because the series takes longer.
     pub troubled: u32,

@@ -33,7 +33,7 @@ pub struct Task {
 /// Result of the transfer.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Outcome {
-    /// Octets of payload that arrived.
+    /// Number of octets of payload that arrived.
     pub octets: u64,
     /// Gbit/s of payload.
     pub gbit: f64,

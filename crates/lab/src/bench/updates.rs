@@ -1,9 +1,9 @@
 //! Encodes Binding Updates and decodes Binding Acknowledgements, separately from carnet's code, so that the
 //! home agent is not tested with its own code.
 //!
-//! A frame holds IPv6, Destination Options with the home address (RFC 6275 6.3), and a Binding Update. The
-//! Binding Update has one Mobile Network Prefix (RFC 3963 4.3) and the MN-HA authentication option (RFC 4285
-//! 5). Each part has a fixed place.
+//! A frame contains an IPv6 header, Destination Options with the home address (RFC 6275 6.3), and a Binding
+//! Update. The Binding Update has one Mobile Network Prefix (RFC 3963 4.3) and the MN-HA authentication
+//! option (RFC 4285 5). Each part has a fixed place.
 
 use std::net::Ipv6Addr;
 
@@ -145,7 +145,8 @@ pub struct Acknowledgement {
     pub lifetime: u16,
 }
 
-/// Decodes a Binding Acknowledgement, from its Ethernet header on. `None` if the frame is something else.
+/// Decodes a Binding Acknowledgement, from its Ethernet header on. `None` if the frame is no Binding
+/// Acknowledgement.
 ///
 /// # Errors
 /// Fails for an invalid acknowledgement: its checksum or its MAC is wrong, or a part is missing.

@@ -57,7 +57,7 @@ pub struct Counters {
     pub frames: u64,
     /// Frames that were delivered.
     pub delivered: u64,
-    /// Octets that were delivered.
+    /// Number of octets that were delivered.
     pub octets: u64,
     /// Frames lost at random.
     pub lost: u64,
@@ -112,7 +112,7 @@ pub struct Way {
     /// Number of frames that have passed the bottleneck.
     number: u64,
     waiting: VecDeque<Vec<u8>>,
-    /// Octets of the waiting frames.
+    /// Number of octets of the waiting frames.
     octets: usize,
     /// The unsent rest of the first frame, and the time at which the direction began to send this rest. The
     /// rest is in bits times 1e9, so that a division by the rate gives nanoseconds.

@@ -40,7 +40,7 @@ pub fn moves(routers: &mut Routers, count: usize) -> anyhow::Result<Vec<Gaps>> {
         return Ok(Vec::new());
     }
     let agent = routers.subject.node("ha");
-    // An interface keeps its addresses when it goes down, as behind a switch.
+    // Let an interface keep its addresses when it goes down, as if a switch had removed only the carrier.
     let keep =
         "for one in all default f0 f1; do echo 1 > /proc/sys/net/ipv6/conf/$one/keep_addr_on_down; done";
     crate::process::output(in_node(&agent, "sh").args(["-ec", keep]))?;

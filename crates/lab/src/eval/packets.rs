@@ -127,7 +127,7 @@ fn lane(series: &'static str, world: &World, arrangement: &Arrangement, size: us
 }
 
 /// Interfaces that kernel threads poll, each with its peer: the interfaces of the mobile router, and that of
-/// the next node. Without the latter, the mobile router's threads would do the next node's work.
+/// the next node. If the next node's interface had no thread, the mobile router's threads would do its work.
 const POLLED: [[(&str, &str); 2]; 3] =
     [[("mr", "i0"), ("mnn", "m0")], [("mr", "e0"), ("ha", "f0")], [("ha", "f0"), ("mr", "e0")]];
 

@@ -92,7 +92,7 @@ pub enum Place {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Across {
-    /// Octets of payload.
+    /// Size of the payload in octets.
     #[default]
     Size,
     /// Offered Mbit/s.
@@ -134,13 +134,13 @@ pub struct Experiment {
     /// TCP segments in octets.
     #[serde(default)]
     pub segments: Vec<u32>,
-    /// Seconds of each measurement.
+    /// Duration of each measurement in seconds.
     #[serde(default)]
     pub seconds: u64,
-    /// Milliseconds of each measurement of packets.
+    /// Duration of each measurement of packets in milliseconds.
     #[serde(default)]
     pub milliseconds: u64,
-    /// Echoes of each measurement.
+    /// Number of echoes in each measurement.
     #[serde(default)]
     pub echoes: u32,
     /// Number of moves.
@@ -301,13 +301,13 @@ pub struct Selector {
     /// Name of the scenario's metric.
     #[serde(default)]
     pub metric: Option<String>,
-    /// Series by whose number the number is divided.
+    /// Series whose number is the divisor.
     #[serde(default)]
     pub over: Option<String>,
     /// Series whose number is subtracted.
     #[serde(default)]
     pub minus: Option<String>,
-    /// Experiment by whose number of the same series the number is divided.
+    /// Experiment whose number of the same series is the divisor.
     #[serde(default)]
     pub over_experiment: Option<String>,
     /// Whether to divide or subtract point by point first, and then to take the number.

@@ -122,7 +122,7 @@ fn order(papers: &[Paper]) -> Vec<(&Paper, &Experiment)> {
     first
 }
 
-/// Makes all experiments.
+/// Executes all experiments of the plan.
 pub fn run(plan: &Plan, programs: &Programs, results: &mut Results) -> anyhow::Result<()> {
     let experiments = order(&plan.papers);
     results.subject = match &plan.contender {

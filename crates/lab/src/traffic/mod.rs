@@ -105,7 +105,7 @@ pub struct Ends<'a> {
     pub stations: &'a [Station],
     /// Medium between radios.
     pub medium: Option<&'a Medium>,
-    /// Folder for logs.
+    /// Folder for the logs of the traffic's programs.
     pub folder: &'a Path,
 }
 

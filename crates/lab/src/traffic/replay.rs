@@ -117,7 +117,7 @@ impl Running {
         self.daemon.check_unless_done()
     }
 
-    /// Returns the counts after the end.
+    /// Waits for the end of the replay, and returns its counts.
     pub fn finish(&mut self) -> anyhow::Result<Outcome> {
         self.daemon.wait(10 * SECOND);
         let text = std::fs::read(&self.output)

@@ -88,7 +88,7 @@ impl Transfer {
     }
 }
 
-/// Results of iperf3.
+/// Results of a transfer, as iperf3 reports them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Told {
     /// Bytes that the server received.

@@ -36,7 +36,7 @@ impl Hook {
         let options = if has_tcx() {
             TcAttachOptions::TcxOrder(LinkOrder::default())
         } else {
-            // If the interface has a clsact qdisc of another program, carnet uses that one.
+            // If the interface has a clsact qdisc of another program, carnet uses that qdisc.
             if tc::qdisc_add_clsact(name).is_ok() {
                 qdisc = Some(index);
             }

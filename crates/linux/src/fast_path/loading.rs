@@ -16,7 +16,7 @@ use super::programs::{Kind, Programs};
 use super::{FastPathConfig, Path};
 use crate::netlink::Requests;
 
-/// A loading thread; see the head of the module.
+/// A thread that loads programs; see the head of the module.
 #[derive(Debug)]
 pub(super) struct Loading {
     /// The path that these programs implement.

@@ -217,7 +217,7 @@ pub(crate) struct FastPath {
     /// Key of outer flow labels and of the distribution of packets.
     key: u64,
     routing: Routing,
-    /// Programs that a thread is loading, as the first ones or to replace those in use.
+    /// Programs that a thread is loading, perhaps to replace the programs in use.
     loading: Option<Loading>,
 }
 
@@ -648,8 +648,8 @@ impl FastPath {
         }
     }
 
-    /// Makes room for the bindings of this config. If the present room is too small, a thread loads the
-    /// programs anew, and those in use continue meanwhile.
+    /// Makes room for the bindings of this config. If the present room is too small, a thread loads new
+    /// programs, and the programs in use continue meanwhile.
     pub(crate) fn grow(
         &mut self,
         config: &FastPathConfig,

@@ -707,7 +707,7 @@ fn expected(kind: Kind, ports: &Ports, tunnel_device: u32, links: &[LinkInfo]) -
     present.chain(possible.flatten()).chain(any.into_iter().flatten()).chain([never_empty]).collect()
 }
 
-/// Does work in a thread of its own, so that the allocator returns the work's freed memory at the end of the
+/// Does work in a separate thread, so that the allocator returns the work's freed memory at the end of the
 /// thread. In the main thread the allocator would keep freed small allocations and their pages.
 pub(super) fn aside<T: Send>(work: impl FnOnce() -> Result<T, String> + Send) -> Result<T, String> {
     std::thread::scope(|scope| scope.spawn(work).join())

@@ -11,7 +11,7 @@ carnet_base::drop_reasons! {
         TooLong = "link_too_long",
         /// Sending: the queue is full, because the kernel has accepted no frame for some time.
         QueueFull = "link_queue_full",
-        /// Sending: the kernel or the driver refused the frame, for instance because a queue there is full.
+        /// Sending: the kernel or the driver refused the frame, for example because its queue is full.
         Refused = "link_refused",
         /// Receiving: the frame is too short for its addresses, truncated, or from a group address.
         Malformed = "link_malformed",

@@ -1,7 +1,7 @@
 //! Follows an interface by its name, while it appears, changes and vanishes.
 //!
-//! The kernel's events only say that some interface changed. The link then reads the present state of its own
-//! interface by name, like the platform's observer.
+//! An event of the kernel only says that some interface has changed. The link then reads the present state of
+//! its own interface by name, like the platform's observer.
 
 use std::task::Context;
 

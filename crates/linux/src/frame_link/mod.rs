@@ -145,8 +145,8 @@ enum Medium {
 impl FrameLink {
     /// Opens the link. A missing interface is no error.
     ///
-    /// Works in the network namespace of the calling thread, which must be one of a tokio runtime. An
-    /// interface needs `CAP_NET_RAW`.
+    /// Works in the network namespace of the calling thread, which must be one of a tokio runtime. For an
+    /// interface, the process needs `CAP_NET_RAW`.
     pub fn open(config: FrameLinkConfig) -> Result<FrameLink> {
         let (medium, name, address, mtu) = match config {
             FrameLinkConfig::Interface(name) => (Medium::Packet, Some(name), None, 0),

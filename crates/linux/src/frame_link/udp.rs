@@ -1,8 +1,8 @@
 //! Sends and receives GeoNetworking frames in UDP datagrams.
 //!
-//! Octets 0 to 5 are the destination's MAC address, octets 6 to 11 the source's. From octet 12 on follow the
-//! octets that follow the EtherType on Ethernet. The format has no version and no checksum of its own, so no
-//! other protocol may use the port.
+//! Octets 0 to 5 are the destination's MAC address, octets 6 to 11 the source's. From octet 12 on, the
+//! datagram has the octets that follow the EtherType on Ethernet. The format has no version and no checksum
+//! of its own, so no other protocol may use the port.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

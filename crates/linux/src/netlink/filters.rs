@@ -35,7 +35,8 @@ impl Requests {
         });
         match result {
             Ok(()) => Ok(true),
-            // There is no such filter, no qdisc, no interface, or the kernel does not support tc filters.
+            // The filter, the qdisc or the interface does not exist, or the kernel does not support tc
+            // filters.
             Err(error)
                 if matches!(
                     error.raw_os_error(),

@@ -20,7 +20,7 @@ use crate::error::Result;
 /// Maximum number of upper halves of addresses that the map `CROWDED` in `bpf/ways.h` stores.
 pub(crate) const CROWDED_MAX: usize = 65536;
 
-/// Packet fields that routes and rules use, as the events so far say.
+/// Packet fields that routes and rules use, according to the events so far.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Heard {
     /// Upper halves (64 bits) of the destinations of routes with prefixes longer than 64 bits.

@@ -77,8 +77,8 @@ impl RuleInfo {
                 RuleAttribute::IpProtocol(number) => rule.protocol = Some(u8::from(*number)),
                 RuleAttribute::Protocol(number) => protocol = u8::from(*number),
                 RuleAttribute::Goto(priority) => action = Action::Goto(*priority),
-                // The kernel always sends these attributes. The values all ones and `false` mean that the
-                // rule does not have them.
+                // The kernel always sends these attributes. With the value `u32::MAX` or `false` the rule
+                // does not have the attribute.
                 RuleAttribute::SuppressPrefixLen(u32::MAX)
                 | RuleAttribute::SuppressIfGroup(u32::MAX)
                 | RuleAttribute::L3MDev(false) => {}

@@ -1,4 +1,4 @@
-//! A station that does not move: a roadside unit, or a test.
+//! Source of positions for a station that does not move: a roadside unit, or a test.
 //!
 //! The operator has measured the position, so its confidence is one metre. The speed is 0, and the time comes
 //! from the system clock.

@@ -50,8 +50,8 @@ pub enum Report {
     /// A report of a pulse per second, with the time of both clocks at the pulse.
     #[serde(rename = "PPS")]
     Pulse(Offset),
-    /// A report of the first octet from the receiver after a second's end, with the time of both clocks at
-    /// its arrival.
+    /// A report of the arrival of the first octet that the receiver sends after the end of a second, with the
+    /// time of both clocks.
     #[serde(rename = "TOFF")]
     TimeOffset(Offset),
     /// The list of gpsd's receivers.

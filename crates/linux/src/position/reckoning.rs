@@ -123,7 +123,8 @@ impl Reckoner {
     pub fn position(&mut self, now: Time) -> Option<Fix> {
         let fix = self.fix.as_ref()?;
         let mut elapsed = now.saturating_since(fix.received);
-        // If a fix took longer to arrive than the fix before, its time would step back.
+        // If a fix took longer to arrive than the fix before, its time could step back. Then extrapolate to 1
+        // ms after the previous time.
         if let Some(told) = self.told
             && fix.time + elapsed <= told
         {

@@ -251,7 +251,7 @@ fn everything() -> Plan {
 /// Environment variable with the task of the child process: action, layer, ports and folder.
 const TASK: &str = "CARNET_SANDBOX_TASK";
 
-/// This function is no test of its own: it is the code of the child process.
+/// This function is no test but the code of the child process.
 #[test]
 fn one_attempt() {
     let Ok(task) = std::env::var(TASK) else { return };

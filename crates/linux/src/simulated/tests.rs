@@ -157,8 +157,8 @@ fn table_of_an_uplink_is_put_back_after_the_kernel_dropped_it_with_the_last_addr
     }
     machine.poll().expect("looks");
     assert_eq!(kernel.ipv4_next_hop("w0", own, home_agent), Some(Some(gateway)));
-    // The main table has another default route, which the uplink's default route precedes. Other routes of
-    // the main table come first.
+    // The main table also has a default route, but the uplink's own default route precedes it. All other
+    // routes of the main table precede both.
     kernel.set_ipv4_route(ipv4_net("0.0.0.0/0"), Some(ipv4("10.2.0.9")), "w0");
     kernel.set_ipv4_route(ipv4_net("203.0.113.0/24"), Some(ipv4("10.2.0.8")), "w0");
     assert_eq!(kernel.ipv4_next_hop("w0", own, home_agent), Some(Some(gateway)));
@@ -420,8 +420,8 @@ fn what_is_in_doubt_is_neither_missing_nor_left_behind() {
     }
 }
 
-/// An operator removes carnet's address and adds an equal one. It then belongs to the operator, even if a
-/// process is killed at any time.
+/// An operator removes carnet's address and adds an equal one. The address then belongs to the operator and
+/// must stay, even if carnet is killed at any time.
 #[test]
 fn an_address_that_somebody_else_has_put_in_the_place_of_carnets_stays() {
     let address = &entries()[3];
@@ -569,7 +569,7 @@ fn without_marks_an_address_is_known_by_what_was_written_down() {
     }
 }
 
-/// After a power cut the disk has the first ones of the writes since the last sync, and not the later ones.
+/// After a power cut the disk has the first writes since the last sync, and lacks the later ones.
 #[test]
 fn a_simulated_disk_keeps_what_it_was_told_to_keep() {
     use crate::disk::Disk;

@@ -110,7 +110,7 @@ impl Queue {
 }
 
 impl TunnelIo {
-    /// Waits until a packet may be ready. If control messages have queues of their own, they do not wake the
+    /// Waits until a packet may be ready. If control messages have separate queues, they do not wake the
     /// caller before `control_from`. Safe to cancel.
     ///
     /// # Errors

@@ -125,8 +125,8 @@ impl TunnelReader {
         }
     }
 
-    /// Lets senders that became known move to the second queue, and former ones back to the third. The caller
-    /// calls it at intervals, after it has handled all packets that it has read.
+    /// Lets senders that became known move to the second queue, and lets former known senders move back to
+    /// the third. The caller calls it at intervals, after it has handled all packets that it has read.
     pub fn handled(&mut self) {
         let Some(control) = &self.io.0.control else { return };
         control.queues.was_read();

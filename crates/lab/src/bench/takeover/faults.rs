@@ -239,7 +239,7 @@ fn look(machines: &Machines, all: &mut Routers) -> anyhow::Result<Vec<String>> {
     let mut wrong = Vec::new();
     loop {
         let within = 4 * all.period;
-        // Within this time a seat moves back to its first member, if it does.
+        // If a seat moves back to its first member, it does so within this time.
         if !all.until(until, |all| all.flow(within))? {
             wrong.push(format!("{} of {} flows pass", all.flowing(within), 2 * all.len()));
             return Ok(wrong);

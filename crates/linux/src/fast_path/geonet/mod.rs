@@ -182,8 +182,8 @@ impl GeonetPathLoading {
         Ok(GeonetPathLoading { programs })
     }
 
-    /// Waits for the programs. Safe to cancel; the caller must not call it again after it has returned. Works
-    /// in the network namespace of the calling thread.
+    /// Waits until the thread has loaded the programs. Safe to cancel. The caller must not call it again
+    /// after it has returned. Works in the network namespace of the calling thread.
     ///
     /// # Errors
     /// Returns why the kernel refuses the programs, in one line.
@@ -244,7 +244,7 @@ impl GeonetPath {
     /// attached.
     ///
     /// # Errors
-    /// Fails if the kernel refuses. The programs are detached then.
+    /// Fails if the kernel refuses to attach the programs. Then no program is attached.
     pub fn place(&mut self, places: Option<Places>) -> Result<()> {
         if self.places == places {
             return Ok(());

@@ -121,8 +121,8 @@ struct Bench {
     indices: BTreeMap<String, u32>,
 }
 
-/// Runs `body` in a network namespace of its own; without the right to create a namespace, prints that the
-/// test is skipped.
+/// Runs `body` in a new network namespace; without the right to create a namespace, prints that the test is
+/// skipped.
 fn on_bench(body: impl FnOnce(&mut Bench) + Send + 'static) {
     let thread = std::thread::spawn(move || {
         let obstacle = match unshare(CloneFlags::CLONE_NEWNET) {

@@ -77,7 +77,7 @@ pub(crate) enum Key {
     Address(Ipv6Addr),
     /// A tunnel device.
     Device(Ends),
-    /// A rule that leads packets to a device.
+    /// A rule that leads received packets to a tunnel device.
     Accept(ActingRule),
     /// A route into a device: its table and its destination.
     Route(u32, Ipv6Net),

@@ -174,7 +174,7 @@ impl Wanted {
             // last.
             Some((ends, mtu)) => tunnels.get(&ends).is_some_and(|t| t.transmit && t.mtu == mtu),
         };
-        // A value has room for [`PATHS`] tunnels; the slow path handles further ones.
+        // A value has room for [`PATHS`] tunnels; the slow path handles further tunnels.
         sends
             && found.accepts.len() == tunnels.len().min(PATHS)
             && found.accepts.iter().all(|ends| tunnels.contains_key(ends))

@@ -99,9 +99,9 @@ fn set(switch: &str, value: &str) {
     std::fs::write(format!("/proc/sys/net/ipv6/conf/{switch}"), value).unwrap();
 }
 
-/// Runs `body` for each kind of program at each end of a tunnel, each time in a network namespace of its own.
-/// At the home agent's end it runs once more with cached next hops. Without the right to create a namespace
-/// it prints a skip.
+/// Runs `body` for each kind of program at each end of a tunnel, each time in a new network namespace. At the
+/// home agent's end, runs it once more with cached next hops. Without the right to create a namespace, prints
+/// that the test is skipped.
 pub(super) fn on_every_bench(body: impl Fn(&mut Bench) + Copy + Send + 'static) {
     for kind in [Kind::Tc, Kind::Xdp] {
         for (end, remembers) in
@@ -156,8 +156,8 @@ pub(super) struct Bench {
     pub(super) requests: Requests,
 }
 
-/// Sets whether a virtual Ethernet interface polls (GRO). If it does, its peer accepts frames that XDP
-/// redirects.
+/// Sets whether a virtual Ethernet interface polls for packets (GRO). While it polls, its peer accepts frames
+/// that XDP redirects to the peer.
 pub(super) fn polls(name: &str, is: bool) {
     let done = Command::new("ethtool").args(["-K", name, "gro", if is { "on" } else { "off" }]).status();
     assert!(done.is_ok_and(|status| status.success()), "ethtool (Debian package ethtool)");

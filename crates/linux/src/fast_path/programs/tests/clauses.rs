@@ -353,8 +353,8 @@ fn what_is_addressed_to_the_ends_is_left_alone() {
     });
 }
 
-/// RFC 9293 3.7.1: the slow path lowers the Maximum Segment Size of a SYN. The programs check nothing else of
-/// TCP.
+/// RFC 9293 3.7.1: the slow path lowers the Maximum Segment Size of a SYN. The programs handle all other TCP
+/// segments.
 #[test]
 fn tcp_segments_are_taken_but_syn() {
     on_every_bench(|bench| {
