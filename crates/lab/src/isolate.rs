@@ -204,7 +204,7 @@ fn without_tun(error: &std::io::Error) -> String {
 /// Folder of the lab's working files, inside the testbed.
 pub const RUN: &str = "/run/carnet-lab";
 
-/// Fails if the testbed's own `/run` would hide a path.
+/// Fails if a path is below `/run`, where the testbed's own `/run` would hide it.
 pub fn visible(what: &str, path: &Path) -> anyhow::Result<()> {
     if path.starts_with("/run") {
         bail!("{what} {} is under /run, which the testbed has for itself; use another place", path.display());

@@ -467,7 +467,7 @@ pub struct RegistrationsFigure {
     pub wrong: u64,
     /// Binding Updates that were sent again.
     pub again: u64,
-    /// Seconds that the home agent ran in the storm.
+    /// Processor time of the home agent in the storm, in seconds.
     pub agent_s: f64,
     /// Maximum time that a router waited for its acknowledgement, in milliseconds.
     pub longest_ms: f64,
@@ -498,9 +498,9 @@ pub struct RefreshFigure {
     pub lost: u64,
     /// Wrong acknowledgements, as in [`RegistrationsFigure::wrong`].
     pub wrong: u64,
-    /// Seconds that the home agent ran.
+    /// Processor time of the home agent during the refreshes, in seconds.
     pub agent_s: f64,
-    /// Longest time that a router waited for its acknowledgement, in milliseconds.
+    /// Maximum time that a router waited for its acknowledgement, in milliseconds.
     pub longest_ms: f64,
     /// Share of a core that the renewals of all routers would need if each router renewed after 45 s.
     pub share: f64,
@@ -535,7 +535,7 @@ pub struct AttackFigure {
     pub packets: u64,
     /// Packets of the stream that were lost.
     pub packets_lost: u64,
-    /// Share of a core that the home agent ran.
+    /// Share of the time in which the home agent's process ran on a core.
     pub agent: f64,
 }
 

@@ -123,7 +123,7 @@ fn one(
         });
     }
     for round in 0..effort.rounds {
-        // The lanes rotate, so that no lane is the first in every round.
+        // The paths rotate, so that no lane is the first in every round.
         for turn in 0..lanes.len() {
             let at = (turn + round) % lanes.len();
             let lane = &mut lanes[at];

@@ -431,7 +431,7 @@ proptest! {
                 f64::hypot(ax - bx, ay - by)
             };
             prop_assert!(distance(from, *radio) <= 400.0 + 1e-6);
-            // Without capture, no other radio in range sent at the same time.
+            // Without capture, a frame is received only if no other radio in range sent at the same time.
             for (start, end, sender, other) in &on_air {
                 let overlaps = *other != offer && *start < *at && *end > begin;
                 let heard = distance(*sender, *radio) <= world.sense - 1e-6;

@@ -2,9 +2,9 @@
 //!
 //! A broadcast carries a mark, by which the lab recognises it. The medium counts the broadcast's frames on
 //! the air, and `gnrecv` reports it at every station. The places of the nodes decide which nodes have to
-//! receive it. A node is *inside* if it is at least 5 m inside the circle when the broadcast is sent, a
-//! second before that, and a second later. (A station learns its position once a second.) A node is *outside*
-//! if it is at least 5 m outside the circle at these times. Other nodes do not count.
+//! receive it. A node is *inside* if it is at least 5 m inside the circle at three times. These are the time
+//! of sending, a second before and a second after it. (A station learns its position once a second.) A node
+//! is *outside* if it is at least 5 m outside the circle at these times. Other nodes do not count.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};

@@ -81,8 +81,8 @@ fn parse_outstanding(line: &str) -> Option<(u64, u64)> {
     Some((rest.strip_prefix("no answer yet for icmp_seq=")?.trim().parse().ok()?, at))
 }
 
-/// All requests of a ping by time of sending, each with its round-trip time if it was answered. An ICMPv6
-/// error is no answer: its request is lost.
+/// All requests of a ping in the order of sending, each with its round-trip time if it was answered. A
+/// request that causes an ICMPv6 error counts as lost.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Series {
     /// Requests: time of sending in nanoseconds, and round-trip time in milliseconds; `None` without an

@@ -144,7 +144,7 @@ pub struct Routers {
     turn: u64,
     asked: u64,
     next: u32,
-    /// Counts of packets on the wire.
+    /// Counts of the packets that the sender has seen.
     pub seen: Seen,
     /// Description of the first wrong answer.
     pub complaint: Option<String>,

@@ -15,7 +15,7 @@ use super::geometry::{Origin, Point, check_degrees};
 /// Number of seconds for which a station stays at the end of its track.
 const STAY: f64 = 1e6;
 
-/// An error in a file of movements.
+/// A mistake in a file of movements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
     /// Line number, from 1.
