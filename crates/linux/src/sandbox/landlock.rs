@@ -219,7 +219,7 @@ impl Ruleset {
 }
 
 /// Returns the folder in which programs replace the resolver's configuration: the folder of
-/// `/etc/resolv.conf` after symbolic links. Returns an empty path if that is `/etc`.
+/// `/etc/resolv.conf` after symbolic links. Returns the file itself if that folder is `/etc`.
 fn of_resolver() -> PathBuf {
     let file = std::fs::canonicalize("/etc/resolv.conf").unwrap_or_default();
     match file.parent() {
