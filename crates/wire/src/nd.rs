@@ -24,16 +24,18 @@
 //! Options are in [`crate::nd::option`]. Link-layer addresses are Ethernet addresses. Emitters leave the
 //! checksum zero: [`crate::icmpv6::packet`] or [`crate::icmpv6::set_checksum`] sets it.
 //!
-//! Two options have their own files: [`registration`] of an address with a router (RFC 8505), and [`nesting`]
-//! of mobile routers, an experiment.
+//! Some options have their own files: [`registration`] of an address with a router (RFC 8505), and
+//! [`nesting`] of mobile routers, an experiment. [`host_configuration`] has DNS, NAT64 and captive portal
+//! (RFC 8106, RFC 8781, RFC 8910).
 //!
-//! Left out: Redirect, secure Neighbor Discovery, RDNSS and DNSSL. A receiver sees their options as
-//! [`NdOption::Unknown`].
+//! Left out: Redirect and secure Neighbor Discovery. A receiver sees their options as [`NdOption::Unknown`].
 
+pub mod host_configuration;
 pub mod nesting;
 pub mod option;
 pub mod registration;
 
+pub use host_configuration::{CaptivePortal, DnsSearchList, Pref64, RecursiveDnsServers};
 pub use nesting::NestingInformation;
 pub use option::{
     HomeAgentInformation, NdOption, NdOptions, PrefixInformation, RouteInformation, RoutePreference,

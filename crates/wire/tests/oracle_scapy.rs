@@ -15,9 +15,11 @@ use carnet_wire::ipv6::Header;
 use carnet_wire::mobility::{
     BindingUpdateFlags, Builder, ControlPacket, Message, MobilityHeader, MobilityOption,
 };
+use carnet_wire::nd::option::option_type;
 use carnet_wire::nd::{
-    HomeAgentInformation, NdOption, NeighborAdvertisement, NeighborSolicitation, PrefixInformation,
-    RouteInformation, RoutePreference, RouterAdvertisementRepr, RouterSolicitation, router_advertisement,
+    DnsSearchList, HomeAgentInformation, NdOption, NeighborAdvertisement, NeighborSolicitation,
+    PrefixInformation, RecursiveDnsServers, RouteInformation, RoutePreference, RouterAdvertisementRepr,
+    RouterSolicitation, router_advertisement,
 };
 use carnet_wire::prefix_discovery::{PrefixSolicitation, prefix_advertisement};
 use common::{address, hex, to_hex, tools};
@@ -196,6 +198,25 @@ fn cases() -> Vec<(Vec<u8>, &'static str)> {
              preferredlifetime=3600)/ICMPv6NDOptHAInfo(res=0x8000, pref=10, \
              lifetime=1800)/ICMPv6NDOptRouteInfo(len=2, plen=64, prf=1, rtlifetime=600, \
              prefix='2001:db8:a::')",
+        ),
+        (
+            link("fe80::1", "ff02::1", {
+                let servers = vec![address("2001:db8:53::53"), address("fe80::1")];
+                let servers = RecursiveDnsServers { lifetime: 180, servers }.data();
+                let domains = vec!["bus.example".to_owned(), "example".to_owned()];
+                let domains = DnsSearchList { lifetime: 180, domains }.data();
+                let options =
+                    [(option_type::RECURSIVE_DNS_SERVER, &servers), (option_type::DNS_SEARCH_LIST, &domains)];
+                let options = options.map(|(option_type, data)| NdOption::Unknown { option_type, data });
+                router_advertisement(&RouterAdvertisementRepr {
+                    router_lifetime: 1800,
+                    options: &options,
+                    ..RouterAdvertisementRepr::default()
+                })
+            }),
+            "L/ICMPv6ND_RA(chlim=0, M=0, O=0, prf=0, routerlifetime=1800)/ICMPv6NDOptRDNSS(lifetime=180, \
+             dns=['2001:db8:53::53', 'fe80::1'])/ICMPv6NDOptDNSSL(lifetime=180, searchlist=['bus.example.', \
+             'example.'])",
         ),
         (
             link(

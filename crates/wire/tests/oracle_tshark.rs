@@ -15,9 +15,11 @@ use carnet_wire::mld::QueryRepr;
 use carnet_wire::mobility::{
     BindingUpdateFlags, Builder, ControlPacket, MobilityOption, RevocationFlags, RevocationKind,
 };
+use carnet_wire::nd::option::option_type;
 use carnet_wire::nd::{
-    HomeAgentInformation, NdOption, NeighborAdvertisement, NeighborSolicitation, PrefixInformation,
-    RouteInformation, RoutePreference, RouterAdvertisementRepr, RouterSolicitation, router_advertisement,
+    CaptivePortal, DnsSearchList, HomeAgentInformation, NdOption, NeighborAdvertisement,
+    NeighborSolicitation, Pref64, PrefixInformation, RecursiveDnsServers, RouteInformation, RoutePreference,
+    RouterAdvertisementRepr, RouterSolicitation, router_advertisement,
 };
 use carnet_wire::prefix_discovery::{PrefixSolicitation, prefix_advertisement};
 use common::{address, fixtures, hex, tools};
@@ -49,6 +51,27 @@ fn control(home: bool, routing: bool, builder: Builder) -> Vec<u8> {
         mobility_header: &mut builder.finish(),
     }
     .emit()
+}
+
+/// Returns a Router Advertisement with DNS, NAT64 and captive portal.
+fn host_configuration() -> Vec<u8> {
+    let servers = vec![address("2001:db8:53::53"), address("fe80::1")];
+    let domains = vec!["bus.example".to_owned(), "example".to_owned()];
+    let pref64 = Pref64::new("64:ff9b::/96".parse().expect("a prefix"), 180).expect("a length");
+    let options = [
+        (option_type::RECURSIVE_DNS_SERVER, RecursiveDnsServers { lifetime: 180, servers }.data()),
+        (option_type::DNS_SEARCH_LIST, DnsSearchList { lifetime: 180, domains }.data()),
+        (option_type::PREF64, pref64.data()),
+        (
+            option_type::CAPTIVE_PORTAL,
+            CaptivePortal { uri: "https://portal.example/api?bus=42".into() }.data(),
+        ),
+    ];
+    let options: Vec<NdOption<'_>> = options
+        .iter()
+        .map(|(option_type, data)| NdOption::Unknown { option_type: *option_type, data })
+        .collect();
+    router_advertisement(&RouterAdvertisementRepr { options: &options, ..RouterAdvertisementRepr::default() })
 }
 
 fn mobility_cases() -> Vec<Case> {
@@ -396,6 +419,22 @@ fn icmpv6_cases() -> Vec<Case> {
                 ("icmpv6.opt.home_agent_lifetime", "1800"),
                 ("icmpv6.opt.route_info.flag.route_preference", "3"),
                 ("icmpv6.opt.route_lifetime", "600"),
+            ],
+        },
+        Case {
+            packet: link("fe80::1", "ff02::1", host_configuration()),
+            fields: vec![
+                ("icmpv6.checksum.status", "1"),
+                ("icmpv6.opt.type", "25,31,38,37"),
+                ("icmpv6.opt.length", "5,4,2,5"),
+                ("icmpv6.opt.rdnss.lifetime", "180"),
+                ("icmpv6.opt.rdnss", "2001:db8:53::53,fe80::1"),
+                ("icmpv6.opt.dnssl.lifetime", "180"),
+                ("icmpv6.opt.dnssl", "bus.example,example"),
+                ("icmpv6.opt.pref64.scaled_lifetime", "23"),
+                ("icmpv6.opt.pref64.plc", "0"),
+                ("icmpv6.opt.pref64.prefix", "64:ff9b::"),
+                ("icmpv6.opt.captive_portal", "https://portal.example/api?bus=42"),
             ],
         },
         Case {

@@ -17,16 +17,13 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::{RateLimiter, Time};
-use carnet_wire::nd::{NdOption, NdOptions};
+use carnet_wire::nd::option::option_type;
+use carnet_wire::nd::{self, NdOption, NdOptions};
 use serde::{Deserialize, Serialize};
 
 use super::{Attachment, Uplink};
 use crate::{Event, Output};
 
-/// Captive-Portal option (RFC 8910 2.3).
-const CAPTIVE_PORTAL: u8 = 37;
-/// The network has no portal (RFC 8910 2).
-const UNRESTRICTED: &str = "urn:ietf:params:capport:unrestricted";
 /// Octets of the longest URI that is stored.
 const LONGEST: usize = 255;
 
@@ -47,7 +44,7 @@ impl CaptivePortal {
         mut options: NdOptions<'_>,
     ) -> Option<CaptivePortal> {
         let uri = options.find_map(|option| match option {
-            NdOption::Unknown { option_type: CAPTIVE_PORTAL, data } => Some(uri(data)),
+            NdOption::Unknown { option_type: option_type::CAPTIVE_PORTAL, data } => Some(uri(data)),
             _ => None,
         });
         match uri {
@@ -108,7 +105,7 @@ impl Default for PortalProber {
 fn uri(data: &[u8]) -> Option<String> {
     let end = data.iter().rposition(|octet| *octet != 0).map_or(0, |last| last + 1);
     let text = std::str::from_utf8(&data[..end]).ok()?;
-    (is_uri(text) && text != UNRESTRICTED).then(|| text.to_owned())
+    (is_uri(text) && text != nd::CaptivePortal::UNRESTRICTED).then(|| text.to_owned())
 }
 
 fn is_uri(text: &str) -> bool {

@@ -25,8 +25,16 @@ pub mod option_type {
     pub const HOME_AGENT_INFORMATION: u8 = 8;
     /// Route Information (RFC 4191 2.3).
     pub const ROUTE_INFORMATION: u8 = 24;
+    /// Recursive DNS Server (RFC 8106 5.1).
+    pub const RECURSIVE_DNS_SERVER: u8 = 25;
+    /// DNS Search List (RFC 8106 5.2).
+    pub const DNS_SEARCH_LIST: u8 = 31;
     /// Extended Address Registration (RFC 8505 4.1).
     pub const ADDRESS_REGISTRATION: u8 = 33;
+    /// Captive-Portal (RFC 8910 2.3).
+    pub const CAPTIVE_PORTAL: u8 = 37;
+    /// PREF64 (RFC 8781 4).
+    pub const PREF64: u8 = 38;
     /// Type for experiments (RFC 4727 5.1).
     pub const EXPERIMENT_1: u8 = 253;
 }
