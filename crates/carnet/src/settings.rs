@@ -44,7 +44,7 @@ pub fn platform(config: &Config) -> PlatformConfig {
         let aggregated = router.prefixes.iter().any(|prefix| router.home_prefix.contains(prefix));
         let stands_in = router.nesting && !router.lan.is_empty();
         let uplinks = router.uplinks.iter().map(|uplink| (&uplink.interface, aggregated || stands_in));
-        for (name, all_multicast) in uplinks.chain(router.lan.iter().map(|lan| (lan, false))) {
+        for (name, all_multicast) in uplinks.chain(router.lan.iter().map(|lan| (&lan.interface, false))) {
             if !watched.iter().any(|w| w.name == *name) {
                 watched.push(WatchedInterface { name: name.clone(), all_multicast });
             }
@@ -60,7 +60,8 @@ pub fn platform(config: &Config) -> PlatformConfig {
 /// Returns the part of the config that needs this interface, in words. Returns `None` for uplinks, which come
 /// and go, and have events of their own.
 pub fn without_interface(config: &Config, name: &str) -> Option<String> {
-    let lan = config.mobile_router.as_ref().is_some_and(|router| router.lan.iter().any(|lan| lan == name));
+    let router = config.mobile_router.as_ref();
+    let lan = router.is_some_and(|router| router.lan.iter().any(|lan| lan.interface == name));
     let home_link = config.home_agent.as_ref().is_some_and(|agent| agent.home_link.as_deref() == Some(name));
     let (key, what) = match (lan, home_link) {
         (true, _) => ("mobile_router.lan", "the hosts on it have no network"),
@@ -72,7 +73,7 @@ pub fn without_interface(config: &Config, name: &str) -> Option<String> {
 
 /// Returns a message for each interface of the config that the machine does not have now.
 pub fn missing_interfaces(config: &Config) -> Vec<String> {
-    let lan = config.mobile_router.iter().flat_map(|router| &router.lan);
+    let lan = config.mobile_router.iter().flat_map(|router| &router.lan).map(|lan| &lan.interface);
     let home_link = config.home_agent.iter().filter_map(|agent| agent.home_link.as_ref());
     let missing = |name: &&String| !carnet_linux::interface_exists(name);
     let named = lan.chain(home_link).filter(missing).filter_map(|name| without_interface(config, name));
@@ -184,7 +185,9 @@ pub fn what_a_path_needs(path: Path) -> String {
 pub fn ports(config: &Config) -> Ports {
     let router = config.mobile_router.as_ref();
     Ports {
-        lan: router.map(|router| router.lan.clone()).unwrap_or_default(),
+        lan: router
+            .map(|router| router.lan.iter().map(|lan| lan.interface.clone()).collect())
+            .unwrap_or_default(),
         uplinks: router
             .map(|router| router.uplinks.iter().map(|uplink| uplink.interface.clone()).collect())
             .unwrap_or_default(),

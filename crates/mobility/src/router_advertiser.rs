@@ -12,16 +12,22 @@
 //! prefix (R flag), Home Agent Information option (RFC 6275 7, 10.5.1, RFC 3963 7.3). It is no default router
 //! and gives hosts no addresses; the operator decides which router the home link has.
 //!
-//! Left out: all variables of RFC 4861 6.2.1 without a use here, and DNS options.
+//! Hosts learn more if the config has it ([`HostConfiguration`]): DNS servers and search list (RFC 8106), the
+//! prefix of a NAT64 (RFC 8781), a captive portal (RFC 8910). If a new config leaves a value out, the next
+//! advertisements withdraw it with lifetime 0. Options that do not fit into one packet go into several (RFC
+//! 4861 6.2.3).
+//!
+//! Left out: all variables of RFC 4861 6.2.1 without a use here.
 
 use std::collections::VecDeque;
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::{Interface, LinkMessage, Rng, Time};
-use carnet_wire::nd::NestingInformation;
+use carnet_wire::nd::host_configuration::{MAX_PREF64_LIFETIME, domain_name};
 use carnet_wire::nd::option::option_type;
-use carnet_wire::{icmpv6, nd};
+use carnet_wire::nd::{CaptivePortal, DnsSearchList, NestingInformation, Pref64, RecursiveDnsServers};
+use carnet_wire::{icmpv6, ipv6, nd};
 use ipnet::Ipv6Net;
 
 use crate::MobilityDrop;
@@ -52,6 +58,15 @@ const ROUTER_LIFETIME: u16 = 1800;
 /// Lifetimes of prefixes in seconds: `AdvValidLifetime` and `AdvPreferredLifetime` (RFC 4861 6.2.1).
 pub(crate) const VALID_LIFETIME: u32 = 2_592_000;
 pub(crate) const PREFERRED_LIFETIME: u32 = 604_800;
+/// Lifetime of [`HostConfiguration`]: three times the interval (RFC 8106 5.1, RFC 8781 4.1).
+const HOST_LIFETIME: u32 = 3 * MAX_INTERVAL.as_secs() as u32;
+/// Octets of a Router Advertisement without options, and of a Source Link-Layer Address option.
+const FIXED: usize = 16;
+const LINK_ADDRESS: usize = 8;
+/// Octets of options in an advertisement on a link with the least MTU: no option is longer.
+const MAX_OPTION: usize = ipv6::MIN_MTU - ipv6::HEADER_LEN - FIXED - LINK_ADDRESS;
+/// Octets of a DNS option without servers and names.
+const DNS_FIXED: usize = 8;
 
 /// Config of the advertiser of one interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,8 +75,88 @@ pub struct AdvertiserConfig {
     pub interface: String,
     /// Advertised prefixes; those of length 64 are for stateless autoconfiguration.
     pub prefixes: Vec<Ipv6Net>,
+    /// MTU of the link in the place of the one that fits into the tunnel.
+    pub mtu: Option<u32>,
+    /// Values for hosts, beside addresses and routes.
+    pub hosts: HostConfiguration,
     /// The home agent's advertisement of itself on its home link.
     pub home_agent: Option<Offer>,
+}
+
+/// Values for hosts on a link, beside addresses and routes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HostConfiguration {
+    /// DNS servers (RFC 8106 5.1).
+    pub dns: Vec<Ipv6Addr>,
+    /// Domain names that hosts append to short names (RFC 8106 5.2).
+    pub search: Vec<String>,
+    /// Prefixes of NAT64 (RFC 8781).
+    pub pref64: Vec<Ipv6Net>,
+    /// URI of the captive portal's API (RFC 8910).
+    pub captive_portal: Option<String>,
+}
+
+impl HostConfiguration {
+    fn is_empty(&self) -> bool {
+        *self == HostConfiguration::default()
+    }
+
+    /// Returns what is not in `other`. A portal that has another one in its place is replaced by it.
+    fn without(mut self, other: &HostConfiguration) -> HostConfiguration {
+        self.dns.retain(|server| !other.dns.contains(server));
+        self.search.retain(|domain| !other.search.contains(domain));
+        self.pref64.retain(|prefix| !other.pref64.contains(prefix));
+        self.captive_portal = self.captive_portal.filter(|_| other.captive_portal.is_none());
+        self
+    }
+
+    /// Adds what is in `other`.
+    fn join(&mut self, other: HostConfiguration) {
+        let other = other.without(self);
+        self.dns.extend(other.dns);
+        self.search.extend(other.search);
+        self.pref64.extend(other.pref64);
+        self.captive_portal = self.captive_portal.take().or(other.captive_portal);
+    }
+
+    /// Returns the options, each with its type. `lifetime` in seconds; 0 withdraws them.
+    fn options(&self, lifetime: u32) -> Vec<(u8, Vec<u8>)> {
+        let mut options = Vec::new();
+        if let Some(uri) = &self.captive_portal {
+            // The option has no lifetime. RFC 8910 2: this URI says that there is no portal.
+            let uri = if lifetime == 0 { CaptivePortal::UNRESTRICTED } else { uri }.to_owned();
+            options.push((option_type::CAPTIVE_PORTAL, CaptivePortal { uri }.data()));
+        }
+        for servers in self.dns.chunks((MAX_OPTION - DNS_FIXED) / 16) {
+            let option = RecursiveDnsServers { lifetime, servers: servers.to_vec() };
+            options.push((option_type::RECURSIVE_DNS_SERVER, option.data()));
+        }
+        for domains in search_lists(&self.search) {
+            options.push((option_type::DNS_SEARCH_LIST, DnsSearchList { lifetime, domains }.data()));
+        }
+        let of_prefix = u16::try_from(lifetime).unwrap_or(MAX_PREF64_LIFETIME);
+        let pref64 = self.pref64.iter().filter_map(|prefix| Pref64::new(*prefix, of_prefix));
+        options.extend(pref64.map(|option| (option_type::PREF64, option.data())));
+        options
+    }
+}
+
+/// Divides domain names into lists that each fit into an option.
+fn search_lists(domains: &[String]) -> Vec<Vec<String>> {
+    let mut lists: Vec<Vec<String>> = Vec::new();
+    let mut room = 0;
+    for domain in domains {
+        let length = domain_name(domain).map_or(0, |name| name.len());
+        match lists.last_mut().filter(|_| length <= room) {
+            Some(list) => list.push(domain.clone()),
+            None => {
+                lists.push(vec![domain.clone()]);
+                room = MAX_OPTION - DNS_FIXED;
+            }
+        }
+        room = room.saturating_sub(length);
+    }
+    lists
 }
 
 /// A home agent's advertisement of itself.
@@ -84,6 +179,11 @@ pub struct RouterAdvertiser {
     /// Whether the advertiser is on a home link, where other routers route.
     is_home_agent: bool,
     mtu: Option<u32>,
+    /// MTU of the interface.
+    link_mtu: usize,
+    /// Values that hosts have to forget, and the number of advertisements that still say so.
+    withdrawn: HostConfiguration,
+    forgets_left: u32,
     nesting: Option<NestingInformation>,
     /// Number of advertisements left for a change of `nesting`.
     news: u32,
@@ -105,8 +205,11 @@ impl RouterAdvertiser {
     pub fn new(config: AdvertiserConfig, rng: Rng) -> Self {
         RouterAdvertiser {
             is_home_agent: config.home_agent.is_some(),
+            mtu: config.mtu,
             config,
-            mtu: None,
+            link_mtu: ipv6::MIN_MTU,
+            withdrawn: HostConfiguration::default(),
+            forgets_left: 0,
             nesting: None,
             news: 0,
             valid: true,
@@ -148,6 +251,7 @@ impl RouterAdvertiser {
         }
         let was_up = self.link_local.is_some();
         self.link_address = interface.link_address;
+        self.link_mtu = usize::try_from(interface.mtu).unwrap_or(ipv6::MIN_MTU).max(ipv6::MIN_MTU);
         self.link_local = interface
             .addresses
             .iter()
@@ -169,9 +273,10 @@ impl RouterAdvertiser {
         }
     }
 
-    /// Sets the contents of the advertisement: the MTU for hosts (RFC 4861 4.6.4), and whether the prefixes
-    /// are valid. A change is advertised soon.
+    /// Sets the contents of the advertisement: the MTU for hosts (RFC 4861 4.6.4) unless the config has one,
+    /// and whether the prefixes are valid. A change is advertised soon.
     pub fn set(&mut self, now: Time, mtu: Option<u32>, valid: bool) {
+        let mtu = self.config.mtu.or(mtu);
         if (self.mtu, self.valid) != (mtu, valid) {
             if self.valid && !valid {
                 self.withdrawals_left = MAX_FINAL_ADVERTISEMENTS;
@@ -233,11 +338,17 @@ impl RouterAdvertiser {
         self.next = None;
     }
 
-    /// Withdraws for good the prefixes that are not in `kept`. Another advertiser sends everything else on
-    /// the link.
-    pub fn handle_withdrawal(&mut self, now: Time, kept: &[Ipv6Net]) {
-        self.config.prefixes.retain(|prefix| !kept.contains(prefix));
-        if !self.config.prefixes.is_empty() {
+    /// Withdraws for good the prefixes and values that `successor` does not advertise on the link. Prefixes
+    /// end at once; the successor withdraws the other values.
+    pub fn handle_withdrawal(&mut self, now: Time, successor: Option<&mut RouterAdvertiser>) {
+        self.withdrawn.join(std::mem::take(&mut self.config.hosts));
+        if let Some(successor) = successor {
+            self.config.prefixes.retain(|prefix| !successor.config.prefixes.contains(prefix));
+            successor.withdrawn = std::mem::take(&mut self.withdrawn).without(&successor.config.hosts);
+            successor.forgets_left =
+                if successor.withdrawn.is_empty() { 0 } else { MAX_FINAL_ADVERTISEMENTS };
+        }
+        if !self.config.prefixes.is_empty() || !self.withdrawn.is_empty() {
             self.valid = false;
             self.advertise(now, 0);
         }
@@ -296,7 +407,6 @@ impl RouterAdvertiser {
         let router_lifetime = if self.valid && !self.is_home_agent { router_lifetime } else { 0 };
         let nesting = self.nesting.as_ref().filter(|_| self.valid).map(NestingInformation::data);
         let mut options: Vec<nd::NdOption<'_>> = Vec::new();
-        options.extend(self.link_address.map(nd::NdOption::SourceLinkAddress));
         options.extend(self.mtu.map(nd::NdOption::Mtu));
         for prefix in &self.config.prefixes {
             options.push(nd::NdOption::PrefixInformation(nd::PrefixInformation {
@@ -315,31 +425,47 @@ impl RouterAdvertiser {
         for option in offer.iter().flat_map(Self::offer_options) {
             options.push(option);
         }
-        let mut message = nd::router_advertisement(&nd::RouterAdvertisementRepr {
-            // RFC 4861 4.2: 0 means unspecified.
-            hop_limit: if self.is_home_agent { 0 } else { 64 },
-            managed: false,
-            other: false,
-            home_agent: offer.is_some(),
-            preference: nd::RoutePreference::Medium,
-            router_lifetime,
-            reachable_time: 0,
-            retrans_timer: 0,
-            options: &options,
-        });
-        icmpv6::set_checksum(&mut message, source, nd::ALL_NODES);
-        self.outputs.push_back(LinkMessage {
-            interface: self.config.interface.clone(),
-            source,
-            destination: nd::ALL_NODES,
-            hop_limit: ND_HOP_LIMIT,
-            peer: None,
-            message,
-        });
+        // A router that goes, or whose prefixes end, leads to no server any more.
+        let host_lifetime = if router_lifetime > 0 { HOST_LIFETIME } else { 0 };
+        let hosts = self.config.hosts.options(host_lifetime);
+        let forgotten = self.withdrawn.options(0);
+        for (option_type, data) in forgotten.iter().chain(&hosts) {
+            options.push(nd::NdOption::Unknown { option_type: *option_type, data });
+        }
+        let source_link_address = self.link_address.map(nd::NdOption::SourceLinkAddress);
+        let link_mtu = self.mtu.and_then(|mtu| usize::try_from(mtu).ok()).unwrap_or(self.link_mtu);
+        let room = link_mtu.clamp(ipv6::MIN_MTU, self.link_mtu) - ipv6::HEADER_LEN - FIXED;
+        for options in divided(source_link_address, &options, room) {
+            let mut message = nd::router_advertisement(&nd::RouterAdvertisementRepr {
+                // RFC 4861 4.2: 0 means unspecified.
+                hop_limit: if self.is_home_agent { 0 } else { 64 },
+                managed: false,
+                other: false,
+                home_agent: offer.is_some(),
+                preference: nd::RoutePreference::Medium,
+                router_lifetime,
+                reachable_time: 0,
+                retrans_timer: 0,
+                options: &options,
+            });
+            icmpv6::set_checksum(&mut message, source, nd::ALL_NODES);
+            self.outputs.push_back(LinkMessage {
+                interface: self.config.interface.clone(),
+                source,
+                destination: nd::ALL_NODES,
+                hop_limit: ND_HOP_LIMIT,
+                peer: None,
+                message,
+            });
+        }
         self.last = Some(now);
         self.sent = self.sent.saturating_add(1);
         let mut interval = self.rng.duration(MIN_INTERVAL, MAX_INTERVAL);
-        if self.sent < INITIAL_ADVERTISEMENTS || !self.valid {
+        self.forgets_left = self.forgets_left.saturating_sub(1);
+        if self.forgets_left == 0 {
+            self.withdrawn = HostConfiguration::default();
+        }
+        if self.sent < INITIAL_ADVERTISEMENTS || !self.valid || self.forgets_left > 0 {
             interval = interval.min(INITIAL_INTERVAL);
         }
         self.news = self.news.saturating_sub(1);
@@ -349,6 +475,34 @@ impl RouterAdvertiser {
         self.withdrawals_left = self.withdrawals_left.saturating_sub(1);
         self.next = (!self.is_silent()).then_some(now + interval);
     }
+}
+
+/// Divides options among advertisements with `room` octets of options. Each names the router's link-layer
+/// address; the others keep their order.
+fn divided<'a>(
+    source_link_address: Option<nd::NdOption<'a>>,
+    options: &[nd::NdOption<'a>],
+    room: usize,
+) -> Vec<Vec<nd::NdOption<'a>>> {
+    let length = |option: &nd::NdOption<'_>| {
+        let mut octets = Vec::new();
+        option.emit_into(&mut octets);
+        octets.len()
+    };
+    let head: Vec<nd::NdOption<'a>> = source_link_address.into_iter().collect();
+    let room = room - head.iter().map(length).sum::<usize>();
+    let mut divided = Vec::new();
+    let (mut current, mut used) = (head.clone(), 0);
+    for option in options {
+        if used > 0 && used + length(option) > room {
+            divided.push(std::mem::replace(&mut current, head.clone()));
+            used = 0;
+        }
+        used += length(option);
+        current.push(*option);
+    }
+    divided.push(current);
+    divided
 }
 
 #[cfg(test)]
@@ -380,6 +534,8 @@ mod tests {
         let config = AdvertiserConfig {
             interface: "i0".into(),
             prefixes: vec!["2001:db8:a::/64".parse().expect("prefix")],
+            mtu: None,
+            hosts: HostConfiguration::default(),
             home_agent: None,
         };
         RouterAdvertiser::new(config, Rng::new(1))
@@ -454,7 +610,13 @@ mod tests {
             preference: 10,
             mobile_routers: true,
         };
-        let config = AdvertiserConfig { interface: "i0".into(), prefixes: vec![], home_agent: Some(offer) };
+        let config = AdvertiserConfig {
+            interface: "i0".into(),
+            prefixes: vec![],
+            mtu: None,
+            hosts: HostConfiguration::default(),
+            home_agent: Some(offer),
+        };
         let mut advertiser = RouterAdvertiser::new(config, Rng::new(1));
         advertiser.handle_interface(Time::ZERO, &interface(true));
         advertiser.handle_timeout(Time::ZERO);

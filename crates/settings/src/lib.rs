@@ -24,8 +24,9 @@ use carnet_mobility::mobile_router::{
     Liveness, MobileRouterConfig, RegistrationMode, SignalThresholds, UplinkConfig, VolumeAction,
     VolumePeriod,
 };
+use carnet_mobility::router_advertiser::HostConfiguration;
 use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation, SharedKeys};
-use carnet_station::{GeonetSettings, MobileRouterSettings, StationConfig};
+use carnet_station::{GeonetSettings, LanSettings, MobileRouterSettings, StationConfig};
 use carnet_wire::geonet::GnAddress;
 
 /// Returns the config of a station. If `gn_address` is `None`, the GN address may follow later.
@@ -110,8 +111,7 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
                 .collect(),
         },
         agents: AgentsConfig { prefix_discovery: router.prefix_discovery, ..agents(&router.home_agents) },
-        lan: router.lan.clone(),
-        advertise: router.advertise,
+        lan: router.lan.iter().map(lan).collect(),
         nesting: router.nesting,
         nested_routers: router.nested_routers.iter().map(|address| address.0).collect(),
         direct_networks: router.direct_routes.clone(),
@@ -138,6 +138,22 @@ fn agents(agents: &config::HomeAgents) -> AgentsConfig {
         agents: named.map(|(&address, ipv4_address)| AgentAddress { address, ipv4_address }).collect(),
         discover: agents.discover,
         ..AgentsConfig::default()
+    }
+}
+
+/// Returns an interface of the mobile network.
+fn lan(lan: &config::Lan) -> LanSettings {
+    LanSettings {
+        interface: lan.interface.clone(),
+        prefixes: lan.prefixes.clone(),
+        advertise: lan.advertise,
+        mtu: lan.mtu,
+        hosts: HostConfiguration {
+            dns: lan.dns.clone(),
+            search: lan.search.clone(),
+            pref64: lan.pref64.into_iter().collect(),
+            captive_portal: lan.captive_portal.clone(),
+        },
     }
 }
 

@@ -15,6 +15,7 @@ pub mod io;
 mod station;
 mod status;
 
+pub use forwarding::LanSettings;
 pub use geonet::GeonetSettings;
 pub use station::{MnppSettings, MobileRouterSettings, PersistentState, Station, StationConfig};
 pub use status::{BindingStatus, RouteStatus, StationStatus, TunnelStatus, UplinkStatus};

@@ -25,6 +25,7 @@ use carnet_mobility::router_advertiser::RouterAdvertiser;
 use carnet_mobility::{Direct, HomeAgent, Mnpp, MobileRouter, MobilityDrop, Nesting};
 
 use crate::acceleration::SequenceNumbers;
+use crate::forwarding::LanSettings;
 use crate::forwarding::desired::{DesiredState, Entry};
 use crate::forwarding::forwarder::Forwarder;
 use crate::forwarding::fragments::Reassembler;
@@ -63,7 +64,9 @@ struct Router {
     machine: MobileRouter,
     /// Selection of the home agent, with the further mobile routers that exist while the home agent changes.
     agents: Agents,
+    /// Names of the interfaces of the mobile network.
     lan: Vec<String>,
+    lan_settings: Vec<LanSettings>,
     advertisers: Vec<RouterAdvertiser>,
     /// Interfaces and prefixes that have the address `PREFIX::1` from an earlier config with `advertise`.
     /// They keep this address, because an operator's own router needs an address there as well.

@@ -143,7 +143,7 @@ fn interfaces(draft: &Draft) -> Vec<(&At<String>, &'static str)> {
     let uplinks =
         uplinks.iter().filter_map(|uplink| uplink.interface.as_ref()).map(|other| (other, "an uplink"));
     let lan = router.map(|router| router.lan()).unwrap_or_default();
-    let lan = lan.iter().map(|other| (other, "in the lan"));
+    let lan = lan.into_iter().map(|other| (other, "in the lan"));
     let home_link = draft.home_agent.as_ref().and_then(|agent| agent.home_link.as_ref());
     let home_link = home_link.into_iter().map(|other| (other, "the home link"));
     uplinks.chain(lan).chain(home_link).collect()

@@ -1,5 +1,6 @@
 //! `[mobile_router]`, and `[mobile_node]`, which has no mobile network.
 
+mod lan;
 mod policy;
 mod uplink;
 
@@ -21,6 +22,7 @@ use super::reader::{At, List, Value};
 use super::table::{Table, all};
 use super::{kinds, values};
 
+pub use lan::Lan;
 pub use policy::{Policy, PolicyAction, PolicyProtocol};
 pub use uplink::{Roaming, SignalThresholds, Uplink, VolumeAction, VolumePeriod};
 
@@ -49,8 +51,9 @@ pub struct MobileRouter {
     /// Requested lifetime, a multiple of 4 s from 4 s to 262140 s.
     pub lifetime: Duration,
     /// Interfaces of the mobile network.
-    pub lan: Vec<String>,
-    /// Whether carnet gives the `lan` interfaces an address and advertises the prefix there.
+    pub lan: Vec<Lan>,
+    /// Whether carnet gives the `lan` interfaces an address and advertises the prefix there. The table of an
+    /// interface may say otherwise.
     pub advertise: bool,
     /// Whether carnet offers nested mobile routers care-of addresses of the visited links, and takes such
     /// addresses that others offer.
@@ -244,11 +247,12 @@ static LIFETIME: Key<Duration> = with_default(
     "\"60s\"",
     "Lifetime that the mobile router requests; the home agent may grant less.",
 );
-static LAN: Key<List<String>> = with_default(
+static LAN: Key<List<lan::Draft>> = with_default(
     "lan",
-    kinds::INTERFACES,
+    lan::KIND,
     "[]",
-    "Interfaces of the mobile network. They need `prefixes`, and none of them is an uplink.",
+    "Interfaces of the mobile network. They need `prefixes`, and none of them is an uplink. A table instead of
+     a name says more about an interface, see [[[mobile_router.lan]]](#mobile_routerlan).",
 );
 static ADVERTISE: Key<bool> = with_default(
     "advertise",
@@ -428,7 +432,7 @@ impl NamedHomeAgents {
 struct Network {
     prefixes: List<Ipv6Net>,
     registration: Option<Registration>,
-    lan: List<String>,
+    lan: List<lan::Draft>,
     advertise: Option<bool>,
     nested_routers: List<MacAddress>,
     direct_routes: List<Ipv6Net>,
@@ -444,6 +448,12 @@ impl Network {
             nested_routers: table.take(&NESTED_ROUTERS).unwrap_or_default(),
             direct_routes: table.take(&DIRECT_ROUTES).unwrap_or_default(),
         }
+    }
+
+    /// Returns the interfaces if all of them are valid.
+    fn lans(&self) -> Option<Vec<Lan>> {
+        let lans = self.lan.complete()?;
+        lans.into_iter().map(|lan| lan.finish(self.advertise?)).collect()
     }
 
     /// The values of a mobile node.
@@ -525,7 +535,7 @@ impl Draft {
             prefixes: network.prefixes.complete(),
             registration: network.registration,
             lifetime: table.take(&LIFETIME),
-            lan: network.lan.complete(),
+            lan: network.lans(),
             advertise: network.advertise,
             nesting: table.take(&NESTING),
             nested_routers: network.nested_routers.complete(),
@@ -568,8 +578,8 @@ impl Draft {
     }
 
     /// Returns the valid interfaces of the mobile network.
-    pub(super) fn lan(&self) -> &[At<String>] {
-        &self.network.lan.items
+    pub(super) fn lan(&self) -> Vec<&At<String>> {
+        self.network.lan.items.iter().filter_map(|lan| lan.value.interface.as_ref()).collect()
     }
 
     /// Reports conflicts between values of the table. `is_home_agent`: a `[home_agent]` exists beside it.
@@ -579,6 +589,8 @@ impl Draft {
         self.check_key(sink);
         apart(&self.network.prefixes.items, sink);
         self.check_advertised(sink);
+        let Network { prefixes, lan, advertise, .. } = &self.network;
+        lan::check(&lan.items, prefixes, *advertise, sink);
         policy::check(&self.policies, &self.uplinks, sink);
         self.check_interfaces(sink);
         self.check_direct_routes(is_home_agent, sink);
@@ -627,14 +639,17 @@ impl Draft {
 
     /// The mobile network has prefixes, and advertised ones are short enough.
     fn check_advertised(&self, sink: &Sink<'_>) {
-        let (Some(interface), prefixes) = (self.lan().first(), &self.network.prefixes) else { return };
+        let (lan, prefixes) = (self.lan(), &self.network.prefixes);
+        let Some(interface) = lan.first() else { return };
         if prefixes.items.is_empty() && prefixes.whole {
             let message = "the mobile network has no prefix, expected `mobile_router.prefixes`";
             sink.push(interface.at, message);
         }
         // RFC 4862 5.5.3: hosts derive addresses from a /64 only; carnet takes one from a shorter prefix.
-        for prefix in prefixes.items.iter().filter(|prefix| prefix.value.prefix_len() > 64) {
-            if self.network.advertise == Some(true) {
+        let lans = self.network.lan.items.iter();
+        let mut advertises = lans.filter_map(|lan| lan.value.advertise?.or(self.network.advertise));
+        if advertises.any(|advertises| advertises) {
+            for prefix in prefixes.items.iter().filter(|prefix| prefix.value.prefix_len() > 64) {
                 let message = "is too long to be advertised on the lan, expected /64 or shorter, \
                                or advertise = false";
                 sink.push(prefix.at, format!("{} {message}", prefix.value));
@@ -664,8 +679,9 @@ impl Draft {
                 None => identifiers.push(bid),
             }
         }
-        for (index, interface) in self.lan().iter().enumerate() {
-            if let Some(other) = self.lan()[..index].iter().find(|other| other.value == interface.value) {
+        let lan = self.lan();
+        for (index, interface) in lan.iter().enumerate() {
+            if let Some(other) = lan.iter().take(index).find(|other| other.value == interface.value) {
                 taken(interface, "in the lan", other, sink);
             }
             if let Some(uplink) = uplinks.iter().find(|uplink| uplink.value == interface.value) {

@@ -55,7 +55,7 @@ pub use geonet::{
 };
 pub use home_agent::{AllowedRouter, HomeAgent, MultipleCareOf, PeerAgent};
 pub use mobile_router::{
-    Heartbeat, HomeAgents, MobileRouter, Policy, PolicyAction, PolicyProtocol, ProbeUrl, Registration,
+    Heartbeat, HomeAgents, Lan, MobileRouter, Policy, PolicyAction, PolicyProtocol, ProbeUrl, Registration,
     Roaming, SignalThresholds, Uplink, VolumeAction, VolumePeriod,
 };
 pub use security::{Pseudonyms, Security, SecurityPolicy};

@@ -4,6 +4,7 @@ mod errors;
 mod geonet;
 mod home_network;
 mod hostile;
+mod lan;
 mod mobile_node;
 mod multicast;
 mod page;
@@ -345,7 +346,7 @@ fn every_key_arrives() {
             prefixes: vec![net("2001:db8:a::/64")],
             registration: Registration::Implicit,
             lifetime: Duration::from_secs(60),
-            lan: vec!["i0".into(), "i1".into()],
+            lan: vec![Lan::named("i0", false), Lan::named("i1", false)],
             advertise: false,
             nesting: false,
             nested_routers: Vec::new(),

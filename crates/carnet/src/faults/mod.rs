@@ -109,7 +109,6 @@ fn configs(rng: &mut Rng) -> (StationConfig, [StationConfig; 2]) {
             },
             lan: vec!["i0".into()],
             agents: AgentsConfig::default(),
-            advertise: true,
             nesting: false,
             nested_routers: Vec::new(),
             direct_networks: Vec::new(),

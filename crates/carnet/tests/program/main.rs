@@ -27,6 +27,7 @@ mod geonet_ipv6;
 mod geonet_multicast;
 mod home_link;
 mod home_network;
+mod host_configuration;
 mod identifiers;
 mod ipsec;
 mod ipv4;

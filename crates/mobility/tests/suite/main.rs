@@ -32,6 +32,7 @@ mod agent_restart;
 mod agent_shares;
 mod faults;
 mod home_network;
+mod host_configuration;
 mod hostile;
 mod peers;
 mod recordings;

@@ -293,22 +293,6 @@ pub(super) fn next_hop_table(index: usize, number: usize) -> u32 {
     }
 }
 
-/// Chooses the link prefix of each LAN interface from the mobile network prefixes. The link prefix is the
-/// first /64 of a mobile network prefix. If the mobile network prefix is longer than /64, the link prefix is
-/// the whole prefix. The first prefix goes to the first interface, the second prefix to the second interface,
-/// and so on. The last interface gets all further prefixes.
-pub(crate) fn lan_prefixes(prefixes: &[Ipv6Net], lan: &[String]) -> Vec<(String, Ipv6Net)> {
-    let Some(last) = lan.last() else { return Vec::new() };
-    prefixes
-        .iter()
-        .enumerate()
-        .filter_map(|(index, prefix)| {
-            let link = Ipv6Net::new(prefix.network(), prefix.prefix_len().max(64)).ok()?;
-            Some((lan.get(index).unwrap_or(last).clone(), link))
-        })
-        .collect()
-}
-
 /// Returns the address `PREFIX::1` for each LAN interface that has no other address in its prefix.
 fn lan_addresses(assigned: &[(String, Ipv6Net)], interfaces: &SmallMap<String, Interface>) -> Vec<Entry> {
     assigned

@@ -24,6 +24,7 @@ mod for_neighbours;
 mod for_nested;
 pub mod forwarder;
 pub mod fragments;
+mod lan;
 pub mod mss;
 pub mod packet;
 pub mod path_mtu;
@@ -32,6 +33,8 @@ mod ways;
 
 pub(crate) use for_direct::direct_entries;
 pub(crate) use for_home_agent::{agent_entries, node_entries};
-pub(crate) use for_mobile_router::{lan_prefixes, router_entries, setting_entries};
+pub(crate) use for_mobile_router::{router_entries, setting_entries};
 pub(crate) use for_neighbours::neighbour_entries;
 pub(crate) use for_nested::nesting_entries;
+pub use lan::LanSettings;
+pub(crate) use lan::lan_prefixes;

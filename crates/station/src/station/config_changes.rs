@@ -5,6 +5,8 @@ use carnet_mobility::Event;
 use carnet_mobility::home_agent::HomeAgentConfig;
 use carnet_mobility::mobile_router::MobileRouterConfig;
 
+use crate::forwarding::LanSettings;
+
 /// Largest number of named entries of each kind; the event only counts the further entries.
 const MAX_NAMED: usize = 64;
 
@@ -106,8 +108,8 @@ impl ConfigChanges {
     /// Compares two mobile routers, each with the interfaces of its mobile network.
     pub fn compare_mobile_routers(
         &mut self,
-        old: Option<(&MobileRouterConfig, &[String])>,
-        new: Option<(&MobileRouterConfig, &[String])>,
+        old: Option<(&MobileRouterConfig, &[LanSettings])>,
+        new: Option<(&MobileRouterConfig, &[LanSettings])>,
     ) {
         let (Some((old, old_lan)), Some((new, new_lan))) = (old, new) else {
             let home_address =
@@ -122,7 +124,7 @@ impl ConfigChanges {
             )
         };
         self.compare(format!("mobile_router {}", new.home_address), Some(()), Some(()), own(old) == own(new));
-        self.compare_named("mobile_router.lan", old_lan, new_lan, Clone::clone);
+        self.compare_named("mobile_router.lan", old_lan, new_lan, |it| it.interface.clone());
         self.compare_named("mobile_router.uplink", &old.uplinks, &new.uplinks, |it| it.interface.clone());
         self.compare_named("mobile_router.policy", &old.policies, &new.policies, |it| it.name.clone());
     }

@@ -8,7 +8,7 @@ use carnet_mobility::agents::{Agents, AgentsConfig};
 use carnet_mobility::home_agent::{AuthorizedNode, Binding, HomeAgentConfig, OtherAgents, StoredBinding};
 use carnet_mobility::mobile_router::{Attachment, MobileRouterConfig, StoredSequence, StoredVolume};
 use carnet_mobility::nesting::NestingConfig;
-use carnet_mobility::router_advertiser::{AdvertiserConfig, Offer, RouterAdvertiser};
+use carnet_mobility::router_advertiser::{AdvertiserConfig, HostConfiguration, Offer, RouterAdvertiser};
 use carnet_mobility::{Event, HomeAgent, MobileRouter, Nesting};
 use carnet_wire::ipv6::HEADER_LEN;
 use ipnet::Ipv6Net;
@@ -19,7 +19,7 @@ use super::lan_mtu::LanMtu;
 use super::neighbours::MnppSettings;
 use super::{Agent, Router, Scope, Station};
 use crate::forwarding::desired::TunnelEnd;
-use crate::forwarding::{agent_entries, lan_prefixes, setting_entries};
+use crate::forwarding::{LanSettings, agent_entries, lan_prefixes, setting_entries};
 use crate::geonet::GeonetSettings;
 use crate::io::Output;
 
@@ -45,9 +45,7 @@ pub struct MobileRouterSettings {
     /// Candidate home agents; if empty, the router uses the home agent that `router` names.
     pub agents: AgentsConfig,
     /// Interfaces of the mobile network.
-    pub lan: Vec<String>,
-    /// Whether the router advertises the prefixes on these interfaces, and adds `PREFIX::1` to them.
-    pub advertise: bool,
+    pub lan: Vec<LanSettings>,
     /// Whether mobile routers behind this router may have addresses of the links that this router visits.
     /// This router may then have such addresses behind another mobile router.
     pub nesting: bool,
@@ -98,19 +96,14 @@ impl Station {
             if router.nesting.config() == old.nesting.config() {
                 std::mem::swap(&mut router.nesting, &mut old.nesting);
             }
-            if router.advertisers.is_empty() {
-                router.assigned = old.lan_addresses();
-                let wanted = lan_prefixes(&router.machine.config().prefixes, &router.lan);
-                router.assigned.retain(|assigned| wanted.contains(assigned));
-            }
+            let mut assigned = old.lan_addresses();
+            let wanted = lan_prefixes(&router.machine.config().prefixes, &router.lan_settings);
+            assigned.retain(|address| wanted.contains(address) && !router.advertises(&address.0));
+            router.assigned = assigned;
             for advertiser in &mut old.advertisers {
-                let kept: Vec<ipnet::Ipv6Net> = router
-                    .advertisers
-                    .iter()
-                    .filter(|new| new.interface() == advertiser.interface())
-                    .flat_map(|new| new.prefixes().iter().copied())
-                    .collect();
-                advertiser.handle_withdrawal(now, &kept);
+                let mut successors = router.advertisers.iter_mut();
+                let successor = successors.find(|new| new.interface() == advertiser.interface());
+                advertiser.handle_withdrawal(now, successor);
                 withdrawals.extend(std::iter::from_fn(|| advertiser.poll_output()));
             }
         }
@@ -152,7 +145,7 @@ impl Station {
         let agents = [old_agent, self.agent.as_ref()].map(|agent| agent.map(|it| it.machine.config()));
         changes.compare_home_agents(agents[0], agents[1]);
         let routers = [old_router, self.router.as_ref()];
-        let routers = routers.map(|router| router.map(|it| (it.machine.config(), &*it.lan)));
+        let routers = routers.map(|router| router.map(|it| (it.machine.config(), &*it.lan_settings)));
         changes.compare_mobile_routers(routers[0], routers[1]);
         changes.event()
     }
@@ -307,7 +300,8 @@ impl Agent {
         let interface = config.home_link.clone().filter(|_| config.others.dhaad);
         let advertiser = interface.map(|interface| {
             let home_agent = Some(offer(&config));
-            let config = AdvertiserConfig { interface, prefixes: Vec::new(), home_agent };
+            let (prefixes, hosts) = (Vec::new(), HostConfiguration::default());
+            let config = AdvertiserConfig { interface, prefixes, mtu: None, hosts, home_agent };
             RouterAdvertiser::new(config, Rng::new(rng.u64()))
         });
         let machine = HomeAgent::new(config).with_rng(Rng::new(rng.u64()));
@@ -349,10 +343,15 @@ impl Router {
 
     /// Returns the interfaces that get the address `PREFIX::1`, each with its prefix.
     pub(super) fn lan_addresses(&self) -> Vec<(String, ipnet::Ipv6Net)> {
-        match self.advertisers.is_empty() {
-            true => self.assigned.clone(),
-            false => lan_prefixes(&self.machine.config().prefixes, &self.lan),
-        }
+        let mut addresses = lan_prefixes(&self.machine.config().prefixes, &self.lan_settings);
+        addresses.retain(|(interface, _)| self.advertises(interface));
+        addresses.extend(self.assigned.iter().cloned());
+        addresses
+    }
+
+    /// Returns whether the router advertises the prefixes of an interface.
+    fn advertises(&self, interface: &str) -> bool {
+        self.advertisers.iter().any(|advertiser| advertiser.interface() == interface)
     }
 
     /// Returns whether `address` is the address of the router's home agent, or of a home agent that the
@@ -371,23 +370,24 @@ impl Router {
         }
         let chance = if settings.agents == AgentsConfig::default() { 0 } else { rng.u64() };
         let mut prefixes: BTreeMap<String, Vec<ipnet::Ipv6Net>> = BTreeMap::new();
-        if settings.advertise {
-            for (interface, prefix) in lan_prefixes(&settings.router.prefixes, &settings.lan) {
-                prefixes.entry(interface).or_default().push(prefix);
-            }
+        for (interface, prefix) in lan_prefixes(&settings.router.prefixes, &settings.lan) {
+            prefixes.entry(interface).or_default().push(prefix);
         }
         let advertisers = prefixes
             .into_iter()
-            .map(|(interface, prefixes)| {
-                let config = AdvertiserConfig { interface, prefixes, home_agent: None };
-                RouterAdvertiser::new(config, Rng::new(rng.u64()))
+            .filter_map(|(interface, prefixes)| {
+                let lan = settings.lan.iter().find(|lan| lan.advertise && lan.interface == interface)?;
+                let (mtu, hosts) = (lan.mtu, lan.hosts.clone());
+                let config = AdvertiserConfig { interface, prefixes, mtu, hosts, home_agent: None };
+                Some(RouterAdvertiser::new(config, Rng::new(rng.u64())))
             })
             .collect();
+        let lan: Vec<String> = settings.lan.iter().map(|lan| lan.interface.clone()).collect();
         let nesting = NestingConfig {
             home_address: settings.router.home_address,
             home_prefix: settings.router.home_prefix,
             prefixes: settings.router.prefixes.clone(),
-            lan: settings.lan.clone(),
+            lan: lan.clone(),
             direct: settings.nesting,
             known: settings.nested_routers,
         };
@@ -395,7 +395,8 @@ impl Router {
         Router {
             machine,
             agents: Agents::new(settings.agents, Rng::new(chance)),
-            lan: settings.lan,
+            lan,
+            lan_settings: settings.lan,
             advertisers,
             assigned: Vec::new(),
             lan_mtu: LanMtu::default(),

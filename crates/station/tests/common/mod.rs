@@ -118,7 +118,6 @@ pub fn router_config(prefixes: &[&str]) -> StationConfig {
             },
             lan: vec!["i0".into()],
             agents: AgentsConfig::default(),
-            advertise: true,
             nesting: true,
             nested_routers: Vec::new(),
             direct_networks: Vec::new(),

@@ -108,7 +108,6 @@ fn router_config(n: usize, uplinks: &[&str], nesting: bool) -> StationConfig {
                 uplinks: uplinks.iter().enumerate().map(uplink).collect(),
             },
             lan: vec!["i0".into()],
-            advertise: true,
             nesting,
             nested_routers: vec![KNOWN],
             direct_networks: Vec::new(),

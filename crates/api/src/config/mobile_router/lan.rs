@@ -1,0 +1,317 @@
+//! `[[mobile_router.lan]]`, or the name of the interface alone.
+
+use std::net::Ipv6Addr;
+
+use ipnet::Ipv6Net;
+
+use super::super::conflicts::apart;
+use super::super::errors::Sink;
+use super::super::keys::{
+    Declared, Disclosure, Key, Kind, Optional, Section, integer, optional, required, text, value,
+    with_default,
+};
+use super::super::reader::{At, List, Value};
+use super::super::table::{Table, all};
+use super::super::{kinds, values};
+
+/// The most octets of a DNS option that fits into a Router Advertisement of 1280 octets. The IPv6 header has
+/// 40 of them, the fixed part 16, the link-layer address 8, and the option's own fixed part 8.
+const MAX_DNS: usize = 1280 - 40 - 16 - 8 - 8;
+/// The most DNS servers.
+const MAX_SERVERS: usize = MAX_DNS / 16;
+/// RFC 8910 2: a longer URI does not fit into the option of DHCP for IPv4.
+const MAX_URI: usize = 255;
+
+/// `[[mobile_router.lan]]`, or a name in `mobile_router.lan`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lan {
+    /// Name of the interface.
+    pub interface: String,
+    /// Prefixes of the interface. If empty, the interface shares the prefixes that no other interface has.
+    pub prefixes: Vec<Ipv6Net>,
+    /// DNS servers for hosts.
+    pub dns: Vec<Ipv6Addr>,
+    /// Domain names that hosts append to short names.
+    pub search: Vec<String>,
+    /// Prefix of the NAT64.
+    pub pref64: Option<Ipv6Net>,
+    /// MTU for hosts; `None`: one that fits into the tunnel.
+    pub mtu: Option<u32>,
+    /// URI of the captive portal's API.
+    pub captive_portal: Option<String>,
+    /// Give the interface an address and advertise its prefixes.
+    pub advertise: bool,
+}
+
+impl Lan {
+    /// An interface of which the config has the name alone.
+    pub(in crate::config) fn named(interface: &str, advertise: bool) -> Lan {
+        Lan {
+            interface: interface.to_owned(),
+            prefixes: Vec::new(),
+            dns: Vec::new(),
+            search: Vec::new(),
+            pref64: None,
+            mtu: None,
+            captive_portal: None,
+            advertise,
+        }
+    }
+}
+
+const EXPECTED: &str = "an array of interfaces, or tables [[mobile_router.lan]]";
+const EXPECTED_SERVERS: &str = "an array of addresses";
+const EXPECTED_SERVER: &str = "a unicast address such as \"2001:db8:53::53\"";
+const EXPECTED_DOMAINS: &str = "an array of domain names";
+const EXPECTED_DOMAIN: &str = "a domain name such as \"bus.example\"";
+const EXPECTED_PREF64: &str = "a prefix of 96, 64, 56, 48, 40 or 32 bits, such as \"64:ff9b::/96\"";
+const EXPECTED_PORTAL: &str = "a URI such as \"https://portal.example/api\"";
+
+/// Names, tables, or both.
+pub(super) const KIND: Kind<List<Draft>> =
+    value("array of interfaces, or tables", EXPECTED, |value| List::read(value, EXPECTED, Draft::read))
+        .with_table(&SECTION, &[])
+        .disclosed(Disclosure::Open);
+const SERVERS: Kind<List<Ipv6Addr>> = value("array of addresses", EXPECTED_SERVERS, |value| {
+    List::read(value, EXPECTED_SERVERS, |item| item.parse(EXPECTED_SERVER, server))
+});
+const DOMAINS: Kind<List<String>> = value("array of domain names", EXPECTED_DOMAINS, |value| {
+    List::read(value, EXPECTED_DOMAINS, |item| item.parse(EXPECTED_DOMAIN, domain))
+});
+
+static INTERFACE: Key<String> = required("interface", kinds::INTERFACE, "Its name.");
+static PREFIXES: Key<List<Ipv6Net>> = with_default(
+    "prefixes",
+    kinds::PREFIXES,
+    "[]",
+    "Prefixes of the interface, each a /64 or shorter out of `mobile_router.prefixes`. A shorter one gives its
+     first /64. Without this key the interface shares the prefixes of the mobile network that no table names:
+     the first goes to the first such interface, and so on; the last such interface gets the rest.",
+);
+static DNS: Key<List<Ipv6Addr>> = with_default(
+    "dns",
+    SERVERS,
+    "[]",
+    "DNS servers for hosts, the preferred first, at most 75 (RFC 8106). Many hosts use three of them. A
+     link-local address is one of this link.",
+);
+static SEARCH: Key<List<String>> = with_default(
+    "search",
+    DOMAINS,
+    "[]",
+    "Domain names that hosts append to short names (RFC 8106), all together at most 1208 octets. A name counts
+     two octets more than its characters.",
+);
+static PREF64: Optional<Ipv6Net> = optional(
+    "pref64",
+    text("prefix", EXPECTED_PREF64, pref64),
+    "Prefix of the NAT64 that hosts reach (RFC 8781), of 96, 64, 56, 48, 40 or 32 bits.",
+);
+static MTU: Optional<u32> = optional(
+    "mtu",
+    integer(1280, 65_535),
+    "MTU that hosts are told. Without this key it is one that fits into the tunnel.",
+);
+static CAPTIVE_PORTAL: Optional<String> = optional(
+    "captive_portal",
+    text("URI", EXPECTED_PORTAL, portal),
+    "URI of the API of the captive portal on board (RFC 8910, RFC 8908), at most 255 characters.",
+);
+static ADVERTISE: Optional<bool> = optional(
+    "advertise",
+    kinds::BOOLEAN,
+    "As [`advertise`](#mobile_router), for this interface. Without this key that value holds.",
+);
+
+/// `[[mobile_router.lan]]`
+pub(in crate::config) static SECTION: Section = Section::new(
+    "[[mobile_router.lan]]",
+    "mobile_router.lan",
+    &[&INTERFACE, &PREFIXES, &DNS, &SEARCH, &PREF64, &MTU, &CAPTIVE_PORTAL, &ADVERTISE],
+);
+
+/// The table, and the values in it that others are compared with.
+#[derive(Clone)]
+pub(in crate::config) struct Draft {
+    pub interface: Option<At<String>>,
+    prefixes: List<Ipv6Net>,
+    dns: List<Ipv6Addr>,
+    search: List<String>,
+    /// `None` when it is wrong.
+    pub advertise: Option<Option<bool>>,
+    /// The first value of the table that hosts hear of.
+    for_hosts: Option<usize>,
+    config: Option<Lan>,
+}
+
+impl Draft {
+    /// Reads a name or a table; `None` for another type.
+    fn read(value: &Value<'_>) -> Option<Draft> {
+        if value.as_str().is_some() {
+            let interface = kinds::INTERFACE.read(value)?;
+            return Some(Draft::of(At { value: interface, at: value.at() }));
+        }
+        let table = Table::of(&SECTION, value)?;
+        let interface = table.take_at(&INTERFACE);
+        let prefixes = table.take(&PREFIXES).unwrap_or_default();
+        let (dns, search) = (table.take(&DNS).unwrap_or_default(), table.take(&SEARCH).unwrap_or_default());
+        let advertise = table.take(&ADVERTISE);
+        let config = all!(Lan {
+            interface: interface.clone().map(|interface| interface.value),
+            prefixes: prefixes.complete(),
+            dns: dns.complete(),
+            search: search.complete(),
+            pref64: table.take(&PREF64),
+            mtu: table.take(&MTU),
+            captive_portal: table.take(&CAPTIVE_PORTAL),
+            // `finish` knows it.
+            advertise: Some(true),
+        });
+        let keys: [&dyn Declared; 5] = [&DNS, &SEARCH, &PREF64, &MTU, &CAPTIVE_PORTAL];
+        let for_hosts = keys.iter().find_map(|key| table.value(*key)).map(|value| value.at());
+        Some(Draft { interface, prefixes, dns, search, advertise, for_hosts, config })
+    }
+
+    /// A name alone.
+    fn of(interface: At<String>) -> Draft {
+        let config = Lan::named(&interface.value, true);
+        Draft {
+            interface: Some(interface),
+            prefixes: List::default(),
+            dns: List::default(),
+            search: List::default(),
+            advertise: Some(None),
+            for_hosts: None,
+            config: Some(config),
+        }
+    }
+
+    /// The config, if nothing is wrong. `advertise`: that of `[mobile_router]`.
+    pub(super) fn finish(self, advertise: bool) -> Option<Lan> {
+        Some(Lan { advertise: self.advertise?.unwrap_or(advertise), ..self.config? })
+    }
+}
+
+/// Notes what does not go together in the tables. `advertise`: that of `[mobile_router]`.
+pub(super) fn check(lans: &[At<Draft>], prefixes: &List<Ipv6Net>, advertise: Option<bool>, sink: &Sink<'_>) {
+    let named: Vec<At<Ipv6Net>> =
+        lans.iter().flat_map(|lan| lan.value.prefixes.items.iter().copied()).collect();
+    apart(&named, sink);
+    for prefix in &named {
+        let of_router = |whole: &At<Ipv6Net>| whole.value.contains(&prefix.value);
+        if prefixes.whole && !prefixes.items.iter().any(of_router) {
+            let message = "is outside, expected a part of one of `mobile_router.prefixes`";
+            sink.push(prefix.at, format!("{} {message}", prefix.value));
+        } else if prefix.value.prefix_len() > 64 {
+            sink.push(prefix.at, format!("{} is too long for hosts, expected /64 or shorter", prefix.value));
+        }
+    }
+    let is_free = |prefix: &&At<Ipv6Net>| !named.iter().any(|part| prefix.value.contains(&part.value));
+    let free = prefixes.items.iter().filter(is_free).count();
+    let mut shares = 0;
+    for lan in lans.iter().map(|lan| &lan.value) {
+        check_size(lan, sink);
+        once(&lan.dns.items, "a server", sink);
+        once(&lan.search.items, "in the list", sink);
+        let Some(advertises) = lan.advertise.and_then(|own| own.or(advertise)) else { continue };
+        let has_share = if lan.prefixes.items.is_empty() { shares < free } else { true };
+        shares += usize::from(lan.prefixes.items.is_empty());
+        let Some(at) = lan.for_hosts else { continue };
+        if !advertises {
+            sink.push(at, "nothing is advertised on this interface, expected advertise = true");
+        } else if !has_share && prefixes.whole && !prefixes.items.is_empty() && lan.prefixes.whole {
+            let message = "no prefix is left for this interface, expected `prefixes` in its table";
+            sink.push(at, message);
+        }
+    }
+}
+
+/// An option with the servers or names fits into a Router Advertisement.
+fn check_size(lan: &Draft, sink: &Sink<'_>) {
+    if let Some(first) = lan.dns.items.get(MAX_SERVERS) {
+        let message = format!("a Router Advertisement has room for {MAX_SERVERS} servers, expected no more");
+        sink.push(first.at, message);
+    }
+    let mut octets = 0;
+    for domain in &lan.search.items {
+        octets += domain.value.len() + 2;
+        if octets > MAX_DNS {
+            let message =
+                format!("a Router Advertisement has room for {MAX_DNS} octets of names, expected no more");
+            sink.push(domain.at, message);
+            return;
+        }
+    }
+}
+
+/// No value is there twice.
+fn once<T: PartialEq + std::fmt::Display>(items: &[At<T>], what: &str, sink: &Sink<'_>) {
+    for (index, item) in items.iter().enumerate() {
+        if let Some(other) = items.iter().take(index).find(|other| other.value == item.value) {
+            let place = sink.place(other.at);
+            sink.push(item.at, format!("{} is {what} already at {place}, expected another", item.value));
+        }
+    }
+}
+
+/// The address of a DNS server: unicast, and on this link or beyond.
+fn server(text: &str) -> Result<Ipv6Addr, String> {
+    let address: Ipv6Addr =
+        text.parse().map_err(|_| format!("{text:?} is no IPv6 address, expected {EXPECTED_SERVER}"))?;
+    match values::not_routed(address).filter(|_| !address.is_unicast_link_local()) {
+        Some(what) => Err(format!("{address} is {what}, expected {EXPECTED_SERVER}")),
+        None => Ok(address),
+    }
+}
+
+/// A domain name of letters, digits, hyphens and underscores, in small letters.
+fn domain(text: &str) -> Result<String, String> {
+    let wrong = |what: &str| Err(format!("{text:?} {what}, expected {EXPECTED_DOMAIN}"));
+    let is_part = |octet: u8| octet.is_ascii_alphanumeric() || matches!(octet, b'-' | b'_');
+    if let Some(bad) = text.chars().find(|c| !u8::try_from(*c).is_ok_and(|c| is_part(c) || c == b'.')) {
+        return wrong(&format!("has the character {bad:?}"));
+    }
+    if text.split('.').any(str::is_empty) {
+        return wrong("has an empty label");
+    }
+    if text.split('.').any(|label| label.len() > 63) {
+        return wrong("has a label of more than 63 characters");
+    }
+    if text.split('.').any(|label| label.starts_with('-') || label.ends_with('-')) {
+        return wrong("has a hyphen at the end of a label");
+    }
+    if text.len() > 253 {
+        return wrong("has more than 253 characters");
+    }
+    Ok(text.to_ascii_lowercase())
+}
+
+/// A prefix that RFC 6052 2.2 allows.
+fn pref64(text: &str) -> Result<Ipv6Net, String> {
+    let prefix = values::prefix(text)?;
+    if !matches!(prefix.prefix_len(), 32 | 40 | 48 | 56 | 64 | 96) {
+        let length = prefix.prefix_len();
+        return Err(format!("{prefix} has {length} bits, expected {EXPECTED_PREF64}"));
+    }
+    if prefix.network().octets()[8] != 0 {
+        return Err(format!("{prefix} has bits from 64 to 71 that are not zero, expected {EXPECTED_PREF64}"));
+    }
+    Ok(prefix)
+}
+
+/// The URI of a captive portal's API; RFC 8908 3 demands HTTPS.
+fn portal(text: &str) -> Result<String, String> {
+    let wrong = |what: &str| Err(format!("{text:?} {what}, expected {EXPECTED_PORTAL}"));
+    let is_uri = |c: char| c.is_ascii_alphanumeric() || "-._~:/?#[]@!$&'()*+,;=%".contains(c);
+    if let Some(bad) = text.chars().find(|c| !is_uri(*c)) {
+        return wrong(&format!("has the character {bad:?}"));
+    }
+    let Some(rest) = text.strip_prefix("https://") else { return wrong("does not begin with https://") };
+    if rest.split(['/', '?', '#']).next().is_none_or(str::is_empty) {
+        return wrong("has no host");
+    }
+    if text.len() > MAX_URI {
+        return wrong(&format!("has more than {MAX_URI} characters"));
+    }
+    Ok(text.to_owned())
+}

@@ -1,0 +1,268 @@
+//! `[[mobile_router.lan]]`: what hosts on board are told, and what is wrong with it.
+
+use super::super::disclose;
+use super::*;
+
+/// The config of a mobile router with two prefixes; `lan` begins on line 10.
+fn config(lan: &str) -> String {
+    format!(
+        "[station]\nname = \"n\"\n[mobile_router]\nhome_address = \"2001:db8:1::1234\"\nhome_prefix = \
+         \"2001:db8:1::/64\"\nhome_agent = \"2001:db8:1::1\"\nauth = \"none\"\nprefixes = \
+         [\"2001:db8:a::/64\", \"2001:db8:b::/56\"]\nuplink = [{{ interface = \"wlan0\" }}]\n{lan}\n"
+    )
+}
+
+fn lans(lan: &str) -> Vec<Lan> {
+    parse(&config(lan)).mobile_router.expect("a mobile router").lan
+}
+
+fn refused(lan: &str) -> Vec<String> {
+    let errors = Config::parse(&config(lan), "c.toml").expect_err(lan);
+    errors.to_string().lines().map(str::to_owned).collect()
+}
+
+fn table(keys: &str) -> String {
+    format!("[[mobile_router.lan]]\ninterface = 'i0'\n{keys}")
+}
+
+#[test]
+fn a_table_has_what_hosts_are_told() {
+    let found = lans(&table(
+        "prefixes = ['2001:db8:b:7::/64']\ndns = ['2001:db8:53::53', 'fe80::1']\nsearch = ['Bus.example', \
+         'example']\npref64 = '64:ff9b::/96'\nmtu = 1400\ncaptive_portal = \
+         'https://portal.example/api?bus=42'\nadvertise = true\n[[mobile_router.lan]]\ninterface = 'i1'",
+    ));
+    let full = Lan {
+        interface: "i0".into(),
+        prefixes: vec![net("2001:db8:b:7::/64")],
+        dns: vec![ip("2001:db8:53::53"), ip("fe80::1")],
+        search: vec!["bus.example".into(), "example".into()],
+        pref64: Some(net("64:ff9b::/96")),
+        mtu: Some(1400),
+        captive_portal: Some("https://portal.example/api?bus=42".into()),
+        advertise: true,
+    };
+    assert_eq!(found, [full, Lan::named("i1", true)]);
+}
+
+#[test]
+fn a_table_with_a_name_alone_is_the_short_form() {
+    let short = parse(&config("lan = ['i0', 'i1']"));
+    let tables = "[[mobile_router.lan]]\ninterface = 'i0'\n[[mobile_router.lan]]\ninterface = 'i1'";
+    assert_eq!(parse(&config(tables)), short);
+    assert_eq!(parse(&config("lan = ['i0', { interface = 'i1' }]")), short);
+    assert_eq!(
+        short.mobile_router.map(|it| it.lan),
+        Some(vec![Lan::named("i0", true), Lan::named("i1", true)])
+    );
+}
+
+#[test]
+fn advertise_of_a_table_goes_before_that_of_the_router() {
+    let advertise = |lan: &str| -> Vec<bool> { lans(lan).iter().map(|lan| lan.advertise).collect() };
+    assert_eq!(
+        advertise("advertise = false\nlan = ['i0', { interface = 'i1', advertise = true }]"),
+        [false, true]
+    );
+    assert_eq!(advertise("lan = ['i0', { interface = 'i1', advertise = false }]"), [true, false]);
+    // No prefix of the router is too long where nothing is advertised.
+    let long = config("lan = [{ interface = 'i1', advertise = false }]").replace("b::/56", "b::/72");
+    assert!(Config::parse(&long, "c.toml").is_ok());
+    let long = config("advertise = false\nlan = [{ interface = 'i1', advertise = true }]")
+        .replace("b::/56", "b::/72");
+    let errors = Config::parse(&long, "c.toml").expect_err("too long").to_string();
+    assert!(errors.contains("c.toml:8:32: 2001:db8:b::/72 is too long to be advertised"), "{errors}");
+}
+
+#[test]
+fn everything_wrong_has_its_place() {
+    let server = "expected a unicast address such as \"2001:db8:53::53\"";
+    let domain = "expected a domain name such as \"bus.example\"";
+    let pref64 = "expected a prefix of 96, 64, 56, 48, 40 or 32 bits, such as \"64:ff9b::/96\"";
+    let portal = "expected a URI such as \"https://portal.example/api\"";
+    for (keys, expected) in [
+        (
+            "dns = ['ff02::1']",
+            format!("c.toml:12:8: `mobile_router.lan.dns`: ff02::1 is multicast, {server}"),
+        ),
+        (
+            "dns = ['192.0.2.1']",
+            format!("c.toml:12:8: `mobile_router.lan.dns`: \"192.0.2.1\" is no IPv6 address, {server}"),
+        ),
+        (
+            "dns = ['fd00::1', 'fd00::1']",
+            "c.toml:12:19: fd00::1 is a server already at c.toml:12:8, expected another".into(),
+        ),
+        (
+            "search = ['a..b']",
+            format!("c.toml:12:11: `mobile_router.lan.search`: \"a..b\" has an empty label, {domain}"),
+        ),
+        (
+            "search = ['bus.example.']",
+            format!(
+                "c.toml:12:11: `mobile_router.lan.search`: \"bus.example.\" has an empty label, {domain}"
+            ),
+        ),
+        (
+            "search = ['bü.example']",
+            format!(
+                "c.toml:12:11: `mobile_router.lan.search`: \"bü.example\" has the character 'ü', {domain}"
+            ),
+        ),
+        (
+            "search = ['-a.example']",
+            format!(
+                "c.toml:12:11: `mobile_router.lan.search`: \"-a.example\" has a hyphen at the end of a \
+                 label, {domain}"
+            ),
+        ),
+        (
+            "search = ['a', 'A']",
+            "c.toml:12:16: a is in the list already at c.toml:12:11, expected another".into(),
+        ),
+        (
+            "pref64 = '64:ff9b::/95'",
+            format!("c.toml:12:10: `mobile_router.lan.pref64`: 64:ff9b::/95 has 95 bits, {pref64}"),
+        ),
+        (
+            "pref64 = '64:ff9b::1/96'",
+            "c.toml:12:10: `mobile_router.lan.pref64`: 64:ff9b::1/96 has host bits that are not zero, \
+             expected 64:ff9b::/96"
+                .into(),
+        ),
+        (
+            "pref64 = '2001:db8:0:0:100::/96'",
+            format!(
+                "c.toml:12:10: `mobile_router.lan.pref64`: 2001:db8:0:0:100::/96 has bits from 64 to 71 \
+                 that are not zero, {pref64}"
+            ),
+        ),
+        (
+            "mtu = 1279",
+            "c.toml:12:7: `mobile_router.lan.mtu`: 1279 is out of range, expected an integer from 1280 to \
+             65535"
+                .into(),
+        ),
+        (
+            "captive_portal = 'http://a/'",
+            format!(
+                "c.toml:12:18: `mobile_router.lan.captive_portal`: \"http://a/\" does not begin with \
+                 https://, {portal}"
+            ),
+        ),
+        (
+            "captive_portal = 'https:///api'",
+            format!(
+                "c.toml:12:18: `mobile_router.lan.captive_portal`: \"https:///api\" has no host, {portal}"
+            ),
+        ),
+        (
+            "captive_portal = 'https://a/ b'",
+            format!(
+                "c.toml:12:18: `mobile_router.lan.captive_portal`: \"https://a/ b\" has the character ' ', \
+                 {portal}"
+            ),
+        ),
+        (
+            "prefixes = ['2001:db8:b:7::1/64']",
+            "c.toml:12:13: `mobile_router.lan.prefixes`: 2001:db8:b:7::1/64 has host bits that are not \
+             zero, expected 2001:db8:b:7::/64"
+                .into(),
+        ),
+        (
+            "prefixes = ['2001:db8:b:700::/64']",
+            "c.toml:12:13: 2001:db8:b:700::/64 is outside, expected a part of one of \
+             `mobile_router.prefixes`"
+                .into(),
+        ),
+        (
+            "prefixes = ['2001:db8:b:7::/72']",
+            "c.toml:12:13: 2001:db8:b:7::/72 is too long for hosts, expected /64 or shorter".into(),
+        ),
+        (
+            "advertise = false\ndns = ['fd00::1']",
+            "c.toml:13:7: nothing is advertised on this interface, expected advertise = true".into(),
+        ),
+        (
+            "dsn = ['fd00::1']",
+            "c.toml:12:1: unknown key `dsn` in [[mobile_router.lan]], expected `dns`".into(),
+        ),
+        (
+            "[[mobile_router.lan]]\ninterface = 'i0'",
+            "c.toml:13:13: \"i0\" is in the lan already at c.toml:11:13, expected another".into(),
+        ),
+        (
+            "[[mobile_router.lan]]\ninterface = 'wlan0'",
+            "c.toml:13:13: \"wlan0\" is an uplink already at c.toml:9:25, expected another".into(),
+        ),
+        (
+            "prefixes = ['2001:db8:b:4::/62']\n[[mobile_router.lan]]\ninterface = 'i1'\nprefixes = \
+             ['2001:db8:b:5::/64']",
+            "c.toml:15:13: 2001:db8:b:5::/64 overlaps 2001:db8:b:4::/62 at c.toml:12:13, expected prefixes \
+             that do not overlap"
+                .into(),
+        ),
+        (
+            "prefixes = ['2001:db8:a::/64', '2001:db8:b::/64']\n[[mobile_router.lan]]\ninterface = \
+             'i1'\ndns = ['fd00::1']",
+            "c.toml:15:7: no prefix is left for this interface, expected `prefixes` in its table".into(),
+        ),
+    ] {
+        assert_eq!(refused(&table(keys)), [expected], "{keys}");
+    }
+    let types = "expected an array of interfaces, or tables [[mobile_router.lan]]";
+    assert_eq!(
+        refused("lan = 'i0'"),
+        [format!("c.toml:10:7: `mobile_router.lan`: a string does not go here, {types}")]
+    );
+    let missing = "c.toml:10:1: `mobile_router.lan.interface` is missing, expected an interface name of 1 to \
+                   15 characters";
+    assert_eq!(refused("[[mobile_router.lan]]"), [missing]);
+}
+
+#[test]
+fn what_does_not_fit_into_an_advertisement_is_refused() {
+    let servers = |count: u32| -> String {
+        let servers: Vec<String> = (0..count).map(|number| format!("'fd00::{number:x}:1'")).collect();
+        table(&format!("dns = [{}]", servers.join(", ")))
+    };
+    assert_eq!(lans(&servers(75)).iter().map(|lan| lan.dns.len()).sum::<usize>(), 75);
+    let found = refused(&servers(76));
+    assert!(
+        matches!(&found[..], [one] if one.ends_with("has room for 75 servers, expected no more")),
+        "{found:?}"
+    );
+
+    // Each name has 62 octets of text, so 64 octets.
+    let domains = |count: u32, last: &str| -> String {
+        let domains: Vec<String> = (0..count).map(|number| format!("'{number:0>53}.bus.test'")).collect();
+        table(&format!("search = [{}, '{last}']", domains.join(", ")))
+    };
+    // 1208 = 18 * 64 + 56.
+    let (last, longer) = ("a".repeat(54), "a".repeat(55));
+    assert_eq!(lans(&domains(18, &last)).iter().map(|lan| lan.search.len()).sum::<usize>(), 19);
+    let found = refused(&domains(18, &longer));
+    assert!(
+        matches!(&found[..], [one] if one.ends_with("has room for 1208 octets of names, expected no more")),
+        "{found:?}"
+    );
+    assert!(
+        refused(&table(&format!("search = ['{}']", "a".repeat(64))))[0].contains("more than 63 characters")
+    );
+    let long = vec!["abcd"; 51].join(".");
+    assert!(refused(&table(&format!("search = ['{long}']")))[0].contains("more than 253 characters"));
+    let uri = format!("https://portal.example/{}", "a".repeat(255 - 23));
+    assert_eq!(lans(&table(&format!("captive_portal = '{uri}'")))[0].captive_portal.as_deref(), Some(&*uri));
+    assert!(refused(&table(&format!("captive_portal = '{uri}a'")))[0].contains("more than 255 characters"));
+}
+
+/// The support bundle shows both forms.
+#[test]
+fn others_may_see_it() {
+    for lan in ["lan = ['i0', 'i1']", &table("dns = ['fd00::1']")] {
+        let text = config(lan);
+        let disclosed = disclose(&text).expect("TOML");
+        assert_eq!(disclosed.left_out, [""; 0], "{}", disclosed.text);
+        assert_eq!(parse(&disclosed.text), parse(&text));
+    }
+}

@@ -1,0 +1,264 @@
+//! Values for hosts in Router Advertisements, beside prefixes: RFC 8106 5, RFC 8781 4, RFC 8910 2.3.
+
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_base::{Interface, LinkMessage, Rng, Time};
+use carnet_mobility::router_advertiser::{AdvertiserConfig, HostConfiguration, RouterAdvertiser};
+use carnet_wire::icmpv6;
+use carnet_wire::nd::{
+    CaptivePortal, DnsSearchList, NdOption, Pref64, RecursiveDnsServers, RouterAdvertisement,
+};
+
+use crate::craft::addr;
+use crate::setup::addresses;
+
+fn interface(mtu: u32) -> Interface {
+    Interface {
+        name: "i0".into(),
+        running: true,
+        mtu,
+        link_address: Some([2, 0, 0, 0, 0, 1]),
+        addresses: addresses(&["fe80::1"]),
+        ..Interface::default()
+    }
+}
+
+fn hosts() -> HostConfiguration {
+    HostConfiguration {
+        dns: vec![addr("2001:db8:53::53"), addr("fe80::1")],
+        search: vec!["bus.example".into(), "example".into()],
+        pref64: vec!["64:ff9b::/96".parse().expect("a prefix")],
+        captive_portal: Some("https://portal.example/api".into()),
+    }
+}
+
+/// Returns an advertiser on a link that is up.
+fn advertiser(hosts: HostConfiguration, mtu: Option<u32>) -> RouterAdvertiser {
+    let prefixes = vec!["2001:db8:a::/64".parse().expect("a prefix")];
+    let config = AdvertiserConfig { interface: "i0".into(), prefixes, mtu, hosts, home_agent: None };
+    RouterAdvertiser::new(config, Rng::new(1))
+}
+
+/// Returns the messages that are due next, and their time.
+fn next(advertiser: &mut RouterAdvertiser) -> (Time, Vec<LinkMessage>) {
+    let now = advertiser.poll_timeout().expect("due");
+    advertiser.handle_timeout(now);
+    (now, messages(advertiser))
+}
+
+fn messages(advertiser: &mut RouterAdvertiser) -> Vec<LinkMessage> {
+    std::iter::from_fn(|| advertiser.poll_output()).collect()
+}
+
+/// The values that a host reads in advertisements.
+#[derive(Debug, Default, PartialEq)]
+struct Told {
+    dns: Vec<(u32, Vec<Ipv6Addr>)>,
+    search: Vec<(u32, Vec<String>)>,
+    pref64: Vec<(u16, String)>,
+    portals: Vec<String>,
+    mtu: Vec<u32>,
+    prefixes: usize,
+}
+
+fn told(messages: &[LinkMessage]) -> Told {
+    let mut told = Told::default();
+    for message in messages {
+        assert_eq!(icmpv6::verify(message.source, message.destination, &message.message), Ok(()));
+        let advertisement = RouterAdvertisement::parse(&message.message).expect("an advertisement");
+        let mut options = advertisement.options();
+        assert_eq!(options.next(), Some(NdOption::SourceLinkAddress([2, 0, 0, 0, 0, 1])));
+        for option in options {
+            let dns = RecursiveDnsServers::read(&option);
+            told.dns.extend(dns.map(|it| (it.lifetime, it.servers)));
+            let search = DnsSearchList::read(&option);
+            told.search.extend(search.map(|it| (it.lifetime, it.domains)));
+            let pref64 = Pref64::read(&option);
+            told.pref64.extend(pref64.map(|it| (it.lifetime(), it.prefix().to_string())));
+            told.portals.extend(CaptivePortal::read(&option).map(|it| it.uri));
+            match option {
+                NdOption::Mtu(mtu) => told.mtu.push(mtu),
+                NdOption::PrefixInformation(_) => told.prefixes += 1,
+                _ => {}
+            }
+        }
+    }
+    told
+}
+
+/// RFC 8106 5.1, 5.2, RFC 8781 4, RFC 8910 2.3: the options, to the octet.
+#[test]
+fn hosts_are_told_what_the_config_says() {
+    let mut advertiser = advertiser(hosts(), Some(1400));
+    advertiser.handle_interface(Time::ZERO, &interface(1500));
+    advertiser.set(Time::ZERO, Some(1460), true);
+    let (_, messages) = next(&mut advertiser);
+    let [message] = &messages[..] else { panic!("{messages:?}") };
+    let mut expected = vec![1, 1, 2, 0, 0, 0, 0, 1];
+    // The MTU of the config, not that of the tunnel.
+    expected.extend([5, 1, 0, 0, 0, 0, 0x05, 0x78]);
+    expected.extend([3, 4, 64, 0xc0, 0, 0x27, 0x8d, 0, 0, 0x09, 0x3a, 0x80, 0, 0, 0, 0]);
+    expected.extend(addr("2001:db8:a::").octets());
+    expected.extend([37, 4]);
+    expected.extend(b"https://portal.example/api\0\0\0\0");
+    // 180 s: three times MaxRtrAdvInterval.
+    expected.extend([25, 5, 0, 0, 0, 0, 0, 180]);
+    expected.extend(addr("2001:db8:53::53").octets());
+    expected.extend(addr("fe80::1").octets());
+    expected.extend([31, 4, 0, 0, 0, 0, 0, 180]);
+    expected.extend(b"\x03bus\x07example\0\x07example\0\0\0");
+    // 23 units of 8 s, and code 0 for 96 bits.
+    expected.extend([38, 2, 0, 23 << 3, 0, 0x64, 0xff, 0x9b, 0, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(message.message[16..], expected);
+}
+
+#[test]
+fn without_config_hosts_are_told_prefix_and_mtu() {
+    let mut advertiser = advertiser(HostConfiguration::default(), None);
+    advertiser.handle_interface(Time::ZERO, &interface(1500));
+    advertiser.set(Time::ZERO, Some(1460), true);
+    let (_, messages) = next(&mut advertiser);
+    assert_eq!(told(&messages), Told { mtu: vec![1460], prefixes: 1, ..Told::default() });
+}
+
+/// RFC 8106 5.1: the lifetime 0 ends a server. It is said as often as RFC 4861 10 ends a router.
+#[test]
+fn what_a_new_config_leaves_out_is_withdrawn_three_times() {
+    let mut old = advertiser(hosts(), None);
+    old.handle_interface(Time::ZERO, &interface(1500));
+    next(&mut old);
+    let kept =
+        HostConfiguration { dns: vec![addr("fe80::1"), addr("fd00::1")], ..HostConfiguration::default() };
+    let mut new = advertiser(kept.clone(), None);
+    let mut now = Time::from_secs(5);
+    old.handle_withdrawal(now, Some(&mut new));
+    assert_eq!(messages(&mut old), [], "the successor has the same prefixes");
+    new.handle_interface(now, &interface(1500));
+    for _ in 0..3 {
+        let (due, messages) = next(&mut new);
+        assert!(due <= now + Duration::from_secs(16), "{due}");
+        now = due;
+        let expected = Told {
+            dns: vec![(0, vec![addr("2001:db8:53::53")]), (180, kept.dns.clone())],
+            search: vec![(0, vec!["bus.example".into(), "example".into()])],
+            pref64: vec![(0, "64:ff9b::/96".into())],
+            portals: vec![CaptivePortal::UNRESTRICTED.into()],
+            mtu: vec![],
+            prefixes: 1,
+        };
+        assert_eq!(told(&messages), expected);
+    }
+    let (due, messages) = next(&mut new);
+    assert!(due >= now + Duration::from_secs(16), "{due}");
+    assert_eq!(told(&messages), Told { dns: vec![(180, kept.dns)], prefixes: 1, ..Told::default() });
+}
+
+/// A second reload comes before hosts have heard of the first three times.
+#[test]
+fn a_second_reload_goes_on_with_the_first() {
+    let mut first = advertiser(hosts(), None);
+    first.handle_interface(Time::ZERO, &interface(1500));
+    next(&mut first);
+    let with = |dns: &[&str]| HostConfiguration {
+        dns: dns.iter().map(|text| addr(text)).collect(),
+        ..HostConfiguration::default()
+    };
+    let mut second = advertiser(with(&["fd00::2"]), None);
+    first.handle_withdrawal(Time::from_secs(1), Some(&mut second));
+    second.handle_interface(Time::from_secs(1), &interface(1500));
+    next(&mut second);
+    let mut third = advertiser(with(&["fe80::1"]), None);
+    second.handle_withdrawal(Time::from_secs(2), Some(&mut third));
+    third.handle_interface(Time::from_secs(2), &interface(1500));
+    let (_, messages) = next(&mut third);
+    let ended = [addr("fd00::2"), addr("2001:db8:53::53")];
+    let found = told(&messages);
+    assert_eq!(found.dns[1], (180, vec![addr("fe80::1")]));
+    let (lifetime, servers) = &found.dns[0];
+    assert!(*lifetime == 0 && servers.len() == 2 && ended.iter().all(|it| servers.contains(it)), "{found:?}");
+    assert_eq!(found.pref64, [(0, "64:ff9b::/96".into())]);
+}
+
+/// The interface is out of the config, or is not advertised on any more.
+#[test]
+fn without_a_successor_all_ends_at_once() {
+    let mut advertiser = advertiser(hosts(), None);
+    advertiser.handle_interface(Time::ZERO, &interface(1500));
+    next(&mut advertiser);
+    advertiser.handle_withdrawal(Time::from_secs(5), None);
+    let messages = messages(&mut advertiser);
+    let lifetimes = |found: &Told| (found.dns[0].0, found.search[0].0, found.pref64[0].0);
+    let found = told(&messages);
+    assert_eq!(lifetimes(&found), (0, 0, 0));
+    assert_eq!(found.portals, [CaptivePortal::UNRESTRICTED]);
+    assert_eq!(advertiser.poll_timeout(), None);
+}
+
+/// A router that stops, and one whose prefixes are refused, leads to no DNS server.
+#[test]
+fn a_router_that_stops_takes_its_servers_back() {
+    let mut stopping = advertiser(hosts(), None);
+    stopping.handle_interface(Time::ZERO, &interface(1500));
+    stopping.handle_shutdown(Time::ZERO);
+    let mut refused = advertiser(hosts(), None);
+    refused.handle_interface(Time::ZERO, &interface(1500));
+    refused.set(Time::ZERO, Some(1460), false);
+    let (_, of_refused) = next(&mut refused);
+    for messages in [messages(&mut stopping), of_refused] {
+        assert_eq!(told(&messages).dns, [(0, hosts().dns)]);
+    }
+    // The home agent accepts the prefixes: hosts hear of the servers again.
+    refused.set(Time::from_secs(60), Some(1460), true);
+    let (_, messages) = next(&mut refused);
+    assert_eq!(told(&messages).dns, [(180, hosts().dns)]);
+}
+
+/// RFC 4861 6.2.3: options that do not fit into the link's MTU go into several advertisements.
+#[test]
+fn long_lists_go_into_several_advertisements() {
+    let servers: Vec<Ipv6Addr> = (0..75).map(|number| addr(&format!("fd00::{number:x}:1"))).collect();
+    let domains: Vec<String> = (0..18).map(|number| format!("{number:0>53}.bus.test")).collect();
+    let long = HostConfiguration { dns: servers.clone(), search: domains.clone(), ..hosts() };
+    for (link, mtu, count) in [(1280, None, 3), (1500, None, 2), (1500, Some(1280), 3), (9000, None, 1)] {
+        let mut advertiser = advertiser(long.clone(), mtu);
+        advertiser.handle_interface(Time::ZERO, &interface(link));
+        let (_, messages) = next(&mut advertiser);
+        let room = mtu.unwrap_or(link);
+        assert_eq!(messages.len(), count, "{link} {mtu:?}");
+        for message in &messages {
+            assert!(40 + message.message.len() <= usize::try_from(room).expect("small"), "{link} {mtu:?}");
+            let advertisement = RouterAdvertisement::parse(&message.message).expect("an advertisement");
+            assert_eq!((advertisement.router_lifetime, advertisement.hop_limit), (1800, 64));
+        }
+        let found = told(&messages);
+        assert_eq!(found.dns, [(180, servers.clone())]);
+        assert_eq!(found.search, [(180, domains.clone())]);
+        assert_eq!((found.pref64.len(), found.portals.len(), found.prefixes), (1, 1, 1));
+        assert_eq!(told(&messages[..1]).prefixes, 1, "the prefix is in the first");
+    }
+}
+
+/// Lists of several configs are longer than an option.
+#[test]
+fn a_long_withdrawal_goes_into_several_options() {
+    let with = |net: u32| HostConfiguration {
+        dns: (0..75).map(|number| addr(&format!("fd00:{net}::{number:x}:1"))).collect(),
+        search: (0..18).map(|number| format!("{net}{number:0>52}.bus.test")).collect(),
+        ..HostConfiguration::default()
+    };
+    let mut first = advertiser(with(1), None);
+    let mut second = advertiser(with(2), None);
+    let mut third = advertiser(HostConfiguration::default(), None);
+    first.handle_withdrawal(Time::ZERO, Some(&mut second));
+    second.handle_withdrawal(Time::ZERO, Some(&mut third));
+    third.handle_interface(Time::ZERO, &interface(1280));
+    let (_, messages) = next(&mut third);
+    let found = told(&messages);
+    assert!(messages.iter().all(|message| 40 + message.message.len() <= 1280));
+    assert_eq!(
+        found.dns.iter().map(|(lifetime, servers)| (*lifetime, servers.len())).collect::<Vec<_>>(),
+        [(0, 75), (0, 75)]
+    );
+    assert_eq!(found.search.iter().map(|(_, domains)| domains.len()).sum::<usize>(), 36);
+}

@@ -1,0 +1,149 @@
+//! Several interfaces of the mobile network: which prefixes each has, and what hosts there are told.
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use carnet_base::{LinkMessage, Rng, Time};
+use carnet_station::forwarding::desired::Entry;
+use carnet_station::io::{Event, Input, Output};
+use carnet_station::{LanSettings, PersistentState, Station, StationConfig};
+use carnet_wire::nd::{NdOption, RecursiveDnsServers, RouterAdvertisement};
+use common::{WALL, address, interface, router_config};
+
+/// The config of a router with these interfaces.
+fn config(lan: Vec<LanSettings>) -> StationConfig {
+    let mut config = router_config(&["2001:db8:a::/64", "2001:db8:b::/56", "2001:db8:c::/64"]);
+    config.mobile_router.as_mut().expect("a mobile router").lan = lan;
+    config
+}
+
+/// Returns an interface with a prefix and a DNS server of its own.
+fn own(interface: &str, dns: &str) -> LanSettings {
+    let mut lan = LanSettings::from(interface);
+    lan.prefixes = vec!["2001:db8:b:1::/64".parse().expect("a prefix")];
+    lan.hosts.dns = vec![address(dns)];
+    lan
+}
+
+/// Returns a station whose interfaces are up, and its first advertisements.
+fn station(lan: Vec<LanSettings>) -> (Station, Advertised) {
+    let mut station = Station::new(config(lan), PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
+    let mut found = outputs(&mut station).0;
+    for name in ["i0", "i1", "i2"] {
+        let interface = interface(name, "fe80::1", true);
+        station.handle_input(Time::ZERO, WALL, Input::Interface(interface)).expect("accepted");
+        found.extend(outputs(&mut station).0);
+    }
+    station.handle_input(Time::ZERO, WALL, Input::Timeout).expect("accepted");
+    found.extend(outputs(&mut station).0);
+    (station, found)
+}
+
+/// Returns the addresses of each interface.
+fn addresses(station: &Station) -> Vec<String> {
+    let mut found: Vec<String> = station
+        .desired_entries()
+        .filter_map(|entry| match entry {
+            Entry::Address(it) => Some(format!("{} {}/{}", it.interface, it.address, it.prefix_length)),
+            _ => None,
+        })
+        .collect();
+    found.retain(|it| it.starts_with('i'));
+    found.sort();
+    found
+}
+
+/// Values of one advertisement: each prefix with its preferred lifetime, each DNS server with its lifetime.
+type Told = (Vec<(String, u32)>, Vec<(String, u32)>);
+
+/// The advertisements on each interface.
+type Advertised = BTreeMap<String, Vec<Told>>;
+
+fn told(message: &LinkMessage) -> Option<Told> {
+    let advertisement = RouterAdvertisement::parse(&message.message).ok()?;
+    let mut told = Told::default();
+    for option in advertisement.options() {
+        if let NdOption::PrefixInformation(it) = &option {
+            told.0.push((it.prefix.to_string(), it.preferred_lifetime));
+        }
+        if let Some(it) = RecursiveDnsServers::read(&option) {
+            told.1.extend(it.servers.iter().map(|server| (server.to_string(), it.lifetime)));
+        }
+    }
+    Some(told)
+}
+
+/// Returns the advertisements on each interface, and the events.
+fn outputs(station: &mut Station) -> (Advertised, Vec<Event>) {
+    let (mut found, mut events) = (Advertised::new(), Vec::new());
+    while let Some(output) = station.poll_output() {
+        match output {
+            Output::Icmpv6(message) => {
+                if let Some(told) = told(&message) {
+                    found.entry(message.interface).or_default().push(told);
+                }
+            }
+            Output::Event(event) => events.push(event),
+            _ => {}
+        }
+    }
+    (found, events)
+}
+
+fn told_of(prefixes: &[(&str, u32)], servers: &[(&str, u32)]) -> Told {
+    let owned =
+        |it: &[(&str, u32)]| it.iter().map(|(text, lifetime)| ((*text).to_owned(), *lifetime)).collect();
+    (owned(prefixes), owned(servers))
+}
+
+const GOOD: u32 = 604_800;
+
+#[test]
+fn an_interface_has_its_own_prefixes_and_the_others_share_the_rest() {
+    let (station, found) = station(vec!["i0".into(), own("i1", "fd00::53"), "i2".into()]);
+    // The /56 is i1's: no other interface has its first /64.
+    assert_eq!(addresses(&station), ["i0 2001:db8:a::1/64", "i1 2001:db8:b:1::1/64", "i2 2001:db8:c::1/64"]);
+    let expected = [
+        ("i0", told_of(&[("2001:db8:a::", GOOD)], &[])),
+        ("i1", told_of(&[("2001:db8:b:1::", GOOD)], &[("fd00::53", 180)])),
+        ("i2", told_of(&[("2001:db8:c::", GOOD)], &[])),
+    ];
+    assert_eq!(found, expected.map(|(name, told)| (name.to_owned(), vec![told])).into());
+}
+
+#[test]
+fn without_prefixes_of_its_own_the_last_interface_has_the_rest() {
+    let (station, _) = station(vec!["i0".into(), "i1".into()]);
+    let expected = ["i0 2001:db8:a::1/64", "i1 2001:db8:b::1/64", "i1 2001:db8:c::1/64"];
+    assert_eq!(addresses(&station), expected);
+}
+
+#[test]
+fn a_reload_tells_hosts_which_server_is_none_any_more() {
+    let (mut station, _) = station(vec!["i0".into(), own("i1", "fd00::53"), "i2".into()]);
+    station.reconfigure(Time::ZERO, WALL, config(vec!["i0".into(), own("i1", "fd00::54"), "i2".into()]));
+    let (found, events) = outputs(&mut station);
+    let expected = told_of(&[("2001:db8:b:1::", GOOD)], &[("fd00::53", 0), ("fd00::54", 180)]);
+    assert_eq!(found["i1"], [expected], "one advertisement without a gap");
+    let changed = vec!["mobile_router.lan i1".to_owned()];
+    let expected = Event::Reloaded { added: vec![], removed: vec![], changed };
+    assert!(format!("{events:?}").contains(&format!("{expected:?}")), "{events:?}");
+}
+
+/// An operator's radvd takes over one of the interfaces.
+#[test]
+fn advertise_is_a_matter_of_each_interface() {
+    let silent = LanSettings { advertise: false, ..own("i1", "fd00::53") };
+    let (fresh, found) = station(vec!["i0".into(), silent.clone(), "i2".into()]);
+    assert_eq!(addresses(&fresh), ["i0 2001:db8:a::1/64", "i2 2001:db8:c::1/64"]);
+    assert_eq!(found.into_keys().collect::<Vec<_>>(), ["i0", "i2"]);
+
+    let (mut station, _) = station(vec!["i0".into(), own("i1", "fd00::53"), "i2".into()]);
+    let before = addresses(&station);
+    station.reconfigure(Time::ZERO, WALL, config(vec!["i0".into(), silent, "i2".into()]));
+    assert_eq!(addresses(&station), before, "it keeps the address");
+    let (found, _) = outputs(&mut station);
+    assert_eq!(found["i1"], [told_of(&[("2001:db8:b:1::", 0)], &[("fd00::53", 0)])]);
+    assert_eq!(found["i0"], [told_of(&[("2001:db8:a::", GOOD)], &[])]);
+}
