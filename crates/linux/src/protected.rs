@@ -122,7 +122,7 @@ impl Protected {
 
 /// Makes the kernel load its IPsec module, which it does when a privileged program opens a NETLINK_XFRM
 /// socket. The caller must call this before the process drops its capabilities. If it fails,
-/// [`Protected::open`] reports the cause later.
+/// `Protected::open` reports the cause later.
 pub fn prepare() {
     drop(netlink_sys::Socket::new(netlink_sys::protocols::NETLINK_XFRM));
 }

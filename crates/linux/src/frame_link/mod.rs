@@ -20,7 +20,7 @@
 //! frame to the socket with the report, see `feedback`. [`FrameLink::take_unacknowledged`] passes on the
 //! frames that were not acknowledged. Wired interfaces and UDP send no reports, not even for a radio behind
 //! an IP modem. So until the first report the link reads the error queue rarely: when the socket woke without
-//! a frame, and after [`UNHEARD`] batches.
+//! a frame, and after `UNHEARD` batches.
 //!
 //! A frame with a DCC profile uses the profile's access category by EN 302 663 ([`FrameLink::send_as`]).
 //!

@@ -24,13 +24,13 @@ const TAI_IN_2004: i64 = 32;
 const MOST_NEW: i64 = 20;
 
 /// Returns the leap seconds since 2004 from gpsd's `leapseconds`, if they are credible. They must be at least
-/// the configured number `known`, and at most [`MOST_NEW`] above it.
+/// the configured number `known`, and at most `MOST_NEW` above it.
 pub fn from_gps_offset(gps_minus_utc: i64, known: i64) -> Option<i64> {
     credible(gps_minus_utc.saturating_sub(GPS_IN_2004), known)
 }
 
 /// Returns the leap seconds since 2004 from a clock's TAI offset, if they are credible. They must be at least
-/// the configured number `known`, and at most [`MOST_NEW`] above it.
+/// the configured number `known`, and at most `MOST_NEW` above it.
 pub fn from_tai_offset(tai_minus_utc: i64, known: i64) -> Option<i64> {
     credible(tai_minus_utc.saturating_sub(TAI_IN_2004), known)
 }
