@@ -31,7 +31,6 @@ use carnet_wire::{icmpv6, ipv6, nd};
 use ipnet::Ipv6Net;
 
 use crate::MobilityDrop;
-use crate::home_agent::ND_HOP_LIMIT;
 
 /// Longest interval, `MaxRtrAdvInterval`; [`MIN_INTERVAL`] is `MinRtrAdvInterval`. Both are far below RFC
 /// 4861's 600 s, because hosts of a vehicle come and go.
@@ -310,7 +309,7 @@ impl RouterAdvertiser {
         {
             return Ok(());
         }
-        if message.hop_limit != ND_HOP_LIMIT {
+        if message.hop_limit != nd::HOP_LIMIT {
             return Err(MobilityDrop::NeighborDiscovery);
         }
         icmpv6::verify(message.source, message.destination, &message.message)
@@ -453,7 +452,7 @@ impl RouterAdvertiser {
                 interface: self.config.interface.clone(),
                 source,
                 destination: nd::ALL_NODES,
-                hop_limit: ND_HOP_LIMIT,
+                hop_limit: nd::HOP_LIMIT,
                 peer: None,
                 message,
             });

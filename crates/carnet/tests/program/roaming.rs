@@ -385,7 +385,7 @@ fn leaving_home_without_loss_of_carrier_waits_for_duplicate_address_detection_on
         let waited = start.elapsed();
         // The home agent tests the home address by duplicate address detection for a second (RFC 6275
         // 10.3.1).
-        wait_until("the new address is registered", 2 * LIMIT, || !agent.bindings().is_empty());
+        wait_until("the new address is registered", 4 * LIMIT, || !agent.bindings().is_empty());
         traffic.flows();
         println!("{visit} visit: the address after {waited:?}, traffic after {:?}", start.elapsed());
     }

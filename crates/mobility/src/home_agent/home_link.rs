@@ -18,9 +18,6 @@ use carnet_wire::{icmpv6, nd};
 
 use crate::MobilityDrop;
 
-/// Hop limit of every Neighbor Discovery message (RFC 4861 4).
-pub(crate) const ND_HOP_LIMIT: u8 = 255;
-
 /// Interface on the home link.
 #[derive(Debug)]
 pub(crate) struct HomeLink {
@@ -90,7 +87,7 @@ impl HomeLink {
         {
             return Ok(Heard::Other);
         }
-        if message.hop_limit != ND_HOP_LIMIT {
+        if message.hop_limit != nd::HOP_LIMIT {
             return Err(MobilityDrop::NeighborDiscovery);
         }
         icmpv6::verify(message.source, message.destination, &message.message)
@@ -178,7 +175,7 @@ impl HomeLink {
             interface: self.interface.clone(),
             source,
             destination,
-            hop_limit: ND_HOP_LIMIT,
+            hop_limit: nd::HOP_LIMIT,
             peer,
             message,
         })

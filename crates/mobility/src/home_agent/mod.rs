@@ -71,7 +71,7 @@ pub use drain::{DrainPhase, DrainStatus, Relay};
 pub use flows::MAX_FLOWS;
 use home_agents_list::HomeAgentsList;
 pub use home_agents_list::{OtherAgents, Peer};
-pub(crate) use home_link::{Heard, HomeLink, ND_HOP_LIMIT};
+pub(crate) use home_link::{Heard, HomeLink};
 use limits::{Limits, Strangers};
 pub use replay::KeyNumbers;
 use replay::Replay;

@@ -20,7 +20,7 @@ use ipnet::Ipv6Net;
 
 use super::{MobileRouterConfig, Uplink};
 use crate::MobilityDrop;
-use crate::home_agent::{Heard, HomeLink, ND_HOP_LIMIT};
+use crate::home_agent::{Heard, HomeLink};
 
 impl MobileRouterConfig {
     /// Whether a prefix that is advertised on a link shows that it is the home link.
@@ -76,7 +76,7 @@ impl MobileRouterConfig {
             interface: uplink.config.interface.clone(),
             source: own,
             destination,
-            hop_limit: ND_HOP_LIMIT,
+            hop_limit: nd::HOP_LIMIT,
             peer,
             message,
         }))
@@ -97,7 +97,7 @@ impl MobileRouterConfig {
             interface: uplink.config.interface.clone(),
             source: self.home_address,
             destination: nd::ALL_NODES,
-            hop_limit: ND_HOP_LIMIT,
+            hop_limit: nd::HOP_LIMIT,
             peer: None,
             message,
         }

@@ -58,9 +58,9 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use carnet_base::{Interface, LinkMessage, Rng, Time, TimerTable, WallTime};
-use carnet_wire::icmpv6;
 use carnet_wire::mobility::status::Status;
 use carnet_wire::mobility::{BindingError, Message, MobilityOption};
+use carnet_wire::{icmpv6, nd};
 use serde::{Deserialize, Serialize};
 
 pub use arrivals::PathTraffic;
@@ -92,7 +92,6 @@ pub use volume::{Octets, StoredVolume, VolumeAction, VolumePeriod};
 pub use crate::binding_update_list::{Binding, Registration};
 use crate::binding_update_list::{BindingUpdateList, Exchange, Outstanding, Purpose, UpdateNumbers};
 use crate::flow::FlowBinding;
-use crate::home_agent::ND_HOP_LIMIT;
 use crate::{Event, MAX_UPDATE_RATE, MobilityDrop, MobilityMessage, Output};
 
 /// Longest interval of Binding Updates while packets wait for a registration.
@@ -414,7 +413,7 @@ impl MobileRouter {
         if !is_advertisement && !message.source.is_unicast_link_local() {
             return Ok(());
         }
-        if message.hop_limit != ND_HOP_LIMIT || !message.source.is_unicast_link_local() {
+        if message.hop_limit != nd::HOP_LIMIT || !message.source.is_unicast_link_local() {
             return Err(MobilityDrop::NeighborDiscovery);
         }
         icmpv6::verify(message.source, message.destination, &message.message)

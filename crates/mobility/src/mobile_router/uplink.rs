@@ -43,7 +43,6 @@ use super::parent::{Parent, Parents};
 use super::quality::SignalThresholds;
 use super::reachability::{Due, Reachability};
 use super::volume::{Meter, VolumeAction, VolumePeriod};
-use crate::home_agent::ND_HOP_LIMIT;
 use crate::{UDP_PORT, is_unicast_routable};
 
 /// Pause between the first Router Solicitation and the next. RFC 4861 6.3.7 recommends 4 s. A bridge that has
@@ -690,7 +689,7 @@ impl Uplink {
         let mut message = solicitation.emit();
         icmpv6::set_checksum(&mut message, source, destination);
         let interface = interface.name.clone();
-        Some(LinkMessage { interface, source, destination, hop_limit: ND_HOP_LIMIT, peer, message })
+        Some(LinkMessage { interface, source, destination, hop_limit: nd::HOP_LIMIT, peer, message })
     }
 
     /// Whether routers have been solicited since the pauses began.
@@ -721,7 +720,7 @@ impl Uplink {
         let mut message = nd::RouterSolicitation { source_link_address }.emit();
         icmpv6::set_checksum(&mut message, source, destination);
         let interface = interface.name.clone();
-        Some(LinkMessage { interface, source, destination, hop_limit: ND_HOP_LIMIT, peer, message })
+        Some(LinkMessage { interface, source, destination, hop_limit: nd::HOP_LIMIT, peer, message })
     }
 
     /// Returns the link-local address of the interface.
