@@ -88,6 +88,12 @@ fn sequences(agent: &Station) -> BTreeMap<Ipv6Addr, u16> {
     bindings.as_array().expect("an array").iter().filter_map(one).collect()
 }
 
+/// Returns the content of each file in the state directory.
+fn stored(bed: &Testbed) -> Vec<Vec<u8>> {
+    let files = fs::read_dir(bed.scratch.path("state")).expect("a state directory");
+    files.filter_map(|file| fs::read(file.ok()?.path()).ok()).collect()
+}
+
 /// The config lacks a node for some time, or lacks the whole home agent: after reloads, restarts and kills.
 /// When the config has the node again, a recorded message of the node is still too old. If the home agent has
 /// run without the node, the node's binding is gone.
@@ -138,7 +144,12 @@ fn what_was_recorded_of_a_node_is_old_when_it_comes_back() {
         assert_eq!(answer(sequence + 1), (0, sequence + 1));
         for (config, by_reload) in way {
             if *by_reload {
+                let before = stored(&bed);
                 agent.reload(config);
+                // The next step may be a kill: the end of the binding has to be on the disk by then.
+                if **config == without {
+                    wait_until("the end of the binding is stored", seconds(10), || stored(&bed) != before);
+                }
             } else {
                 agent.end_by(Signal::SIGKILL);
                 agent = Station::start(&bed.agent, config);
