@@ -493,11 +493,12 @@ fn divided<'a>(
     let mut divided = Vec::new();
     let (mut current, mut used) = (head.clone(), 0);
     for option in options {
-        if used > 0 && used + length(option) > room {
+        let length = length(option);
+        if used > 0 && used + length > room {
             divided.push(std::mem::replace(&mut current, head.clone()));
             used = 0;
         }
-        used += length(option);
+        used += length;
         current.push(*option);
     }
     divided.push(current);

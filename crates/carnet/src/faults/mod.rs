@@ -138,20 +138,11 @@ fn greedy(world: &mut World, router: usize) -> Option<Vec<u8>> {
     let (now, wall) = (world.now, world.nodes[0].wall(world.now));
     let mut thief = Station::new(config, PersistentState::default(), world.rng.fork(), now, wall);
     while thief.poll_output().is_some() {}
-    let address = |address| carnet_station::io::Address {
-        address,
-        prefix_length: 64,
-        tentative: false,
-        duplicate: false,
-        deprecated: false,
-        temporary: false,
-        permanent: true,
-    };
     let interface = carnet_station::io::Interface {
         name: UPLINKS[0].into(),
         running: true,
         mtu: 1500,
-        addresses: vec![address(care_of(router, 0, 0))],
+        addresses: vec![carnet_virtual::configured(care_of(router, 0, 0))],
         routers: vec![world::ROUTER.into()],
         ..Default::default()
     };

@@ -11,7 +11,7 @@ use netlink_packet_route::address::{
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
-use super::Requests;
+use super::{Requests, tolerate};
 use crate::ROUTE_PROTOCOL;
 use crate::error::Result;
 
@@ -178,13 +178,6 @@ impl Requests {
         let result = self.change(RouteNetlinkMessage::DelAddress(message), 0, || {
             format!("remove address {address}/{prefix_length} from {interface}")
         });
-        match result {
-            Err(error)
-                if matches!(error.raw_os_error(), Some(libc::EADDRNOTAVAIL | libc::ENODEV | libc::ENXIO)) =>
-            {
-                Ok(())
-            }
-            other => other,
-        }
+        tolerate(result, &[libc::EADDRNOTAVAIL, libc::ENODEV, libc::ENXIO])
     }
 }

@@ -6,7 +6,7 @@
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::{TcHandle, TcMessage};
 
-use super::Requests;
+use super::{Requests, tolerate};
 use crate::error::Result;
 
 /// Handle of a `clsact` qdisc, `TC_H_CLSACT` of linux/pkt_sched.h.
@@ -60,13 +60,6 @@ impl Requests {
         let result = self.change(RouteNetlinkMessage::DelQueueDiscipline(message(index, CLSACT)), 0, || {
             format!("remove the clsact qdisc of interface {index}")
         });
-        match result {
-            Err(error)
-                if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINVAL | libc::ENODEV)) =>
-            {
-                Ok(())
-            }
-            other => other,
-        }
+        tolerate(result, &[libc::ENOENT, libc::EINVAL, libc::ENODEV])
     }
 }

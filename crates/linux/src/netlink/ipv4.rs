@@ -166,12 +166,7 @@ impl Requests {
         let mut question = RouteMessage::default();
         question.header.address_family = AddressFamily::Inet;
         question.attributes.push(RouteAttribute::Table(table));
-        let answers =
-            match self.dump(RouteNetlinkMessage::GetRoute(question), || "list the IPv4 routes".to_owned()) {
-                // The table does not exist, so it has no routes.
-                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Vec::new(),
-                other => other?,
-            };
+        let answers = self.dump_routes(question, || "list the IPv4 routes".to_owned())?;
         let objects = self.next_hop_objects(&answers)?;
         let mut found = Ipv4NextHops::default();
         for answer in &answers {

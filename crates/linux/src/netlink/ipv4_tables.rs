@@ -15,8 +15,8 @@ use netlink_packet_route::route::{
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
-use super::Requests;
 use super::ipv4::table_of;
+use super::{Requests, tolerate};
 use crate::ROUTE_PROTOCOL;
 use crate::error::{Error, Result};
 
@@ -144,12 +144,7 @@ impl Requests {
         question.header.address_family = AddressFamily::Inet;
         question.header.protocol = protocol.unwrap_or(0).into();
         question.attributes.extend(table.map(RouteAttribute::Table));
-        let answers =
-            match self.dump(RouteNetlinkMessage::GetRoute(question), || "list the IPv4 routes".to_owned()) {
-                // The table does not exist, so it has no routes.
-                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Vec::new(),
-                other => other?,
-            };
+        let answers = self.dump_routes(question, || "list the IPv4 routes".to_owned())?;
         let routes = answers.iter().filter_map(|answer| match answer {
             RouteNetlinkMessage::NewRoute(message) => Ipv4RouteInfo::from_message(message),
             _ => None,
@@ -208,12 +203,7 @@ impl Requests {
         let result = self.change(RouteNetlinkMessage::DelRoute(message), 0, || {
             format!("remove route {destination} from table {table}")
         });
-        match result {
-            Err(error) if matches!(error.raw_os_error(), Some(libc::ESRCH | libc::ENOENT | libc::ENODEV)) => {
-                Ok(())
-            }
-            other => other,
-        }
+        tolerate(result, &[libc::ESRCH, libc::ENOENT, libc::ENODEV])
     }
 
     /// Returns the IPv4 rules with carnet's mark.
@@ -234,18 +224,13 @@ impl Requests {
         let message = RouteNetlinkMessage::NewRule(rule_message(rule));
         let result =
             self.change(message, NLM_F_CREATE | NLM_F_EXCL, || format!("add {}", describe_rule(rule)));
-        match result {
-            Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),
-            other => other,
-        }
+        tolerate(result, &[libc::EEXIST])
     }
 
     /// Removes an IPv4 rule of carnet. A missing rule is no error.
     pub(crate) fn delete_ipv4_rule(&mut self, rule: &Ipv4Rule) -> Result<()> {
         let message = RouteNetlinkMessage::DelRule(rule_message(rule));
-        match self.change(message, 0, || format!("remove {}", describe_rule(rule))) {
-            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => Ok(()),
-            other => other,
-        }
+        let result = self.change(message, 0, || format!("remove {}", describe_rule(rule)));
+        tolerate(result, &[libc::ENOENT, libc::ESRCH])
     }
 }

@@ -9,7 +9,7 @@ use netlink_packet_route::link::{
 };
 use netlink_packet_route::{AddressFamily, IpProtocol, RouteNetlinkMessage};
 
-use super::Requests;
+use super::{Requests, tolerate};
 use crate::error::Result;
 
 /// Lowest MTU in octets with which the kernel runs IPv6 on a device (RFC 8200 5).
@@ -294,9 +294,6 @@ impl Requests {
         message.header.index = index;
         let result =
             self.change(RouteNetlinkMessage::DelLink(message), 0, || "delete the tunnel device".to_owned());
-        match result {
-            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(()),
-            other => other,
-        }
+        tolerate(result, &[libc::ENODEV])
     }
 }

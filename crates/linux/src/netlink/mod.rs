@@ -35,6 +35,7 @@ use netlink_packet_core::{
     NetlinkPayload, NlasIterator,
 };
 use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::route::RouteMessage;
 
 pub(crate) use addresses::AddressInfo;
 pub(crate) use channel::Channel;
@@ -79,6 +80,14 @@ pub(crate) struct Requests {
 impl std::fmt::Debug for Requests {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Requests").field("port", &self.port()).finish_non_exhaustive()
+    }
+}
+
+/// Takes these errors for success: they say that the kernel already is as the request wants it.
+fn tolerate(result: Result<()>, errors: &[i32]) -> Result<()> {
+    match result {
+        Err(error) if error.raw_os_error().is_some_and(|number| errors.contains(&number)) => Ok(()),
+        other => other,
     }
 }
 
@@ -136,6 +145,18 @@ impl Requests {
     ) -> Result<Vec<RouteNetlinkMessage>> {
         let request = octets(Message::Route(message), NLM_F_REQUEST | NLM_F_DUMP);
         self.dump_octets(request, operation).map(routes_of)
+    }
+
+    /// Requests the routes that `question` selects. A table that does not exist has no routes.
+    fn dump_routes(
+        &mut self,
+        question: RouteMessage,
+        operation: impl Fn() -> String,
+    ) -> Result<Vec<RouteNetlinkMessage>> {
+        match self.dump(RouteNetlinkMessage::GetRoute(question), operation) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(Vec::new()),
+            other => other,
+        }
     }
 
     /// Sends a request for all objects of a kind. Repeats the request if the objects changed meanwhile.

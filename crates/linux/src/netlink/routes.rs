@@ -17,7 +17,7 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::message::Message;
 use super::next_hops::{NextHopObjects, object_of};
-use super::{Requests, octets};
+use super::{Requests, octets, tolerate};
 use crate::ROUTE_PROTOCOL;
 use crate::error::{Error, Result};
 
@@ -167,12 +167,7 @@ impl Requests {
         if let Some(number) = table {
             question.attributes.push(RouteAttribute::Table(number));
         }
-        let answers =
-            match self.dump(RouteNetlinkMessage::GetRoute(question), || "list the IPv6 routes".to_owned()) {
-                // The table does not exist, so it has no routes.
-                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Vec::new(),
-                other => other?,
-            };
+        let answers = self.dump_routes(question, || "list the IPv6 routes".to_owned())?;
         let objects = self.next_hop_objects(&answers)?;
         let routes = answers.iter().filter_map(|answer| match answer {
             RouteNetlinkMessage::NewRoute(message) => RouteInfo::from_message(message, &objects),
@@ -258,11 +253,6 @@ impl Requests {
         let result = self.change(RouteNetlinkMessage::DelRoute(message), 0, || {
             format!("remove route {destination} from table {table}")
         });
-        match result {
-            Err(error) if matches!(error.raw_os_error(), Some(libc::ESRCH | libc::ENOENT | libc::ENODEV)) => {
-                Ok(())
-            }
-            other => other,
-        }
+        tolerate(result, &[libc::ESRCH, libc::ENOENT, libc::ENODEV])
     }
 }

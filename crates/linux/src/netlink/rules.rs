@@ -9,7 +9,7 @@ use netlink_packet_route::route::RouteProtocol;
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleFlags, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
-use super::Requests;
+use super::{Requests, tolerate};
 use crate::error::Result;
 
 /// Action of a rule on a packet that matches it.
@@ -166,10 +166,7 @@ impl Requests {
         let result = self.change(RouteNetlinkMessage::NewRule(message), NLM_F_CREATE | NLM_F_EXCL, || {
             format!("add {}", describe(rule, action))
         });
-        match result {
-            Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),
-            other => other,
-        }
+        tolerate(result, &[libc::EEXIST])
     }
 
     /// Removes a rule of origin `protocol`. A missing rule is no error.
@@ -183,9 +180,6 @@ impl Requests {
         let result = self.change(RouteNetlinkMessage::DelRule(message), 0, || {
             format!("remove {}", describe(rule, action))
         });
-        match result {
-            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => Ok(()),
-            other => other,
-        }
+        tolerate(result, &[libc::ENOENT, libc::ESRCH])
     }
 }

@@ -37,6 +37,7 @@ const TOGETHER: u32 = 4;
 /// Longest time for an answer over a full uplink, which loses many Binding Updates but works. RFC 6275 11.8
 /// doubles the time to spare a home agent that does not answer.
 pub(crate) const FULL_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// A Binding Update that is due.
 pub(crate) struct Draft {
     /// O flag: the home agent removes all other bindings.
