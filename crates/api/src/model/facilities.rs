@@ -40,8 +40,8 @@ pub struct Vehicle {
     pub steering_wheel_angle_deg: Option<f64>,
     /// The lane, from inside: 1 is the innermost driving lane, -1 off the road, 0 and 14 the hard shoulders.
     pub lane: Option<i8>,
-    /// What acts on the speed, in the standard's names: `brake_pedal_engaged` and so on; `null` if nobody
-    /// knows.
+    /// Controls that act on the speed, by the standard's names, such as `brake_pedal_engaged`; `null` if
+    /// unknown.
     pub acceleration_control: Option<Vec<String>>,
     /// Which lights are on, in the standard's names: `low_beam_headlights_on` and so on.
     pub exterior_lights: Vec<String>,
@@ -257,7 +257,7 @@ pub struct LdmStation {
 pub struct LdmEvent {
     /// What it is called.
     pub action_id: ActionId,
-    /// What happens: causeCode; `null` where nobody has said.
+    /// Cause of the event (causeCode); `null` if the message has none.
     pub cause: Option<u8>,
     /// More precisely.
     pub sub_cause: Option<u8>,
@@ -267,7 +267,8 @@ pub struct LdmEvent {
     pub latitude: f64,
     /// Degrees, east positive.
     pub longitude: f64,
-    /// How far it matters, metres, 10000 for anything beyond; `null` where nobody has said.
+    /// Distance in metres within which the event matters, 10000 for any greater distance; `null` if the
+    /// message has none.
     pub relevance_distance_m: Option<u16>,
     /// What said so, as in [`LdmStation::station_type`].
     pub station_type: String,

@@ -139,7 +139,7 @@ pub struct Group {
     pub mapped: bool,
     /// The other router that asks there who listens; `null` if it is this one.
     pub querier: Option<Ipv6Addr>,
-    /// Seconds until nobody listens, unless somebody says so again.
+    /// Seconds until the router takes the group for one without listeners, unless a host reports it again.
     pub remaining_s: Option<f64>,
 }
 

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PseudonymRequest {
-    /// Instead it stays who it is for so many seconds, for somebody's safety depends on being recognised; 0
-    /// ends that.
+    /// Seconds for which the station keeps its pseudonym, because the safety of others depends on recognising
+    /// it; 0 ends this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lock_s: Option<u32>,
 }
