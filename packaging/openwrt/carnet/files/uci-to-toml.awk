@@ -130,7 +130,8 @@ function element(kind) {
 	if (kind == "coordinates") return "coordinate"
 	if (kind == "array of ports") return "port"
 	if (sub(/^array of integers/, "integer", kind)) return kind
-	if (kind == "array of interfaces") return "interface"
+	# Of `lan`, an array of names or tables: UCI writes the tables as sections of their own.
+	if (kind ~ /^array of interfaces/) return "interface"
 	if (kind ~ /^array of /) return "text"
 	return ""
 }
@@ -202,6 +203,10 @@ function one_section(s,   type, own, list, n, i, option, where, text, lines, bod
 		return
 	}
 	if (!repeated[own] && seen[type]++) mistake(name_of[s], "a second section of the type " type)
+	# TOML knows a key once: as an array of names, or as tables.
+	if (type == "mobile_router" && values[s, "lan"] && times["mobile_router_lan"]) {
+		mistake(name_of[s] ".lan", "a list beside sections mobile_router_lan: expected every interface as such a section")
+	}
 	body = ""
 	n = split(options[s], list, " ")
 	for (i = 1; i <= n; i++) {
