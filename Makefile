@@ -102,6 +102,7 @@ lint:
 	$(CARGO) clippy --workspace --all-targets --quiet -- --deny warnings
 	$(CARGO) clippy --package carnet --no-default-features --features bpf,geonet,replay --quiet -- --deny warnings
 	$(CARGO) clippy --package carnet --no-default-features --quiet -- --deny warnings
+	$(CARGO) clippy --package carnet-lab --no-default-features --quiet -- --deny warnings
 	RUSTDOCFLAGS='--deny warnings' $(CARGO) doc --workspace --no-deps --document-private-items --quiet
 	$(CARGO) xtask gen-asn1 --check
 	$(CARGO) xtask advisories

@@ -42,6 +42,11 @@ may carnet-api carnet-base ipnet serde serde_json thiserror toml
 may carnet-settings carnet-api carnet-base carnet-geonet carnet-its carnet-mobility carnet-station carnet-wire serde serde_json thiserror
 may carnet-sim-ffi carnet-api carnet-base carnet-geonet carnet-settings carnet-station serde_json
 may carnet-virtual carnet-base carnet-wire ipnet
+# The testbed plays scenarios without the other parts of the lab.
+may carnet-testbed anyhow carnet-base carnet-linux carnet-security clap nix serde serde_json socket2 toml
+may carnet-bench anyhow aya carnet-bpf carnet-testbed clap hmac libc nix serde serde_json sha1 socket2
+may carnet-papers anyhow carnet-bench carnet-testbed clap nix serde serde_json toml
+may carnet-lab anyhow carnet-bench carnet-papers carnet-testbed clap
 
 # Virtual worlds are for tests: no crate has them as a normal dependency.
 users=$(cargo tree --offline --workspace --all-features --target all --edges normal,build --invert carnet-virtual \

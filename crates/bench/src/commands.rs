@@ -1,0 +1,61 @@
+//! The commands that a program mounts to measure carnet.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use carnet_testbed::commands::write_file;
+use carnet_testbed::isolate::{self, Mode};
+use clap::Subcommand;
+
+/// A command of the benchmarks.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Measure the GeoNetworking router: packets per second that it forwards.
+    BenchGeonet(crate::geonet::Args),
+    /// Measure the data paths of the tunnel: packets per second, TCP, round-trip times, processor time,
+    /// handovers under load, many bindings. Needs root.
+    Bench(crate::Args),
+    /// Write the tables of a bench.json for documentation.
+    BenchTable {
+        /// The figures.
+        bench: PathBuf,
+        /// The file to write; the figures go beside it, as bench.json.
+        table: PathBuf,
+        /// Another bench.json, whose figures replace the same figures here.
+        #[arg(long, value_name = "BENCH")]
+        with: Vec<PathBuf>,
+    },
+}
+
+impl Command {
+    /// Runs the command and returns the exit status of the program. `inside` is the mode of a lab that runs
+    /// inside its namespaces.
+    pub fn execute(&self, inside: Option<Mode>) -> anyhow::Result<ExitCode> {
+        match self {
+            Command::BenchGeonet(args) => {
+                if inside.is_none() {
+                    return isolate::enter(Mode::of_caller());
+                }
+                isolate::settle()?;
+                crate::geonet::run(args)?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::Bench(args) => {
+                let mode = inside.unwrap_or_else(Mode::of_caller);
+                let (out, carnet) = crate::plan(args, mode)?;
+                if inside.is_none() {
+                    return isolate::enter(mode);
+                }
+                isolate::settle()?;
+                crate::run(args, out, carnet)?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::BenchTable { bench, table, with } => {
+                let (page, figures) = crate::page(bench, with)?;
+                write_file(table, page)?;
+                write_file(&table.with_extension("json"), figures)?;
+                Ok(ExitCode::SUCCESS)
+            }
+        }
+    }
+}

@@ -1,0 +1,731 @@
+//! Results of the benchmark, as in `bench.json`.
+
+use serde::{Deserialize, Serialize};
+
+use super::path::Path;
+use carnet_testbed::machine::Machine;
+
+/// Name of the arrangement without a router.
+pub const SOURCE_AND_SINK: &str = "source and sink alone";
+
+/// Content of `bench.json`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Bench {
+    /// The machine on which the benchmark ran.
+    pub machine: Machine,
+    /// Time when the run began, in UTC.
+    pub time: String,
+    /// Load averages of the machine before the run.
+    pub load_before: [f64; 3],
+    /// Shares of all cores that other programs, and a hypervisor's other guests, used during the run.
+    #[serde(default)]
+    pub others: [f64; 2],
+    /// Reasons why the figures are not reliable: the machine was busy. Empty for a quiet machine.
+    #[serde(default)]
+    pub disturbed: Vec<String>,
+    /// Whether the run had `--quick`.
+    pub quick: bool,
+    /// The core on which packets were measured.
+    pub core: usize,
+    /// Maximum number of packets under way at a time.
+    pub window: u64,
+    /// Duration of the run in seconds.
+    pub duration_s: f64,
+    /// The compared data paths.
+    pub paths: Vec<PathFigure>,
+    /// Packets per second.
+    pub packets: Vec<PacketFigure>,
+    /// Figures of TCP transfers.
+    pub tcp: Vec<TcpFigure>,
+    /// Round-trip times.
+    pub rtt: Vec<RttFigure>,
+    /// Figures of processor time.
+    pub cpu: Vec<CpuFigure>,
+    /// Handovers under load.
+    pub handover: Vec<HandoverFigure>,
+    /// Figures of a home agent with many bindings.
+    pub bindings: Vec<BindingsFigure>,
+    /// Starts of a home agent with many bindings.
+    pub starts: Vec<StartFigure>,
+    /// Figures of many routers that register.
+    #[serde(default)]
+    pub registrations: Vec<RegistrationsFigure>,
+    /// Figures of a home agent under attack.
+    #[serde(default)]
+    pub attacks: Vec<AttackFigure>,
+    /// Figures of machines that are home agents together, one of which is killed.
+    #[serde(default)]
+    pub takeovers: Vec<TakeoverFigure>,
+    /// Figures of machines that are home agents together, in a series of faults.
+    #[serde(default)]
+    pub faults: Vec<FaultsFigure>,
+    /// The targets and whether this run meets them.
+    pub targets: Vec<Target>,
+    /// Origin of figures from other runs: kind of the figures, time and machine of the run.
+    #[serde(default)]
+    pub others_runs: Vec<String>,
+}
+
+impl Bench {
+    /// Replaces results by the results of another run. If paths were compared in one run, replaces their
+    /// results together, and otherwise path by path. Keeps results that were measured later than those of the
+    /// other run.
+    pub fn take(&mut self, mut other: Bench) {
+        self.leave_out_what_is_older(&mut other);
+        let mut taken = Vec::new();
+        // Kinds of figures that the other run has replaced completely.
+        let mut replaced = Vec::new();
+        let mut whole = |what: &'static str, is_there: bool| {
+            if is_there {
+                taken.push(what);
+                replaced.push(what);
+            }
+            is_there
+        };
+        if whole("packets per second", !other.packets.is_empty()) {
+            self.packets = other.packets;
+        }
+        if whole("TCP", !other.tcp.is_empty()) {
+            self.tcp = other.tcp;
+        }
+        if whole("round-trip times", !other.rtt.is_empty()) {
+            self.rtt = other.rtt;
+        }
+        if whole("processor time", !other.cpu.is_empty()) {
+            self.cpu = other.cpu;
+        }
+        if whole("handovers", !other.handover.is_empty()) {
+            self.handover = other.handover;
+        }
+        if whole("many bindings", !other.bindings.is_empty()) {
+            (self.bindings, self.starts) = (other.bindings, other.starts);
+        }
+        for (what, put) in [
+            ("registrations", put(&mut self.registrations, other.registrations, |figure| figure.path)),
+            ("attacks", put(&mut self.attacks, other.attacks, |figure| figure.path)),
+            ("takeovers", put(&mut self.takeovers, other.takeovers, |figure| figure.path)),
+            ("faults", put(&mut self.faults, other.faults, |figure| figure.path)),
+        ] {
+            taken.extend(put.map(|_| what));
+            replaced.extend(put.filter(|is_all| *is_all).map(|_| what));
+        }
+        if taken.is_empty() {
+            return;
+        }
+        let machine = &other.machine;
+        let commit = machine.commit.as_ref().map_or(String::new(), |commit| format!(" ({commit})"));
+        let disturbed = match &other.disturbed[..] {
+            [] => String::new(),
+            all => format!(", where {}", all.join(" and ")),
+        };
+        let (what, carnet) = (taken.join(", "), &machine.carnet);
+        let run = format!("{what}: {}, {carnet}{commit}{disturbed}", other.time);
+        self.others_runs.retain(|known| {
+            let kinds = known.split_once(": ").map_or("", |(kinds, _)| kinds);
+            *known != run && !kinds.split(", ").all(|kind| replaced.contains(&kind))
+        });
+        self.others_runs.push(run);
+    }
+
+    /// Returns when the last figure of a kind was measured.
+    fn time_of(&self, kind: &str) -> &str {
+        let runs = self.others_runs.iter().filter_map(|run| run.split_once(": "));
+        let times = runs.filter(|(kinds, _)| kinds.split(", ").any(|it| it == kind));
+        // The entries have the form "2026-11-26 02:34:35 UTC, carnet ...", so their text order is their order
+        // in time.
+        times.filter_map(|(_, rest)| rest.split(',').next()).max().unwrap_or(&self.time)
+    }
+
+    fn leave_out_what_is_older(&self, other: &mut Bench) {
+        let time = other.time.clone();
+        let is_older = |kind: &str| time.as_str() < self.time_of(kind);
+        leave_out(&mut other.packets, &self.packets, is_older("packets per second"), |_, _| true);
+        leave_out(&mut other.tcp, &self.tcp, is_older("TCP"), |_, _| true);
+        leave_out(&mut other.rtt, &self.rtt, is_older("round-trip times"), |_, _| true);
+        leave_out(&mut other.cpu, &self.cpu, is_older("processor time"), |_, _| true);
+        leave_out(&mut other.handover, &self.handover, is_older("handovers"), |_, _| true);
+        leave_out(&mut other.bindings, &self.bindings, is_older("many bindings"), |_, _| true);
+        leave_out(&mut other.starts, &self.starts, is_older("many bindings"), |_, _| true);
+        leave_out(&mut other.registrations, &self.registrations, is_older("registrations"), |a, b| {
+            a.path == b.path
+        });
+        leave_out(&mut other.attacks, &self.attacks, is_older("attacks"), |a, b| a.path == b.path);
+        leave_out(&mut other.takeovers, &self.takeovers, is_older("takeovers"), |a, b| a.path == b.path);
+        leave_out(&mut other.faults, &self.faults, is_older("faults"), |a, b| a.path == b.path);
+    }
+}
+
+/// Removes from `others` each figure that `here` has too, if the one in `others` is older.
+fn leave_out<T>(others: &mut Vec<T>, here: &[T], is_older: bool, same: impl Fn(&T, &T) -> bool) {
+    others.retain(|other| !is_older || !here.iter().any(|figure| same(figure, other)));
+}
+
+/// Replaces figures by new figures of the same path. Returns true if all figures are new afterwards, `None`
+/// if there is no new figure.
+fn put<T>(here: &mut Vec<T>, others: Vec<T>, path: impl Fn(&T) -> Path) -> Option<bool> {
+    if others.is_empty() {
+        return None;
+    }
+    here.retain(|figure| !others.iter().any(|other| path(other) == path(figure)));
+    let is_all = here.is_empty();
+    here.extend(others);
+    Some(is_all)
+}
+
+/// A data path of the run.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct PathFigure {
+    /// The data path.
+    pub path: Path,
+    /// Description of the path.
+    pub about: String,
+    /// Reason why the path was not measured; `None` if it was.
+    pub missing: Option<String>,
+}
+
+/// Repeated measurements of one figure. Each repetition (round) ran together with a repetition of every
+/// figure with which it is compared.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    /// Median of the rounds.
+    pub median: f64,
+    /// Lowest value of the rounds.
+    pub lowest: f64,
+    /// Highest value of the rounds.
+    pub highest: f64,
+    /// Values of all rounds, in the order of measurement.
+    pub rounds: Vec<f64>,
+}
+
+impl Series {
+    /// Builds a series from the values of its rounds.
+    pub fn of(rounds: Vec<f64>) -> Series {
+        let mut sorted = rounds.clone();
+        sorted.sort_by(f64::total_cmp);
+        Series {
+            median: median(&sorted),
+            lowest: sorted.first().copied().unwrap_or(0.0),
+            highest: sorted.last().copied().unwrap_or(0.0),
+            rounds,
+        }
+    }
+
+    /// Returns for each round the ratio to the same round of another series. A drift from round to round
+    /// cancels out.
+    pub fn ratios(&self, base: &Series) -> Series {
+        let pairs = self.rounds.iter().zip(&base.rounds).filter(|(_, base)| **base > 0.0);
+        Series::of(pairs.map(|(one, base)| one / base).collect())
+    }
+
+    /// Returns the median of the ratios to another series.
+    pub fn ratio(&self, base: &Series) -> Option<f64> {
+        let ratios = self.ratios(base);
+        (!ratios.rounds.is_empty()).then_some(ratios.median)
+    }
+
+    /// Returns the limits between which the true median lies with a probability of 95 %, for any
+    /// distribution. The limits are order statistics on both sides of the middle. `None` for fewer than six
+    /// values: too few for this probability.
+    pub fn sure(&self) -> Option<[f64; 2]> {
+        let mut sorted = self.rounds.clone();
+        sorted.sort_by(f64::total_cmp);
+        let count = sorted.len();
+        // Number of values to leave out at each end. A fair coin shows at most this number of heads in less
+        // than 2.5 % of cases, and the number is the largest such one.
+        let (mut left_out, mut chance, mut sum) = (0, 0.5_f64.powi(count as i32), 0.0);
+        while left_out < count / 2 {
+            sum += chance;
+            if sum > 0.025 {
+                break;
+            }
+            chance *= (count - left_out) as f64 / (left_out + 1) as f64;
+            left_out += 1;
+        }
+        let first = left_out.checked_sub(1)?;
+        Some([sorted[first], sorted[count - 1 - first]])
+    }
+}
+
+/// Returns the median of sorted numbers: the mean of the two middle numbers if there is an even number of
+/// them.
+pub fn median(sorted: &[f64]) -> f64 {
+    match (sorted.len(), sorted.len() / 2) {
+        (0, _) => 0.0,
+        (length, middle) if length % 2 == 1 => sorted[middle],
+        (_, middle) => (sorted[middle - 1] + sorted[middle]) / 2.0,
+    }
+}
+
+/// Load average per core above which a machine is busy. The next constant is the maximum share of all cores
+/// that other programs may use.
+const BUSY_LOAD: f64 = 0.5;
+const BUSY_SHARE: f64 = 0.03;
+
+/// Returns the reasons why figures are not reliable, in words. `load` is the load average before the run on
+/// `cores` cores. `others` has the shares of all cores that other programs and a hypervisor's other guests
+/// used.
+pub fn disturbances(cores: usize, load: f64, others: [f64; 2]) -> Vec<String> {
+    let mut found = Vec::new();
+    if load > BUSY_LOAD * cores.max(1) as f64 {
+        found.push(format!("the load was {load:.2} before, on {cores} cores"));
+    }
+    for (share, whose) in others.iter().zip(["other programs", "other guests of the hypervisor"]) {
+        if *share > BUSY_SHARE {
+            found.push(format!("{whose} had {:.0} % of all cores", share * 100.0));
+        }
+    }
+    found
+}
+
+impl Bench {
+    /// Returns the reasons why the figures are not reliable, in words.
+    pub fn disturbances(&self) -> Vec<String> {
+        disturbances(self.machine.cores, self.load_before[0], self.others)
+    }
+
+    /// Returns the cost of the routers alone, in nanoseconds per packet. It subtracts the cost of source and
+    /// sink at the same packet size, because they share the core with the routers. Returns `None` if the run
+    /// has not measured this cost, or if the figure itself is this cost.
+    pub fn net_ns(&self, figure: &PacketFigure) -> Option<f64> {
+        let alone = self.packets.iter().find(|one| one.is_alone() && one.size == figure.size)?;
+        (!figure.is_alone() && alone.ns > 0.0 && figure.ns > alone.ns).then_some(figure.ns - alone.ns)
+    }
+
+    /// Returns the ratio of the packets per second of the routers alone to those of plain routers, both
+    /// without the cost of source and sink.
+    pub fn net_to_plain(&self, figure: &PacketFigure) -> Option<f64> {
+        let plain = self.packets.iter().find(|one| {
+            (one.path, &one.arrangement, one.size) == (Path::Plain, &figure.arrangement, figure.size)
+        })?;
+        Some(self.net_ns(plain)? / self.net_ns(figure)?)
+    }
+}
+
+/// Packets per second through a part of the network.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct PacketFigure {
+    /// Routers that the packets pass, and the direction.
+    pub arrangement: String,
+    /// Size of the inner packet in octets.
+    pub size: usize,
+    /// Data path.
+    pub path: Path,
+    /// Packets per second.
+    pub rate: Series,
+    /// Nanoseconds per packet, from the median rate.
+    pub ns: f64,
+    /// Ratio to plain forwarding in the same part of the network.
+    pub to_plain: Option<f64>,
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets lost.
+    pub lost: u64,
+}
+
+impl PacketFigure {
+    /// Whether the figure measures source and sink alone, without a router between them.
+    fn is_alone(&self) -> bool {
+        self.arrangement == SOURCE_AND_SINK
+    }
+}
+
+/// A TCP transfer.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TcpFigure {
+    /// The hosts' MTU, and whether they receive Packet Too Big.
+    pub hosts: String,
+    /// Number of parallel streams.
+    pub streams: usize,
+    /// Direction. `up`: from the mobile network; `down`: to the mobile network.
+    pub direction: String,
+    /// Data path.
+    pub path: Path,
+    /// Gbit/s of payload.
+    pub gbit: Series,
+    /// Ratio to plain forwarding: the median of the rounds' ratios.
+    pub to_plain: Option<f64>,
+    /// Limits between which the true median of the ratios to plain forwarding lies with a probability of 95
+    /// %.
+    #[serde(default)]
+    pub sure: Option<[f64; 2]>,
+    /// Segments sent again, summed over all rounds.
+    pub retransmits: u64,
+    /// Reason why a transfer did not finish; `None` if all did.
+    pub error: Option<String>,
+}
+
+/// Round-trip times.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RttFigure {
+    /// Data path.
+    pub path: Path,
+    /// Number of echoes.
+    pub count: usize,
+    /// Median in microseconds.
+    pub median_us: f64,
+    /// 10th percentile in microseconds.
+    pub p10_us: f64,
+    /// 90th percentile in microseconds.
+    pub p90_us: f64,
+    /// Additional microseconds per direction, compared with plain forwarding: half the median of the
+    /// differences between echoes of the same turn.
+    pub added_us: Option<f64>,
+}
+
+/// Processor time of a transfer at a fixed rate.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CpuFigure {
+    /// Data path.
+    pub path: Path,
+    /// Direction: `up` or `down`.
+    pub direction: String,
+    /// Transferred Gbit/s.
+    pub gbit: f64,
+    /// Processor seconds of all cores per second and Gbit/s, for hosts, routers and the network.
+    pub machine: Series,
+    /// Processor seconds of the two carnet processes, a part of `machine`.
+    pub carnet: f64,
+}
+
+/// Handovers under load.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct HandoverFigure {
+    /// Data path.
+    pub path: Path,
+    /// Direction: `up` or `down`.
+    pub direction: String,
+    /// Highest rate without loss, in packets per second.
+    pub highest: f64,
+    /// Packets per second during the handovers.
+    pub rate: f64,
+    /// Number of handovers.
+    pub handovers: usize,
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets lost.
+    pub lost: u64,
+    /// Packets that arrived twice.
+    pub duplicated: u64,
+    /// Packets that arrived after a later one.
+    pub reordered: u64,
+    /// Packets lost, duplicated and reordered in a run without handovers.
+    pub quiet: [u64; 3],
+}
+
+/// A home agent with many bindings.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct BindingsFigure {
+    /// Data path.
+    pub path: Path,
+    /// Kind of traffic: `to one`, `to random ones`, `from one` or `from random ones`.
+    pub what: String,
+    /// Size of the inner packet in octets.
+    pub size: usize,
+    /// Number of bindings.
+    pub bindings: u32,
+    /// Packets per second.
+    pub rate: Series,
+    /// Ratio to the rate of a home agent with one binding.
+    pub to_one: Option<f64>,
+    /// Packets lost.
+    pub lost: u64,
+}
+
+/// The start of a home agent with many bindings.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct StartFigure {
+    /// Data path.
+    pub path: Path,
+    /// Number of bindings.
+    pub bindings: u32,
+    /// Seconds from the start of the program until its socket accepts.
+    pub ready_s: f64,
+    /// Memory of the program after the start, in MiB.
+    pub memory_mib: f64,
+}
+
+/// Many routers that register at one home agent.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RegistrationsFigure {
+    /// Data path.
+    pub path: Path,
+    /// Number of routers.
+    pub routers: u32,
+    /// Whether no other program of the benchmark ran on the home agent's core.
+    pub own_core: bool,
+    /// Seconds from the start of the program until its socket accepts, with no bindings.
+    pub start_s: f64,
+    /// Seconds from the first Binding Update of the storm to the last acknowledgement.
+    pub seconds: f64,
+    /// Registrations acknowledged per second.
+    pub per_second: f64,
+    /// Routers that were acknowledged.
+    pub acknowledged: u64,
+    /// Routers without an acknowledgement after all attempts.
+    pub lost: u64,
+    /// Acknowledgements with another MAC, checksum, status, number, lifetime or destination than expected.
+    pub wrong: u64,
+    /// Binding Updates that were sent again.
+    pub again: u64,
+    /// Processor time of the home agent in the storm, in seconds.
+    pub agent_s: f64,
+    /// Maximum time that a router waited for its acknowledgement, in milliseconds.
+    pub longest_ms: f64,
+    /// Memory of the home agent before the storm, in MiB.
+    pub memory_before_mib: f64,
+    /// Memory of the home agent after the storm, in MiB.
+    pub memory_mib: f64,
+    /// Memory of the home agent after the refreshes, in MiB.
+    pub memory_refreshed_mib: f64,
+    /// Additional octets of memory per binding.
+    pub octets_each: f64,
+    /// The refreshes after the storm.
+    pub refresh: RefreshFigure,
+    /// Seconds from the restart after `kill -9` until the socket accepts.
+    pub restart_s: f64,
+    /// Acknowledged bindings that the restarted home agent does not have, or has in an older state.
+    pub missing: u64,
+}
+
+/// Routers that renew their registrations.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct RefreshFigure {
+    /// Duration of the refreshes in seconds.
+    pub seconds: f64,
+    /// Renewals acknowledged.
+    pub acknowledged: u64,
+    /// Renewals that were not acknowledged.
+    pub lost: u64,
+    /// Wrong acknowledgements, as in [`RegistrationsFigure::wrong`].
+    pub wrong: u64,
+    /// Processor time of the home agent during the refreshes, in seconds.
+    pub agent_s: f64,
+    /// Maximum time that a router waited for its acknowledgement, in milliseconds.
+    pub longest_ms: f64,
+    /// Share of a core that the renewals of all routers would need if each router renewed after 45 s.
+    pub share: f64,
+}
+
+/// A home agent under attack.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct AttackFigure {
+    /// Data path.
+    pub path: Path,
+    /// Kind of the flood.
+    pub kind: String,
+    /// Frames per second of the flood that the sender really sent.
+    pub frames: f64,
+    /// Routers that renewed during the flood.
+    pub routers: u32,
+    /// Routers that were acknowledged.
+    pub acknowledged: u64,
+    /// Acknowledged routers that waited longer than a second.
+    pub late: u64,
+    /// Routers without an acknowledgement after all attempts.
+    pub lost: u64,
+    /// Wrong acknowledgements, as in [`RegistrationsFigure::wrong`].
+    pub wrong: u64,
+    /// Binding Updates that were sent again.
+    pub again: u64,
+    /// Longest time that a router waited for its acknowledgement, in milliseconds.
+    pub longest_ms: f64,
+    /// Packets per second of the stream.
+    pub rate: f64,
+    /// Packets of the stream in total.
+    pub packets: u64,
+    /// Packets of the stream that were lost.
+    pub packets_lost: u64,
+    /// Share of the time in which the home agent's process ran on a core.
+    pub agent: f64,
+}
+
+/// Machines that are home agents together, each of which is killed in turn.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TakeoverFigure {
+    /// Data path.
+    pub path: Path,
+    /// Number of routers.
+    pub routers: u32,
+    /// Number of home agents.
+    pub seats: usize,
+    /// Number of etcd servers.
+    pub stores: usize,
+    /// Packets per second of all flows together.
+    pub packets: f64,
+    /// Time between two packets of a flow, in milliseconds. A measured silence cannot be shorter.
+    pub period_ms: f64,
+    /// Number of times that a machine was killed.
+    pub kills: usize,
+    /// Number of flows through machines that were killed.
+    pub flows: u64,
+    /// Number of these flows that were silent for at most a second.
+    pub within_1s: u64,
+    /// Number of these flows that were silent for at most two seconds.
+    pub within_2s: u64,
+    /// Median of the flows' silences, in milliseconds.
+    pub median_ms: f64,
+    /// 99th percentile of the flows' silences, in milliseconds.
+    pub p99_ms: f64,
+    /// Longest silence, in milliseconds.
+    pub longest_ms: f64,
+    /// Longest silence of flows through machines that were not killed, in milliseconds.
+    pub others_ms: f64,
+    /// Longest silence when the restarted machine takes its home agent back, in milliseconds.
+    pub back_ms: f64,
+    /// Number of acknowledged bindings that the next leader does not have.
+    pub missing: u64,
+    /// Number of times that two machines acknowledged for one home agent at once.
+    pub two: u64,
+    /// Acknowledgements that failed a check.
+    pub wrong: u64,
+}
+
+/// Machines that are home agents together, in a series of faults.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct FaultsFigure {
+    /// Data path.
+    pub path: Path,
+    /// Seed of the series of faults.
+    pub seed: u64,
+    /// Number of routers.
+    pub routers: u32,
+    /// Number of home agents.
+    pub seats: usize,
+    /// Number of etcd servers.
+    pub stores: usize,
+    /// Number of faults.
+    pub faults: u32,
+    /// Kinds of faults, each with its number.
+    pub kinds: Vec<(String, u64)>,
+    /// Number of acknowledgements.
+    pub acknowledged: u64,
+    /// Number of acknowledgements that a former leader sent late: after the new leader's first
+    /// acknowledgement, but for Binding Updates from before it.
+    pub late: u64,
+    /// Number of times that two machines acknowledged for one home agent at once.
+    pub two: u64,
+    /// Acknowledgements that failed a check.
+    pub wrong: u64,
+    /// Number of times that another machine began to acknowledge for a home agent.
+    pub changes: u64,
+    /// Number of takeovers in the logs of the machines; at least `changes`.
+    pub taken: u64,
+    /// Acknowledged bindings that the leader did not have after a fault.
+    pub lost: u64,
+    /// Faults after which a check still failed after 30 s.
+    pub broken: u64,
+    /// Packets of all flows.
+    pub packets: u64,
+    /// Number of packets that two machines forwarded. (The sender sends each packet to all machines.)
+    pub doubled: u64,
+    /// Longest time from a fault to a packet that two machines forwarded, in milliseconds.
+    pub doubled_ms: f64,
+    /// Longest silence of a flow in milliseconds, including the time that the fault lasted.
+    pub longest_ms: f64,
+}
+
+/// A target, and whether the figures meet it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Target {
+    /// The measured quantity.
+    pub what: String,
+    /// Target value, in words.
+    pub aim: String,
+    /// Measured value, in words.
+    pub found: String,
+    /// Whether the target is met; `None` if it was not measured.
+    pub met: Option<bool>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ratio_is_that_of_the_rounds_not_of_the_medians() {
+        let base = Series::of(vec![1.0, 2.0, 4.0]);
+        let other = Series::of(vec![2.0, 4.0, 8.0, 100.0]);
+        assert_eq!(other.ratio(&base), Some(2.0));
+        assert_eq!((other.median, other.lowest, other.highest), (6.0, 2.0, 100.0));
+        assert_eq!(other.ratio(&Series::of(vec![0.0])), None);
+        assert_eq!(Series::of(Vec::new()).median, 0.0);
+    }
+
+    #[test]
+    fn the_median_of_a_few_is_uncertain() {
+        let of = |count: u32| Series::of((1..=count).map(f64::from).collect()).sure();
+        // By the tables of the sign test at 5 %, these numbers of values leave out none, 0, 1, 3 and 6 values
+        // at each end.
+        assert_eq!(of(5), None);
+        assert_eq!(of(6), Some([1.0, 6.0]));
+        assert_eq!(of(9), Some([2.0, 8.0]));
+        assert_eq!(of(15), Some([4.0, 12.0]));
+        assert_eq!(of(25), Some([8.0, 18.0]));
+    }
+
+    #[test]
+    fn a_busy_machine_is_told() {
+        let mut bench = Bench { load_before: [0.9, 0.0, 0.0], others: [0.02, 0.0], ..Bench::default() };
+        bench.machine.cores = 2;
+        assert_eq!(bench.disturbances(), Vec::<String>::new());
+        bench.load_before[0] = 1.2;
+        bench.others = [0.1, 0.25];
+        let told = bench.disturbances().join("; ");
+        assert_eq!(
+            told,
+            "the load was 1.20 before, on 2 cores; other programs had 10 % of all cores; other guests of the \
+             hypervisor had 25 % of all cores"
+        );
+    }
+
+    fn attack(path: Path) -> AttackFigure {
+        let kind = String::new();
+        AttackFigure {
+            path,
+            kind,
+            frames: 0.0,
+            routers: 0,
+            acknowledged: 0,
+            late: 0,
+            lost: 0,
+            wrong: 0,
+            again: 0,
+            longest_ms: 0.0,
+            packets: 0,
+            packets_lost: 0,
+            rate: 0.0,
+            agent: 0.0,
+        }
+    }
+
+    /// The results name another run as long as they have a figure of that run.
+    #[test]
+    fn other_runs_are_told_of_as_long_as_something_of_them_is_there() {
+        let run = |time: &str, paths: &[Path]| Bench {
+            time: time.into(),
+            attacks: paths.iter().copied().map(attack).collect(),
+            ..Bench::default()
+        };
+        let mut bench = Bench::default();
+        let told = |bench: &Bench| -> Vec<String> {
+            bench
+                .others_runs
+                .iter()
+                .map(|run| run.split(", ").next().unwrap_or_default().to_owned())
+                .collect()
+        };
+        bench.take(run("first", &[Path::Bpf, Path::Tun]));
+        bench.take(run("first", &[Path::Bpf, Path::Tun]));
+        assert_eq!(told(&bench), ["attacks: first"]);
+        bench.take(run("second", &[Path::Tun]));
+        assert_eq!(told(&bench), ["attacks: first", "attacks: second"]);
+        bench.take(run("third", &[Path::Tun, Path::Bpf]));
+        assert_eq!((told(&bench), bench.attacks.len()), (vec!["attacks: third".to_owned()], 2));
+        // Older results replace no newer ones, but add a path without results.
+        bench.take(run("second", &[Path::Tun]));
+        assert_eq!((told(&bench), bench.attacks.len()), (vec!["attacks: third".to_owned()], 2));
+        bench.take(run("second", &[Path::Tun, Path::Xdp]));
+        assert_eq!(told(&bench), ["attacks: third", "attacks: second"]);
+        assert_eq!(bench.attacks.len(), 3);
+    }
+}

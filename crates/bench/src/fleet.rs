@@ -1,0 +1,401 @@
+//! Simulates very many mobile routers by one sender of real packets. The sender sends Binding Updates through
+//! a packet socket, and checks every acknowledgement (addresses, MAC, checksum, status, sequence number).
+//!
+//! Each router has its own home address, care-of address and prefix. All care-of addresses are behind one
+//! neighbour of the home agent. A router without an answer after [`PATIENCE`] sends a new Binding Update with
+//! the next sequence number (RFC 6275 11.8).
+
+use std::collections::VecDeque;
+use std::net::Ipv6Addr;
+use std::os::fd::AsRawFd;
+
+use anyhow::{Context, anyhow, bail, ensure};
+use nix::errno::Errno;
+use nix::sys::socket::sockopt::{RcvBufForce, SndBufForce};
+use nix::sys::socket::{MsgFlags, MultiHeaders, recvmmsg, sendmmsg, setsockopt};
+use socket2::{Protocol, Socket};
+use std::io::{IoSlice, IoSliceMut};
+
+use super::sender::{QdiscBypass, open};
+use super::updates::{Identity, KEY, Signer, UPDATE, acknowledgement, update};
+use super::world::{HOME_AGENT, Place, World, inside, link_addresses};
+use carnet_testbed::clock::{self, MILLISECOND, SECOND, monotonic};
+use carnet_testbed::isolate::{Interrupted, stopping};
+
+/// Maximum number of frames per system call.
+const BATCH: usize = 64;
+/// Size of the socket's buffer in octets, for each direction.
+const BUFFER: usize = 64 << 20;
+/// Default time after which a router without an answer sends again, in nanoseconds.
+const PATIENCE: u64 = 3 * SECOND;
+/// Number of attempts after which a router counts as lost.
+const ATTEMPTS: u8 = 10;
+/// Maximum length in octets of a received frame.
+const FRAME: usize = 2048;
+
+/// Status 135 of a Binding Acknowledgement (RFC 6275 6.1.8).
+const SEQUENCE_OUT_OF_WINDOW: u8 = 135;
+
+/// The first half of all mobile network prefixes, `2001:dba::/32`.
+pub(super) const MOBILE: u64 = 0x2001_0dba;
+/// The first half of all care-of addresses, `2001:dbb::/32`.
+const CARE_OF: u64 = 0x2001_0dbb;
+
+/// Returns addresses and key of the router with this number.
+pub fn identity(number: u32) -> Identity {
+    let network = |first: u64| first << 32 | u64::from(number);
+    Identity {
+        home_address: Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 1, (number >> 16) as u16, number as u16),
+        care_of_address: Ipv6Addr::from(u128::from(network(CARE_OF)) << 64 | 1),
+        prefix: network(MOBILE),
+    }
+}
+
+/// Returns the config table `[[home_agent.mobile_router]]` for the router with this number.
+pub fn table(number: u32) -> String {
+    let Identity { home_address, prefix, .. } = identity(number);
+    let prefix = Ipv6Addr::from(u128::from(prefix) << 64);
+    let key: String = KEY.iter().map(|octet| format!("{octet:02x}")).collect();
+    format!(
+        "[[home_agent.mobile_router]]\nhome_address = \"{home_address}\"\nprefixes = [\"{prefix}/64\"]\n\
+         auth = {{ spi = {}, key = \"{key}\" }}\n",
+        super::updates::SPI
+    )
+}
+
+#[derive(Debug, Clone)]
+struct Router {
+    frame: [u8; UPDATE],
+    /// Sequence number of the router's last Binding Update.
+    sent: u16,
+    /// Sequence number of the last acknowledgement that the router got.
+    acknowledged: Option<u16>,
+    waits: bool,
+    attempts: u8,
+    /// Time of the router's first attempt in this round.
+    since: u64,
+}
+
+/// Result of a round in which routers registered.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Round {
+    /// Routers that got an acknowledgement.
+    pub acknowledged: u64,
+    /// Routers without an acknowledgement after all attempts.
+    pub lost: u64,
+    /// Answers that failed a check.
+    pub wrong: u64,
+    /// Binding Updates that were sent again.
+    pub again: u64,
+    /// Nanoseconds from the first update to the last acknowledgement.
+    pub elapsed: u64,
+    /// Maximum time that a router waited, in nanoseconds.
+    pub longest: u64,
+    /// Routers that waited longer than [`Fleet::patience`].
+    pub late: u64,
+}
+
+/// All routers of the fleet, and the socket that they share.
+#[derive(Debug)]
+pub struct Fleet {
+    socket: Socket,
+    agent: Ipv6Addr,
+    link: ([u8; 6], [u8; 6]),
+    signer: Signer,
+    lifetime: u16,
+    /// Time in nanoseconds after which a router without an answer sends again.
+    pub patience: u64,
+    routers: Vec<Router>,
+    /// Attempts that wait for an answer, oldest first: start time, router, sequence number. An answered
+    /// attempt stays in the queue until [`Self::patience`] has passed.
+    waiting: VecDeque<(u64, u32, u16)>,
+    /// Number of routers that wait for an answer.
+    open: usize,
+    /// Description of the first wrong answer.
+    complaint: Option<String>,
+}
+
+impl Fleet {
+    /// Creates `number` routers at this place of a world's network. Each requests a lifetime of `lifetime`
+    /// seconds.
+    pub fn new(world: &World, place: Place, number: u32, lifetime: u16) -> anyhow::Result<Fleet> {
+        let node = world.node(place.node);
+        let socket = inside(&node, || {
+            let ipv6 = Protocol::from(i32::from((libc::ETH_P_IPV6 as u16).to_be()));
+            let socket = open(place.interface, Some(ipv6))?;
+            setsockopt(&socket, SndBufForce, &BUFFER)?;
+            setsockopt(&socket, RcvBufForce, &BUFFER)?;
+            setsockopt(&socket, QdiscBypass, &true)?;
+            socket.set_nonblocking(true)?;
+            Ok(socket)
+        })
+        .with_context(|| format!("cannot open a packet socket at {} of {node}", place.interface))?;
+        let mut fleet = Fleet {
+            socket,
+            agent: HOME_AGENT.parse()?,
+            link: link_addresses(place),
+            signer: Signer::new(&KEY)?,
+            lifetime: lifetime / 4,
+            patience: PATIENCE,
+            routers: Vec::with_capacity(number as usize),
+            waiting: VecDeque::new(),
+            open: 0,
+            complaint: None,
+        };
+        for number in 0..number {
+            let frame = fleet.frame(number, 0);
+            fleet.routers.push(Router {
+                frame,
+                sent: 0,
+                acknowledged: None,
+                waits: false,
+                attempts: 0,
+                since: 0,
+            });
+        }
+        Ok(fleet)
+    }
+
+    fn frame(&self, number: u32, sequence: u16) -> [u8; UPDATE] {
+        update(self.link, self.agent, identity(number), sequence, self.lifetime, &self.signer)
+    }
+
+    /// Returns the number of routers.
+    pub fn len(&self) -> u32 {
+        self.routers.len() as u32
+    }
+
+    /// Returns each router with the sequence number of its last acknowledgement.
+    pub fn acknowledged(&self) -> impl Iterator<Item = (Identity, Option<u16>)> {
+        self.routers.iter().enumerate().map(|(at, router)| (identity(at as u32), router.acknowledged))
+    }
+
+    /// Returns what was wrong in the first wrong answer, if any.
+    pub fn complaint(&self) -> Option<&str> {
+        self.complaint.as_deref()
+    }
+
+    /// Returns the octets of a router's last Binding Update.
+    pub fn recorded(&self, number: u32) -> Vec<u8> {
+        self.routers[number as usize].frame.to_vec()
+    }
+
+    /// Encodes the next Binding Update of each router in advance, so that the measurement excludes the
+    /// encoding.
+    pub fn prepare(&mut self) {
+        for number in 0..self.len() {
+            self.next_update(number);
+        }
+    }
+
+    fn next_update(&mut self, number: u32) {
+        let sequence = self.routers[number as usize].sent.wrapping_add(1);
+        let frame = self.frame(number, sequence);
+        let router = &mut self.routers[number as usize];
+        (router.sent, router.frame) = (sequence, frame);
+    }
+
+    /// Lets each router register once, with the Binding Update from [`Self::prepare`]. At most `window`
+    /// routers wait for an answer at a time. If `rate` is given, at most that number of routers begin per
+    /// second.
+    pub fn register(&mut self, window: usize, rate: Option<f64>) -> anyhow::Result<Round> {
+        let mut round = Round::default();
+        let start = monotonic();
+        let total = self.len();
+        let mut next = 0_u32;
+        let mut batch: Vec<u32> = Vec::with_capacity(BATCH);
+        let mut buffer = vec![0; BATCH * FRAME];
+        loop {
+            let heard = self.hear(&mut buffer, &mut round)?;
+            let now = monotonic();
+            if heard {
+                round.elapsed = now - start;
+            }
+            let due =
+                rate.map_or(total, |rate| ((now - start) as f64 * rate / 1e9).min(f64::from(total)) as u32);
+            let room = window.saturating_sub(self.open).min(BATCH) as u32;
+            batch.clear();
+            batch.extend(next..due.min(next + room).max(next));
+            let fresh = batch.len();
+            self.repeat(now, &mut batch, &mut round);
+            let taken = self.send(now, &batch)?;
+            next += taken.min(fresh) as u32;
+            for number in batch.iter().skip(taken.max(fresh)) {
+                // If the interface has no room for a repeated Binding Update, the router sends it again as
+                // soon as possible.
+                let router = &self.routers[*number as usize];
+                self.waiting.push_front((now.saturating_sub(self.patience), *number, router.sent));
+            }
+            if next >= total && self.open == 0 {
+                return Ok(round);
+            }
+            if !heard && taken == 0 {
+                if stopping() {
+                    return Err(Interrupted.into());
+                }
+                clock::sleep(MILLISECOND / 5);
+            }
+        }
+    }
+
+    /// Sends again the Binding Updates of routers that have waited longer than [`Self::patience`].
+    fn repeat(&mut self, now: u64, batch: &mut Vec<u32>, round: &mut Round) {
+        while batch.len() < BATCH
+            && let Some((since, number, sequence)) = self.waiting.front().copied()
+        {
+            let router = &self.routers[number as usize];
+            let waits = router.waits && router.sent == sequence;
+            if waits && now - since < self.patience {
+                return;
+            }
+            self.waiting.pop_front();
+            if !waits {
+                continue;
+            }
+            if router.attempts >= ATTEMPTS {
+                self.routers[number as usize].waits = false;
+                self.open -= 1;
+                round.lost += 1;
+                continue;
+            }
+            self.next_update(number);
+            round.again += 1;
+            batch.push(number);
+        }
+    }
+
+    /// Sends the Binding Updates of these routers. Returns the number of messages that the interface
+    /// accepted.
+    fn send(&mut self, now: u64, batch: &[u32]) -> anyhow::Result<usize> {
+        if batch.is_empty() {
+            return Ok(0);
+        }
+        let mut headers = MultiHeaders::<()>::preallocate(batch.len(), None);
+        let slices: Vec<[IoSlice<'_>; 1]> =
+            batch.iter().map(|number| [IoSlice::new(&self.routers[*number as usize].frame)]).collect();
+        let addresses = vec![None; batch.len()];
+        let sent = sendmmsg(
+            self.socket.as_raw_fd(),
+            &mut headers,
+            slices.iter(),
+            addresses,
+            [],
+            MsgFlags::MSG_DONTWAIT,
+        );
+        let sent = match sent {
+            Ok(sent) => sent.count(),
+            Err(Errno::ENOBUFS | Errno::EAGAIN) => 0,
+            Err(error) => bail!("sendmmsg: {error}"),
+        };
+        for number in &batch[..sent] {
+            let router = &mut self.routers[*number as usize];
+            if !std::mem::replace(&mut router.waits, true) {
+                self.open += 1;
+                (router.attempts, router.since) = (0, now);
+            }
+            router.attempts += 1;
+            self.waiting.push_back((now, *number, router.sent));
+        }
+        Ok(sent)
+    }
+
+    /// Receives the answers that have arrived. Returns whether any answer had arrived.
+    fn hear(&mut self, buffer: &mut [u8], round: &mut Round) -> anyhow::Result<bool> {
+        let mut any = false;
+        loop {
+            let lengths = match self.receive(buffer) {
+                Ok(lengths) => lengths,
+                Err(Errno::EAGAIN) => return Ok(any),
+                Err(error) => bail!("recvmmsg: {error}"),
+            };
+            for (frame, length) in buffer.chunks(FRAME).zip(&lengths) {
+                any |= self.answer(&frame[..*length], round);
+            }
+            if lengths.len() < BATCH {
+                return Ok(any);
+            }
+        }
+    }
+
+    /// Receives the frames that have arrived and returns their lengths.
+    fn receive(&self, buffer: &mut [u8]) -> nix::Result<Vec<usize>> {
+        let mut headers = MultiHeaders::<()>::preallocate(BATCH, None);
+        let mut slices: Vec<[IoSliceMut<'_>; 1]> =
+            buffer.chunks_mut(FRAME).map(|chunk| [IoSliceMut::new(chunk)]).collect();
+        let (fd, flags) = (self.socket.as_raw_fd(), MsgFlags::MSG_DONTWAIT);
+        let messages = recvmmsg(fd, &mut headers, slices.iter_mut(), flags, None)?;
+        Ok(messages.map(|message| message.bytes).collect())
+    }
+
+    /// Checks a received frame; true if it is an acknowledgement for a waiting router.
+    fn answer(&mut self, frame: &[u8], round: &mut Round) -> bool {
+        let judged = acknowledgement(frame, self.agent, &self.signer).and_then(|found| {
+            // Skip answers to the Binding Updates of a flood, whose care-of addresses are in another prefix.
+            let found =
+                found.filter(|found| found.care_of_address.octets().starts_with(&CARE_OF.to_be_bytes()[4..]));
+            let Some(found) = found else { return Ok(None) };
+            let number = (u128::from(found.home_address) & 0xffff_ffff) as u32;
+            let router = self.routers.get(number as usize);
+            let router = router.filter(|_| identity(number).home_address == found.home_address);
+            let router = router.ok_or_else(|| anyhow!("it is for {}", found.home_address))?;
+            ensure!(
+                found.care_of_address == identity(number).care_of_address,
+                "it is for {} at {}",
+                found.home_address,
+                found.care_of_address
+            );
+            // An answer to an earlier attempt counts as late, not as wrong.
+            let age = router.sent.wrapping_sub(found.sequence);
+            ensure!(age < u16::from(ATTEMPTS), "its number is {}, expected {}", found.sequence, router.sent);
+            // The home agent rejects an attempt that arrives after a later attempt, and a replayed Binding
+            // Update, with status 135.
+            let overtaken = age > 0 || (!router.waits && found.status == SEQUENCE_OUT_OF_WINDOW);
+            ensure!(found.status == 0 || overtaken, "its status is {}", found.status);
+            ensure!(
+                found.status != 0 || found.lifetime == self.lifetime,
+                "its lifetime is {}",
+                found.lifetime
+            );
+            Ok((found.status == 0).then_some((number, found.sequence, age)))
+        });
+        match judged {
+            Ok(Some((number, sequence, age))) => {
+                let router = &mut self.routers[number as usize];
+                router.acknowledged = Some(sequence);
+                let done = router.waits && age == 0;
+                if done {
+                    router.waits = false;
+                    self.open -= 1;
+                    round.acknowledged += 1;
+                    let waited = monotonic() - router.since;
+                    round.longest = round.longest.max(waited);
+                    round.late += u64::from(waited > self.patience);
+                }
+                done
+            }
+            Ok(None) => false,
+            Err(error) => {
+                round.wrong += 1;
+                self.complaint.get_or_insert_with(|| format!("{error:#}"));
+                false
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_router_has_addresses_of_its_own() {
+        let who = identity(0x0001_86a0);
+        assert_eq!(who.home_address.to_string(), "2001:db8:1::1:1:86a0");
+        assert_eq!(who.care_of_address.to_string(), "2001:dbb:1:86a0::1");
+        assert!(
+            table(0x0001_86a0).contains("prefixes = [\"2001:dba:1:86a0::/64\"]"),
+            "{}",
+            table(0x0001_86a0)
+        );
+    }
+}

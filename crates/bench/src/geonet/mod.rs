@@ -1,0 +1,185 @@
+//! `carnet-lab bench-geonet`: measures how fast the GeoNetworking router of the real program is.
+//!
+//! The benchmark measures packets per second of one forwarder (`flood`) and the round trip of a ping
+//! (`ping`). It also measures the accuracy of the times of contention-based forwarding (`contention`).
+//! Every measurement is repeated in rounds in which all cases take turns. The results contain the medians and
+//! all values, and the machine with its load.
+
+mod contention;
+mod flood;
+mod frame;
+mod node;
+mod ping;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use serde::Serialize;
+
+use carnet_testbed::clock::SECOND;
+use carnet_testbed::isolate;
+use carnet_testbed::machine::{self, Machine};
+use carnet_testbed::tools;
+
+/// The command line.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// File for the results.
+    #[arg(long, value_name = "FILE", default_value = "out/bench-geonet.json")]
+    out: PathBuf,
+    /// The carnet program (default: the one beside carnet-lab, else the one in PATH).
+    #[arg(long, value_name = "PATH")]
+    carnet: Option<PathBuf>,
+    /// Number of rounds.
+    #[arg(long, default_value_t = 5)]
+    rounds: u32,
+    /// Fewer and shorter rounds, to check that everything works.
+    #[arg(long)]
+    quick: bool,
+    /// Measure only this part.
+    #[arg(long, value_enum)]
+    only: Option<Part>,
+}
+
+/// A part of the bench.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// Packets per second.
+    Forwarding,
+    /// Round-trip times.
+    Ping,
+    /// Times of contention-based forwarding.
+    Contention,
+}
+
+/// Content of results.json.
+#[derive(Debug, Serialize)]
+struct Results {
+    machine: Machine,
+    /// Load average of one minute, before and after the run.
+    load: [f64; 2],
+    forwarding: Vec<Forwarding>,
+    /// Round-trip times of each round.
+    ping: Vec<Vec<ping::Times>>,
+    /// Contention times of each round.
+    contention: Vec<Vec<contention::Delays>>,
+}
+
+/// A case of the flood.
+#[derive(Debug, Serialize)]
+struct Forwarding {
+    case: flood::Case,
+    words: &'static str,
+    /// Median of the rounds, packets per second.
+    throughput: u64,
+    /// Median of the rounds, in packets per second of processor time of the forwarder.
+    per_core_second: u64,
+    /// Median of the rounds, packets per second; 0 if every rate lost packets.
+    loss_free: u64,
+    rounds: Vec<flood::Round>,
+}
+
+/// Measures inside the lab's own namespaces.
+///
+/// # Errors
+/// Fails if a measurement is impossible.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let program = tools::carnet(args.carnet.as_deref())?;
+    isolate::visible("the carnet program", &program)?;
+    let before = load();
+    let (rounds, seconds) = if args.quick { (1, 1) } else { (args.rounds.max(1), 2) };
+    let wanted = |part| args.only.is_none_or(|only| only == part);
+    flood::build()?;
+    ping::build()?;
+    let (mut measured, mut pings, mut contentions) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 1..=rounds {
+        for case in flood::Case::ALL.into_iter().filter(|_| wanted(Part::Forwarding)) {
+            let result = flood::measure(case, &program, seconds * SECOND)?;
+            println!(
+                "round {round}: {}: {} packets/s ({} per core second), without loss {}",
+                case.words(),
+                result.throughput.forwarded,
+                result.throughput.per_core_second,
+                result.loss_free.map_or("never".into(), |trial| trial.forwarded.to_string())
+            );
+            measured.push(result);
+        }
+        if wanted(Part::Ping) {
+            let times = ping::measure(&program, if args.quick { 100 } else { 1000 })?;
+            for row in &times {
+                println!(
+                    "round {round}: {}: median {:.0} us, 95 % below {:.0} us",
+                    row.what, row.median_us, row.p95_us
+                );
+            }
+            pings.push(times);
+        }
+        if wanted(Part::Contention) {
+            let delays = contention::measure(&program, if args.quick { 50 } else { 200 })?;
+            for row in &delays {
+                println!(
+                    "round {round}: contention at {} m: median {:.2} ms, the formula says {:.2} ms ({} of \
+                     {})",
+                    row.distance, row.median_ms, row.formula_ms, row.returned, row.sent
+                );
+            }
+            contentions.push(delays);
+        }
+    }
+    let forwarding = flood::Case::ALL
+        .into_iter()
+        .map(|case| {
+            let rounds: Vec<flood::Round> = measured.iter().filter(|r| r.case == case).cloned().collect();
+            let median_of = |value: fn(&flood::Round) -> u64| median(rounds.iter().map(value).collect());
+            Forwarding {
+                case,
+                words: case.words(),
+                throughput: median_of(|round| round.throughput.forwarded),
+                per_core_second: median_of(|round| round.throughput.per_core_second),
+                loss_free: median_of(|round| round.loss_free.map_or(0, |trial| trial.forwarded)),
+                rounds,
+            }
+        })
+        .collect();
+    let results = Results {
+        machine: machine::describe(&program, Path::new(".")),
+        load: [before, load()],
+        forwarding,
+        ping: pings,
+        contention: contentions,
+    };
+    for row in results.forwarding.iter().filter(|row| !row.rounds.is_empty()) {
+        let loss_free = if row.loss_free > 0 { row.loss_free.to_string() } else { "never".into() };
+        println!(
+            "{:44} {:>9} packets/s, {:>9} per core second, without loss {loss_free:>9}",
+            row.words, row.throughput, row.per_core_second
+        );
+    }
+    if let Some(folder) = args.out.parent() {
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    }
+    let text = serde_json::to_string_pretty(&results)?;
+    std::fs::write(&args.out, text + "\n").with_context(|| format!("cannot write {}", args.out.display()))?;
+    println!(
+        "machine: {}, load {before} before; all values: {}",
+        results.machine.processor(),
+        args.out.display()
+    );
+    Ok(())
+}
+
+fn median<T: Ord + Copy + Default>(mut values: Vec<T>) -> T {
+    values.sort_unstable();
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}
+
+/// Returns a quantile of sorted values.
+fn quantile(sorted: &[u64], share: f64) -> u64 {
+    sorted.get((sorted.len() as f64 * share) as usize).or(sorted.last()).copied().unwrap_or(0)
+}
+
+/// Returns the load average of one minute.
+fn load() -> f64 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0)
+}

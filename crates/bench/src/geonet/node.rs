@@ -1,0 +1,137 @@
+//! Runs threads and programs in the nodes of the bench, which are network namespaces with links between them.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::JoinHandle;
+
+use anyhow::{Context, anyhow};
+use nix::sched::{CloneFlags, CpuSet, sched_setaffinity, setns};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use carnet_testbed::isolate::RUN;
+use carnet_testbed::process::{Daemon, in_node, output, wait_for};
+use carnet_testbed::tools;
+
+/// Runs `ip` in the lab's own namespace, with one command per line.
+pub fn ip(lines: &str) -> anyhow::Result<()> {
+    for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        output(Command::new(tools::path("ip")).args(line.split_whitespace()))?;
+    }
+    Ok(())
+}
+
+/// Starts a thread inside a node, pinned to `core` if given.
+pub fn thread<T: Send + 'static>(
+    node: &str,
+    core: Option<usize>,
+    job: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
+) -> JoinHandle<anyhow::Result<T>> {
+    let path = format!("/run/netns/{node}");
+    std::thread::spawn(move || {
+        let namespace = File::open(&path).with_context(|| format!("cannot open {path}"))?;
+        setns(namespace, CloneFlags::CLONE_NEWNET).with_context(|| format!("cannot enter {path}"))?;
+        if let Some(core) = core {
+            let mut set = CpuSet::new();
+            set.set(core)?;
+            // For the kernel, process 0 is this thread.
+            sched_setaffinity(Pid::from_raw(0), &set).with_context(|| format!("cannot use core {core}"))?;
+        }
+        job()
+    })
+}
+
+/// Waits for a thread of [`thread`].
+pub fn join<T>(thread: JoinHandle<anyhow::Result<T>>) -> anyhow::Result<T> {
+    thread.join().map_err(|_| anyhow!("a thread of the bench panicked"))?
+}
+
+/// Runs a function inside a node.
+pub fn inside<T: Send + 'static>(
+    node: &str,
+    job: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
+) -> anyhow::Result<T> {
+    join(thread(node, None, job))
+}
+
+/// Returns how many frames an interface of this thread's node has received.
+pub fn received(interface: &str) -> anyhow::Result<u64> {
+    let text = std::fs::read_to_string("/proc/thread-self/net/dev")?;
+    let line = text.lines().find_map(|line| line.trim().strip_prefix(interface)?.strip_prefix(':'));
+    let packets = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
+    packets.with_context(|| format!("the kernel has no counters of {interface}"))
+}
+
+/// A running carnet.
+#[derive(Debug)]
+pub struct Carnet {
+    program: PathBuf,
+    socket: String,
+    daemon: [Daemon; 1],
+}
+
+impl Carnet {
+    /// Starts carnet with these lines in the table `[geonet]` of its config, and waits until it answers.
+    pub fn start(program: &Path, node: &str, core: Option<usize>, geonet: &str) -> anyhow::Result<Carnet> {
+        let socket = format!("{RUN}/{node}.sock");
+        let text = format!("[station]\nname = '{node}'\nsocket = '{socket}'\n[geonet]\n{geonet}");
+        let config = format!("{RUN}/{node}.toml");
+        std::fs::write(&config, text)?;
+        let mut command = match core {
+            None => in_node(node, program),
+            Some(core) => {
+                let mut command = in_node(node, "taskset");
+                command.args(["--cpu-list", &core.to_string()]).arg(program);
+                command
+            }
+        };
+        command.args(["run", "--config", &config]);
+        let log = format!("{RUN}/{node}.log");
+        let mut daemon = [Daemon::start(&format!("carnet in {node}"), Path::new(&log), &mut command)?];
+        wait_for(&format!("carnet in {node}"), 20, &mut daemon, || {
+            Ok(std::os::unix::net::UnixStream::connect(&socket).is_ok())
+        })?;
+        Ok(Carnet { program: program.into(), socket, daemon })
+    }
+
+    /// Returns the path of the kernel's file with the station's run time.
+    pub fn schedule(&self) -> String {
+        format!("/proc/{}/schedstat", self.daemon[0].process())
+    }
+
+    /// Returns a command to the station, with `--json`.
+    pub fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(words).args(["--json", "--socket", &self.socket]);
+        command
+    }
+
+    /// Returns the JSON that a command prints.
+    pub fn ask(&self, words: &[&str]) -> anyhow::Result<Value> {
+        let text = output(&mut self.command(words))?;
+        serde_json::from_str(&text).with_context(|| format!("carnet {words:?} printed no JSON: {text}"))
+    }
+
+    /// Returns the station's counters. A missing counter counts as 0.
+    pub fn counters(&self) -> anyhow::Result<Value> {
+        self.ask(&["show", "counters"])
+    }
+
+    /// Waits until the station has `count` neighbours.
+    pub fn wait_for_neighbours(&mut self, count: usize) -> anyhow::Result<()> {
+        let mut command = self.command(&["show", "neighbours"]);
+        wait_for("the neighbours", 20, &mut self.daemon, || {
+            let found: Value = serde_json::from_str(&output(&mut command)?)?;
+            Ok(found.as_array().map_or(0, Vec::len) >= count)
+        })
+    }
+}
+
+impl Drop for Carnet {
+    fn drop(&mut self) {
+        for daemon in &mut self.daemon {
+            daemon.stop(nix::sys::signal::Signal::SIGTERM);
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Measures round-trip times of a UDP echo between the host in the mobile network and the correspondent.
+//!
+//! Each turn sends one echo through each path, many times. All programs run on one core, so that the figures
+//! compare work and not the time to wake idle cores. Differences to plain forwarding are computed between
+//! echoes of the same turn.
+
+use std::net::{Ipv6Addr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+
+use super::figures::{RttFigure, Series, median};
+use super::packets::Part;
+use super::path::Path;
+use super::world::{CN, MNN, World, inside};
+use super::{Bed, Effort};
+use carnet_testbed::clock::monotonic;
+use carnet_testbed::console;
+use carnet_testbed::traffic::stats::percentile;
+
+/// Port of the echo protocol (RFC 862).
+const PORT: u16 = 7;
+/// Size of an echo's payload in octets.
+const SIZE: usize = 64;
+
+fn socket(world: &World, role: &str, address: &str, port: u16) -> anyhow::Result<UdpSocket> {
+    let address: Ipv6Addr = address.parse()?;
+    let socket = inside(&world.node(role), || Ok(UdpSocket::bind((address, port))?))?;
+    socket.set_read_timeout(Some(Duration::from_millis(500)))?;
+    Ok(socket)
+}
+
+fn answer(socket: &UdpSocket, stop: &AtomicBool) {
+    let mut buffer = [0; SIZE];
+    while !stop.load(Ordering::Relaxed) {
+        if let Ok((length, peer)) = socket.recv_from(&mut buffer) {
+            let _ = socket.send_to(&buffer[..length], peer);
+        }
+    }
+}
+
+/// Sends one echo and returns its round-trip time in nanoseconds; `None` if no answer comes.
+fn echo(socket: &UdpSocket, number: u64) -> anyhow::Result<Option<f64>> {
+    let mut buffer = [0; SIZE];
+    buffer[..8].copy_from_slice(&number.to_be_bytes());
+    let sent = monotonic();
+    socket.send(&buffer)?;
+    loop {
+        let mut heard = [0; SIZE];
+        let Ok(length) = socket.recv(&mut heard) else { return Ok(None) };
+        // Skips the late answer to an earlier echo.
+        if length == SIZE && heard == buffer {
+            return Ok(Some((monotonic() - sent) as f64));
+        }
+    }
+}
+
+/// Measures all paths.
+pub fn measure(bed: &Bed, effort: &Effort) -> anyhow::Result<Vec<RttFigure>> {
+    let (paths, worlds): (Vec<Path>, Vec<&World>) = bed.worlds(Part::Both).unzip();
+    let times = by_turns(&worlds, effort.echoes)?;
+    bed.check()?;
+    let lanes: Vec<(Path, Vec<f64>)> = paths.into_iter().zip(times).collect();
+    let plain = lanes.iter().find(|(path, _)| *path == Path::Plain).map(|(_, times)| times.clone());
+    let figures = lanes.into_iter().map(|(path, times)| {
+        let added_us = plain.as_ref().map(|plain| {
+            let differences = times.iter().zip(plain).map(|(time, plain)| (time - plain) / 2e3).collect();
+            Series::of(differences).median
+        });
+        let mut sorted = times;
+        sorted.sort_by(f64::total_cmp);
+        let at = |percent| percentile(&sorted, percent).unwrap_or(0.0) / 1e3;
+        RttFigure {
+            path,
+            count: sorted.len(),
+            median_us: median(&sorted) / 1e3,
+            p10_us: at(10.0),
+            p90_us: at(90.0),
+            added_us,
+        }
+    });
+    let figures = figures.collect();
+    console::step(&format!("round-trip times: {} echoes through each path", effort.echoes));
+    Ok(figures)
+}
+
+/// Sends `echoes` echoes through each world by turns. Returns the round-trip times of each world in
+/// nanoseconds: times with the same index are from the same turn.
+pub fn by_turns(worlds: &[&World], echoes: usize) -> anyhow::Result<Vec<Vec<f64>>> {
+    let stop = AtomicBool::new(false);
+    let mut servers = Vec::new();
+    let mut clients: Vec<(&str, UdpSocket, Vec<f64>)> = Vec::new();
+    for world in worlds {
+        servers.push(socket(world, "cn", CN, PORT)?);
+        let client = socket(world, "mnn", MNN, 0)?;
+        client.connect((CN.parse::<Ipv6Addr>()?, PORT)).context("cannot connect a socket")?;
+        clients.push((&world.name, client, Vec::new()));
+    }
+    std::thread::scope(|scope| {
+        for server in &servers {
+            let stop = &stop;
+            scope.spawn(move || answer(server, stop));
+        }
+        let result = take_turns(&mut clients, echoes);
+        stop.store(true, Ordering::Relaxed);
+        result
+    })?;
+    Ok(clients.into_iter().map(|(.., times)| times).collect())
+}
+
+fn take_turns(clients: &mut [(&str, UdpSocket, Vec<f64>)], echoes: usize) -> anyhow::Result<()> {
+    let mut lost = 0;
+    let mut number = 0;
+    while clients.first().is_some_and(|(.., times)| times.len() < echoes) {
+        number += 1;
+        let mut turn = Vec::new();
+        for (world, client, _) in clients.iter() {
+            match echo(client, number)? {
+                Some(time) => turn.push(time),
+                None => {
+                    lost += 1;
+                    ensure!(lost <= 10 + number / 10, "echoes through {world} do not come back");
+                    break;
+                }
+            }
+        }
+        // Count only complete turns, and skip the first ten, which fill caches.
+        if turn.len() == clients.len() && number > 10 {
+            for ((.., times), time) in clients.iter_mut().zip(turn) {
+                times.push(time);
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,313 @@
+//! Sends the packets of the benchmark through a packet socket (packet(7)), which sends a batch with each
+//! call.
+//!
+//! * One by one: each packet is a message, which goes to the interface without a queue in between.
+//!   Measurements use this if each packet has another destination.
+//! * In bursts: [`SEGMENTS`] packets are one message, a super packet of UDP (`PACKET_VNET_HDR`, `UDP_L4` of
+//!   virtio's network header). The kernel cuts it before the interface, because the interface accepts no
+//!   super packets. The interface gets a list of single packets, as from a network card, with their checksums
+//!   in place (see `packet`). So source and sink take a smaller part of the time, and receivers handle
+//!   several packets at once, as after a network card. A BPF program adds the outer header before the cut
+//!   (`bpf/source.bpf.c`).
+//!
+//! Before a measurement, [`prove`] checks that the single packets arrive unchanged.
+
+use std::io::{IoSlice, Read};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, ensure};
+use aya::Ebpf;
+use aya::maps::Array;
+use aya::programs::tc::{SchedClassifier, TcAttachType, qdisc_add_clsact};
+use nix::errno::Errno;
+use nix::sys::socket::sockopt::SndBufForce;
+use nix::sys::socket::{MsgFlags, MultiHeaders, bind, sendmmsg, setsockopt};
+use nix::{setsockopt_impl, sockopt_impl};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::packet::{Frame, IPV6, LINK, UDP, pseudo_sum};
+use super::world::{Place, World, inside};
+use carnet_testbed::process::{in_node, output};
+use carnet_testbed::tools;
+
+/// Maximum number of packets per system call.
+pub const BATCH: usize = 64;
+/// Number of packets in a burst.
+pub const SEGMENTS: usize = 32;
+/// Size of the socket's send buffer in octets.
+const BUFFER: usize = 16 << 20;
+/// Length in octets of `struct virtio_net_hdr` of <linux/virtio_net.h>; the constants below are values of its
+/// fields.
+const VIRTIO_HEADER: usize = 10;
+const NEEDS_CHECKSUM: u8 = 1;
+const UDP_L4: u8 = 5;
+/// Socket option `PACKET_VNET_HDR` of <linux/if_packet.h>.
+const PACKET_VNET_HDR: libc::c_int = 15;
+/// Offset of the checksum in a UDP header.
+const CHECKSUM: usize = 6;
+
+sockopt_impl!(
+    /// Option `PACKET_QDISC_BYPASS` of packet(7): packets skip the interface's queue.
+    QdiscBypass,
+    SetOnly,
+    libc::SOL_PACKET,
+    libc::PACKET_QDISC_BYPASS,
+    bool
+);
+sockopt_impl!(
+    /// Option `PACKET_VNET_HDR`: a virtio header precedes each packet.
+    VirtioHeader,
+    SetOnly,
+    libc::SOL_PACKET,
+    PACKET_VNET_HDR,
+    bool
+);
+
+/// Sends frames out of an interface.
+pub struct Sender {
+    socket: Socket,
+    headers: MultiHeaders<()>,
+    bursts: Option<Bursts>,
+}
+
+/// State of a sender of bursts.
+struct Bursts {
+    /// Virtio header and headers of a super packet, for each number of packets from one to [`SEGMENTS`].
+    fronts: Vec<Vec<u8>>,
+    /// Payload of the frame, repeated [`SEGMENTS`] times.
+    repeated: Vec<u8>,
+    _offloads: Offloads,
+    _program: Ebpf,
+}
+
+impl std::fmt::Debug for Sender {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sender").field("socket", &self.socket).finish_non_exhaustive()
+    }
+}
+
+impl Sender {
+    /// Creates a sender of single packets at this place.
+    pub fn one_by_one(world: &World, place: Place) -> anyhow::Result<Sender> {
+        let socket = socket_at(world, place, |socket| Ok(setsockopt(socket, QdiscBypass, &true)?))?;
+        Ok(Sender { socket, headers: MultiHeaders::preallocate(BATCH, None), bursts: None })
+    }
+
+    /// Creates a sender of bursts. The frames must equal `frame` except for their numbers.
+    pub fn in_bursts(world: &World, place: Place, frame: &Frame) -> anyhow::Result<Sender> {
+        let socket = socket_at(world, place, |socket| Ok(setsockopt(socket, VirtioHeader, &true)?))?;
+        let node = world.node(place.node);
+        let program = inside(&node, || program(place.interface, frame.outer())).with_context(|| {
+            format!("cannot attach the source's program to {} of {node}", place.interface)
+        })?;
+        let bursts = Bursts {
+            fronts: (1..=SEGMENTS).map(|count| front(frame, count)).collect(),
+            repeated: Vec::new(),
+            _offloads: Offloads::set(&node, place.interface)?,
+            _program: program,
+        };
+        Ok(Sender { socket, headers: MultiHeaders::preallocate(BATCH, None), bursts: Some(bursts) })
+    }
+
+    /// Sends `count` of the frames; continues with the first frame after the last one. Returns the number of
+    /// frames that the interface accepted, at most [`BATCH`].
+    pub fn send(&mut self, frames: &[Frame], count: usize) -> anyhow::Result<usize> {
+        let (fd, count) = (self.socket.as_raw_fd(), count.min(BATCH));
+        let addresses: [Option<()>; BATCH] = [None; BATCH];
+        let result = match &mut self.bursts {
+            None => {
+                let slices: [[IoSlice<'_>; 1]; BATCH] =
+                    std::array::from_fn(|i| [IoSlice::new(frames[i % frames.len()].octets())]);
+                let slices = slices.iter().take(count);
+                sendmmsg(fd, &mut self.headers, slices, addresses, [], MsgFlags::empty())
+                    .map(|results| results.count())
+            }
+            Some(bursts) => {
+                if let [frame] = frames {
+                    bursts.repeat(frame);
+                }
+                let messages = (0..count).step_by(SEGMENTS).map(|start| {
+                    let count = SEGMENTS.min(count - start);
+                    let front = IoSlice::new(&bursts.fronts[count - 1]);
+                    match frames {
+                        [frame] => {
+                            let payload = &bursts.repeated[..count * frame.payload().len()];
+                            vec![front, IoSlice::new(payload)]
+                        }
+                        _ => {
+                            let frames = frames.iter().cycle().skip(start % frames.len()).take(count);
+                            std::iter::once(front)
+                                .chain(frames.map(|frame| IoSlice::new(frame.payload())))
+                                .collect()
+                        }
+                    }
+                });
+                let messages: Vec<Vec<IoSlice<'_>>> = messages.collect();
+                sendmmsg(fd, &mut self.headers, &messages, addresses, [], MsgFlags::empty())
+                    .map(|results| (results.count() * SEGMENTS).min(count))
+            }
+        };
+        match result {
+            Ok(sent) => Ok(sent),
+            // The interface had no room.
+            Err(Errno::ENOBUFS) => Ok(0),
+            Err(error) => Err(anyhow!("sendmmsg: {error}")),
+        }
+    }
+}
+
+impl Bursts {
+    /// Sets [`Self::repeated`] to the payload of this frame.
+    fn repeat(&mut self, frame: &Frame) {
+        let payload = frame.payload();
+        if !self.repeated.starts_with(payload) {
+            self.repeated = payload.repeat(SEGMENTS);
+        }
+    }
+}
+
+/// Returns the headers of a super packet of `count` packets.
+fn front(frame: &Frame, count: usize) -> Vec<u8> {
+    let (mut headers, payload) = (frame.headers(), frame.payload());
+    let length = UDP + count * payload.len();
+    let size = (length as u16).to_be_bytes();
+    headers[LINK + 4..LINK + 6].copy_from_slice(&size);
+    let (pseudo, datagram) = headers.split_at_mut(LINK + IPV6);
+    datagram[4..6].copy_from_slice(&size);
+    // The checksum field has the sum of the pseudo-header. The kernel adds the rest of the sum, or leaves
+    // that to the interface.
+    datagram[CHECKSUM..CHECKSUM + 2].copy_from_slice(&pseudo_sum(&pseudo[LINK..], length).to_be_bytes());
+    let mut front = vec![NEEDS_CHECKSUM, UDP_L4];
+    for value in [headers.len(), payload.len(), LINK + IPV6, CHECKSUM] {
+        front.extend((value as u16).to_ne_bytes());
+    }
+    debug_assert_eq!(front.len(), VIRTIO_HEADER);
+    front.extend(headers);
+    front
+}
+
+/// Attaches a program that makes room at the front of packets that leave by an interface, and adds the outer
+/// header, if any. Dropping the returned value detaches the program.
+fn program(interface: &str, outer: Option<&[u8]>) -> anyhow::Result<Ebpf> {
+    let mut ebpf = Ebpf::load(&carnet_bpf::SOURCE.unpack()).context("cannot load the source's programs")?;
+    if let Some(header) = outer {
+        let mut value = [0; IPV6];
+        value.copy_from_slice(header);
+        let map = ebpf.map_mut("OUTER").ok_or_else(|| anyhow!("the source has no map OUTER"))?;
+        Array::<_, [u8; IPV6]>::try_from(map)?.set(0, value, 0)?;
+    }
+    let name = if outer.is_some() { "push" } else { "reserve" };
+    let program = ebpf.program_mut(name).ok_or_else(|| anyhow!("the source has no program {name}"))?;
+    let program: &mut SchedClassifier = program.try_into()?;
+    program.load().with_context(|| format!("the kernel refuses program {name}"))?;
+    // Kernels older than 6.6 need clsact, which may exist already.
+    let _ = qdisc_add_clsact(interface);
+    program.attach(interface, TcAttachType::Egress)?;
+    Ok(ebpf)
+}
+
+/// Turns off super packets and checksums of an interface until it is dropped.
+struct Offloads {
+    node: String,
+    interface: &'static str,
+    /// Whether the kernel left checksums to the interface before the change.
+    checksums: bool,
+}
+
+impl Offloads {
+    fn set(node: &str, interface: &'static str) -> anyhow::Result<Offloads> {
+        let shown = output(in_node(node, tools::path("ethtool")).args(["-k", interface]))?;
+        let checksums = shown.lines().any(|line| line.trim() == "tx-checksumming: on");
+        let offloads = Offloads { node: node.to_owned(), interface, checksums };
+        offloads.change(true, false)?;
+        Ok(offloads)
+    }
+
+    fn change(&self, checksums: bool, segmentation: bool) -> anyhow::Result<()> {
+        let [checksums, segmentation] = [checksums, segmentation].map(|on| if on { "on" } else { "off" });
+        let arguments = ["-K", self.interface, "tx", checksums, "tx-udp-segmentation", segmentation];
+        output(in_node(&self.node, tools::path("ethtool")).args(arguments))?;
+        Ok(())
+    }
+}
+
+impl Drop for Offloads {
+    fn drop(&mut self) {
+        if let Err(error) = self.change(self.checksums, true) {
+            carnet_testbed::console::step(&format!(
+                "offloads of {} are left as they are: {error:#}",
+                self.interface
+            ));
+        }
+    }
+}
+
+fn socket_at(
+    world: &World,
+    place: Place,
+    prepare: impl FnOnce(&Socket) -> anyhow::Result<()> + Send,
+) -> anyhow::Result<Socket> {
+    let node = world.node(place.node);
+    inside(&node, || {
+        // Protocol 0: the socket receives nothing.
+        let socket = open(place.interface, None)?;
+        setsockopt(&socket, SndBufForce, &BUFFER)?;
+        prepare(&socket)?;
+        Ok(socket)
+    })
+    .with_context(|| format!("cannot open a packet socket at {} of {node}", place.interface))
+}
+
+pub(super) fn open(interface: &str, protocol: Option<Protocol>) -> anyhow::Result<Socket> {
+    let socket = Socket::new(Domain::PACKET, Type::RAW, protocol)?;
+    let address = nix::ifaddrs::getifaddrs()?
+        .filter(|one| one.interface_name == interface)
+        .find_map(|one| one.address?.as_link_addr().copied())
+        .ok_or_else(|| anyhow!("there is no interface {interface}"))?;
+    bind(socket.as_raw_fd(), &address)?;
+    Ok(socket)
+}
+
+/// Fails unless the frames arrive at `there` one by one, unchanged. `there` is the peer of the sender's
+/// interface.
+pub fn prove(world: &World, place: Place, there: Place, frame: &Frame) -> anyhow::Result<()> {
+    let mut sender = Sender::in_bursts(world, place, frame)?;
+    let node = world.node(there.node);
+    // The socket receives packets of all protocols: those of the benchmark and perhaps others.
+    let every = Protocol::from(i32::from((libc::ETH_P_ALL as u16).to_be()));
+    let mut socket = inside(&node, || open(there.interface, Some(every)))
+        .with_context(|| format!("cannot listen at {} of {node}", there.interface))?;
+    socket.set_read_timeout(Some(Duration::from_secs(2)))?;
+    // Send a whole burst, and a part of a second one.
+    let frames: Vec<Frame> = (0..SEGMENTS + 5)
+        .map(|number| {
+            let mut frame = frame.clone();
+            frame.number(number as u32);
+            frame
+        })
+        .collect();
+    let sent = sender.send(&frames, frames.len())?;
+    ensure!(sent == frames.len(), "the source sent {sent} packets, expected {}", frames.len());
+    let mut buffer = vec![0; 1 << 16];
+    for (number, frame) in frames.iter().enumerate() {
+        loop {
+            let length = socket.read(&mut buffer).with_context(|| format!("packet {number} did not come"))?;
+            let octets = &buffer[..length];
+            if octets == frame.octets() {
+                break;
+            }
+            // Skip a frame of another sender. A frame of the source must have the expected octets.
+            let headers = frame.headers();
+            ensure!(
+                octets.get(..2 * 6) != Some(&headers[..2 * 6]) || length < frame.octets().len(),
+                "packet {number} arrives as {} octets {:02x?}, expected {} octets {:02x?}",
+                length,
+                &octets[..octets.len().min(128)],
+                frame.octets().len(),
+                &frame.octets()[..frame.octets().len().min(128)]
+            );
+        }
+    }
+    Ok(())
+}

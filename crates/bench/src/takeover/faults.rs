@@ -1,0 +1,377 @@
+//! Causes a random series of faults of machines, processes, links and the store (etcd). A seed determines the
+//! series.
+//!
+//! In each fault half of the routers continue to register, at another care-of address each time. The other
+//! half sends no Binding Updates from just before the fault until all checks are done, so that no later
+//! registration hides a loss. After a fault, when traffic flows again, each home agent (seat) must have one
+//! leader. The leader must list each acknowledged binding, and forward its packets.
+//!
+//! [`super::routers`] observes the packets all the time. It sees whether two members acknowledge for a seat
+//! at once, and which member forwards.
+
+use std::collections::BTreeMap;
+
+use anyhow::bail;
+use nix::sys::signal::Signal;
+
+use super::super::Effort;
+use super::super::figures::FaultsFigure;
+use super::super::path::Path;
+use super::super::world::Programs;
+use super::begin;
+use super::routers::Routers;
+use super::world::Machines;
+use carnet_testbed::clock::{MILLISECOND, SECOND, monotonic};
+use carnet_testbed::console;
+
+/// Number of registrations per second of all routers together.
+const RATE: f64 = 150.0;
+/// Time after a fault within which all checks have to pass, in nanoseconds.
+const PATIENCE: u64 = 30 * SECOND;
+/// Number of faults with a failed check after which the run stops.
+const ENOUGH: u64 = 5;
+
+/// Random numbers (SplitMix64), the same in each run with the same seed.
+#[derive(Debug, Clone, Copy)]
+pub struct Chance(u64);
+
+impl Chance {
+    /// Creates the generator for a seed.
+    pub fn new(seed: u64) -> Chance {
+        Chance(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    /// Returns a number less than `end`.
+    fn below(&mut self, end: usize) -> usize {
+        (self.next() % end.max(1) as u64) as usize
+    }
+
+    /// Returns a number from `first` to `end - 1`.
+    pub fn between(&mut self, first: u64, end: u64) -> u64 {
+        first + self.next() % (end - first).max(1)
+    }
+
+    fn yes(&mut self) -> bool {
+        self.next() & 1 == 1
+    }
+}
+
+/// Selection of a member's processes.
+#[derive(Debug, Clone, Copy)]
+struct Which {
+    keeper: bool,
+    agent: bool,
+}
+
+impl Which {
+    fn words(self) -> &'static str {
+        match (self.keeper, self.agent) {
+            (true, false) => "carnet-fleet",
+            (false, _) => "carnet",
+            _ => "both programs",
+        }
+    }
+}
+
+/// A fault of a series.
+#[derive(Debug, Clone)]
+enum Fault {
+    /// `kill -9` of processes of members.
+    Kill(Vec<usize>, Which),
+    /// Processes of members are stopped for longer than a lease.
+    Stall(Vec<usize>, Which),
+    /// A member gets SIGTERM.
+    Stop(usize),
+    /// A machine cannot reach the store, the network, or both. `noticed` says that its interface loses the
+    /// carrier.
+    Cut { members: Vec<usize>, store: bool, network: bool, noticed: bool },
+    /// Servers of the store are killed.
+    Store(Vec<usize>),
+}
+
+impl Fault {
+    fn draw(chance: &mut Chance, machines: &Machines, all: &Routers) -> Fault {
+        // Let most faults hit the leader of a seat.
+        let seat = chance.below(machines.seats);
+        let owner = all.flows(seat).next().map_or(0, |flow| flow.member);
+        let member = if chance.below(4) > 0 { owner } else { chance.below(machines.members.len()) };
+        let machine = machines.on(machines.members[member].machine);
+        let which = match chance.below(3) {
+            0 => Which { keeper: true, agent: true },
+            1 => Which { keeper: false, agent: true },
+            _ => Which { keeper: true, agent: false },
+        };
+        let members = if chance.yes() { machine.clone() } else { vec![member] };
+        match chance.below(12) {
+            0..=3 => Fault::Kill(members, which),
+            4..=5 => Fault::Stall(members, which),
+            6 => Fault::Stop(member),
+            7..=9 => {
+                let (store, network) =
+                    [(true, false), (true, false), (false, true), (true, true)][chance.below(4)];
+                Fault::Cut { members: machine, store, network, noticed: chance.yes() }
+            }
+            _ => {
+                let servers: Vec<usize> = (0..machines.stores()).collect();
+                Fault::Store(if chance.yes() { servers } else { vec![chance.below(machines.stores())] })
+            }
+        }
+    }
+
+    /// Returns the kind of the fault, without its target.
+    fn kind(&self) -> String {
+        match self {
+            Fault::Kill(_, which) => format!("kill -9 of {}", which.words()),
+            Fault::Stall(_, which) => format!("stall of {}", which.words()),
+            Fault::Stop(_) => "SIGTERM".into(),
+            Fault::Cut { store: true, network: true, .. } => "cut off from all".into(),
+            Fault::Cut { store: true, .. } => "cut off from etcd".into(),
+            Fault::Cut { .. } => "cut off from routers".into(),
+            Fault::Store(servers) if servers.len() == 1 => "kill -9 of an etcd".into(),
+            Fault::Store(_) => "kill -9 of etcd".into(),
+        }
+    }
+
+    fn words(&self, machines: &Machines) -> String {
+        let names = |members: &[usize]| {
+            let names: Vec<String> = members.iter().map(|one| machines.members[*one].name()).collect();
+            names.join(", ")
+        };
+        match self {
+            Fault::Kill(members, _) | Fault::Stall(members, _) => {
+                format!("{}: {}", self.kind(), names(members))
+            }
+            Fault::Stop(member) => format!("{}: {}", self.kind(), names(&[*member])),
+            Fault::Cut { members, noticed, .. } => {
+                let how = if *noticed { "" } else { " (unnoticed)" };
+                format!("{}{how}: {}", self.kind(), names(members))
+            }
+            Fault::Store(servers) => format!("{}: {servers:?}", self.kind()),
+        }
+    }
+
+    /// Causes the fault, ends it, and restarts processes that it has ended.
+    fn happen(&self, chance: &mut Chance, machines: &mut Machines, all: &mut Routers) -> anyhow::Result<()> {
+        let while_it_lasts = chance.between(600, 2500) * MILLISECOND;
+        match self {
+            Fault::Kill(members, which) => {
+                all.may_change();
+                for member in members {
+                    machines.members[*member].signal(which.keeper, which.agent, Signal::SIGKILL);
+                }
+                all.pass(chance.between(100, 2000) * MILLISECOND)?;
+                for member in members.iter().filter(|_| which.keeper) {
+                    machines.members[*member].reap();
+                    machines.start_member(*member)?;
+                }
+            }
+            Fault::Stall(members, which) => {
+                let signal = |machines: &Machines, signal| {
+                    members
+                        .iter()
+                        .for_each(|one| machines.members[*one].signal(which.keeper, which.agent, signal));
+                };
+                signal(machines, Signal::SIGSTOP);
+                all.pass(while_it_lasts)?;
+                // Processes that were started meanwhile get SIGCONT too, which has no effect on them.
+                signal(machines, Signal::SIGCONT);
+            }
+            Fault::Stop(member) => {
+                all.may_change();
+                machines.members[*member].signal(true, false, Signal::SIGTERM);
+                let told = monotonic();
+                let name = machines.members[*member].name();
+                let well = loop {
+                    all.pass(20 * MILLISECOND)?;
+                    if let Some(well) = machines.members[*member].ended() {
+                        break well;
+                    }
+                    if monotonic() - told > PATIENCE {
+                        bail!("{name} does not stop when it is told to");
+                    }
+                };
+                if !well {
+                    bail!("{name} was told to stop, and fails");
+                }
+                machines.start_member(*member)?;
+            }
+            Fault::Cut { members, store, network, noticed } => {
+                for up in [false, true] {
+                    for member in members {
+                        if *store {
+                            machines.link(*member, 'e', up, *noticed)?;
+                        }
+                        if *network && *noticed {
+                            machines.link(*member, 'f', up, true)?;
+                            machines.link(*member, 'h', up, true)?;
+                        } else if *network {
+                            all.cut(*member, up);
+                        }
+                    }
+                    if !up {
+                        all.pass(while_it_lasts)?;
+                    }
+                }
+            }
+            Fault::Store(servers) => {
+                servers.iter().for_each(|server| machines.kill_store(*server));
+                all.pass(chance.between(50, 2000) * MILLISECOND)?;
+                for server in servers {
+                    machines.start_store(*server)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Runs all checks. Returns a description of each check that failed.
+fn look(machines: &Machines, all: &mut Routers) -> anyhow::Result<Vec<String>> {
+    let until = monotonic() + PATIENCE;
+    let mut wrong = Vec::new();
+    loop {
+        let within = 4 * all.period;
+        // If a seat moves back to its first member, it does so within this time.
+        if !all.until(until, |all| all.flow(within))? {
+            wrong.push(format!("{} of {} flows pass", all.flowing(within), 2 * all.len()));
+            return Ok(wrong);
+        }
+        wrong.clear();
+        for seat in 0..machines.seats {
+            let before: Vec<usize> = all.flows(seat).map(|flow| flow.member).collect();
+            match &machines.working(seat)[..] {
+                // Compare the bindings only if the leader is still the same; the seat may have moved
+                // meanwhile.
+                [(member, bindings)] if before.iter().all(|one| one == member) => {
+                    wrong.extend(all.missing(seat, *member, bindings));
+                }
+                several => {
+                    let names: Vec<String> =
+                        several.iter().map(|(member, _)| machines.members[*member].name()).collect();
+                    wrong.push(format!("seat {seat} has {names:?}"));
+                }
+            }
+        }
+        if wrong.is_empty() || monotonic() > until {
+            return Ok(wrong);
+        }
+        all.pass(200 * MILLISECOND)?;
+    }
+}
+
+/// Runs the series of faults.
+pub fn measure(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Result<FaultsFigure> {
+    let (mut machines, mut all) = begin(path, effort.seats, effort.stores, effort.troubled, programs)?;
+    (all.moves, all.rate) = (true, RATE.min(f64::from(effort.troubled) * 2.0));
+    let mut chance = Chance::new(effort.seed);
+    let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
+    let (mut lost, mut broken, mut longest, mut forwarded) = (0, 0, 0_u64, 0_u64);
+    all.ask_all();
+    all.settle(30)?;
+    for number in 0..effort.faults {
+        all.silent = [false; 2];
+        all.pass(chance.between(200, 500) * MILLISECOND)?;
+        all.silent[number as usize & 1] = true;
+        let fault = Fault::draw(&mut chance, &machines, &all);
+        let begun = monotonic();
+        let doubled = all.seen.doubled;
+        all.watch();
+        fault.happen(&mut chance, &mut machines, &mut all)?;
+        all.silent = [true; 2];
+        let healed = monotonic();
+        let wrong = look(&machines, &mut all)?;
+        all.complete();
+        let silence =
+            (0..machines.seats).flat_map(|seat| all.flows(seat)).map(|flow| flow.silence).max().unwrap_or(0);
+        longest = longest.max(silence);
+        if all.seen.doubled > doubled {
+            forwarded = forwarded.max(all.seen.doubled_at.saturating_sub(begun));
+        }
+        *kinds.entry(fault.kind()).or_default() += 1;
+        console::step(&format!(
+            "{} {}/{}: {}; silent for at most {} ms, {} packets forwarded by two, all well after {} ms{}",
+            path.name(),
+            number + 1,
+            effort.faults,
+            fault.words(&machines),
+            silence / MILLISECOND,
+            all.seen.doubled - doubled,
+            (monotonic() - healed) / MILLISECOND,
+            if wrong.is_empty() { "" } else { ": NOT WELL" }
+        ));
+        if let Some(complaint) = all.complaint.take() {
+            console::step(&complaint);
+        }
+        if !wrong.is_empty() {
+            wrong.iter().take(5).for_each(|one| console::step(one));
+            lost += wrong.iter().filter(|one| one.starts_with("router")).count() as u64;
+            broken += 1;
+            for member in (0..machines.members.len()).filter(|member| machines.members[*member].runs()) {
+                machines.note(member, &format!("fault{}", number + 1));
+            }
+            if broken >= ENOUGH {
+                bail!(
+                    "{broken} faults left something broken; seed {}, logs in {}",
+                    effort.seed,
+                    machines.folder().display()
+                );
+            }
+        }
+        // Let all routers that wait get their answer before the next fault.
+        all.silent = [false; 2];
+        all.settle(10)?;
+    }
+    let mut taken = 0;
+    for seat in 0..machines.seats {
+        taken += machines.taken(seat)? as u64;
+    }
+    let seen = all.seen;
+    let figure = FaultsFigure {
+        path,
+        seed: effort.seed,
+        routers: effort.troubled,
+        seats: machines.seats,
+        stores: machines.stores(),
+        faults: effort.faults,
+        kinds: kinds.into_iter().collect(),
+        acknowledged: seen.acknowledged,
+        late: seen.late,
+        two: seen.two,
+        wrong: seen.wrong,
+        changes: seen.changes,
+        taken,
+        lost,
+        broken,
+        packets: seen.packets,
+        doubled: seen.doubled,
+        doubled_ms: forwarded as f64 / 1e6,
+        longest_ms: longest as f64 / 1e6,
+    };
+    machines.stop()?;
+    Ok(figure)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_gives_the_same_series() {
+        let draw = |seed| {
+            let mut chance = Chance::new(seed);
+            (0..5).map(|_| chance.below(100)).collect::<Vec<_>>()
+        };
+        assert_eq!(draw(7), draw(7));
+        assert_ne!(draw(7), draw(8));
+        let mut chance = Chance::new(1);
+        assert!((0..100).all(|_| (3..6).contains(&chance.between(3, 6))));
+    }
+}

@@ -1,0 +1,186 @@
+//! Measures several machines that serve as home agents together (docs/fleet.md). Each home agent (seat) is
+//! led by one of the machines (members). The benchmark measures the outage when a machine is killed. It also
+//! checks after each fault that no acknowledged binding is lost, and that no seat has two leaders.
+//!
+//! * [`world`] runs the machines with the real programs, and etcd as the store with its data on the disk.
+//! * [`routers`] simulates the mobile routers, with traffic to and from the network of each.
+//! * [`faults`] is a random series of kills, stalls and cuts, determined by a seed.
+//!
+//! This module kills one machine after the other, each with a third of the routers, and restarts it. The
+//! silence of a flow is the time between two of its packets. Left out: the time that a routing protocol takes
+//! to announce the new place of a seat.
+
+mod faults;
+mod routers;
+mod world;
+
+use anyhow::ensure;
+use nix::sys::signal::Signal;
+
+use super::Effort;
+use super::cores::Cores;
+use super::figures::{FaultsFigure, TakeoverFigure};
+use super::path::Path;
+use super::world::Programs;
+use carnet_testbed::clock::{MILLISECOND, SECOND, monotonic};
+use carnet_testbed::console;
+use carnet_testbed::traffic::stats::percentile;
+use faults::Chance;
+use routers::Routers;
+use world::{MACHINES, Machines};
+
+pub use world::etcd;
+
+/// Time after which each router renews its registration, in seconds.
+const REFRESH: f64 = 45.0;
+/// Time that a machine stays dead before the checks.
+const DEAD: u64 = 3 * SECOND;
+
+/// Returns the time between two packets of a flow: 20 packets per second, and at most 10,000 per second of
+/// all flows.
+fn period(routers: u32) -> u64 {
+    (50 * MILLISECOND).max(u64::from(routers) * SECOND / 20_000)
+}
+
+/// Starts the machines, and registers all routers.
+fn begin(
+    path: Path,
+    seats: usize,
+    stores: usize,
+    routers: u32,
+    programs: &Programs,
+) -> anyhow::Result<(Machines, Routers)> {
+    let machines = Machines::start(path, seats, stores, routers, programs)?;
+    let mut all = Routers::new(&machines, routers, period(routers))?;
+    all.ask_all();
+    ensure!(all.settle(60)?, "{} of {routers} routers have no acknowledgement", all.waiting());
+    let flows = all.until(monotonic() + 30 * SECOND, |all| all.flow(4 * all.period))?;
+    ensure!(flows, "{} of {} flows pass", all.flowing(4 * all.period), 2 * routers);
+    Ok((machines, all))
+}
+
+/// Kills one machine after the other.
+fn kills(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Result<TakeoverFigure> {
+    let (mut machines, mut all) = begin(path, effort.seats, effort.stores, effort.carried, programs)?;
+    all.rate = f64::from(effort.carried) / REFRESH;
+    let mut chance = Chance::new(1);
+    let (mut silences, mut others, mut back, mut missing) = (Vec::new(), 0, Vec::new(), 0);
+    for round in 0..effort.kills {
+        let machine = round % MACHINES.len();
+        let on = machines.on(machine);
+        // Wait until each seat is at its first member. On a busy machine a lease may have ended, so that a
+        // seat has moved and is moving back. A kill at that time would measure nothing.
+        let at_home: Vec<Vec<usize>> =
+            (0..machines.seats).map(|seat| machines.on(seat % MACHINES.len())).collect();
+        let settled = all.until(monotonic() + 30 * SECOND, |all| {
+            at_home.iter().enumerate().all(|(seat, on)| all.flows(seat).all(|flow| on.contains(&flow.member)))
+        })?;
+        ensure!(settled, "a seat is not with the member that is to have it first");
+        all.watch();
+        all.pass(chance.between(300, 800) * MILLISECOND)?;
+        let affected: Vec<usize> = (0..machines.seats)
+            .filter(|seat| all.flows(*seat).next().is_some_and(|flow| on.contains(&flow.member)))
+            .collect();
+        for keepers in [true, false] {
+            for member in &on {
+                machines.members[*member].signal(keepers, true, Signal::SIGKILL);
+            }
+        }
+        all.pass(DEAD)?;
+        let so_far = silences.len();
+        all.until(monotonic() + 30 * SECOND, |all| all.flow(4 * all.period))?;
+        all.complete();
+        for seat in 0..machines.seats {
+            let of_seat = all.flows(seat).map(|flow| flow.silence);
+            if affected.contains(&seat) {
+                silences.extend(of_seat);
+            } else {
+                others = others.max(of_seat.max().unwrap_or(0));
+            }
+        }
+        let longest = silences[so_far..].iter().max().copied().unwrap_or(0);
+        for seat in &affected {
+            let working = machines.working(*seat);
+            let [(member, bindings)] = &working[..] else {
+                missing += all.flows(*seat).count() / 2;
+                continue;
+            };
+            let lost = all.missing(*seat, *member, bindings);
+            if let Some(first) = lost.first() {
+                console::step(first);
+            }
+            missing += lost.len();
+        }
+        for member in &on {
+            machines.members[*member].reap();
+            machines.start_member(*member)?;
+        }
+        all.pass(SECOND)?;
+        all.watch();
+        let returned = all.until(monotonic() + 30 * SECOND, |all| {
+            affected.iter().all(|seat| all.flows(*seat).all(|flow| on.contains(&flow.member)))
+        })?;
+        ensure!(returned || affected.is_empty(), "{} does not get its seat back", MACHINES[machine]);
+        all.pass(SECOND)?;
+        all.complete();
+        back.extend(affected.iter().flat_map(|seat| all.flows(*seat)).map(|flow| flow.silence));
+        console::step(&format!(
+            "{}: {} dies with {} flows, silent for at most {} ms; it comes back",
+            path.name(),
+            MACHINES[machine],
+            silences.len() - so_far,
+            longest / MILLISECOND
+        ));
+    }
+    silences.sort_unstable();
+    back.sort_unstable();
+    let ms = |value: Option<u64>| value.unwrap_or(0) as f64 / 1e6;
+    let within = |time: u64| silences.iter().filter(|one| **one <= time).count() as u64;
+    let figure = TakeoverFigure {
+        path,
+        routers: effort.carried,
+        seats: machines.seats,
+        stores: machines.stores(),
+        packets: 2e9 * f64::from(effort.carried) / all.period as f64,
+        period_ms: all.period as f64 / 1e6,
+        kills: effort.kills,
+        flows: silences.len() as u64,
+        within_1s: within(SECOND),
+        within_2s: within(2 * SECOND),
+        median_ms: ms(percentile(&silences, 50.0)),
+        p99_ms: ms(percentile(&silences, 99.0)),
+        longest_ms: ms(silences.last().copied()),
+        others_ms: ms(Some(others)),
+        back_ms: ms(back.last().copied()),
+        missing: missing as u64,
+        two: all.seen.two,
+        wrong: all.seen.wrong,
+    };
+    if let Some(complaint) = &all.complaint {
+        console::step(complaint);
+    }
+    machines.stop()?;
+    Ok(figure)
+}
+
+/// Measures those of the given paths that use carnet.
+pub fn measure(
+    paths: &[Path],
+    effort: &Effort,
+    programs: &Programs,
+    cores: &Cores,
+) -> anyhow::Result<(Vec<TakeoverFigure>, Vec<FaultsFigure>)> {
+    // Let all programs of this measurement run on any core.
+    cores.unpin()?;
+    let (mut takeovers, mut faults) = (Vec::new(), Vec::new());
+    for path in paths.iter().copied().filter(|path| matches!(path, Path::Tun | Path::Bpf)) {
+        if effort.kills > 0 {
+            takeovers.push(kills(path, effort, programs)?);
+        }
+        if effort.faults > 0 {
+            faults.push(faults::measure(path, effort, programs)?);
+        }
+    }
+    cores.pin()?;
+    Ok((takeovers, faults))
+}

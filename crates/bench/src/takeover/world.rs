@@ -1,0 +1,491 @@
+//! Runs three machines that serve as home agents together, with their store (etcd), and causes faults of
+//! them.
+//!
+//! ```text
+//!              routers            hosts          store
+//!   anna-0   f0 ---- fANNA0   h0 ---- hANNA0   e0 ---- eANNA0 \
+//!   anna-1   ...                                        ...    > br0 ---- etcd0 .. etcd2
+//!   bruno-0  ...                                        ...   /
+//! ```
+//!
+//! A machine has a network namespace for each seat, like a container, in which `carnet-fleet` runs. The far
+//! ends of the links to routers and hosts are all in one node, where [`super::routers`] plays both. The far
+//! ends of the links to the store are in a bridge. The list of machines of every seat begins with another
+//! machine. So each machine leads a seat while all run.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path as File, PathBuf};
+
+use anyhow::{Context, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use super::super::fleet::table;
+use super::super::path::Path;
+use super::super::world::{Programs, station_config};
+use carnet_testbed::clock::{self, MILLISECOND, SECOND, monotonic};
+use carnet_testbed::isolate::{self, Interrupted, stopping};
+use carnet_testbed::process::{Daemon, in_node, output};
+use carnet_testbed::{tools, topology};
+
+/// Names of the machines.
+pub const MACHINES: [&str; 3] = ["anna", "bruno", "carla"];
+/// Time in milliseconds that a restarted machine waits before it takes its seat back. The default is half a
+/// minute, too long for many restarts.
+const SETTLED: u64 = 2000;
+/// Maximum time until the store, or a home agent, accepts connections.
+const PATIENCE: u64 = 60 * SECOND;
+/// Node with the far ends of links to routers and hosts.
+pub const NET: &str = "takeover.net";
+const CORE: &str = "takeover.core";
+
+/// Returns the address of a seat's home agent.
+pub fn address(seat: usize) -> String {
+    format!("2001:db8:1::{:x}", seat + 1)
+}
+
+/// Returns the hardware addresses of the far end and the near end of a member's link to hosts, or to routers.
+pub fn hardware(hosts: bool) -> ([u8; 6], [u8; 6]) {
+    let mac = |end| [2, 0, 0, 0, if hosts { 2 } else { 1 }, end];
+    (mac(2), mac(1))
+}
+
+fn text(mac: [u8; 6]) -> String {
+    mac.map(|octet| format!("{octet:02x}")).join(":")
+}
+
+/// A member: a `carnet-fleet` and the home agent that it starts.
+#[derive(Debug)]
+pub struct Member {
+    /// Machine of the member, as an index into [`MACHINES`].
+    pub machine: usize,
+    /// Index of the seat.
+    pub seat: usize,
+    daemon: Option<Daemon>,
+    starts: usize,
+}
+
+impl Member {
+    /// Returns the name of the member.
+    pub fn name(&self) -> String {
+        format!("{}-{}", MACHINES[self.machine], self.seat)
+    }
+
+    fn node(&self) -> String {
+        format!("takeover.{}", self.name())
+    }
+
+    /// Returns the far end of one of the member's links: `f` to routers, `h` to hosts, `e` to the store.
+    pub fn end(&self, kind: char) -> String {
+        format!("{kind}{}", self.name())
+    }
+
+    fn socket(&self) -> PathBuf {
+        File::new("/run/carnet").join(format!("{}.sock", self.name()))
+    }
+
+    /// Returns the process of the member's home agent, if it runs.
+    pub fn agents(&self) -> Vec<Pid> {
+        let Some(daemon) = &self.daemon else { return Vec::new() };
+        let children = format!("/proc/{0}/task/{0}/children", daemon.id());
+        let children = fs::read_to_string(children).unwrap_or_default();
+        children.split_whitespace().filter_map(|one| one.parse().ok()).map(Pid::from_raw).collect()
+    }
+
+    /// Sends a signal to `carnet-fleet`, to its home agent, or to both. `carnet-fleet` gets it first, because
+    /// it would restart the home agent.
+    pub fn signal(&self, keeper: bool, agent: bool, signal: Signal) {
+        let agents = self.agents();
+        if let Some(daemon) = self.daemon.as_ref().filter(|_| keeper) {
+            daemon.signal(signal);
+        }
+        for one in agents.iter().filter(|_| agent) {
+            let _ = kill(*one, signal);
+        }
+    }
+
+    /// Waits until the process has ended after a `kill -9`.
+    pub fn reap(&mut self) {
+        if let Some(mut daemon) = self.daemon.take() {
+            daemon.wait(20 * SECOND);
+        }
+    }
+
+    /// Returns whether the process ended without an error; `None` if it still runs.
+    pub fn ended(&mut self) -> Option<bool> {
+        let status = self.daemon.as_mut()?.ended()?;
+        self.daemon = None;
+        Some(status.success())
+    }
+
+    /// Returns whether the process runs.
+    pub fn runs(&self) -> bool {
+        self.daemon.is_some()
+    }
+
+    /// Returns the bindings of the member's home agent, if the member leads the seat.
+    pub fn bindings(&self, carnet: &File) -> Option<Vec<Value>> {
+        // A stopped home agent accepts a connection but does not answer.
+        let shown = output(
+            std::process::Command::new("timeout")
+                .arg("5")
+                .arg(carnet)
+                .args(["show", "bindings", "--json", "--socket"])
+                .arg(self.socket()),
+        );
+        serde_json::from_str(&shown.ok()?).ok()
+    }
+}
+
+/// All machines, their members and their store.
+#[derive(Debug)]
+pub struct Machines {
+    /// Data path of the home agents.
+    pub path: Path,
+    /// Number of seats.
+    pub seats: usize,
+    /// Members of all machines, in the order of machines, then seats.
+    pub members: Vec<Member>,
+    store: Vec<Option<Daemon>>,
+    programs: Programs,
+    etcd: PathBuf,
+    folder: PathBuf,
+}
+
+/// Returns the path of etcd. `tools/setup.sh` unpacks etcd if the machine has none.
+pub fn etcd() -> Option<PathBuf> {
+    tools::nearby("out/tools/etcd", File::is_file).or_else(|| tools::find("etcd"))
+}
+
+impl Machines {
+    /// Starts all programs, and waits until each seat has a leader.
+    pub fn start(
+        path: Path,
+        seats: usize,
+        stores: usize,
+        routers: u32,
+        programs: &Programs,
+    ) -> anyhow::Result<Machines> {
+        let folder = programs.logs.join(format!("takeover-{}", path.name()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let members = (0..MACHINES.len()).flat_map(|machine| {
+            (0..seats).map(move |seat| Member { machine, seat, daemon: None, starts: 0 })
+        });
+        let mut machines = Machines {
+            path,
+            seats,
+            members: members.collect(),
+            store: (0..stores).map(|_| None).collect(),
+            programs: programs.clone(),
+            etcd: etcd().context("missing: etcd; install with: apt-get install etcd-server")?,
+            folder,
+        };
+        machines.links()?;
+        for server in 0..stores {
+            machines.start_store(server)?;
+        }
+        machines.answers()?;
+        for member in 0..machines.members.len() {
+            machines.configure(member, routers)?;
+            machines.start_member(member)?;
+        }
+        let until = monotonic() + PATIENCE;
+        while (0..seats).any(|seat| machines.owner(seat).is_none()) {
+            if stopping() {
+                return Err(Interrupted.into());
+            }
+            if monotonic() > until {
+                bail!("a seat has nobody; see {}", machines.folder.display());
+            }
+            clock::sleep(100 * MILLISECOND);
+        }
+        Ok(machines)
+    }
+
+    fn links(&self) -> anyhow::Result<()> {
+        let stores: Vec<String> = (0..self.store.len()).map(|one| format!("takeover.etcd{one}")).collect();
+        let nodes: Vec<String> = self.members.iter().map(Member::node).collect();
+        let mut commands = String::from("link set lo up\n");
+        for node in nodes.iter().chain(&stores).map(String::as_str).chain([NET, CORE]) {
+            let _ = writeln!(commands, "netns add {node}");
+        }
+        topology::batch(None, &commands)?;
+        for node in nodes.iter().chain(&stores).map(String::as_str).chain([NET, CORE]) {
+            // The lab plays routers and hosts in this node, so its kernel must not handle IPv6.
+            let silent = u8::from(node == NET);
+            output(in_node(node, "sh").args([
+                "-ec",
+                &format!(
+                    "cd /proc/sys/net/ipv6/conf
+                     for key in default all; do
+                         echo 0 > $key/accept_dad; echo 0 > $key/dad_transmits; echo {silent} > \
+                         $key/disable_ipv6
+                     done"
+                ),
+            ]))?;
+        }
+        topology::batch(Some(CORE), "link add br0 type bridge mcast_snooping 0\nlink set br0 up\n")?;
+        let mut commands = String::new();
+        for member in &self.members {
+            for (kind, hosts) in [('f', false), ('h', true)] {
+                let (far, near) = hardware(hosts);
+                let _ = writeln!(
+                    commands,
+                    "link add {kind}0 address {} netns {} type veth peer name {} address {} netns {NET}",
+                    text(near),
+                    member.node(),
+                    member.end(kind),
+                    text(far)
+                );
+            }
+            let _ = writeln!(
+                commands,
+                "link add e0 netns {} type veth peer name {} netns {CORE}",
+                member.node(),
+                member.end('e')
+            );
+        }
+        for (at, node) in stores.iter().enumerate() {
+            let _ = writeln!(commands, "link add e0 netns {node} type veth peer name s{at} netns {CORE}");
+        }
+        topology::batch(None, &commands)?;
+        let (mut net, mut core) = (String::new(), String::new());
+        for (at, member) in self.members.iter().enumerate() {
+            let [routers, hosts] = [false, true].map(|hosts| text(hardware(hosts).0));
+            topology::batch(
+                Some(&member.node()),
+                &format!(
+                    "link set lo up\nlink set f0 up\nlink set h0 up\nlink set e0 up
+                     addr add 2001:db8:f0::1/64 dev f0 nodad
+                     addr add 2001:db8:c::1/64 dev h0 nodad
+                     addr add 2001:db8:fe::1:{at:x}/64 dev e0 nodad
+                     neigh add 2001:db8:f0::2 lladdr {routers} dev f0 nud permanent
+                     neigh add 2001:db8:c::2 lladdr {hosts} dev h0 nud permanent
+                     route add 2001:dbb::/32 via 2001:db8:f0::2
+                     route add blackhole 2001:dba::/32
+                     route add blackhole 2001:db8:1::/64 metric 100000\n"
+                ),
+            )?;
+            let _ = writeln!(net, "link set {} up\nlink set {} up", member.end('f'), member.end('h'));
+            let _ = writeln!(core, "link set {0} master br0\nlink set {0} up", member.end('e'));
+        }
+        for (at, node) in stores.iter().enumerate() {
+            topology::batch(
+                Some(node),
+                &format!(
+                    "link set lo up\nlink set e0 up\naddr add 2001:db8:fe::{:x}/64 dev e0 nodad\n",
+                    at + 0x10
+                ),
+            )?;
+            let _ = writeln!(core, "link set s{at} master br0\nlink set s{at} up");
+        }
+        topology::batch(Some(NET), &net)?;
+        topology::batch(Some(CORE), &core)
+    }
+
+    fn url(server: usize, port: u16) -> String {
+        format!("http://[2001:db8:fe::{:x}]:{port}", server + 0x10)
+    }
+
+    /// Starts a server of the store with its previous data.
+    pub fn start_store(&mut self, server: usize) -> anyhow::Result<()> {
+        let (clients, peers) = (Self::url(server, 2379), Self::url(server, 2380));
+        let all: Vec<String> =
+            (0..self.store.len()).map(|one| format!("s{one}={}", Self::url(one, 2380))).collect();
+        let mut command = in_node(&format!("takeover.etcd{server}"), &self.etcd);
+        command
+            .args(["--name", &format!("s{server}"), "--data-dir"])
+            // The folder is on the disk, because the measurement includes the disk's delay.
+            .arg(self.folder.join(format!("etcd{server}")))
+            .args(["--listen-client-urls", &clients, "--advertise-client-urls", &clients])
+            .args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers])
+            .args(["--initial-cluster", &all.join(","), "--log-level", "error"])
+            .args(["--auto-compaction-retention", "1"]);
+        let log = self.folder.join(format!("etcd{server}.log"));
+        self.store[server] = Some(Daemon::start(&format!("etcd {server}"), &log, &mut command)?);
+        Ok(())
+    }
+
+    /// Kills a server of the store.
+    pub fn kill_store(&mut self, server: usize) {
+        if let Some(mut daemon) = self.store[server].take() {
+            daemon.signal(Signal::SIGKILL);
+            daemon.wait(10 * SECOND);
+        }
+    }
+
+    /// Returns the number of servers of the store.
+    pub fn stores(&self) -> usize {
+        self.store.len()
+    }
+
+    /// Waits until the store accepts connections.
+    fn answers(&mut self) -> anyhow::Result<()> {
+        let until = monotonic() + PATIENCE;
+        for server in 0..self.store.len() {
+            let listens = || -> anyhow::Result<bool> {
+                let shown = output(
+                    in_node(&format!("takeover.etcd{server}"), "sh").args(["-c", "cat /proc/net/tcp6"]),
+                )?;
+                // 094B is port 2379, and 0A the state LISTEN.
+                Ok(shown.lines().any(|line| line.contains(":094B ") && line.contains(" 0A ")))
+            };
+            while !listens()? {
+                if let Some(daemon) = &mut self.store[server] {
+                    daemon.check()?;
+                }
+                if stopping() {
+                    return Err(Interrupted.into());
+                }
+                if monotonic() > until {
+                    bail!("etcd does not listen");
+                }
+                clock::sleep(100 * MILLISECOND);
+            }
+        }
+        Ok(())
+    }
+
+    fn file(member: &Member, kind: &str) -> PathBuf {
+        File::new(isolate::RUN).join(format!("{}{kind}.toml", member.name()))
+    }
+
+    /// Writes both config files of a member.
+    fn configure(&self, member: usize, routers: u32) -> anyhow::Result<()> {
+        let member = &self.members[member];
+        let mut text = station_config(&member.name(), self.path);
+        // Turn off tests that need Echo Replies, because the routers of this benchmark do not answer them.
+        let _ = write!(
+            text,
+            "[home_agent]\naddress = \"{}\"\nhome_prefix = \"2001:db8:1::/64\"\nmax_lifetime = \"1h\"\n\
+             care_of_test = \"off\"\n",
+            address(member.seat)
+        );
+        text.extend((0..routers).filter(|one| *one as usize % self.seats == member.seat).map(table));
+        let file = Self::file(member, "");
+        fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+        // Each seat's list begins with another machine.
+        let order: Vec<&str> =
+            (0..MACHINES.len()).map(|one| MACHINES[(one + member.seat) % MACHINES.len()]).collect();
+        let stores: Vec<String> = (0..self.store.len()).map(|one| Self::url(one, 2379)).collect();
+        let text = format!(
+            "member = {:?}\nstore = {stores:?}\ndirectory = \"/run/carnet-fleet-{}\"\nprogram = {:?}\n\
+             seat = \"seat{}\"\nconfig = {:?}\nmembers = {order:?}\nlinks = [\"f0\", \
+             \"h0\"]\n[times]\nsettled_ms = {SETTLED}\n",
+            MACHINES[member.machine],
+            member.name(),
+            self.programs.carnet.display().to_string(),
+            member.seat,
+            file.display().to_string(),
+        );
+        let file = Self::file(member, ".fleet");
+        fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))
+    }
+
+    /// Starts a member.
+    pub fn start_member(&mut self, member: usize) -> anyhow::Result<()> {
+        let member = &mut self.members[member];
+        let mut command = in_node(&member.node(), self.programs.carnet.with_file_name("carnet-fleet"));
+        command.arg("run").arg("--config").arg(Self::file(member, ".fleet")).env_remove("NOTIFY_SOCKET");
+        let log = self.folder.join(format!("{}.{:03}.log", member.name(), member.starts));
+        member.starts += 1;
+        member.daemon =
+            Some(Daemon::start(&format!("carnet-fleet of {}", member.name()), &log, &mut command)?);
+        Ok(())
+    }
+
+    /// Takes a link of a member up or down. `noticed` says that the member's interface loses the carrier;
+    /// otherwise the member cannot notice the fault.
+    pub fn link(&self, member: usize, kind: char, up: bool, noticed: bool) -> anyhow::Result<()> {
+        let end = self.members[member].end(kind);
+        let (node, command) = match (kind, noticed, up) {
+            ('e', false, true) => (CORE, format!("link set {end} master br0\n")),
+            ('e', false, false) => (CORE, format!("link set {end} nomaster\n")),
+            (_, _, true) => (if kind == 'e' { CORE } else { NET }, format!("link set {end} up\n")),
+            (_, _, false) => (if kind == 'e' { CORE } else { NET }, format!("link set {end} down\n")),
+        };
+        topology::batch(Some(node), &command)
+    }
+
+    /// Returns the members of a seat whose home agents report that they are active, with their bindings.
+    pub fn working(&self, seat: usize) -> Vec<(usize, Vec<Value>)> {
+        let members =
+            self.members.iter().enumerate().filter(|(_, member)| member.seat == seat && member.runs());
+        members.filter_map(|(at, member)| Some((at, member.bindings(&self.programs.carnet)?))).collect()
+    }
+
+    /// Writes a member's tunnels and counters into a file in the folder of the logs.
+    pub fn note(&self, member: usize, name: &str) {
+        let member = &self.members[member];
+        let ask = |what| {
+            let mut command = std::process::Command::new("timeout");
+            command
+                .arg("5")
+                .arg(&self.programs.carnet)
+                .args(["show", what, "--json", "--socket"])
+                .arg(member.socket());
+            output(&mut command).unwrap_or_else(|error| format!("{error:#}"))
+        };
+        let text = format!("{}\n{}", ask("tunnels"), ask("counters"));
+        let _ = fs::write(self.folder.join(format!("{name}.{}.json", member.name())), text);
+    }
+
+    /// Returns the leader of a seat, if it has exactly one.
+    pub fn owner(&self, seat: usize) -> Option<usize> {
+        match &self.working(seat)[..] {
+            [(member, _)] => Some(*member),
+            _ => None,
+        }
+    }
+
+    /// Returns the members on a machine.
+    pub fn on(&self, machine: usize) -> Vec<usize> {
+        (0..self.members.len()).filter(|one| self.members[*one].machine == machine).collect()
+    }
+
+    /// Returns from the members' logs how often a member took this seat.
+    pub fn taken(&self, seat: usize) -> anyhow::Result<usize> {
+        let mut count = 0;
+        for entry in fs::read_dir(&self.folder)? {
+            let path = entry?.path();
+            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            if name.contains(&format!("-{seat}.")) && path.is_file() {
+                let text = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
+                count += text.lines().filter(|line| line.contains(": has the seat now")).count();
+            }
+        }
+        Ok(count)
+    }
+
+    /// Returns the folder of the logs.
+    pub fn folder(&self) -> &File {
+        &self.folder
+    }
+
+    /// Ends all programs.
+    pub fn stop(mut self) -> anyhow::Result<()> {
+        for member in &mut self.members {
+            // Kill all programs at once. If they ended one after the other, each seat would move twice.
+            member.signal(true, true, Signal::SIGKILL);
+            member.reap();
+        }
+        for server in 0..self.store.len() {
+            self.kill_store(server);
+            let _ = fs::remove_dir_all(self.folder.join(format!("etcd{server}")));
+        }
+        let mut commands = String::new();
+        for node in self
+            .members
+            .iter()
+            .map(Member::node)
+            .chain((0..self.store.len()).map(|one| format!("takeover.etcd{one}")))
+        {
+            let _ = writeln!(commands, "netns delete {node}");
+        }
+        let _ = writeln!(commands, "netns delete {NET}\nnetns delete {CORE}");
+        topology::batch(None, &commands)
+    }
+}

@@ -1,0 +1,163 @@
+//! Measures TCP between the hosts: with one stream and several, in both directions, and also if the hosts'
+//! MTU does not fit the tunnel.
+//!
+//! The hosts have three settings. First their MTU fits the tunnel, for plain forwarding too. Then the MTU is
+//! 1500, so the hosts discover the path MTU or a router clamps the segments. Last the MTU is 1500, and a
+//! filter at the hosts drops Packet Too Big. A transfer may use all cores. The rate of one transfer depends
+//! on the distribution of work to cores, so it says little. So there are many short transfers, and the paths
+//! take turns. The result is the median of the ratios of neighbouring transfers, with its uncertainty.
+
+use std::process::{Command, Stdio};
+
+use anyhow::Context;
+
+use super::figures::{Series, TcpFigure};
+use super::packets::Part;
+use super::path::Path;
+use super::transfer::{Task, transfer};
+use super::world::{HOSTS, World};
+use super::{Bed, Effort};
+use carnet_testbed::console;
+use carnet_testbed::process::{in_node, output};
+use carnet_testbed::tools;
+
+/// Setting of the hosts: their MTU, and whether they receive Packet Too Big.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hosts {
+    /// The MTU fits into the tunnel.
+    Fitting,
+    /// The MTU does not fit into the tunnel.
+    Large,
+    /// The MTU does not fit, and a filter drops Packet Too Big.
+    Deaf,
+}
+
+impl Hosts {
+    /// Returns a description of the setting.
+    pub fn words(self) -> &'static str {
+        match self {
+            Hosts::Fitting => "hosts with MTU 1460",
+            Hosts::Large => "hosts with MTU 1500",
+            Hosts::Deaf => "hosts with MTU 1500, Packet Too Big filtered",
+        }
+    }
+
+    fn mtu(self) -> &'static str {
+        if self == Hosts::Fitting { "1460" } else { "1500" }
+    }
+
+    /// Applies the setting to the hosts of all worlds.
+    pub fn set_all(self, bed: &Bed) -> anyhow::Result<()> {
+        bed.worlds(Part::Both).try_for_each(|(_, world)| self.set(world))
+    }
+
+    /// Applies the setting to the hosts of a world.
+    pub fn set(self, world: &World) -> anyhow::Result<()> {
+        for (role, interface) in HOSTS {
+            let node = world.node(role);
+            output(in_node(&node, tools::path("ip")).args(["link", "set", interface, "mtu", self.mtu()]))?;
+            // Make the hosts forget the path MTUs of earlier transfers.
+            output(in_node(&node, "sh").args(["-ec", "echo 1 > /proc/sys/net/ipv6/route/flush"]))?;
+            let mut rules = String::from("table inet filtered\ndelete table inet filtered\n");
+            if self == Hosts::Deaf {
+                rules += "table inet filtered {\nchain input {\ntype filter hook input priority 0;\n\
+                          icmpv6 type packet-too-big drop\n}\n}\n";
+            }
+            let mut nft = in_node(&node, tools::path("nft"));
+            feed(nft.args(["-f", "-"]), &rules).with_context(|| format!("nft in node {node}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Runs a command and writes this input to it.
+fn feed(command: &mut Command, input: &str) -> anyhow::Result<()> {
+    use std::io::Write;
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // Ignore a broken pipe: if the command ends early, its error output says more.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    let result = child.wait_with_output()?;
+    anyhow::ensure!(result.status.success(), "{}", String::from_utf8_lossy(&result.stderr).trim());
+    Ok(())
+}
+
+/// Returns `up` or `down`.
+pub fn direction(down: bool) -> String {
+    if down { "down" } else { "up" }.into()
+}
+
+struct Lane<'a> {
+    path: Path,
+    world: &'a World,
+    rates: Vec<f64>,
+    retransmits: u64,
+    error: Option<String>,
+}
+
+fn one(bed: &Bed, rounds: usize, hosts: Hosts, task: Task) -> anyhow::Result<Vec<TcpFigure>> {
+    let mut lanes: Vec<Lane<'_>> = bed
+        .worlds(Part::Both)
+        .map(|(path, world)| Lane { path, world, rates: Vec::new(), retransmits: 0, error: None })
+        .collect();
+    for round in 0..rounds {
+        for turn in 0..lanes.len() {
+            let at = (turn + round) % lanes.len();
+            let lane = &mut lanes[at];
+            if hosts != Hosts::Fitting {
+                hosts.set(lane.world)?;
+            }
+            match transfer(lane.world, task)? {
+                Ok(outcome) => {
+                    lane.rates.push(outcome.gbit);
+                    lane.retransmits += outcome.retransmits;
+                }
+                Err(why) => {
+                    lane.rates.push(0.0);
+                    lane.error = Some(why);
+                }
+            }
+        }
+        bed.check()?;
+    }
+    let plain = lanes.iter().find(|lane| lane.path == Path::Plain).map(|lane| Series::of(lane.rates.clone()));
+    let figure = |lane: Lane<'_>| {
+        let gbit = Series::of(lane.rates);
+        let base = plain.as_ref().filter(|_| lane.path != Path::Plain);
+        TcpFigure {
+            hosts: hosts.words().into(),
+            streams: task.streams,
+            direction: direction(task.down),
+            path: lane.path,
+            to_plain: plain.as_ref().and_then(|plain| gbit.ratio(plain)),
+            sure: base.and_then(|plain| gbit.ratios(plain).sure()),
+            gbit,
+            retransmits: lane.retransmits,
+            error: lane.error,
+        }
+    };
+    Ok(lanes.into_iter().map(figure).collect())
+}
+
+/// Measures all paths. Afterwards the hosts have an MTU that fits the tunnel.
+pub fn measure(bed: &Bed, effort: &Effort) -> anyhow::Result<Vec<TcpFigure>> {
+    let mut figures = Vec::new();
+    for hosts in [Hosts::Large, Hosts::Deaf, Hosts::Fitting] {
+        let streams: &[usize] = match (hosts, &effort.streams[..]) {
+            (Hosts::Fitting, []) => &[1, 8],
+            (Hosts::Fitting, streams) => streams,
+            (_, []) => &[1],
+            _ => continue,
+        };
+        hosts.set_all(bed)?;
+        for streams in streams.iter().copied() {
+            for down in [false, true] {
+                let task = Task { streams, down, seconds: effort.transfer, rate: None };
+                figures.extend(one(bed, effort.transfers, hosts, task)?);
+            }
+        }
+        console::step(&format!("TCP: {}", hosts.words()));
+    }
+    Ok(figures)
+}

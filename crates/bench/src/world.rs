@@ -1,0 +1,324 @@
+//! Builds the networks of the benchmark. Each data path has a network (world) with equal nodes and links.
+//!
+//! ```text
+//!   mnn m0 ---- i0 mr e0 ---- f0 ha h0 ---- c0 cn
+//!                     e1 ---- f1
+//!   2001:db8:a::/64   2001:db8:f0::/64   2001:db8:c::/64
+//!                     2001:db8:f1::/64
+//! ```
+//!
+//! Links are veth pairs between network namespaces `WORLD.mnn`, `WORLD.mr`, `WORLD.ha` and `WORLD.cn`. All
+//! addresses and neighbours are fixed, so the links carry only the measured packets during a measurement. In
+//! a world of carnet, `mr` and `ha` each run `carnet run`, and the mobile router is registered over `e0`. The
+//! plain world forwards without a tunnel. In the world of the kernel's own tunnel, segment routing carries
+//! IPv6 in IPv6 (RFC 8986): `H.Encaps.Red` with one segment, which leaves no routing header, and `End.DT6`.
+
+use std::fmt::Write as _;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail};
+use nix::sched::{CloneFlags, setns};
+
+use super::path::Path;
+use carnet_testbed::process::{Daemon, in_node, output, wait_for};
+use carnet_testbed::station::Station;
+use carnet_testbed::{isolate, tools, topology};
+
+/// Address of the host in the mobile network.
+pub const MNN: &str = "2001:db8:a::2";
+/// Address of the correspondent node.
+pub const CN: &str = "2001:db8:c::2";
+/// Address of the home agent.
+pub const HOME_AGENT: &str = "2001:db8:1::1";
+/// Care-of address on `e0`.
+pub const CARE_OF: &str = "2001:db8:f0::2";
+/// Segments of the kernel's tunnel: the home agent's end and the mobile router's end.
+pub const SEGMENTS: [&str; 2] = ["2001:db8:5::1", "2001:db8:5::2"];
+
+/// The links: node, interface and address of each end.
+const LINKS: [[(&str, &str, &str); 2]; 4] = [
+    [("mnn", "m0", MNN), ("mr", "i0", "2001:db8:a::1")],
+    [("mr", "e0", CARE_OF), ("ha", "f0", "2001:db8:f0::1")],
+    [("mr", "e1", "2001:db8:f1::2"), ("ha", "f1", "2001:db8:f1::1")],
+    [("ha", "h0", "2001:db8:c::1"), ("cn", "c0", CN)],
+];
+/// The hosts and their interfaces.
+pub const HOSTS: [(&str, &str); 2] = [("mnn", "m0"), ("cn", "c0")];
+/// Commands that set the default routes of a mobile router.
+const UPLINKS: &str = "route add default via 2001:db8:f0::1 dev e0 metric 100\n\
+                       route add default via 2001:db8:f1::1 dev e1 metric 200\n";
+const NODES: [&str; 4] = ["mnn", "mr", "ha", "cn"];
+
+/// An interface of a world at which the benchmark sends or receives packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Node in the world: `mnn`, `mr`, `ha` or `cn`.
+    pub node: &'static str,
+    /// Interface of the node.
+    pub interface: &'static str,
+}
+
+/// Returns the hardware addresses of an interface and of its peer.
+pub fn link_addresses(place: Place) -> ([u8; 6], [u8; 6]) {
+    let mac = |link: usize, end: usize| [2, 0, 0, 0, link as u8 + 1, end as u8 + 1];
+    for (l, link) in LINKS.iter().enumerate() {
+        let end =
+            link.iter().position(|(node, interface, _)| (*node, *interface) == (place.node, place.interface));
+        if let Some(end) = end {
+            return (mac(l, end), mac(l, 1 - end));
+        }
+    }
+    // This cannot happen, because all callers pass constant places.
+    ([0; 6], [0; 6])
+}
+
+/// Returns the text of a hardware address.
+fn text(mac: [u8; 6]) -> String {
+    mac.map(|octet| format!("{octet:02x}")).join(":")
+}
+
+/// Calls `action` in the network namespace of a node, in a separate thread.
+pub fn inside<T: Send>(node: &str, action: impl FnOnce() -> anyhow::Result<T> + Send) -> anyhow::Result<T> {
+    let path = format!("/run/netns/{node}");
+    let namespace = std::fs::File::open(&path).with_context(|| format!("cannot open {path}"))?;
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            setns(namespace.as_fd(), CloneFlags::CLONE_NEWNET)
+                .with_context(|| format!("cannot enter node {node}"))?;
+            action()
+        });
+        thread.join().map_err(|_| anyhow!("a thread in node {node} panicked"))?
+    })
+}
+
+/// The carnet program and the folder of the logs.
+#[derive(Debug, Clone)]
+pub struct Programs {
+    /// The carnet program.
+    pub carnet: PathBuf,
+    /// Folder for logs.
+    pub logs: PathBuf,
+}
+
+/// A network of the benchmark with its programs.
+#[derive(Debug)]
+pub struct World {
+    /// Name of the world. The names of its nodes begin with it.
+    pub name: String,
+    /// The mobile router and the home agent, if they run carnet.
+    pub stations: Vec<Station>,
+    /// Processes of [`Self::stations`], in the same order.
+    pub daemons: Vec<Daemon>,
+}
+
+impl World {
+    /// Builds the network. `mr` and `ha` are the data paths of the mobile router and the home agent.
+    ///
+    /// # Errors
+    /// Fails also if this kernel does not support a path.
+    pub fn build(name: &str, mr: Path, ha: Path, programs: &Programs) -> anyhow::Result<World> {
+        let mut world = World { name: name.into(), stations: Vec::new(), daemons: Vec::new() };
+        world.links()?;
+        world.routes(mr)?;
+        if mr == Path::Xdp {
+            // Turn off checksum offload. A veth may leave a checksum unfinished and note this in the packet,
+            // and a redirect by XDP loses the note. A driver of real hardware never delivers such a packet.
+            for (role, interface) in HOSTS {
+                let mut ethtool = in_node(&world.node(role), tools::path("ethtool"));
+                output(ethtool.args(["-K", interface, "tx", "off"]))?;
+            }
+        }
+        if mr.is_carnet() {
+            let configs = [("ha", agent_config(name, ha)), ("mr", router_config(name, mr))];
+            for (node, config) in configs {
+                world.start(node, &config, programs)?;
+            }
+            for station in &world.stations {
+                let what = format!("a registered binding at {}", station.node);
+                wait_for(&what, 30, &mut world.daemons, || {
+                    Ok(station.is_ready() && station.registered(1).unwrap_or(false))
+                })?;
+            }
+            for (station, path) in world.stations.iter().zip([ha, mr]) {
+                takes(station, path)?;
+            }
+        }
+        Ok(world)
+    }
+
+    /// Returns the node of this world with this role.
+    pub fn node(&self, role: &str) -> String {
+        format!("{}.{role}", self.name)
+    }
+
+    /// Starts a station in a node.
+    pub fn start(&mut self, role: &str, config: &str, programs: &Programs) -> anyhow::Result<()> {
+        let node = self.node(role);
+        let file = std::path::Path::new(isolate::RUN).join(format!("{node}.toml"));
+        std::fs::write(&file, config).with_context(|| format!("cannot write {}", file.display()))?;
+        let log = programs.logs.join(format!("{node}.log"));
+        let (station, daemon) = Station::start(&programs.carnet, &node, &file, false, &log)?;
+        self.stations.push(station);
+        self.daemons.push(daemon);
+        Ok(())
+    }
+
+    /// Creates nodes, links, addresses and neighbours.
+    pub fn links(&self) -> anyhow::Result<()> {
+        let mut commands = String::from("link set lo up\n");
+        for role in NODES {
+            let _ = writeln!(commands, "netns add {}", self.node(role));
+        }
+        topology::batch(None, &commands)?;
+        for role in NODES {
+            // Turn duplicate address detection off, so that an address is usable at once.
+            output(in_node(&self.node(role), "sh").args([
+                "-ec",
+                "cd /proc/sys/net/ipv6/conf
+                 for key in default all; do echo 0 > $key/accept_dad; echo 0 > $key/dad_transmits; done",
+            ]))?;
+        }
+        let mut commands = String::new();
+        for link in LINKS {
+            let [near, far] = link.map(|(role, interface, _)| {
+                let (own, _) = link_addresses(Place { node: role, interface });
+                (interface, text(own), self.node(role))
+            });
+            let _ = writeln!(
+                commands,
+                "link add {} address {} netns {} type veth peer name {} address {} netns {}",
+                near.0, near.1, near.2, far.0, far.1, far.2
+            );
+        }
+        topology::batch(None, &commands)?;
+        for role in NODES {
+            let mut commands = String::from("link set lo up\n");
+            for link in LINKS {
+                for (end, (node, interface, address)) in link.into_iter().enumerate() {
+                    if node != role {
+                        continue;
+                    }
+                    let (_, peer) = link_addresses(Place { node, interface });
+                    let _ = writeln!(commands, "link set {interface} up");
+                    let _ = writeln!(commands, "addr add {address}/64 dev {interface} nodad");
+                    let _ = writeln!(
+                        commands,
+                        "neigh add {} lladdr {} dev {interface} nud permanent",
+                        link[1 - end].2,
+                        text(peer)
+                    );
+                }
+            }
+            topology::batch(Some(&self.node(role)), &commands)?;
+        }
+        // A veth accepts packets that XDP redirects only if its peer polls.
+        for (role, interface) in HOSTS {
+            output(in_node(&self.node(role), tools::path("ethtool")).args(["-K", interface, "gro", "on"]))?;
+        }
+        Ok(())
+    }
+
+    /// Sets the default routes of the hosts, and of a mobile router over its uplinks.
+    pub fn uplinks(&self) -> anyhow::Result<()> {
+        self.hosts()?;
+        topology::batch(Some(&self.node("mr")), UPLINKS)
+    }
+
+    fn hosts(&self) -> anyhow::Result<()> {
+        topology::batch(Some(&self.node("mnn")), "route add default via 2001:db8:a::1\n")?;
+        topology::batch(Some(&self.node("cn")), "route add default via 2001:db8:c::1\n")
+    }
+
+    fn routes(&self, path: Path) -> anyhow::Result<()> {
+        let (mr, ha) = (self.node("mr"), self.node("ha"));
+        self.hosts()?;
+        if !path.is_carnet() {
+            for node in [&mr, &ha] {
+                output(in_node(node, "sh").args([
+                    "-ec",
+                    "cd /proc/sys/net/ipv6/conf; echo 1 > all/forwarding
+                     for one in all default e0 f0 i0 h0; do
+                         [ ! -d $one ] || echo 1 > $one/seg6_enabled
+                     done",
+                ]))?;
+            }
+        }
+        let (router, agent) = match path {
+            Path::Seg6 => (
+                format!(
+                    "route add 2001:db8:c::/64 encap seg6 mode encap.red segs {0} dev e0\n\
+                     route add {0}/128 via 2001:db8:f0::1\n\
+                     route add {1}/128 encap seg6local action End.DT6 table main dev i0\n",
+                    SEGMENTS[0], SEGMENTS[1]
+                ),
+                format!(
+                    "route add 2001:db8:a::/64 encap seg6 mode encap.red segs {1} dev f0\n\
+                     route add {1}/128 via 2001:db8:f0::2\n\
+                     route add {0}/128 encap seg6local action End.DT6 table main dev h0\n",
+                    SEGMENTS[0], SEGMENTS[1]
+                ),
+            ),
+            Path::Plain => (
+                "route add default via 2001:db8:f0::1\n".into(),
+                "route add 2001:db8:a::/64 via 2001:db8:f0::2\n".into(),
+            ),
+            _ => (UPLINKS.into(), String::new()),
+        };
+        topology::batch(Some(&mr), &router)?;
+        if !agent.is_empty() {
+            topology::batch(Some(&ha), &agent)?;
+        }
+        Ok(())
+    }
+}
+
+/// Fails if a station's tunnels do not use the configured path. A station uses the TUN device until its BPF
+/// programs are loaded, so the function waits for that.
+fn takes(station: &Station, path: Path) -> anyhow::Result<()> {
+    let mut paths = Vec::new();
+    for _ in 0..300 {
+        let shown = station.show("tunnels")?;
+        let tunnels = shown.as_array().into_iter().flatten();
+        paths = tunnels.filter_map(|tunnel| tunnel["path"].as_str().map(str::to_owned)).collect();
+        if !paths.is_empty() && paths.iter().all(|one| one == path.name()) {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    bail!("{} takes path {paths:?}, expected {:?}", station.node, path.name())
+}
+
+/// Returns the tables `[station]` and `[dataplane]` of a config.
+pub fn station_config(name: &str, path: Path) -> String {
+    format!(
+        "[station]\nname = \"{name}\"\nsocket = \"/run/carnet/{name}.sock\"\n\
+         [dataplane]\npath = \"{}\"\n",
+        path.name()
+    )
+}
+
+fn agent_config(world: &str, path: Path) -> String {
+    station_config(&format!("{world}.ha"), path)
+        + &format!(
+            "[home_agent]\naddress = \"{HOME_AGENT}\"\nhome_prefix = \"2001:db8:1::/64\"\n\
+             max_lifetime = \"72h\"\n\
+             [[home_agent.mobile_router]]\nhome_address = \"2001:db8:1::1234\"\n\
+             prefixes = [\"2001:db8:a::/64\"]\n\
+             auth = {{ spi = 300, key = \"000102030405060708090a0b0c0d0e0f\" }}\n"
+        )
+}
+
+fn router_config(world: &str, path: Path) -> String {
+    station_config(&format!("{world}.mr"), path)
+        + &format!(
+            "[mobile_router]\nhome_address = \"2001:db8:1::1234\"\nhome_prefix = \"2001:db8:1::/64\"\n\
+             home_agent = \"{HOME_AGENT}\"\nprefixes = [\"2001:db8:a::/64\"]\nlifetime = \"72h\"\n\
+             lan = [\"i0\"]\nadvertise = false\n\
+             auth = {{ spi = 300, key = \"000102030405060708090a0b0c0d0e0f\" }}\n\
+             [[mobile_router.uplink]]\ninterface = \"e0\"\npriority = 10\n\
+             [[mobile_router.uplink]]\ninterface = \"e1\"\npriority = 20\n"
+        )
+}

@@ -1,0 +1,339 @@
+//! Builds the networks of an evaluation: the same network twice, for plain routing and for the subject.
+//!
+//! Two worlds of the benchmark ([`carnet_bench::world`]) stand beside each other, so that both are measured
+//! by turns in one run. In the first world, mobile router and home agent are plain routers. In the second
+//! world they run `carnet`, or two commands set them up (`--mr`, `--ha`). For GeoNetworking the evaluation
+//! uses the testbed of a scenario, which also has hosts with plain routes.
+
+use std::path::Path as File;
+
+use anyhow::{Context, bail};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+use super::results::Subject;
+use carnet_bench::path::Path;
+use carnet_bench::world::{CARE_OF, CN, HOME_AGENT, Programs, World};
+use carnet_testbed::clock::{self, MILLISECOND, SECOND};
+use carnet_testbed::isolate::{Interrupted, stopping};
+use carnet_testbed::process::{Daemon, in_node, output};
+use carnet_testbed::{tools, topology};
+
+/// Name of the curve of plain routing.
+pub const PLAIN: &str = "plain";
+/// Name of the curve of IPv4 without a tunnel.
+pub const IPV4: &str = "ipv4";
+/// Name of the curve of the subject under measurement.
+pub const SUBJECT: &str = "subject";
+/// Name of the curve of the mobile router's own ping in a handover.
+pub const ROUTER: &str = "router";
+
+/// Name of a subject that is not carnet.
+pub const COMMANDS: &str = "the given commands";
+
+/// The correspondent's IPv4 address.
+const CN_IPV4: &str = "192.0.2.2";
+/// Maximum time in seconds that the given commands may take to set up a tunnel.
+const PATIENCE: u64 = 30;
+
+/// Two hosts that exchange packets.
+#[derive(Debug, Clone)]
+pub struct Ends {
+    /// Name of the curve that these hosts measure.
+    pub series: &'static str,
+    /// Node of the host in the mobile network.
+    pub host: String,
+    /// Node of the second host.
+    pub peer: String,
+    /// Address of the second host.
+    pub address: String,
+}
+
+/// Implementation under test.
+#[derive(Debug, Clone)]
+pub enum Contender {
+    /// carnet, over the first of these paths that the machine supports.
+    Carnet(Vec<Path>),
+    /// Commands for the mobile router and the home agent.
+    Commands { mr: String, ha: String },
+}
+
+/// Both networks of an evaluation.
+#[derive(Debug)]
+pub struct Routers {
+    /// World of plain routing.
+    pub plain: World,
+    /// World of the subject.
+    pub subject: World,
+    /// Description of the subject.
+    pub about: Subject,
+    link: Option<String>,
+}
+
+impl Routers {
+    /// Builds both networks.
+    pub fn build(contender: &Contender, programs: &Programs) -> anyhow::Result<Routers> {
+        let plain = World::build("plain", Path::Plain, Path::Plain, programs)?;
+        ipv4(&plain)?;
+        let (subject, about) = match contender {
+            Contender::Commands { mr, ha } => {
+                let about = Subject { name: COMMANDS.into(), mr: Some(mr.clone()), ha: Some(ha.clone()) };
+                (given(mr, ha, programs)?, about)
+            }
+            Contender::Carnet(paths) => first(paths, programs)?,
+        };
+        Ok(Routers { plain, subject, about, link: None })
+    }
+
+    /// Returns the pairs of hosts.
+    pub fn ends(&self, ipv4: bool) -> Vec<Ends> {
+        let ends = |series, world: &World, address: &str| Ends {
+            series,
+            host: world.node("mnn"),
+            peer: world.node("cn"),
+            address: address.into(),
+        };
+        let mut all = vec![ends(PLAIN, &self.plain, CN), ends(SUBJECT, &self.subject, CN)];
+        if ipv4 {
+            all.insert(0, ends(IPV4, &self.plain, CN_IPV4));
+        }
+        all
+    }
+
+    /// Limits the access link to this rate in both directions, as an Ethernet cable does, so that preamble,
+    /// checksum and gap count.
+    pub fn set_link(&mut self, rate: Option<&str>) -> anyhow::Result<()> {
+        if self.link.as_deref() == rate {
+            return Ok(());
+        }
+        for world in [&self.plain, &self.subject] {
+            for (role, interface) in [("mr", "e0"), ("ha", "f0")] {
+                let mut tc = in_node(&world.node(role), tools::path("tc"));
+                match rate {
+                    // On the wire a frame takes 24 octets more than the kernel counts.
+                    Some(rate) => tc
+                        .args(["qdisc", "replace", "dev", interface, "root", "stab", "overhead", "24"])
+                        .args([
+                            "linklayer",
+                            "ethernet",
+                            "tbf",
+                            "rate",
+                            rate,
+                            "burst",
+                            "8kb",
+                            "limit",
+                            "64kb",
+                        ]),
+                    None => tc.args(["qdisc", "del", "dev", interface, "root"]),
+                };
+                output(&mut tc).context("the access link cannot have a rate here")?;
+            }
+        }
+        self.link = rate.map(str::to_owned);
+        Ok(())
+    }
+
+    /// Fails if the user stops the run, or a program of the subject has ended with an error.
+    pub fn check(&mut self) -> anyhow::Result<()> {
+        if stopping() {
+            return Err(Interrupted.into());
+        }
+        self.subject.daemons.iter_mut().try_for_each(alive)
+    }
+
+    /// Returns the process numbers of the subject's running programs.
+    pub fn programs(&mut self) -> Vec<u32> {
+        self.subject.daemons.iter_mut().filter_map(running).collect()
+    }
+
+    /// Ends the programs in order, and removes the networks.
+    pub fn stop(mut self) -> anyhow::Result<()> {
+        end(&mut self.subject.daemons);
+        for world in [&self.plain, &self.subject] {
+            let nodes = ["mnn", "mr", "ha", "cn"].map(|role| format!("netns del {}\n", world.node(role)));
+            topology::batch(None, &nodes.concat())?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Routers {
+    fn drop(&mut self) {
+        end(&mut self.subject.daemons);
+    }
+}
+
+/// Makes programs end, together with the programs that they have started. A shell runs each command and does
+/// not pass signals on, so the signal goes to the process group.
+fn end(daemons: &mut [Daemon]) {
+    for daemon in daemons.iter_mut().rev() {
+        if daemon.ended().is_none() {
+            // Each program leads a group (carnet_testbed::process::in_node). Skip a program that has ended, because
+            // another group may have its number.
+            let _ = killpg(Pid::from_raw(daemon.id() as i32), Signal::SIGTERM);
+            daemon.stop(Signal::SIGTERM);
+        }
+    }
+}
+
+/// Returns the process number of a program, unless it has ended.
+pub fn running(daemon: &mut Daemon) -> Option<u32> {
+    daemon.ended().is_none().then(|| daemon.id())
+}
+
+/// Fails if the program ended with an error. A command may end successfully after it has set up a network.
+fn alive(daemon: &mut Daemon) -> anyhow::Result<()> {
+    match daemon.ended() {
+        Some(status) if !status.success() => {
+            bail!("{} ended ({status}); it said last:\n{}", daemon.what, daemon.tail())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn first(paths: &[Path], programs: &Programs) -> anyhow::Result<(World, Subject)> {
+    let mut refused = Vec::new();
+    for (number, path) in paths.iter().enumerate() {
+        match World::build(&format!("subject{number}"), *path, *path, programs) {
+            Ok(world) => {
+                let name = format!("carnet, path {}", path.name());
+                return Ok((world, Subject { name, mr: None, ha: None }));
+            }
+            Err(error) if error.is::<Interrupted>() => return Err(error),
+            Err(error) => refused.push(format!("{}: {error:#}", path.name())),
+        }
+    }
+    bail!("carnet does not start:\n{}", refused.join("\n"))
+}
+
+/// Builds the network in which the given commands set up the routers.
+fn given(mr: &str, ha: &str, programs: &Programs) -> anyhow::Result<World> {
+    let mut world = World { name: "subject".into(), stations: Vec::new(), daemons: Vec::new() };
+    let made = begin(&mut world, mr, ha, programs);
+    if made.is_err() {
+        end(&mut world.daemons);
+    }
+    made.map(|()| world)
+}
+
+fn begin(world: &mut World, mr: &str, ha: &str, programs: &Programs) -> anyhow::Result<()> {
+    world.links()?;
+    world.uplinks()?;
+    for (role, command) in [("ha", ha), ("mr", mr)] {
+        let node = world.node(role);
+        let log = programs.logs.join(format!("{role}.log"));
+        let mut shell = in_node(&node, "sh");
+        shell.args(["-ec", command]).envs(environment(role));
+        world.daemons.push(Daemon::start(&format!("the command of {role}"), &log, &mut shell)?);
+    }
+    let (node, until) = (world.node("mnn"), clock::monotonic() + PATIENCE * SECOND);
+    loop {
+        if stopping() {
+            return Err(Interrupted.into());
+        }
+        world.daemons.iter_mut().try_for_each(alive)?;
+        let mut ping = in_node(&node, tools::path("ping"));
+        if output(ping.args(["-6", "-n", "-c", "1", "-W", "1", CN])).is_ok() {
+            return Ok(());
+        }
+        if clock::monotonic() > until {
+            let said: Vec<String> =
+                world.daemons.iter().map(|d| format!("{} said last:\n{}", d.what, d.tail())).collect();
+            bail!("the host on board has not reached {CN} in {PATIENCE} s\n{}", said.join("\n"));
+        }
+        clock::sleep(200 * MILLISECOND);
+    }
+}
+
+/// Returns the environment of a command that describes the network (docs/evaluation.md).
+fn environment(role: &str) -> Vec<(&'static str, String)> {
+    let own = match role {
+        "mr" => [("EVAL_UPLINKS", "e0 e1"), ("EVAL_LAN", "i0")],
+        _ => [("EVAL_UPLINKS", "f0 f1"), ("EVAL_LAN", "h0")],
+    };
+    let known = [
+        ("EVAL_ROLE", role),
+        ("EVAL_HOME_AGENT", HOME_AGENT),
+        ("EVAL_HOME_PREFIX", "2001:db8:1::/64"),
+        ("EVAL_HOME_ADDRESS", "2001:db8:1::1234"),
+        ("EVAL_MOBILE_NETWORK", "2001:db8:a::/64"),
+        ("EVAL_CARE_OF", CARE_OF),
+        ("EVAL_GATEWAY", "2001:db8:f0::1"),
+        ("EVAL_CORRESPONDENTS", "2001:db8:c::/64"),
+    ];
+    own.into_iter().chain(known).map(|(key, value)| (key, value.to_owned())).collect()
+}
+
+/// Sets IPv4 addresses and routes from end to end.
+fn ipv4(world: &World) -> anyhow::Result<()> {
+    let commands = [
+        ("mnn", "addr add 10.0.1.2/24 dev m0\nroute add default via 10.0.1.1\n"),
+        ("mr", "addr add 10.0.1.1/24 dev i0\naddr add 10.0.2.2/24 dev e0\nroute add default via 10.0.2.1\n"),
+        (
+            "ha",
+            "addr add 10.0.2.1/24 dev f0\naddr add 192.0.2.1/24 dev h0\nroute add 10.0.1.0/24 via 10.0.2.2\n",
+        ),
+        ("cn", "addr add 192.0.2.2/24 dev c0\nroute add default via 192.0.2.1\n"),
+    ];
+    for (role, commands) in commands {
+        topology::batch_of("-4", Some(&world.node(role)), commands)?;
+    }
+    for role in ["mr", "ha"] {
+        output(in_node(&world.node(role), "sh").args(["-ec", "echo 1 > /proc/sys/net/ipv4/ip_forward"]))?;
+    }
+    Ok(())
+}
+
+/// Returns the folder of the scenario whose testbed has two vehicles with `hops` hops between them.
+pub fn air(scenarios: &File, hops: usize) -> std::path::PathBuf {
+    scenarios.join(if hops == 1 { "v2v-one-hop" } else { "v2v-two-hops" })
+}
+
+/// Returns the pairs of hosts in the testbed of two vehicles.
+pub fn air_ends() -> Vec<Ends> {
+    let ends = |series, host: &str, peer: &str, address: &str| Ends {
+        series,
+        host: host.into(),
+        peer: peer.into(),
+        address: address.into(),
+    };
+    vec![
+        ends(PLAIN, "plain1", "plain2", "2001:db8:b2::100"),
+        ends(SUBJECT, "mnn1", "mnn2", "2001:db8:a2::100"),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::CommandExt;
+
+    #[test]
+    fn what_a_shell_started_is_asked_to_end_with_it() {
+        let folder = std::env::temp_dir().join(format!("carnet-lab-group-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let (ready, told) = (folder.join("ready"), folder.join("told"));
+        let inner = format!(
+            "trap 'echo > {}; exit' TERM; echo > {}; while :; do sleep 0.05; done",
+            told.display(),
+            ready.display()
+        );
+        let mut shell = std::process::Command::new("sh");
+        // The outer shell waits for the inner shell, because another command follows.
+        shell.args(["-c", &format!("sh -c \"{inner}\"; true")]).process_group(0);
+        let mut daemons =
+            vec![Daemon::start("a command", &folder.join("log"), &mut shell).expect("there is a shell")];
+        let there = |file: &File| {
+            let until = clock::monotonic() + 60 * SECOND;
+            while !file.exists() && clock::monotonic() < until {
+                clock::sleep(10 * MILLISECOND);
+            }
+            file.exists()
+        };
+        assert!(there(&ready), "{}", daemons[0].tail());
+        end(&mut daemons);
+        assert!(there(&told), "{}", daemons[0].tail());
+        assert!(daemons[0].ended().is_some());
+        std::fs::remove_dir_all(folder).expect("its folder");
+    }
+}

@@ -1,0 +1,36 @@
+//! The command that a program mounts to repeat measurements of papers.
+
+use std::process::ExitCode;
+
+use carnet_testbed::isolate::{self, Mode};
+use clap::Subcommand;
+
+/// A command of the comparison with papers.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Repeat the measurements of papers about mobile routers, beside plain routing, and show them beside the
+    /// papers' figures.
+    Eval(Box<crate::Args>),
+}
+
+impl Command {
+    /// Runs the command and returns the exit status of the program. `inside` is the mode of a lab that runs
+    /// inside its namespaces.
+    pub fn execute(&self, inside: Option<Mode>) -> anyhow::Result<ExitCode> {
+        match self {
+            Command::Eval(args) => {
+                if let Some(done) = crate::without_testbed(args)? {
+                    return Ok(done);
+                }
+                let mode = inside.unwrap_or_else(Mode::of_caller);
+                let plan = crate::plan(args, mode)?;
+                if inside.is_none() {
+                    return isolate::enter(mode);
+                }
+                isolate::settle()?;
+                crate::run(&plan)?;
+                Ok(ExitCode::SUCCESS)
+            }
+        }
+    }
+}

@@ -1,0 +1,764 @@
+//! Finds which figures became slower between two runs, and with which certainty.
+//!
+//! A machine is not equally fast on two days. But each run has measured plain routing and the subject by
+//! turns. So the comparison divides each repetition of the subject by the repetition of plain routing beside
+//! it. If one of the runs has no plain routing at a point, the comparison uses the values themselves. Each
+//! curve is one question about all of its points at once. The test is the rank sum test of Wilcoxon
+//! stratified by point (van Elteren), with its exact distribution. Under the hypothesis of equal runs, all
+//! ways to distribute the values of a point among the two runs are equally probable. The test assumes no
+//! distribution of the values, and points may differ by any amount. Many questions at once need a correction.
+//! Curves with so few repetitions that they could not show a change do not count as questions (Tarone).
+//! Holm's method corrects the probabilities of the other curves. The sign of the statistic gives the
+//! direction of a change, so the test also works for a share of losses that was 0.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use anyhow::ensure;
+
+use super::bed::{PLAIN, SUBJECT};
+use super::results::{Results, Sample};
+use carnet_bench::table::aligned;
+use carnet_testbed::expect::number;
+
+/// Largest probability of chance at which the comparison claims a change.
+const CHANCE: f64 = 0.05;
+/// Smallest relative change that the comparison reports.
+const SMALL: f64 = 0.005;
+/// Number of repetitions of a point, in both runs together, above which the normal distribution is exact
+/// enough.
+const MANY: usize = 60;
+/// Maximum number of values of an exact distribution; with more, the test uses the normal distribution.
+const WIDEST: usize = 200_000;
+
+/// Change of a curve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// The new run is worse.
+    Slower,
+    /// The new run is better.
+    Faster,
+    /// Chance can explain the difference.
+    Same,
+    /// The runs have too few repetitions to show any difference.
+    Unknown,
+}
+
+/// A curve in both runs.
+#[derive(Debug, Clone, PartialEq)]
+struct Compared {
+    what: String,
+    /// Median over the points of the new value divided by the old one; `None` if an old value is 0.
+    ratio: Option<f64>,
+    /// Mean of the points' medians in the old run, and in the new run; used if there is no ratio.
+    means: [f64; 2],
+    /// Result of the test of the curve's values.
+    test: Test,
+    /// Probability that chance alone causes a difference this large, corrected by Holm's method.
+    chance: Option<f64>,
+    /// Whether higher values are better.
+    better: bool,
+    change: Change,
+}
+
+/// Result of the comparison.
+#[derive(Debug)]
+pub struct Verdict {
+    compared: Vec<Compared>,
+    notes: Vec<String>,
+    /// Curves of the old run that the new run could not measure.
+    lost: Vec<String>,
+}
+
+impl Verdict {
+    /// Returns whether a curve became slower or could not be measured any more.
+    pub fn slower(&self) -> bool {
+        !self.lost.is_empty() || self.compared.iter().any(|one| one.change == Change::Slower)
+    }
+
+    /// Returns the verdict for the terminal.
+    pub fn text(&self) -> String {
+        let mut rows = vec![["", "new / old", "by chance", "", ""].map(str::to_owned).to_vec()];
+        for one in &self.compared {
+            let word = match one.change {
+                Change::Slower => "SLOWER",
+                Change::Faster => "faster",
+                Change::Same => "no difference",
+                Change::Unknown => "too few to say",
+            };
+            let chance = one.chance.map_or("-".into(), |chance| format!("{chance:.3}"));
+            let [old, new] = one.means.map(number);
+            let ratio = one.ratio.map_or(format!("{old} -> {new}"), |ratio| format!("{ratio:.3}"));
+            rows.push(vec![one.what.clone(), ratio, chance, word.into()]);
+        }
+        let mut text = aligned(&rows);
+        for note in &self.notes {
+            let _ = writeln!(text, "NOTE: {note}");
+        }
+        for lost in &self.lost {
+            let _ = writeln!(text, "LOST: {lost}");
+        }
+        let count = |change| self.compared.iter().filter(|one| one.change == change).count();
+        let _ = writeln!(
+            text,
+            "{} slower, {} faster, {} without a difference, {} with too few repetitions, {} no longer \
+             measured",
+            count(Change::Slower),
+            count(Change::Faster),
+            count(Change::Same),
+            count(Change::Unknown),
+            self.lost.len()
+        );
+        text
+    }
+}
+
+/// Returns whether higher values of a quantity are better.
+fn more_is_better(sample: &Sample) -> bool {
+    !matches!(sample.unit.as_str(), "ms") && sample.quantity != "loss" && !sample.quantity.contains("lost")
+}
+
+/// Returns the values of a point in both runs. A value is a repetition of the subject. If both runs have
+/// plain routing at the point, the repetition is divided by that of plain routing beside it. Leaves out a
+/// repetition in which plain routing passed nothing.
+fn stratum(
+    old: (&Results, &Sample),
+    new: (&Results, &Sample),
+    notes: &mut Vec<String>,
+) -> (Vec<f64>, Vec<f64>) {
+    let plain = |(run, sample): (&Results, &Sample)| -> Option<Vec<(usize, f64)>> {
+        let same = |one: &&Sample| {
+            one.series == PLAIN
+                && (&one.paper, &one.experiment, &one.quantity, &one.with, one.x)
+                    == (&sample.paper, &sample.experiment, &sample.quantity, &sample.with, sample.x)
+        };
+        run.samples.iter().find(same).map(|one| run.numbered(one))
+    };
+    let raw = |sample: &Sample| sample.values.rounds.clone();
+    let (before, after) = match (plain(old), plain(new)) {
+        (Some(before), Some(after)) => (before, after),
+        (None, None) => return (raw(old.1), raw(new.1)),
+        _ => {
+            notes.push(format!("{}: plain routing in one run only: values compared", point(new.1)));
+            return (raw(old.1), raw(new.1));
+        }
+    };
+    // If a repetition is missing without a recorded failure, it is unknown which repetitions form pairs.
+    let whole = |run: &Results, sample: &Sample| {
+        sample.values.rounds.len() + run.failures.iter().filter(|one| one.of(sample)).count()
+    };
+    let uneven = |(run, sample): (&Results, &Sample)| {
+        let plain = Sample { series: PLAIN.into(), ..sample.clone() };
+        let same = |one: &&Sample| Sample { values: sample.values.clone(), ..(**one).clone() } == plain;
+        run.samples.iter().find(same).is_some_and(|plain| whole(run, plain) != whole(run, sample))
+    };
+    if uneven(old) || uneven(new) {
+        notes.push(format!("{}: not as many repetitions of plain routing: values compared", point(new.1)));
+        return (raw(old.1), raw(new.1));
+    }
+    // Quantities that are usually 0 for plain routing, such as losses, cannot be divided by it.
+    let nothing = before.iter().chain(&after).all(|(_, value)| *value == 0.0);
+    if nothing || old.1.quantity == "loss" {
+        return (raw(old.1), raw(new.1));
+    }
+    let mut ratios = |which: &str, (run, sample): (&Results, &Sample), plain: Vec<(usize, f64)>| {
+        let plain: BTreeMap<usize, f64> = plain.into_iter().collect();
+        let own = run.numbered(sample);
+        let count = own.len();
+        let ratios: Vec<f64> = own
+            .into_iter()
+            .filter_map(|(round, own)| Some((own, *plain.get(&round)?)))
+            .filter(|(_, plain)| *plain > 0.0)
+            .map(|(own, plain)| own / plain)
+            .collect();
+        if ratios.len() < count {
+            let less = count - ratios.len();
+            notes
+                .push(format!("{which}: {}: {less} repetitions without plain routing beside", point(sample)));
+        }
+        ratios
+    };
+    (ratios("old", old, before), ratios("new", new, after))
+}
+
+/// Returns the name of a point.
+fn point(sample: &Sample) -> String {
+    let with = sample.with.as_ref().map_or(String::new(), |with| format!(", {with}"));
+    let x = sample.x.map_or(String::new(), |x| format!(" at {x}"));
+    format!("{}, {}: {}{with}{x}", sample.paper, sample.experiment, sample.quantity)
+}
+
+/// Name of a curve's question: paper, experiment, quantity.
+type Name<'a> = (&'a str, &'a str, &'a str);
+
+/// Returns the curves of a run that are separate questions. It leaves out quantities that follow from others.
+/// The megabits of a transfer follow from its packets, and the delivered share from received and offered
+/// packets.
+fn questions(run: &Results) -> Vec<Name<'_>> {
+    let mut names: Vec<Name<'_>> = Vec::new();
+    for sample in run.samples.iter().filter(|one| one.series == SUBJECT) {
+        let name = (sample.paper.as_str(), sample.experiment.as_str(), sample.quantity.as_str());
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let has = |name: &Name<'_>, quantity| names.contains(&(name.0, name.1, quantity));
+    let again = |name: &Name<'_>| match name.2 {
+        "delivered" => has(name, "mbit") || has(name, "packets"),
+        "mbit" => has(name, "packets"),
+        _ => false,
+    };
+    names.iter().filter(|name| !again(name)).copied().collect()
+}
+
+/// Compares two runs.
+///
+/// # Errors
+/// Fails if only one run is of an emulated machine. An emulator makes some instructions many times slower
+/// than others, so even ratios to plain routing cannot be compared. Fails also if the runs have no curve in
+/// common.
+pub fn compare(old: &Results, new: &Results) -> anyhow::Result<Verdict> {
+    let kind = |run: &Results| if run.machine.emulated { "an emulated" } else { "a real" };
+    ensure!(
+        old.machine.emulated == new.machine.emulated,
+        "the old run is of {} machine ({}), the new one of {} machine ({}); expected both of one kind",
+        kind(old),
+        old.machine.cpu,
+        kind(new),
+        new.machine.cpu
+    );
+    let mut notes = Vec::new();
+    for (which, run) in [("old", old), ("new", new)] {
+        notes.extend(run.warnings().iter().map(|warning| format!("{which}: {warning}")));
+        notes.extend(
+            run.left_out.iter().map(|one| format!("{which}: {}, {}: {}", one.paper, one.experiment, one.why)),
+        );
+        if let Some(first) = run.failures.first() {
+            let (count, why) = (run.failures.len(), &first.said);
+            notes.push(format!("{which}: {count} measurements failed, the first: {why}"));
+        }
+    }
+    if (&old.machine.cpu, old.machine.cores) != (&new.machine.cpu, new.machine.cores) {
+        notes.push(format!("other machines: {} and {}", old.machine.cpu, new.machine.cpu));
+    }
+    if old.machine.mitigations != new.machine.mitigations {
+        notes.push(format!(
+            "other mitigations of the processor's faults: {} and {}",
+            old.machine.mitigated(),
+            new.machine.mitigated()
+        ));
+    }
+    if old.subject != new.subject {
+        notes.push(format!("different things were measured: {} and {}", old.subject.name, new.subject.name));
+    }
+    let (before, after) = (questions(old), questions(new));
+    let (mut lost, mut compared) = (Vec::new(), Vec::new());
+    for name in &after {
+        let what = format!("{}, {}: {}", name.0, name.1, name.2);
+        if !before.contains(name) {
+            notes.push(format!("only in the new run: {what}"));
+        } else if let Some(why) = differently(name, old, new) {
+            notes.push(format!("not compared: {what}: {why}"));
+        } else {
+            compared.extend(curve(*name, old, new, &mut notes, &mut lost));
+        }
+    }
+    for name in before.iter().filter(|name| !after.contains(name)) {
+        let what = format!("{}, {}: {}", name.0, name.1, name.2);
+        match new.why_not(name.0, name.1).or_else(|| failed(new, name.0, name.1)) {
+            Some(why) => lost.push(format!("{what}: {why}")),
+            None => notes.push(format!("only in the old run: {what}")),
+        }
+    }
+    ensure!(
+        !compared.is_empty() || !lost.is_empty(),
+        "the two runs have no curve in common; expected the same experiments with the same parameters{}",
+        notes.iter().map(|note| format!("\n  {note}")).collect::<String>()
+    );
+    correct(&mut compared);
+    Ok(Verdict { compared, notes, lost })
+}
+
+/// Returns why the first measurement of an experiment's subject failed.
+fn failed<'a>(run: &'a Results, paper: &str, experiment: &str) -> Option<&'a str> {
+    let of_it = run
+        .failures
+        .iter()
+        .find(|one| one.series == SUBJECT && one.paper == paper && one.experiment == experiment);
+    of_it.map(|one| one.said.as_str())
+}
+
+/// Returns how the parameters of an experiment differ between the runs. A parameter that a file lacks counts
+/// as equal.
+fn differently(name: &Name<'_>, old: &Results, new: &Results) -> Option<String> {
+    let [before, after] = [old, new].map(|run| run.parameters(name.0, name.1));
+    let (before, after) = (before?, after?);
+    let key = before.keys().chain(after.keys()).find(|key| before.get(*key) != after.get(*key))?;
+    let told = |one: &serde_json::Map<String, serde_json::Value>| {
+        one.get(key).map_or("none".to_owned(), serde_json::Value::to_string)
+    };
+    Some(format!("{key} is {} in the old run and {} in the new one", told(&before), told(&after)))
+}
+
+fn curve(
+    name: Name<'_>,
+    old: &Results,
+    new: &Results,
+    notes: &mut Vec<String>,
+    lost: &mut Vec<String>,
+) -> Option<Compared> {
+    let of_it = |one: &&Sample| {
+        one.series == SUBJECT && (one.paper.as_str(), one.experiment.as_str(), one.quantity.as_str()) == name
+    };
+    let mut strata = Vec::new();
+    let mut better = true;
+    for sample in new.samples.iter().filter(of_it) {
+        let there = |one: &&Sample| of_it(one) && one.x == sample.x && one.with == sample.with;
+        let Some(before) = old.samples.iter().find(there) else {
+            notes.push(format!("only in the new run: {}", point(sample)));
+            continue;
+        };
+        better = more_is_better(sample);
+        strata.push(stratum((old, before), (new, sample), notes));
+    }
+    for sample in old.samples.iter().filter(of_it) {
+        let there = |one: &Sample| of_it(&one) && one.x == sample.x && one.with == sample.with;
+        if !new.samples.iter().any(there) {
+            let failure = new.failures.iter().find(|one| one.of(sample)).map(|one| one.said.as_str());
+            match failure.or_else(|| new.why_not(name.0, name.1)) {
+                Some(why) => lost.push(format!("{}: {why}", point(sample))),
+                None => notes.push(format!("only in the old run: {}", point(sample))),
+            }
+        }
+    }
+    strata.retain(|(old, new)| !old.is_empty() && !new.is_empty());
+    if strata.is_empty() {
+        return None;
+    }
+    let medians: Vec<(f64, f64)> = strata.iter().map(|(old, new)| (median(old), median(new))).collect();
+    let ratios: Vec<f64> = medians.iter().filter(|(old, _)| *old > 0.0).map(|(old, new)| new / old).collect();
+    let mean = |which: fn(&(f64, f64)) -> f64| medians.iter().map(which).sum::<f64>() / medians.len() as f64;
+    Some(Compared {
+        what: format!("{}, {}: {}", name.0, name.1, name.2),
+        ratio: (ratios.len() == medians.len()).then(|| median(&ratios)),
+        means: [mean(|one| one.0), mean(|one| one.1)],
+        test: test(&strata),
+        chance: None,
+        better,
+        change: Change::Unknown,
+    })
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    carnet_bench::figures::median(&sorted)
+}
+
+/// Decides which changes the comparison may claim. First, by Tarone, only those curves count that could have
+/// shown a change at the limit for this number of questions. Then, by Holm, the smallest probability is
+/// multiplied by the number of questions, the next one by one less, and so on. No result may be below the one
+/// before. A probability above the limit, or a small change, counts as no difference.
+fn correct(compared: &mut [Compared]) {
+    let able = |many: usize| {
+        let limit = CHANCE / many as f64;
+        (0..compared.len()).filter(|at| compared[*at].test.least <= limit).collect::<Vec<_>>()
+    };
+    // There are never more questions than curves.
+    let family = (1..=compared.len().max(1)).find(|many| able(*many).len() <= *many);
+    let mut order = family.map(able).unwrap_or_default();
+    order.sort_by(|a, b| compared[*a].test.chance.total_cmp(&compared[*b].test.chance));
+    let mut least = 0.0_f64;
+    let many = order.len();
+    for (rank, at) in order.into_iter().enumerate() {
+        let one = &mut compared[at];
+        least = (one.test.chance * (many - rank) as f64).max(least).min(1.0);
+        one.chance = Some(least);
+        let small = one.ratio.is_some_and(|ratio| (ratio - 1.0).abs() < SMALL);
+        one.change = match (least > CHANCE || small, (one.test.direction > 0.0) == one.better) {
+            (true, _) => Change::Same,
+            (false, true) => Change::Faster,
+            (false, false) => Change::Slower,
+        };
+    }
+    for one in compared.iter_mut().filter(|one| one.chance.is_none() && one.test.alike) {
+        one.change = Change::Same;
+    }
+}
+
+/// Result of van Elteren's test for pairs of old and new values.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Test {
+    /// Statistic minus its expected value for equal runs: above 0 if the new values are higher.
+    direction: f64,
+    /// Probability that equal runs differ this much, in either direction.
+    chance: f64,
+    /// Lowest probability that the test can give with this number of values and these ties.
+    least: f64,
+    /// Whether all values of each point are equal, although there are enough of them to show a difference.
+    alike: bool,
+}
+
+/// Returns the doubled ranks of a point. Equal values get the mean of their ranks, which may end in a half.
+fn ranks(old: &[f64], new: &[f64]) -> (Vec<i64>, Vec<bool>) {
+    let mut all: Vec<(f64, bool)> =
+        old.iter().map(|value| (*value, false)).chain(new.iter().map(|value| (*value, true))).collect();
+    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut ranks = Vec::new();
+    while ranks.len() < all.len() {
+        let at = ranks.len();
+        let equal = all[at..].iter().take_while(|one| one.0 == all[at].0).count().max(1);
+        ranks.extend(std::iter::repeat_n((2 * at + equal + 1) as i64, equal));
+    }
+    (ranks, all.iter().map(|one| one.1).collect())
+}
+
+/// Returns the probabilities of the doubled rank sum of `chosen` of these ranks, minus its mean.
+fn distribution(ranks: &[i64], chosen: usize) -> BTreeMap<i64, f64> {
+    // For each number of chosen ranks: the number of ways to get each sum.
+    let mut ways: Vec<BTreeMap<i64, f64>> = vec![BTreeMap::new(); chosen + 1];
+    ways[0].insert(0, 1.0);
+    for rank in ranks {
+        for count in (0..chosen).rev() {
+            let more: Vec<(i64, f64)> = ways[count].iter().map(|(sum, many)| (sum + rank, *many)).collect();
+            for (sum, many) in more {
+                *ways[count + 1].entry(sum).or_default() += many;
+            }
+        }
+    }
+    let ways = ways.swap_remove(chosen);
+    let all: f64 = ways.values().sum();
+    let mean = (chosen * (ranks.len() + 1)) as i64;
+    ways.into_iter().map(|(sum, many)| (sum - mean, many / all)).collect()
+}
+
+/// Performs van Elteren's test, two-sided, with ties. The test is exact, except for large numbers of values,
+/// for which the normal distribution is as good.
+fn test(strata: &[(Vec<f64>, Vec<f64>)]) -> Test {
+    let ranked: Vec<_> = strata.iter().map(|(old, new)| ranks(old, new)).collect();
+    // A point with N values has the weight 1 / (N + 1). All weights are multiplied by the least common
+    // multiple of the denominators, so that they are whole numbers and equal sums are exactly equal.
+    let multiple = ranked.iter().try_fold(1_i64, |multiple, (ranks, _)| {
+        let with = ranks.len() as i64 + 1;
+        (multiple / divisor(multiple, with)).checked_mul(with).filter(|multiple| *multiple < 1 << 40)
+    });
+    let (mut direction, mut variance, mut untied) = (0.0, 0.0, 1.0_f64);
+    for ((ranks, of_new), (old, new)) in ranked.iter().zip(strata) {
+        let (m, n, total) = (old.len() as f64, new.len() as f64, ranks.len() as f64);
+        let sum = ranks
+            .iter()
+            .zip(of_new)
+            .filter(|(_, new)| **new)
+            .map(|(rank, _)| *rank as f64 / 2.0)
+            .sum::<f64>();
+        let mean = (total + 1.0) / 2.0;
+        let squares: f64 = ranks.iter().map(|rank| (*rank as f64 / 2.0 - mean).powi(2)).sum();
+        let weight = 1.0 / (total + 1.0);
+        direction += weight * (sum - n * mean);
+        variance += weight * weight * m * n * squares / (total * (total - 1.0)).max(1.0);
+        untied /= (1..=new.len()).map(|at| (m + at as f64) / at as f64).product::<f64>();
+    }
+    let alike = variance <= 0.0;
+    let normal = Test {
+        direction,
+        chance: if alike { 1.0 } else { 2.0 * above(direction.abs() / variance.sqrt()) },
+        least: if alike { 1.0 } else { 2.0 * untied },
+        alike: alike && 2.0 * untied <= CHANCE,
+    };
+    let few = ranked.iter().all(|(ranks, _)| ranks.len() <= MANY);
+    let Some(multiple) = multiple.filter(|_| few && !alike) else { return normal };
+    let (mut all, mut found) = (BTreeMap::from([(0_i64, 1.0_f64)]), 0_i64);
+    for ((ranks, of_new), (_, new)) in ranked.iter().zip(strata) {
+        let weight = multiple / (ranks.len() as i64 + 1);
+        let sum: i64 = ranks.iter().zip(of_new).filter(|(_, new)| **new).map(|(rank, _)| *rank).sum();
+        found += weight * (sum - (new.len() * (ranks.len() + 1)) as i64);
+        let own = distribution(ranks, new.len());
+        let mut both: BTreeMap<i64, f64> = BTreeMap::new();
+        for (a, first) in &all {
+            for (b, second) in &own {
+                *both.entry(a + weight * b).or_default() += first * second;
+            }
+        }
+        all = both;
+        if all.len() > WIDEST {
+            return normal;
+        }
+    }
+    let beyond = |limit: i64| {
+        let sum: f64 = all.iter().filter(|(at, _)| at.abs() >= limit).map(|(_, share)| share).sum();
+        sum.min(1.0)
+    };
+    let most = all.keys().map(|at| at.abs()).max().unwrap_or(0);
+    Test { chance: beyond(found.abs()), least: beyond(most), ..normal }
+}
+
+fn divisor(a: i64, b: i64) -> i64 {
+    if b == 0 { a } else { divisor(b, a % b) }
+}
+
+/// Returns the probability of a value above `z` in the standard normal distribution (Abramowitz and Stegun
+/// 26.2.17, with an error below 7.5e-8).
+fn above(z: f64) -> f64 {
+    let t = 1.0 / (1.0 + 0.231_641_9 * z);
+    let terms = [0.319_381_530, -0.356_563_782, 1.781_477_937, -1.821_255_978, 1.330_274_429];
+    let polynomial = terms.iter().rev().fold(0.0, |sum, term| (sum + term) * t);
+    (-z * z / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt() * polynomial
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::tests::{results, sample};
+    use crate::results::{Failure, Made};
+
+    fn run(subject: &[f64], plain: &[f64]) -> Results {
+        let mut run = Results::default();
+        for (series, values) in [(PLAIN, plain), (SUBJECT, subject)] {
+            for value in values {
+                run.add(sample("tcp", series, None, "mbit", "Mbit/s"), *value);
+            }
+        }
+        run
+    }
+
+    #[test]
+    fn the_machine_falls_out() {
+        let old = run(&[90.0, 91.0, 92.0, 90.5, 91.5, 90.2], &[100.0, 101.0, 102.0, 100.5, 101.5, 100.2]);
+        // Plain routing and the subject are both half as fast: no change.
+        let half = |values: &[f64]| values.iter().map(|value| value / 2.0).collect::<Vec<_>>();
+        let new = run(&half(&old.samples[1].values.rounds), &half(&old.samples[0].values.rounds));
+        let verdict = compare(&old, &new).expect("are of one kind");
+        assert_eq!((verdict.compared[0].change, verdict.slower()), (Change::Same, false), "{verdict:?}");
+        // The subject alone is 10 % slower.
+        let less: Vec<f64> = old.samples[1].values.rounds.iter().map(|value| value * 0.9).collect();
+        let verdict = compare(&old, &run(&less, &old.samples[0].values.rounds)).expect("are of one kind");
+        assert!(
+            verdict.slower() && verdict.compared[0].ratio.is_some_and(|ratio| (ratio - 0.9).abs() < 1e-9),
+            "{verdict:?}"
+        );
+        assert!(verdict.text().contains("SLOWER"), "{}", verdict.text());
+        let verdict = compare(&run(&less, &old.samples[0].values.rounds), &old).expect("are of one kind");
+        assert_eq!(verdict.compared[0].change, Change::Faster);
+    }
+
+    #[test]
+    fn a_longer_round_trip_is_slower_and_few_say_nothing() {
+        let mut old = results();
+        let mut new = results();
+        for (run, factor) in [(&mut old, 1.0), (&mut new, 1.5)] {
+            for round in 0..8 {
+                let value = 0.06 * factor + f64::from(round) * 1e-4;
+                run.add(sample("rtt", SUBJECT, Some(56.0), "ms", "ms"), value);
+            }
+        }
+        let verdict = compare(&old, &new).expect("are of one kind");
+        let found = |what: &str| {
+            verdict.compared.iter().find(|one| one.what.contains(what)).expect("is there").change
+        };
+        assert_eq!(found("rtt: ms"), Change::Slower);
+        assert_eq!(found("udp-rates"), Change::Same);
+        let few = compare(&run(&[1.0], &[1.0]), &run(&[0.5], &[1.0])).expect("are of one kind");
+        assert_eq!(few.compared[0].change, Change::Unknown);
+    }
+
+    #[test]
+    fn an_emulated_machine_is_compared_with_another_only() {
+        let real = run(&[1.0], &[1.0]);
+        let mut emulated = real.clone();
+        emulated.machine.emulated = true;
+        emulated.machine.cpu = "QEMU TCG CPU".into();
+        let told = compare(&real, &emulated).expect_err("are of two kinds").to_string();
+        let expected =
+            "the old run is of a real machine (), the new one of an emulated machine (QEMU TCG CPU); ";
+        assert!(told.starts_with(expected), "{told}");
+        assert!(compare(&emulated, &real).is_err());
+        let text = compare(&emulated, &emulated).expect("are of one kind").text();
+        assert!(text.contains("NOTE: new: an emulated machine: "), "{text}");
+    }
+
+    #[test]
+    fn probabilities_are_exact() {
+        assert!((above(1.96) - 0.025).abs() < 1e-4, "{}", above(1.96));
+        // 5 old values are all below 5 new values: that happens in 2 of the 252 ways.
+        let apart = [((1..=5).map(f64::from).collect(), (6..=10).map(f64::from).collect())];
+        let found = test(&apart);
+        assert!((found.chance - 2.0 / 252.0).abs() < 1e-12, "{found:?}");
+        assert!((found.least - 2.0 / 252.0).abs() < 1e-12 && found.direction > 0.0, "{found:?}");
+        // There are two points with one old and two new values. In each direction, complete separation is 1
+        // of 9 ways. The normal distribution would give 0.08.
+        let two = [(vec![1.0], vec![2.0, 3.0]), (vec![10.0], vec![20.0, 30.0])];
+        let found = test(&two);
+        assert!((found.chance - 2.0 / 9.0).abs() < 1e-12, "{found:?}");
+        // With ties the ranks are 1.5, 1.5, 3.5 and 3.5. Of the six ways to choose two ranks, one has the
+        // highest sum and one the lowest.
+        let ties = test(&[(vec![1.0, 1.0], vec![2.0, 2.0])]);
+        assert!((ties.chance - 2.0 / 6.0).abs() < 1e-12, "{ties:?}");
+        // With many values the test uses the normal distribution.
+        let many = [((0..40).map(f64::from).collect(), (20..60).map(f64::from).collect())];
+        assert!(test(&many).chance < 1e-4, "{:?}", test(&many));
+        let same = test(&[(vec![1.0, 2.0, 3.0], vec![1.0, 2.0, 3.0])]);
+        assert!((same.chance - 1.0).abs() < 1e-6 && same.direction == 0.0, "{same:?}");
+    }
+
+    /// Returns a run with this loss at points of plain routing and of the subject.
+    fn lossy(plain: f64, subject: &[f64]) -> Results {
+        let mut run = Results::default();
+        for value in subject {
+            run.add(sample("rtt", PLAIN, Some(56.0), "loss", "%"), plain);
+            run.add(sample("rtt", SUBJECT, Some(56.0), "loss", "%"), *value);
+        }
+        run
+    }
+
+    #[test]
+    fn a_loss_that_rises_from_nothing_is_told() {
+        let (old, new) = (lossy(0.0, &[0.0; 7]), lossy(0.0, &[3.0, 4.0, 2.0, 5.0, 3.0, 4.0, 2.5]));
+        let verdict = compare(&old, &new).expect("are of one kind");
+        assert_eq!(verdict.compared[0].change, Change::Slower, "{verdict:?}");
+        assert!(verdict.text().contains("0 -> 3"), "{}", verdict.text());
+        let back = compare(&new, &old).expect("are of one kind");
+        assert_eq!(back.compared[0].change, Change::Faster, "{back:?}");
+        let same = compare(&old, &old).expect("are of one kind");
+        assert_eq!(same.compared[0].change, Change::Same, "all are 0 in both: {same:?}");
+    }
+
+    #[test]
+    fn the_direction_is_that_of_the_ranks() {
+        // The subject is slower at nine points and ten times as fast at one: the mean of the ratios is above
+        // 1.
+        let (mut old, mut new) = (Results::default(), Results::default());
+        for x in 0..10_u32 {
+            for round in 0..5_u32 {
+                let value = 100.0 + f64::from(round);
+                old.add(sample("tcp", SUBJECT, Some(f64::from(x)), "mbit", "Mbit/s"), value);
+                let factor = if x == 0 { 10.0 } else { 0.8 };
+                new.add(sample("tcp", SUBJECT, Some(f64::from(x)), "mbit", "Mbit/s"), value * factor);
+            }
+        }
+        let verdict = compare(&old, &new).expect("are of one kind");
+        assert_eq!(verdict.compared[0].change, Change::Slower, "{verdict:?}");
+        let ratio = verdict.compared[0].ratio.expect("is there");
+        assert!((ratio - 0.8).abs() < 1e-9, "{ratio}");
+    }
+
+    #[test]
+    fn a_curve_that_could_show_nothing_does_not_cost_the_others() {
+        let (mut old, mut new) = (Results::default(), Results::default());
+        for (run, value) in [(&mut old, 100.0), (&mut new, 50.0)] {
+            for round in 0..5 {
+                run.add(sample("tcp", SUBJECT, None, "mbit", "Mbit/s"), value + f64::from(round));
+            }
+            // 12 of the curves have 2 repetitions each. If they counted as questions, the probability 13 * 2
+            // / 252 would be above the limit.
+            for number in 0..12 {
+                for round in 0..2 {
+                    let name = format!("few{number}");
+                    run.add(sample(&name, SUBJECT, None, "mbit", "Mbit/s"), value + f64::from(round));
+                }
+            }
+        }
+        let verdict = compare(&old, &new).expect("are of one kind");
+        assert_eq!(verdict.compared[0].change, Change::Slower, "{verdict:?}");
+        assert!(verdict.compared[1..].iter().all(|one| one.change == Change::Unknown), "{verdict:?}");
+    }
+
+    #[test]
+    fn one_transfer_is_asked_once() {
+        let mut run = Results::default();
+        for (experiment, quantity) in [
+            ("udp", "mbit"),
+            ("udp", "delivered"),
+            ("packets", "packets"),
+            ("packets", "mbit"),
+            ("mgen", "packets"),
+        ] {
+            run.add(sample(experiment, SUBJECT, None, quantity, ""), 1.0);
+        }
+        run.add(sample("mgen", SUBJECT, None, "delivered", "%"), 1.0);
+        let asked: Vec<_> = questions(&run).into_iter().map(|name| (name.1, name.2)).collect();
+        assert_eq!(asked, [("udp", "mbit"), ("packets", "packets"), ("mgen", "packets")]);
+    }
+
+    #[test]
+    fn what_is_missing_is_told_and_what_was_lost_fails() {
+        let old = results();
+        let mut new = results();
+        new.samples.retain(|one| one.experiment != "echo");
+        let told = compare(&old, &new).expect("have curves in common");
+        assert!(!told.slower() && told.text().contains("only in the old run: nemo-basic-support, echo: ms"));
+        let why = "the host on board does not answer";
+        new.left_out.push(crate::results::LeftOut {
+            paper: "nemo-basic-support".into(),
+            experiment: "echo".into(),
+            why: why.into(),
+        });
+        let told = compare(&old, &new).expect("have curves in common");
+        assert!(told.slower() && told.text().contains(&format!("echo: ms: {why}")), "{}", told.text());
+        // A point that is missing in the new run counts as lost only if a failure names it.
+        let mut new = results();
+        new.samples.retain(|one| one.x != Some(92.0));
+        let told = compare(&old, &new).expect("have curves in common");
+        assert!(!told.slower(), "{}", told.text());
+        new.failures.push(Failure {
+            round: 0,
+            said: "unable to connect".into(),
+            ..Failure::of_sample(&sample("udp-rates", SUBJECT, Some(92.0), "mbit", "Mbit/s"))
+        });
+        let told = compare(&old, &new).expect("have curves in common");
+        assert!(told.slower() && told.text().contains("at 92: unable to connect"), "{}", told.text());
+        let error = compare(&old, &lossy(0.0, &[0.0])).expect_err("have nothing in common").to_string();
+        assert!(error.starts_with("the two runs have no curve in common"), "{error}");
+    }
+
+    #[test]
+    fn ratios_are_compared_with_ratios_only() {
+        let own = [90.0, 91.0, 92.0, 90.5, 91.5, 90.2];
+        let plain = [100.0, 101.0, 102.0, 100.5, 101.5, 100.2];
+        let old = run(&own, &plain);
+        // Plain routing passed nothing in one repetition, so that this pair does not count.
+        let mut broken = plain;
+        broken[2] = 0.0;
+        let verdict = compare(&old, &run(&own, &broken)).expect("are of one kind");
+        assert_eq!(verdict.compared[0].change, Change::Same, "{verdict:?}");
+        assert!(verdict.text().contains("1 repetitions without plain routing beside"), "{}", verdict.text());
+        // One repetition failed: the other repetitions still form pairs.
+        let mut fewer = run(&own, &plain);
+        fewer.samples[0].values = carnet_bench::figures::Series::of([&plain[..2], &plain[3..]].concat());
+        fewer.failures.push(Failure {
+            round: 2,
+            said: "timed out".into(),
+            ..Failure::of_sample(&fewer.samples[0])
+        });
+        let verdict = compare(&old, &fewer).expect("are of one kind");
+        assert_eq!(verdict.compared[0].change, Change::Same, "{verdict:?}");
+        let mut without = run(&own, &plain);
+        without.samples.retain(|one| one.series == SUBJECT);
+        let verdict = compare(&old, &without).expect("are of one kind");
+        assert_eq!(verdict.compared[0].ratio, Some(1.0), "{verdict:?}");
+        assert!(verdict.text().contains("plain routing in one run only"), "{}", verdict.text());
+    }
+
+    #[test]
+    fn what_was_made_differently_is_not_compared() {
+        let made = |seconds: u64, sizes: &[u32]| {
+            let mut run = results();
+            run.experiments.push(Made {
+                paper: "nemo-basic-support".into(),
+                experiment: "udp-rates".into(),
+                parameters: serde_json::json!({
+                    "seconds": seconds, "sizes": sizes, "mbit": [89], "across": "mbit", "repeat": 3,
+                }),
+            });
+            run
+        };
+        let asked = |old: &Results, new: &Results| {
+            let verdict = compare(old, new).expect("have curves in common");
+            verdict.compared.iter().any(|one| one.what.contains("udp-rates"))
+        };
+        assert!(asked(&made(2, &[1192]), &made(2, &[1192])));
+        assert!(!asked(&made(2, &[1192]), &made(1, &[1192])));
+        assert!(!asked(&made(2, &[1192]), &made(2, &[1000])));
+        assert!(asked(&made(2, &[1192, 1]), &made(2, &[1192, 2])), "curves of their own");
+        assert!(asked(&made(2, &[1192]), &results()), "an older file does not tell");
+    }
+}

@@ -1,0 +1,322 @@
+//! Prints the tables of docs/evaluation.md and of the terminal, with a row for every figure, table and number
+//! of the papers.
+
+use std::fmt::Write;
+
+use anyhow::{Context, ensure};
+
+use super::bed::{PLAIN, SUBJECT};
+use super::numbers::spread;
+use super::paper::{self, Better, Figure, Paper};
+use super::results::Results;
+use carnet_bench::figures::Series;
+use carnet_testbed::expect::{number, shown};
+
+/// Lines that mark begin and end of the tables in the page.
+const BEGIN: &str = "<!-- tables of carnet-lab eval -->";
+const END: &str = "<!-- end -->";
+
+/// A number of a paper, and the number that this run has measured ("ours").
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// Measured quantity of the number.
+    pub what: String,
+    /// The paper's number with its unit.
+    pub paper: String,
+    /// Our number with its unit.
+    pub here: String,
+    /// Range of our number in brackets, if the run has measured it more than once with different results.
+    pub spread: String,
+    /// Our number divided by the paper's, if the ratio is meaningful.
+    pub ratio: Option<f64>,
+    /// Place of the number in the paper.
+    pub place: String,
+    /// Reason why our number is missing.
+    pub why: Option<String>,
+    /// Whether higher or lower is better.
+    pub better: Better,
+}
+
+impl Row {
+    /// Returns our number with its range.
+    fn ours(&self) -> String {
+        joined(&self.here, &self.spread)
+    }
+
+    /// Returns the style in which the page shows the ratio.
+    pub fn verdict(&self) -> &'static str {
+        match (self.better, self.ratio) {
+            (Better::Higher, Some(ratio)) if ratio >= 1.0 => "pass",
+            (Better::Lower, Some(ratio)) if ratio <= 1.0 => "pass",
+            _ => "",
+        }
+    }
+}
+
+fn joined(value: &str, spread: &str) -> String {
+    if spread.is_empty() { value.into() } else { format!("{value} {spread}") }
+}
+
+/// Formats a ratio for the tables.
+pub fn ratio(value: Option<f64>) -> String {
+    match value {
+        None => "\u{2013}".into(),
+        Some(value) if value < 0.01 => number(value),
+        Some(value) => format!("{value:.3}"),
+    }
+}
+
+/// Returns the rows of a figure.
+pub fn rows(paper: &Paper, figure: &Figure, results: &Results) -> Vec<Row> {
+    let row = |value: &paper::Value| {
+        let ours = value.ours.as_ref().and_then(|ours| results.number(paper, figure, ours));
+        let left = figure.experiment.as_ref().and_then(|id| results.why_not(&paper.name, id));
+        let number = ours.map(|ours| ours.value);
+        let why = match (&value.incomparable, number) {
+            (Some(why), _) => Some(why.clone()),
+            (None, None) => Some(left.map_or("not part of this run".into(), |why| first_line(why).into())),
+            _ => None,
+        };
+        Row {
+            what: value.what.clone(),
+            paper: shown(Some(value.paper), &value.unit),
+            here: shown(number, &value.unit),
+            spread: spread(ours.and_then(|ours| ours.range)),
+            ratio: number.filter(|ours| value.paper != 0.0 && *ours >= 0.0).map(|ours| ours / value.paper),
+            place: value.place.clone(),
+            why,
+            better: value.better,
+        }
+    };
+    figure.values.iter().map(row).collect()
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or("")
+}
+
+/// Describes the measured curves of a figure without numbers in the paper. It gives both series with their
+/// ratio, or the range of the ratios of their points.
+fn measured(paper: &Paper, figure: &Figure, results: &Results) -> Option<String> {
+    let experiment = figure.experiment.as_deref()?;
+    let curves = results.curves(&paper.name, experiment, figure.quantity.as_deref());
+    let of = |name: &str| {
+        let mut all = curves.iter().filter(|((series, _), _)| *series == name);
+        let points: Vec<_> = all.by_ref().flat_map(|(_, points)| points).copied().collect();
+        (!points.is_empty()).then_some(points)
+    };
+    let (plain, own) = (of(PLAIN)?, of(SUBJECT)?);
+    if let ([plain], [own]) = (&plain[..], &own[..]) {
+        let both = [own, plain].map(|one| {
+            let range = Some((one.values.lowest, one.values.highest));
+            joined(&shown(Some(one.values.median), &one.unit), &spread(range))
+        });
+        let (text, base) = (both.join(" beside "), plain.values.median);
+        return Some(if base > 0.0 {
+            format!("{:.3} of plain: {text}", own.values.median / base)
+        } else {
+            text
+        });
+    }
+    let ratios: Vec<f64> = own
+        .iter()
+        .filter_map(|own| {
+            let plain = plain.iter().find(|plain| plain.x == own.x && plain.with == own.with)?;
+            (plain.values.median > 0.0).then(|| own.values.median / plain.values.median)
+        })
+        .collect();
+    let of_points = Series::of(ratios);
+    let count = of_points.rounds.len();
+    let range = spread(Some((of_points.lowest, of_points.highest)));
+    let text = joined(&format!("{:.3} of plain", of_points.median), &range);
+    let lost = match plain.len().saturating_sub(count) {
+        0 => String::new(),
+        lost => format!("; no value at {lost} more"),
+    };
+    (count > 0).then(|| format!("{text}, the median of {count} points{lost}"))
+}
+
+/// Returns all rows of a paper as cells: figure, quantity, paper, here, ratio.
+fn cells(paper: &Paper, results: &Results) -> Vec<Vec<String>> {
+    let mut all = Vec::new();
+    for figure in &paper.figures {
+        for row in rows(paper, figure, results) {
+            // If an experiment was interrupted, the row shows its values and says so.
+            let broken = figure.experiment.as_ref().and_then(|id| results.why_not(&paper.name, id));
+            let (here, ratio) = match (&row.why, broken) {
+                (Some(why), _) => (why.clone(), ratio(None)),
+                (None, Some(why)) => {
+                    (format!("{} (broken off: {})", row.ours(), first_line(why)), ratio(row.ratio))
+                }
+                (None, None) => (row.ours(), ratio(row.ratio)),
+            };
+            all.push(vec![figure.title.clone(), row.what, row.paper, here, ratio]);
+        }
+        let none = "\u{2013}".to_owned();
+        if let Some(why) = figure.not_measured.as_ref().filter(|_| figure.values.is_empty()) {
+            all.push(vec![figure.title.clone(), String::new(), none.clone(), why.clone(), none]);
+        } else if figure.values.iter().all(|value| value.ours.is_none()) && figure.experiment.is_some() {
+            let left = figure.experiment.as_ref().and_then(|id| results.why_not(&paper.name, id));
+            let broken = left.map_or(String::new(), |why| format!(" (broken off: {})", first_line(why)));
+            let here = measured(paper, figure, results)
+                .map(|here| format!("{here}{broken}"))
+                .or_else(|| left.map(|why| first_line(why).to_owned()))
+                .unwrap_or_else(|| "not part of this run".into());
+            all.push(vec![
+                figure.title.clone(),
+                "beside plain routing".into(),
+                "no number".into(),
+                here,
+                none,
+            ]);
+        }
+    }
+    all
+}
+
+/// Maximum number of characters of a quantity, and of our number, in one line on a terminal.
+const WHAT: usize = 32;
+const OURS: usize = 60;
+/// Maximum number of characters of a text in a separate line.
+const LINE: usize = 76;
+
+/// Returns the heading of the column with our numbers.
+pub fn here(results: &Results) -> &'static str {
+    if results.machine.emulated { "here, emulated" } else { "here" }
+}
+
+fn heading(results: &Results) -> [&'static str; 5] {
+    ["figure", "", "paper", here(results), "here / paper"]
+}
+
+/// Returns the figures for the terminal, one below the other, each with its numbers.
+pub fn summary(results: &Results) -> anyhow::Result<String> {
+    let mut text = String::new();
+    for paper in paper::named(&results.papers, results.effort)? {
+        let _ = writeln!(text, "{} ({})\n", paper.title, paper.year);
+        let [_, what, theirs, ours, _] = heading(results);
+        let _ = writeln!(text, "  {what:WHAT$}  {theirs:>11}  {:>7}  {ours}", "ratio");
+        let mut last = String::new();
+        for row in cells(&paper, results) {
+            let [figure, what, theirs, ours, ratio] = &row[..] else { continue };
+            if *figure != last {
+                let _ = writeln!(text, "{figure}");
+                last.clone_from(figure);
+            }
+            if what.is_empty() {
+                let _ = writeln!(text, "  {}", short(ours, LINE));
+                continue;
+            }
+            let (what, ours) = (short(what, WHAT), short(ours, OURS));
+            let _ = writeln!(text, "  {what:WHAT$}  {theirs:>11}  {ratio:>7}  {ours}");
+        }
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+fn short(text: &str, most: usize) -> String {
+    match text.chars().count() > most {
+        true => text.chars().take(most - 3).chain("...".chars()).collect(),
+        false => text.into(),
+    }
+}
+
+/// Returns the tables as Markdown.
+fn tables(results: &Results) -> anyhow::Result<String> {
+    let m = &results.machine;
+    let mut text = format!(
+        "{}, {} MiB; Linux {}, {}; {}{}; {}; load before {:.2}; measured beside plain routing: {}.\n",
+        m.processor(),
+        m.memory_mib,
+        m.kernel,
+        m.system,
+        m.carnet,
+        m.commit.as_ref().map_or(String::new(), |commit| format!(" ({commit})")),
+        results.time,
+        results.load_before[0],
+        results.subject.name
+    );
+    if !m.mitigations.is_empty() {
+        let _ = write!(text, "\nFaults of the processor: {}.\n", m.mitigated());
+    }
+    for warning in results.warnings() {
+        let _ = write!(text, "\n**Not to be relied on: {warning}.**\n");
+    }
+    for paper in paper::named(&results.papers, results.effort)? {
+        let _ = write!(text, "\n### {} ({})\n\n", paper.title, paper.year);
+        let _ = writeln!(text, "| {} |\n|---|---|---:|---:|---:|", heading(results).join(" | "));
+        for row in cells(&paper, results) {
+            let _ = writeln!(text, "| {} |", row.join(" | "));
+        }
+        let _ = write!(text, "\nWhat cannot be compared:\n\n");
+        for figure in paper.figures.iter().filter(|figure| !figure.differs.is_empty()) {
+            let _ = writeln!(text, "* {}: {}", figure.title, figure.differs.join(" "));
+        }
+    }
+    Ok(text)
+}
+
+/// Returns a page with its tables replaced.
+pub fn filled(page: &str, results: &Results) -> anyhow::Result<String> {
+    let (before, rest) = page.split_once(BEGIN).with_context(|| format!("the page has no line {BEGIN}"))?;
+    let (_, after) =
+        rest.split_once(END).with_context(|| format!("the page has no line {END} after {BEGIN}"))?;
+    ensure!(!after.contains(BEGIN), "the page has two lines {BEGIN}");
+    Ok(format!("{before}{BEGIN}\n{}{END}{after}", tables(results)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::tests::results;
+
+    #[test]
+    fn every_figure_has_a_row() {
+        let results = results();
+        let page = format!("# Head\n\n{BEGIN}\nformer\n{END}\n\nTail\n");
+        let made = filled(&page, &results).expect("is good");
+        assert!(
+            made.starts_with("# Head\n") && made.ends_with("Tail\n") && !made.contains("former"),
+            "{made}"
+        );
+        assert!(made.contains(
+            "| Figure 2: UDP throughput with and without NEMO | highest, router | 92.8 Mbit/s | 92.1 Mbit/s \
+             (92 to 92.2) | 0.992 |"
+        ));
+        let paper = &paper::named(&results.papers, results.effort).expect("is good")[0];
+        for figure in &paper.figures {
+            assert!(made.contains(&format!("| {} |", figure.title)), "{}", figure.title);
+        }
+        assert_eq!(filled(&made, &results).expect("is good"), made);
+        assert!(filled("# Head\n", &results).is_err());
+        // If plain routing has a value and the subject lacks it, the row says so.
+        let mut holes = results.clone();
+        holes.samples.retain(|one| one.series == "plain" || one.x != Some(95.0));
+        let figure = paper.figures.iter().find(|one| one.id == "fig2").expect("is there");
+        let told = |results: &Results| measured(paper, figure, results).expect("is there");
+        assert_eq!(told(&results), "0.978 of plain (0.978 to 1), the median of 3 points");
+        assert_eq!(told(&holes), "0.989 of plain (0.978 to 1), the median of 2 points; no value at 1 more");
+        // The table marks an interrupted experiment beside its numbers.
+        let mut broken = results.clone();
+        broken.left_out.push(crate::results::LeftOut {
+            paper: "nemo-basic-support".into(),
+            experiment: "udp-rates".into(),
+            why: "the disk is full\nand more".into(),
+        });
+        let made = filled(&page, &broken).expect("is good");
+        let row = "| highest, router | 92.8 Mbit/s | 92.1 Mbit/s (92 to 92.2) (broken off: the disk is full) \
+                   | 0.992 |";
+        assert!(made.contains(row), "{made}");
+        let mut emulated = results;
+        emulated.machine.emulated = true;
+        let made = filled(&page, &emulated).expect("is good");
+        assert!(made.contains("**Not to be relied on: an emulated machine: "), "{made}");
+        assert!(made.contains("| figure |  | paper | here, emulated | here / paper |"), "{made}");
+        let text = summary(&emulated).expect("is good");
+        assert!(text.contains("here, emulated"), "{text}");
+        let row = "\n  highest, router                   92.8 Mbit/s    0.992  92.1 Mbit/s (92 to 92.2)\n";
+        assert!(text.contains(row), "{text}");
+        assert!(text.contains("Figure 1: the test network\n  A drawing, no measurement. "), "{text}");
+    }
+}

@@ -1,0 +1,150 @@
+//! Measures how long no packets arrive when the mobile router moves from one foreign link to the other.
+//!
+//! As with the switch in the paper, one link loses its carrier when the other link gets it. Meanwhile a host
+//! in the mobile network pings the correspondent, and so does the mobile router from its address in the
+//! mobile network. The latency is the longest gap between two answered echoes. After a move the lab waits
+//! until both pings get answers again, and then some more time. So the lab can measure even a slow subject,
+//! and no move begins before the previous move has ended.
+
+use anyhow::Context;
+use nix::sys::signal::Signal;
+
+use super::bed::Routers;
+use carnet_bench::figures::median;
+use carnet_bench::world::CN;
+use carnet_testbed::clock::{self, MILLISECOND, SECOND};
+use carnet_testbed::isolate::{Interrupted, RUN, stopping};
+use carnet_testbed::process::{Daemon, in_node};
+use carnet_testbed::traffic::ping;
+use carnet_testbed::{tools, topology};
+
+/// Time between echoes, in nanoseconds.
+const INTERVAL: u64 = 10 * MILLISECOND;
+/// Time in nanoseconds for which echoes must be answered before a move.
+const BEFORE: u64 = SECOND;
+/// Maximum time in nanoseconds until both pings are answered, after a move and before the first move.
+pub const LIMIT: u64 = 30 * SECOND;
+/// Time in nanoseconds between a finished move and the next one, so that late effects count for the earlier
+/// move.
+const AFTER: u64 = 2 * SECOND;
+/// Number of moves in a row without an answer after which the lab stops.
+const IN_VAIN: usize = 2;
+
+/// Longest gaps of a move in milliseconds: the host's and the router's. `None` if no echo was answered after
+/// the move.
+pub type Gaps = [Option<f64>; 2];
+
+/// Makes `count` moves between the links; fewer if the subject stops answering.
+pub fn moves(routers: &mut Routers, count: usize) -> anyhow::Result<Vec<Gaps>> {
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    let agent = routers.subject.node("ha");
+    // Let an interface keep its addresses when it goes down, as if a switch had removed only the carrier.
+    let keep =
+        "for one in all default f0 f1; do echo 1 > /proc/sys/net/ipv6/conf/$one/keep_addr_on_down; done";
+    carnet_testbed::process::output(in_node(&agent, "sh").args(["-ec", keep]))?;
+    topology::batch(Some(&agent), "link set f1 down\n")?;
+    clock::sleep(AFTER);
+    let mut gaps: Vec<Gaps> = Vec::new();
+    for number in 0..count {
+        routers.check()?;
+        let (from, to) = if number % 2 == 0 { ("f0", "f1") } else { ("f1", "f0") };
+        gaps.push(one(routers, &format!("link set {from} down\nlink set {to} up\n"))?);
+        let in_vain = gaps.iter().rev().take_while(|gaps| gaps.contains(&None)).count();
+        if in_vain >= IN_VAIN {
+            break;
+        }
+    }
+    topology::batch(Some(&agent), "link set f0 up\nlink set f1 up\n")?;
+    clock::sleep(AFTER);
+    Ok(gaps)
+}
+
+fn one(routers: &Routers, commands: &str) -> anyhow::Result<Gaps> {
+    let seconds = format!("{}", INTERVAL as f64 / 1e9);
+    let world = &routers.subject;
+    let start = |role: &str, source: &[&str]| -> anyhow::Result<Daemon> {
+        let log = std::path::Path::new(RUN).join(format!("{role}-handover.log"));
+        let mut command = in_node(&world.node(role), tools::path("ping"));
+        command.args(["-6", "-n", "-D", "-i", &seconds]).args(source).arg(CN);
+        Daemon::start(&format!("ping in {role}"), &log, &mut command)
+    };
+    let mut pings = [start("mnn", &[])?, start("mr", &["-I", "2001:db8:a::1"])?];
+    // If the subject has no connectivity after the last move, do not move it again until both pings have
+    // answers.
+    let ready = until_answered(&pings, 0)?;
+    clock::sleep(BEFORE);
+    topology::batch(Some(&world.node("ha")), commands)?;
+    let moved = clock::realtime();
+    let back = ready && until_answered(&pings, moved)?;
+    clock::sleep(AFTER);
+    let mut gaps = [None, None];
+    for (ping, gap) in pings.iter_mut().zip(&mut gaps) {
+        ping.stop(Signal::SIGINT);
+        *gap = longest(&answers(ping)?, moved).filter(|_| back);
+    }
+    Ok(gaps)
+}
+
+fn answers(ping: &Daemon) -> anyhow::Result<Vec<ping::Answer>> {
+    let text = std::fs::read_to_string(&ping.log).context("cannot read what ping printed")?;
+    Ok(ping::parse(&text).answers)
+}
+
+/// Returns when the request of an answer was sent, in milliseconds since 1970: the answer's time of arrival
+/// minus the round trip.
+fn sent(answer: &ping::Answer) -> f64 {
+    answer.1 as f64 / 1e6 - answer.2
+}
+
+/// Waits until each ping has an answer to a request that was sent after `since` (nanoseconds since 1970), at
+/// most [`LIMIT`]. Returns false if a ping has no such answer.
+fn until_answered(pings: &[Daemon], since: u64) -> anyhow::Result<bool> {
+    let until = clock::monotonic() + LIMIT;
+    loop {
+        let mut answered = true;
+        for ping in pings {
+            answered &= answers(ping)?.iter().any(|answer| sent(answer) > since as f64 / 1e6);
+        }
+        if answered || clock::monotonic() > until {
+            return Ok(answered);
+        }
+        if stopping() {
+            return Err(Interrupted.into());
+        }
+        clock::sleep(100 * MILLISECOND);
+    }
+}
+
+/// Returns the longest time between two answered requests, minus the usual interval, in milliseconds. `None`
+/// if no request was answered that was sent after the move at `moved` (nanoseconds since 1970).
+fn longest(answers: &[ping::Answer], moved: u64) -> Option<f64> {
+    let sent: Vec<f64> = answers.iter().map(sent).collect();
+    let mut gaps: Vec<f64> = sent.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    gaps.sort_by(f64::total_cmp);
+    let gap = gaps.last()? - median(&gaps);
+    (*sent.last()? > moved as f64 / 1e6).then_some(gap)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gap_is_what_is_missing_between_answers() {
+        let at = |number: u64, at_ms: u64| (number, at_ms * MILLISECOND, 1.0);
+        let moved = 1000 * MILLISECOND;
+        let mut answers: Vec<ping::Answer> = (1..=100).map(|n| at(n, 10 * n)).collect();
+        // A late answer belongs to a request from before the move.
+        assert_eq!(longest(&answers, moved), None);
+        answers.extend((106..=250).map(|n| at(n, 10 * n)));
+        assert_eq!(longest(&answers, moved), Some(50.0));
+        // On a slow machine the move is late. Answers to requests from before the move do not count.
+        assert_eq!(longest(&answers, 2600 * MILLISECOND), None);
+        // ping may send more slowly than ordered.
+        let slow: Vec<ping::Answer> = (1..=150).map(|n| at(n, 17 * n)).collect();
+        assert_eq!(longest(&slow, moved), Some(0.0));
+        assert_eq!(longest(&[], moved), None);
+    }
+}

@@ -1,0 +1,283 @@
+//! `carnet-lab eval`: repeats the measurements of papers about mobile routers, with plain routing and with a
+//! subject, and compares the results with the papers' numbers. The subject is carnet, or routers that two
+//! commands set up.
+//!
+//! * `paper` reads the papers: files in `eval/papers`, which describe the experiments.
+//! * `bed` builds the networks, `measure`, `handover` and `packets` measure in them, `runner` executes the
+//!   experiments.
+//! * `results` has the samples, `numbers` and `trace` compute figures from them, `report` and `document` show
+//!   the figures, `compare` compares two runs.
+//!
+//! The speed of a machine drifts. So plain routing and the subject take turns, point by point and repetition
+//! by repetition, and neither is always the first. The results contain every repetition.
+#![forbid(unsafe_code)]
+
+mod bed;
+pub mod commands;
+mod compare;
+mod document;
+mod handover;
+mod measure;
+mod numbers;
+mod packets;
+mod paper;
+mod progress;
+mod report;
+mod results;
+mod runner;
+mod trace;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+
+use bed::Contender;
+use carnet_bench::path::Path as DataPath;
+use carnet_bench::world::Programs;
+use carnet_bench::{cores, figures};
+use carnet_testbed::commands::Mistake;
+use carnet_testbed::isolate::{self, Mode};
+use carnet_testbed::{clock, console, machine, scenario, tools};
+use paper::{Effort, Paper};
+use results::{Results, SCHEMA_VERSION};
+
+/// Arguments of `eval`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The papers: nemo-basic-support, nemo-low-end, nemo-wimax, cargeo6, or all (default).
+    papers: Vec<String>,
+    /// Folder for eval.json, the reports and the logs.
+    #[arg(long, value_name = "DIR", default_value = "out/eval-papers")]
+    out: PathBuf,
+    /// The carnet program (default: the one beside carnet-lab, else the one in PATH).
+    #[arg(long, value_name = "PATH")]
+    carnet: Option<PathBuf>,
+    /// Folder with the scenarios (default: $CARNET_SCENARIOS, else `scenarios` nearby).
+    #[arg(long, value_name = "DIR")]
+    scenarios: Option<PathBuf>,
+    /// Fewer points and repetitions: 4 minutes instead of 25.
+    #[arg(long, conflicts_with = "smoke")]
+    quick: bool,
+    /// Only check that everything works: figures without meaning.
+    #[arg(long)]
+    smoke: bool,
+    /// carnet's data path (default: bpf, else tun).
+    #[arg(long, value_name = "PATH")]
+    path: Option<DataPath>,
+    /// Measure another implementation: the command that makes node `mr` the mobile router
+    /// (docs/evaluation.md).
+    #[arg(long, value_name = "COMMAND", requires = "ha", conflicts_with = "path")]
+    mr: Option<String>,
+    /// The command that makes node `ha` its home agent.
+    #[arg(long, value_name = "COMMAND", requires = "mr")]
+    ha: Option<String>,
+    /// Measure nothing: report which figures became slower between two eval.json, and with which certainty.
+    #[arg(long, num_args = 2, value_names = ["OLD", "NEW"], conflicts_with_all = ["papers", "document", "rend\
+        er"])]
+    compare: Vec<PathBuf>,
+    /// Measure nothing: write the tables of an eval.json into a page of documentation.
+    #[arg(long, num_args = 2, value_names = ["RESULTS", "PAGE"], conflicts_with = "papers")]
+    document: Vec<PathBuf>,
+    /// Measure nothing: write the reports of an eval.json again, beside it.
+    #[arg(long, value_name = "RESULTS", conflicts_with_all = ["papers", "document"])]
+    render: Option<PathBuf>,
+}
+
+/// Measurements to make, with their settings.
+#[derive(Debug)]
+pub struct Plan {
+    papers: Vec<Paper>,
+    effort: Effort,
+    contender: Contender,
+    carnet: PathBuf,
+    scenarios: PathBuf,
+    out: PathBuf,
+    mode: Mode,
+}
+
+/// Executes commands that need no network.
+pub fn without_testbed(args: &Args) -> anyhow::Result<Option<ExitCode>> {
+    if let [old, new] = &args.compare[..] {
+        // The exit status is as for `diff`: 1 for a difference, 2 if the comparison is impossible.
+        let verdict = read(old).and_then(|old| compare::compare(&old, &read(new)?));
+        let verdict = verdict.map_err(|error| Mistake(format!("{error:#}")))?;
+        print!("{}", verdict.text());
+        return Ok(Some(if verdict.slower() { ExitCode::FAILURE } else { ExitCode::SUCCESS }));
+    }
+    if let [results, page] = &args.document[..] {
+        let results = read(results)?;
+        let text =
+            std::fs::read_to_string(page).with_context(|| format!("cannot read {}", page.display()))?;
+        write(page, &document::filled(&text, &results)?)?;
+        return Ok(Some(ExitCode::SUCCESS));
+    }
+    if let Some(file) = &args.render {
+        let folder = file.parent().unwrap_or(Path::new("."));
+        reports(&read(file)?, folder, true)?;
+        return Ok(Some(ExitCode::SUCCESS));
+    }
+    Ok(None)
+}
+
+/// Checks the arguments and tools before the run builds any network.
+pub fn plan(args: &Args, mode: Mode) -> anyhow::Result<Plan> {
+    let effort = match (args.quick, args.smoke) {
+        (true, _) => Effort::Quick,
+        (_, true) => Effort::Smoke,
+        _ => Effort::Full,
+    };
+    let papers = paper::named(&args.papers, effort).map_err(|error| Mistake(format!("{error:#}")))?;
+    tools::check(&[("ethtool", "ethtool"), ("tc", "iproute2")])?;
+    let carnet = tools::carnet(args.carnet.as_deref())?;
+    let scenarios = scenario::folder(args.scenarios.as_deref())?;
+    std::fs::create_dir_all(args.out.join("logs"))
+        .with_context(|| format!("cannot make {}", args.out.display()))?;
+    let out = args.out.canonicalize()?;
+    for (what, file) in [
+        ("the output folder", &out),
+        ("the carnet program", &carnet),
+        ("the folder of scenarios", &scenarios),
+    ] {
+        isolate::visible(what, file)?;
+    }
+    let contender = match (&args.mr, &args.ha, args.path) {
+        (Some(mr), Some(ha), _) => Contender::Commands { mr: mr.clone(), ha: ha.clone() },
+        (_, _, Some(path)) if path.is_carnet() => Contender::Carnet(vec![path]),
+        (_, _, Some(path)) => bail!("{} is no data path of carnet", path.name()),
+        _ if mode == Mode::Root => Contender::Carnet(vec![DataPath::Bpf, DataPath::Tun]),
+        _ => Contender::Carnet(vec![DataPath::Tun]),
+    };
+    Ok(Plan { papers, effort, contender, carnet, scenarios, out, mode })
+}
+
+/// Measures inside the lab's namespaces, and writes the reports.
+pub fn run(plan: &Plan) -> anyhow::Result<()> {
+    let begin = clock::monotonic();
+    let watch = cores::Watch::begin()?;
+    let mut results = Results {
+        schema_version: SCHEMA_VERSION,
+        machine: machine::describe(&plan.carnet, &plan.scenarios),
+        time: clock::utc(clock::realtime()),
+        effort: plan.effort,
+        load_before: cores::load(),
+        papers: plan.papers.iter().map(|paper| paper.name.clone()).collect(),
+        ..Results::default()
+    };
+    let told = figures::disturbances(results.machine.cores, results.load_before[0], [0.0; 2]);
+    for why in told {
+        console::step(&format!("the figures will not be good: {why}"));
+    }
+    let programs = Programs { carnet: plan.carnet.clone(), logs: plan.out.join("logs") };
+    // Remove the file of an earlier run.
+    let until_then = partial(plan);
+    if until_then.exists() {
+        std::fs::remove_file(&until_then)
+            .with_context(|| format!("cannot remove {}", until_then.display()))?;
+    }
+    runner::run(plan, &programs, &mut results).map_err(|error| match until_then.exists() {
+        true => error.context(format!("what was measured until then is in {}", until_then.display())),
+        false => error,
+    })?;
+    results.others = watch.shares()?;
+    results.disturbed = figures::disturbances(results.machine.cores, results.load_before[0], results.others);
+    results.duration_s = (clock::monotonic() - begin) as f64 / 1e9;
+    let file = plan.out.join("eval.json");
+    save(plan, &results)?;
+    std::fs::rename(partial(plan), &file).with_context(|| format!("cannot write {}", file.display()))?;
+    // Print no PDF on an emulated machine, because the browser takes minutes per page there. `--render` can
+    // print it on another machine.
+    let written = reports(&results, &plan.out, !results.machine.emulated)?;
+    println!("\n{}", document::summary(&results)?);
+    for warning in results.warnings() {
+        console::step(&format!("NOTE: {warning}"));
+    }
+    console::step(&format!("{:.0} s; {}", results.duration_s, file.display()));
+    for page in written {
+        console::step(&page.display().to_string());
+    }
+    let unmeasured = unmeasured(&results);
+    anyhow::ensure!(unmeasured.is_empty(), "nothing was measured of {}", unmeasured.join(", "));
+    Ok(())
+}
+
+/// Returns the papers that have neither a measurement nor, for each of their experiments, a reason for
+/// leaving it out. Returns all papers if the run has no measurement at all.
+fn unmeasured(results: &Results) -> Vec<&str> {
+    let papers = results.papers.iter().map(String::as_str);
+    let has_value = |paper: &str| results.samples.iter().any(|one| one.paper == paper);
+    let is_left_out = |paper: &str| results.left_out.iter().any(|one| one.paper == paper);
+    if !results.papers.iter().any(|paper| has_value(paper)) {
+        return papers.collect();
+    }
+    papers.filter(|paper| !has_value(paper) && !is_left_out(paper)).collect()
+}
+
+/// Returns the file of an unfinished run's results. The eval.json of an earlier run stays until this run
+/// ends.
+fn partial(plan: &Plan) -> PathBuf {
+    plan.out.join("eval.json.new")
+}
+
+/// Writes the results of the unfinished run so far.
+fn save(plan: &Plan, results: &Results) -> anyhow::Result<()> {
+    write(&partial(plan), &format!("{}\n", serde_json::to_string_pretty(results)?))
+}
+
+/// Writes the reports, and with `pdf` also a PDF of each. Returns the paths of the pages.
+fn reports(results: &Results, folder: &Path, pdf: bool) -> anyhow::Result<Vec<PathBuf>> {
+    let mut pages = Vec::new();
+    for paper in paper::named(&results.papers, results.effort)? {
+        let page = folder.join(format!("{}.html", paper.name));
+        write(&page, &report::html(&paper, results))?;
+        pages.push(page.clone());
+        let wanted = pdf && results.effort != Effort::Smoke;
+        if let Some(browser) = tools::find("chromium").filter(|_| wanted) {
+            let print = folder.join(format!("{}.pdf", paper.name));
+            match report::print(&browser, &page, &print) {
+                Ok(()) => pages.push(print),
+                Err(error) => console::step(&format!("no PDF: {error:#}")),
+            }
+        }
+    }
+    Ok(pages)
+}
+
+fn read(file: &Path) -> anyhow::Result<Results> {
+    let text = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let results: Results =
+        serde_json::from_slice(&text).with_context(|| format!("{} is no eval.json", file.display()))?;
+    let version = results.schema_version;
+    anyhow::ensure!(
+        version == SCHEMA_VERSION,
+        "{} has version {version}, expected {SCHEMA_VERSION}",
+        file.display()
+    );
+    Ok(results)
+}
+
+fn write(file: &Path, content: &str) -> anyhow::Result<()> {
+    std::fs::write(file, content).with_context(|| format!("cannot write {}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::LeftOut;
+    use crate::results::tests::sample;
+
+    #[test]
+    fn paper_of_which_nothing_was_measured_is_named() {
+        let mut results = Results { papers: vec!["a".into(), "b".into()], ..Results::default() };
+        assert_eq!(unmeasured(&results), ["a", "b"]);
+        let mut one = sample("tcp", "plain", None, "", "");
+        one.paper = "a".into();
+        results.samples.push(one);
+        assert_eq!(unmeasured(&results), ["b"]);
+        let (paper, experiment, why) = ("b".into(), "rtt".into(), "no IPv4 here".into());
+        results.left_out.push(LeftOut { paper, experiment, why });
+        assert!(unmeasured(&results).is_empty());
+        results.samples.clear();
+        assert_eq!(unmeasured(&results), ["a", "b"]);
+    }
+}

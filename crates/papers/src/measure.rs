@@ -1,0 +1,232 @@
+//! Makes measurements between two hosts with the programs that the papers used: iperf3, ping and mgen.
+
+use std::net::UdpSocket;
+
+use anyhow::{Context, anyhow, ensure};
+use serde_json::Value;
+
+use super::bed::Ends;
+use carnet_bench::transfer::exchange;
+use carnet_bench::world::inside;
+use carnet_testbed::clock::{self, MILLISECOND, SECOND};
+use carnet_testbed::process::{in_node, output};
+use carnet_testbed::tools;
+
+/// Result of a measurement: a quantity, its unit, the value.
+pub type Found = (&'static str, &'static str, f64);
+
+/// Reason why a measurement has no value: the error output of the program. Other measurements continue.
+#[derive(Debug)]
+pub struct Failed(pub String);
+
+impl std::fmt::Display for Failed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Failed {}
+
+/// Sends UDP at `mbit` Mbit/s (0: as fast as the sender can) in datagrams of `size` octets.
+pub fn udp(ends: &Ends, size: u32, mbit: f64, down: bool, seconds: u64) -> anyhow::Result<Vec<Found>> {
+    let rate = format!("{}", (mbit * 1e6).round());
+    let mut arguments: Vec<String> =
+        ["-u", "-l", &size.to_string(), "-b", &rate, "-t", &seconds.to_string()].map(str::to_owned).into();
+    if down {
+        arguments.push("-R".into());
+    }
+    let patience = (2 * seconds + 5) * SECOND;
+    let once = || exchange(&ends.peer, &ends.host, &ends.address, &arguments, patience);
+    let told = match once()? {
+        // iperf3 reports an error because the host has just learnt the path MTU, so measure again.
+        Err(why) if why.contains("Message too long") => once()?,
+        told => told,
+    };
+    match told {
+        Ok(told) => datagrams(&told, size).with_context(|| format!("{size} octets at {mbit} Mbit/s")),
+        Err(why) => Err(Failed(format!("iperf3: {why}")).into()),
+    }
+}
+
+fn datagrams(told: &Value, size: u32) -> anyhow::Result<Vec<Found>> {
+    let sum = &told["end"]["sum"];
+    let number =
+        |key: &str| sum[key].as_f64().ok_or_else(|| anyhow!("iperf3 told no {key} of its datagrams"));
+    let (packets, lost, seconds) = (number("packets")?, number("lost_packets")?, number("seconds")?);
+    let received = (packets - lost).max(0.0);
+    let mbit = received * f64::from(size) * 8.0 / seconds.max(1e-3) / 1e6;
+    Ok(vec![("mbit", "Mbit/s", mbit), ("delivered", "%", 100.0 * received / packets.max(1.0))])
+}
+
+/// Destination port of mgen's datagrams.
+const PORT: u16 = 5000;
+/// Length of the IPv6 and UDP headers in octets.
+const HEADERS: u32 = 48;
+
+/// Sends UDP of `mbit` Mbit/s by mgen in packets of `size` octets. No program reads the packets: the kernel
+/// of the other host counts them.
+pub fn mgen(ends: &Ends, size: u32, mbit: f64, seconds: u64) -> anyhow::Result<Vec<Found>> {
+    let program = tools::find("mgen").context("mgen is not installed (Debian's package mgen)")?;
+    // Bind a socket, because otherwise the kernel would answer each packet with an ICMPv6 error.
+    let _socket = inside(&ends.peer, || Ok(UdpSocket::bind((ends.address.as_str(), PORT))?))?;
+    let counts = || anyhow::Ok([sent(&ends.host)?, arrived(&ends.peer)?]);
+    let rate = mbit * 1e6 / f64::from(size) / 8.0;
+    let before = counts()?;
+    let mut command = in_node(&ends.host, "timeout");
+    command.arg((2 * seconds + 2).to_string()).arg(program).args(["ipv6", "nolog"]);
+    let payload = size.saturating_sub(HEADERS);
+    let begin = format!("0.0 ON 1 UDP DST {}/{PORT} PERIODIC [{rate:.1} {payload}]", ends.address);
+    output(command.args(["event", &begin, "event", &format!("{seconds}.0 OFF 1")]))?;
+    clock::sleep(50 * MILLISECOND);
+    let after = counts()?;
+    let [sent, arrived] = [0, 1].map(|at| (after[at] - before[at]) as f64);
+    ensure!(sent > 0.0, "mgen sent nothing");
+    // The kernel's counter of arrived packets includes other packets between the hosts.
+    let arrived = arrived.min(sent);
+    Ok(vec![("packets", "packets/s", arrived / seconds as f64), ("delivered", "%", 100.0 * arrived / sent)])
+}
+
+fn sent(node: &str) -> anyhow::Result<u64> {
+    counter(&output(in_node(node, "cat").arg("/proc/net/snmp6"))?, "Udp6OutDatagrams")
+}
+
+fn arrived(node: &str) -> anyhow::Result<u64> {
+    counter(&output(in_node(node, "cat").arg("/proc/net/snmp6"))?, "Ip6InDelivers")
+}
+
+fn counter(text: &str, name: &str) -> anyhow::Result<u64> {
+    let line = text.lines().map(str::split_whitespace).find_map(|mut words| {
+        let found = words.next()? == name;
+        found.then(|| words.next())?
+    });
+    line.and_then(|value| value.parse().ok()).with_context(|| format!("the kernel tells no {name}"))
+}
+
+/// Makes a TCP transfer. The window is in KiB, the segment in octets.
+pub fn tcp(
+    ends: &Ends,
+    down: bool,
+    seconds: u64,
+    window: Option<u32>,
+    segment: Option<u32>,
+) -> anyhow::Result<Vec<Found>> {
+    let mut arguments: Vec<String> = vec!["-t".into(), seconds.to_string()];
+    if down {
+        arguments.push("-R".into());
+    }
+    arguments.extend(window.into_iter().flat_map(|kib| ["-w".into(), format!("{kib}K")]));
+    arguments.extend(segment.into_iter().flat_map(|octets| ["-M".into(), octets.to_string()]));
+    let patience = (2 * seconds + 5) * SECOND;
+    transferred(exchange(&ends.peer, &ends.host, &ends.address, &arguments, patience)?)
+}
+
+fn transferred(told: Result<Value, String>) -> anyhow::Result<Vec<Found>> {
+    let told = told.map_err(|why| Failed(format!("iperf3: {why}")))?;
+    let rate = told["end"]["sum_received"]["bits_per_second"].as_f64();
+    let rate = rate.ok_or_else(|| Failed("iperf3 told no bits_per_second of what was received".into()))?;
+    Ok(vec![("mbit", "Mbit/s", rate / 1e6)])
+}
+
+/// Sends echoes with `size` octets of data, each one as soon as the previous echo is answered. Returns their
+/// average time and their loss.
+pub fn rtt(ends: &Ends, size: u32, echoes: u32) -> anyhow::Result<Vec<Found>> {
+    let size = size.to_string();
+    // First send packets that may not fit, so that both hosts learn the path MTU. These packets do not count.
+    let mut first = in_node(&ends.host, tools::path("ping"));
+    let _ =
+        first.args(["-n", "-q", "-c", "3", "-i", "0.01", "-W", "0.1", "-s", &size, &ends.address]).output();
+    // Limit the time with `timeout`, because with its own time limit ping ends at the first error.
+    let mut ping = in_node(&ends.host, "timeout");
+    ping.args(["--signal=INT", "20"]).arg(tools::path("ping"));
+    ping.args(["-n", "-q", "-f", "-W", "1", "-c", &echoes.to_string(), "-s", &size, &ends.address]);
+    // Ignore the exit status of ping: it only says whether an answer came.
+    let said = ping.output().context("cannot start ping")?;
+    let text = String::from_utf8_lossy(&said.stdout);
+    summary(&text).with_context(|| format!("ping said: {text}{}", String::from_utf8_lossy(&said.stderr)))
+}
+
+fn summary(text: &str) -> anyhow::Result<Vec<Found>> {
+    let line = text.lines().find(|line| line.contains("packets transmitted")).context("no statistics")?;
+    let loss = line
+        .split(", ")
+        .find_map(|part| {
+            part.trim().strip_suffix("packet loss")?.trim().strip_suffix('%')?.parse::<f64>().ok()
+        })
+        .context("no packet loss")?;
+    let mut found = vec![("loss", "%", loss)];
+    let average = text.lines().find_map(|line| {
+        line.strip_prefix("rtt min/avg/max/mdev = ")?.split('/').nth(1)?.parse::<f64>().ok()
+    });
+    if let Some(average) = average {
+        found.insert(0, ("ms", "ms", average));
+    }
+    Ok(found)
+}
+
+/// Returns the largest echo, in octets of data, that passes in one piece. Fragmentation is forbidden.
+pub fn path_mtu(ends: &Ends) -> anyhow::Result<Vec<Found>> {
+    let passes = |size: u32| {
+        // Try twice. A router answers the first echo that is too large with Packet Too Big, and then the host
+        // itself refuses the next one.
+        (0..2).any(|_| {
+            let mut ping = in_node(&ends.host, tools::path("ping"));
+            ping.args(["-n", "-q", "-c", "1", "-W", "1", "-M", "do", "-s", &size.to_string(), &ends.address]);
+            output(&mut ping).is_ok()
+        })
+    };
+    let (mut least, mut most) = (1000, 1452);
+    if !passes(least) {
+        least = 56;
+    }
+    while least < most {
+        let middle = (least + most).div_ceil(2);
+        if passes(middle) { least = middle } else { most = middle - 1 }
+    }
+    Ok(vec![("octets", "octets", f64::from(least))])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ping_tells_at_its_end_is_read() {
+        let text = "PING 2001:db8::2(2001:db8::2) 56 data bytes\n\n--- 2001:db8::2 ping statistics ---\n\
+                    50 packets transmitted, 45 received, 10% packet loss, time 4ms\n\
+                    rtt min/avg/max/mdev = 0.030/0.047/0.120/0.010 ms, ipg/ewma 0.080/0.050 ms\n";
+        assert_eq!(summary(text).expect("is good"), [("ms", "ms", 0.047), ("loss", "%", 10.0)]);
+        let text = "5 packets transmitted, 0 received, +3 errors, 100% packet loss, time 40ms\n";
+        assert_eq!(summary(text).expect("is good"), [("loss", "%", 100.0)]);
+        assert!(summary("ping: unknown host").is_err());
+    }
+
+    #[test]
+    fn a_counter_of_the_kernel_is_found_by_its_name() {
+        let text = "Ip6InReceives                   \t7\nIp6InDelivers                   \t5\n";
+        assert_eq!(counter(text, "Ip6InDelivers").expect("is there"), 5);
+        assert!(counter(text, "Ip6In").is_err());
+    }
+
+    #[test]
+    fn what_fails_is_no_value() {
+        let told = serde_json::json!({"end": {"sum_received": {"bits_per_second": 2e6}}});
+        assert_eq!(transferred(Ok(told)).expect("is good"), [("mbit", "Mbit/s", 2.0)]);
+        for (told, why) in [
+            (Err("unable to connect".into()), "iperf3: unable to connect"),
+            (Ok(serde_json::json!({})), "iperf3 told no bits_per_second of what was received"),
+        ] {
+            let error = transferred(told).expect_err("is no value");
+            assert!(error.is::<Failed>(), "{error:?}");
+            assert_eq!(error.to_string(), why);
+        }
+    }
+
+    #[test]
+    fn datagrams_that_came_are_counted() {
+        let told =
+            serde_json::json!({"end": {"sum": {"packets": 1000, "lost_packets": 100, "seconds": 2.0}}});
+        let found = datagrams(&told, 1000).expect("is good");
+        assert_eq!(found, [("mbit", "Mbit/s", 3.6), ("delivered", "%", 90.0)]);
+        assert!(datagrams(&serde_json::json!({}), 1000).is_err());
+    }
+}

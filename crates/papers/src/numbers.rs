@@ -1,0 +1,248 @@
+//! Computes our numbers, which stand beside those of the papers. The paper's file says how to compute each
+//! number from samples (`ours`). Each number has a range.
+//!
+//! The module computes a number from the medians of its points. For the range, it computes the same number
+//! from the first repetition of each point alone, from the second, and so on. If the number is a mean over
+//! points with one repetition each, for example over moves, the range is that of the points.
+
+use super::paper::{As, Figure, Of, Paper, Selector};
+use super::results::{Results, Sample};
+use carnet_testbed::expect::number;
+
+/// A number and its range.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Number {
+    /// Value computed from the medians.
+    pub value: f64,
+    /// Lowest and highest value; `None` with a single repetition.
+    pub range: Option<(f64, f64)>,
+}
+
+/// Formats a range in brackets; returns an empty text without a range, or if both ends look equal.
+pub fn spread(range: Option<(f64, f64)>) -> String {
+    let shown = range.map(|(low, high)| (number(low), number(high)));
+    shown.filter(|(low, high)| low != high).map_or(String::new(), |(low, high)| format!("({low} to {high})"))
+}
+
+/// A place on the axis: the value from the medians, and the value in the selected repetition.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    x: f64,
+    median: f64,
+    value: f64,
+}
+
+/// Function that selects a value of a sample: a repetition, or the median.
+type Taken<'a> = &'a dyn Fn(&Sample) -> Option<f64>;
+
+/// Samples and rule from which a number is computed.
+struct Source<'a> {
+    results: &'a Results,
+    paper: &'a str,
+    experiment: &'a str,
+    quantity: Option<&'a str>,
+    ours: &'a Selector,
+}
+
+impl Results {
+    /// Returns our number for a number of the paper; `None` if it was not measured.
+    pub fn number(&self, paper: &Paper, figure: &Figure, ours: &Selector) -> Option<Number> {
+        let source = Source {
+            results: self,
+            paper: &paper.name,
+            experiment: figure.experiment.as_deref()?,
+            quantity: ours.metric.as_deref().or(figure.quantity.as_deref()),
+            ours,
+        };
+        let taken: Taken<'_> = match ours.of {
+            Of::Deviation => &|one| deviation(&one.values.rounds),
+            _ => &|one| Some(one.values.median),
+        };
+        let value = source.number(taken)?;
+        let others = match ours.of {
+            Of::Deviation => Vec::new(),
+            _ => source.repeated(),
+        };
+        let range = (others.len() > 1).then(|| {
+            others.iter().fold((value, value), |(low, high), one| (f64::min(low, *one), f64::max(high, *one)))
+        });
+        Some(Number { value, range })
+    }
+}
+
+impl Source<'_> {
+    /// Returns the places of a curve; `None` if a place has no selected value.
+    fn places(&self, experiment: &str, series: &str, taken: Taken<'_>) -> Option<Vec<Place>> {
+        let curves = self.results.curves(self.paper, experiment, self.quantity);
+        let wanted = |key: &(&str, Option<&str>)| {
+            key.0 == series && self.ours.with.as_deref().is_none_or(|with| key.1 == Some(with))
+        };
+        let points = curves.into_iter().filter(|(key, _)| wanted(key)).flat_map(|(_, points)| points);
+        let within = |one: &&Sample| self.ours.up_to.is_none_or(|most| one.x.unwrap_or(0.0) <= most);
+        let place = |one: &Sample| {
+            Some(Place { x: one.x.unwrap_or(0.0), median: one.values.median, value: taken(one)? })
+        };
+        points.filter(within).map(place).collect()
+    }
+
+    /// Returns the places of the curve for comparison, if the number has one.
+    fn base(&self, taken: Taken<'_>) -> Option<Option<Vec<Place>>> {
+        let ours = self.ours;
+        let base = match (&ours.over, &ours.minus, &ours.over_experiment) {
+            (Some(series), ..) | (_, Some(series), _) => self.places(self.experiment, series, taken)?,
+            (.., Some(experiment)) => self.places(experiment, &ours.series, taken)?,
+            _ => return Some(None),
+        };
+        Some(Some(base))
+    }
+
+    fn combine(&self, a: f64, b: f64) -> f64 {
+        if self.ours.minus.is_some() { a - b } else { a / b }
+    }
+
+    /// Divides the curve by the curve for comparison, or subtracts that curve, point by point.
+    fn each(&self, own: &[Place], base: &[Place]) -> Vec<Place> {
+        let both = |own: &Place| {
+            let base = base.iter().find(|base| base.x == own.x)?;
+            let [median, value] =
+                [(own.median, base.median), (own.value, base.value)].map(|(a, b)| self.combine(a, b));
+            Some(Place { x: own.x, median, value })
+        };
+        own.iter().filter_map(both).collect()
+    }
+
+    fn shaped(&self, value: f64) -> Option<f64> {
+        let value = value * self.ours.times.unwrap_or(1.0);
+        let value = match self.ours.shape {
+            None => value,
+            Some(As::Percent) => 100.0 * value,
+            Some(As::Decay) => 100.0 * (1.0 - value),
+        };
+        Some(value).filter(|value| value.is_finite())
+    }
+
+    /// Returns the number for the selected values.
+    fn number(&self, taken: Taken<'_>) -> Option<f64> {
+        let own = self.places(self.experiment, &self.ours.series, taken)?;
+        self.shaped(match self.base(taken)? {
+            None => pick(&own, self.ours)?,
+            Some(base) if self.ours.each => pick(&self.each(&own, &base), self.ours)?,
+            Some(base) => self.combine(pick(&own, self.ours)?, pick(&base, self.ours)?),
+        })
+    }
+
+    /// Returns the number of each repetition alone. For a mean over points that were measured once, returns
+    /// the value of each point.
+    fn repeated(&self) -> Vec<f64> {
+        let of_it = |one: &&Sample| one.paper == self.paper && one.experiment == self.experiment;
+        let samples = self.results.samples.iter().filter(of_it);
+        let last = samples.filter_map(|one| Some(self.results.numbered(one).last()?.0)).max();
+        let rounds = 0..last.map_or(0, |last| last + 1);
+        if rounds.len() == 1 && self.ours.of == Of::Mean {
+            return self.points().unwrap_or_default();
+        }
+        let of_round = |round: usize| {
+            self.number(&|one| Some(self.results.numbered(one).into_iter().find(|it| it.0 == round)?.1))
+        };
+        rounds.filter_map(of_round).collect()
+    }
+
+    fn points(&self) -> Option<Vec<f64>> {
+        let taken: Taken<'_> = &|one| Some(one.values.median);
+        let own = self.places(self.experiment, &self.ours.series, taken)?;
+        let places = self.base(taken)?.map(|base| self.each(&own, &base)).unwrap_or(own);
+        places.iter().map(|place| self.shaped(place.value)).collect()
+    }
+}
+
+/// Returns the value at a place, or the mean of all places. The medians decide which place is the highest.
+fn pick(places: &[Place], ours: &Selector) -> Option<f64> {
+    let by_median = |a: &&Place, b: &&Place| a.median.total_cmp(&b.median);
+    let place = match ours.of {
+        Of::Mean => {
+            let sum: f64 = places.iter().map(|place| place.value).sum();
+            return (!places.is_empty()).then(|| sum / places.len() as f64);
+        }
+        Of::Highest => places.iter().max_by(by_median),
+        Of::Lowest => places.iter().min_by(by_median),
+        Of::At if ours.x.is_some() => places.iter().find(|place| Some(place.x) == ours.x),
+        Of::At | Of::Only | Of::Deviation => places.first(),
+    };
+    place.map(|place| place.value)
+}
+
+/// Returns the standard deviation of a sample; `None` for a single value.
+fn deviation(values: &[f64]) -> Option<f64> {
+    let count = values.len();
+    let mean = values.iter().sum::<f64>() / count.max(1) as f64;
+    let sum: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (count > 1).then(|| (sum / (count - 1) as f64).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::paper::{self, Effort};
+    use crate::results::Failure;
+    use crate::results::tests::{results, sample};
+
+    fn got(results: &Results, figure: &str, what: &str) -> Option<Number> {
+        let papers = paper::named(&["nemo-basic-support".into()], Effort::Full).expect("is good");
+        let figure = papers[0].figures.iter().find(|one| one.id == figure).expect("is there");
+        let value = figure.values.iter().find(|one| one.what.starts_with(what)).expect("is there");
+        let found = results.number(&papers[0], figure, value.ours.as_ref().expect("is there"))?;
+        let round = |value: f64| (value * 1e3).round() / 1e3;
+        let range = found.range.map(|(low, high)| (round(low), round(high)));
+        Some(Number { value: round(found.value), range })
+    }
+
+    #[test]
+    fn numbers_are_got_as_the_paper_says() {
+        let results = results();
+        let is = |value, range| Some(Number { value, range });
+        assert_eq!(got(&results, "fig2", "highest, router"), is(92.1, Some((92.0, 92.2))));
+        // Each repetition has its own ratio to plain routing.
+        assert_eq!(got(&results, "fig2", "the mobile router"), is(2.172, Some((2.169, 2.174))));
+        assert_eq!(got(&results, "table1-added", "added by NEPL"), is(0.01, None));
+        assert_eq!(got(&results, "fig3-threshold", "router"), None);
+    }
+
+    #[test]
+    fn a_repetition_that_failed_is_none_of_the_range() {
+        let mut results = results();
+        // The highest point of plain routing keeps only two of four repetitions: the second and the fourth.
+        let key = sample("udp-rates", "plain", Some(95.0), "mbit", "Mbit/s");
+        results.samples.retain(|one| !(one.series == "plain" && one.x == Some(95.0)));
+        for (round, value) in [(1, 93.0), (3, 94.0)] {
+            results.failures.push(Failure { round: round - 1, ..Failure::of_sample(&key) });
+            results.add(key.clone(), value);
+        }
+        let decay = got(&results, "fig2", "the mobile router").expect("is there");
+        // The value is 90.1 of 93 in the second repetition; the fourth repetition has no partner.
+        assert_eq!(decay, Number { value: 3.636, range: None });
+        let own = got(&results, "fig2", "highest, mobile router").expect("is there");
+        assert_eq!(own.range, Some((90.0, 90.2)));
+    }
+
+    #[test]
+    fn a_mean_of_moves_has_their_range() {
+        let mut results = results();
+        for (x, host, router) in [(1.0, 5.0, 4.0), (2.0, 3.0, 4.0), (3.0, 9.0, 6.0)] {
+            results.add(sample("handover", "subject", Some(x), "ms", "ms"), host);
+            results.add(sample("handover", "router", Some(x), "ms", "ms"), router);
+        }
+        assert_eq!(
+            got(&results, "fig6", "host's gap"),
+            Some(Number { value: 1.0, range: Some((-1.0, 3.0)) })
+        );
+    }
+
+    #[test]
+    fn a_spread_is_told_where_there_is_one() {
+        assert_eq!(spread(Some((0.25, 1.0))), "(0.25 to 1)");
+        assert_eq!(spread(Some((92.0, 92.0))), "");
+        assert_eq!(spread(None), "");
+        assert_eq!(deviation(&[1.0, 2.0, 3.0]), Some(1.0));
+        assert_eq!(deviation(&[1.0]), None);
+    }
+}

@@ -1,0 +1,396 @@
+//! Writes one page for each paper. The page has our figures with the paper's axes and numbers, both numbers
+//! with their ratio, and the differences between the experiments. The page is one file without references to
+//! other files, for light and dark, wide and narrow windows.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, ensure};
+
+use super::bed::{IPV4, PLAIN, ROUTER, SUBJECT};
+use super::document::{Row, here, ratio, rows};
+use super::paper::{Figure, Paper};
+use super::results::{Results, Sample};
+use super::trace::{MOVE, Trace, WHOLE};
+use carnet_testbed::clock::{SECOND, monotonic, sleep};
+use carnet_testbed::report::chart::{Chart, Curve, Mark, draw};
+use carnet_testbed::report::{FIGURE_STYLE, STYLE, escape, put};
+
+/// Widths of pictures for wide and narrow screens, in pixels.
+const WIDTHS: [f64; 2] = [1020.0, 400.0];
+/// Maximum time that a browser may take to print a page.
+const PRINTING: u64 = 30 * SECOND;
+
+/// Returns the name of a curve.
+pub fn series(name: &str, results: &Results) -> String {
+    match name {
+        PLAIN => "plain routing".into(),
+        IPV4 => "IPv4, plain routing".into(),
+        ROUTER => "seen from the mobile router".into(),
+        SUBJECT => results.subject.name.clone(),
+        other => other.into(),
+    }
+}
+
+/// Returns the page of a paper.
+pub fn html(paper: &Paper, results: &Results) -> String {
+    let mut out = String::new();
+    put!(out, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
+    put!(out, "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">");
+    put!(out, "<title>{} \u{2013} carnet-lab</title>", escape(&paper.title));
+    put!(out, "<style>\n{FIGURE_STYLE}{STYLE}</style></head><body><main>\n");
+    put!(
+        out,
+        "<h1>{}</h1>\n<p class=\"sub\">{}, {}</p>",
+        escape(&paper.title),
+        escape(&paper.authors),
+        paper.year
+    );
+    put!(
+        out,
+        "<p><b>There:</b> {}</p><p><b>Here:</b> {} beside plain routing, by turns, in network namespaces of \
+         one machine; {}.</p>\n",
+        escape(&paper.setting),
+        escape(&results.subject.name),
+        escape(&results.time)
+    );
+    for (role, command) in [("mr", &results.subject.mr), ("ha", &results.subject.ha)] {
+        if let Some(command) = command {
+            put!(out, "<p class=\"sub\">{role}: <code>{}</code></p>", escape(command));
+        }
+    }
+    for warning in results.warnings() {
+        put!(out, "<p class=\"fail\"><b>Not to be relied on:</b> {}.</p>", escape(&warning));
+    }
+    let all: Vec<(&Figure, Vec<Row>)> =
+        paper.figures.iter().map(|figure| (figure, rows(paper, figure, results))).collect();
+    put!(
+        out,
+        "<h2>At a glance</h2>\n<p class=\"sub\">Medians; in brackets the lowest and the highest repetition, \
+         each taken alone, where there is more than one and they differ.</p>\n"
+    );
+    table(
+        &mut out,
+        results,
+        all.iter().flat_map(|(figure, rows)| rows.iter().map(move |row| (Some(*figure), row))),
+    );
+    for (figure, rows) in &all {
+        section(&mut out, paper, figure, rows, results);
+    }
+    machine(&mut out, results);
+    put!(out, "</main></body></html>\n");
+    out
+}
+
+fn table<'a>(out: &mut String, results: &Results, rows: impl Iterator<Item = (Option<&'a Figure>, &'a Row)>) {
+    let rows: Vec<_> = rows.collect();
+    if rows.is_empty() {
+        return;
+    }
+    let first = if rows[0].0.is_some() { "<th>figure</th>" } else { "" };
+    put!(
+        out,
+        "<div class=\"scroll\" style=\"margin-top:10px\"><table><thead><tr>{first}<th></th><th \
+         class=\"n\">paper</th><th class=\"n\">{}</th><th class=\"n\">here / paper</th><th \
+         class=\"opt\">place in the paper</th></tr></thead><tbody>\n",
+        here(results)
+    );
+    for (at, (figure, row)) in rows.iter().enumerate() {
+        // The table shows the name of a figure once for all of its rows.
+        let same = |other: &&(Option<&Figure>, &Row)| other.0.map(|one| &one.id) == figure.map(|one| &one.id);
+        let first = match figure {
+            Some(figure) if at == 0 || !same(&&rows[at - 1]) => {
+                let many = rows[at..].iter().take_while(same).count();
+                format!("<td rowspan=\"{many}\">{}</td>", escape(&figure.title))
+            }
+            _ => String::new(),
+        };
+        let here = match &row.why {
+            Some(why) => format!("<td class=\"sub\" colspan=\"2\">{}</td>", escape(why)),
+            None => format!(
+                "<td class=\"n\">{}{}</td><td class=\"n {}\">{}</td>",
+                escape(&row.here),
+                spread(row),
+                row.verdict(),
+                ratio(row.ratio)
+            ),
+        };
+        put!(
+            out,
+            "<tr>{first}<td>{}</td><td class=\"n\">{}</td>{here}<td class=\"opt sub\">{}</td></tr>\n",
+            escape(&row.what),
+            escape(&row.paper),
+            escape(&row.place)
+        );
+    }
+    put!(out, "</tbody></table></div>\n");
+}
+
+/// Returns the range of our number, to stand below it.
+fn spread(row: &Row) -> String {
+    if row.spread.is_empty() {
+        String::new()
+    } else {
+        format!("<br><small class=\"sub\">{}</small>", escape(&row.spread))
+    }
+}
+
+fn section(out: &mut String, paper: &Paper, figure: &Figure, rows: &[Row], results: &Results) {
+    put!(out, "<h2>{}</h2>\n<p>{}</p>\n", escape(&figure.title), escape(&figure.shows));
+    if let Some(why) = &figure.not_measured {
+        put!(out, "<p class=\"sub\">Not measured here. {}</p>\n", escape(why));
+    }
+    let why = figure.experiment.as_ref().and_then(|id| results.why_not(&paper.name, id));
+    if let Some(why) = why {
+        put!(out, "<p class=\"fail\">Left out in this run: {}</p>\n", escape(why));
+    }
+    let traces = traces(paper, figure, results);
+    match chart(paper, figure, results) {
+        Some(chart) => picture(out, &chart, &caption(&chart)),
+        None if !traces.is_empty() => traces.iter().for_each(|(chart, caption)| picture(out, chart, caption)),
+        None if figure.experiment.is_some()
+            && why.is_none()
+            && results.curves(&paper.name, figure.experiment.as_deref().unwrap_or(""), None).is_empty() =>
+        {
+            put!(out, "<p class=\"sub\">Not part of this run.</p>\n");
+        }
+        None => {}
+    }
+    table(out, results, rows.iter().map(|row| (None, row)));
+    if !figure.differs.is_empty() {
+        put!(out, "<p class=\"sub\" style=\"margin-top:8px\">What cannot be compared:</p><ul class=\"sub\">");
+        for what in &figure.differs {
+            put!(out, "<li>{}</li>", escape(what));
+        }
+        put!(out, "</ul>\n");
+    }
+}
+
+fn picture(out: &mut String, chart: &Chart, caption: &str) {
+    let [wide, narrow] = WIDTHS.map(|width| draw(chart, width));
+    put!(
+        out,
+        "<figure><div class=\"wide\">{wide}</div><div class=\"narrow\">{narrow}</div><figcaption>{}\
+         </figcaption></figure>\n",
+        escape(caption)
+    );
+}
+
+/// Returns the figure's pictures against time, each with its caption.
+fn traces(paper: &Paper, figure: &Figure, results: &Results) -> Vec<(Chart, String)> {
+    let of_it = |one: &&Trace| one.paper == paper.name && Some(&one.experiment) == figure.experiment.as_ref();
+    let wanted = results.traces.iter().filter(of_it).filter(|_| figure.trace.is_some());
+    let drawn = wanted.flat_map(|trace| {
+        let (lost, all) = trace.lost();
+        let whole = format!(
+            "Echoes {}: medians of {WHOLE} s, the shade from the lowest to the highest in them. Lost: {lost} \
+             of {all}. Diamonds are the paper's numbers.",
+            trace.label,
+        );
+        trace.charts(figure, &series(SUBJECT, results)).into_iter().enumerate().map(move |(number, chart)| {
+            let caption = match number {
+                0 => whole.clone(),
+                _ => format!(
+                    "{}: echoes by when they were sent; at 0 the new uplink takes the traffic. Medians of {} \
+                     ms, the shade from the lowest to the highest.",
+                    chart.title,
+                    1e3 * MOVE
+                ),
+            };
+            (chart, caption)
+        })
+    });
+    drawn.collect()
+}
+
+fn caption(chart: &Chart) -> String {
+    let repeated = chart.curves.iter().flat_map(|curve| &curve.points).any(|point| point.3 > point.2);
+    let what = match (chart.x.is_some(), repeated) {
+        (true, true) => "Medians; the shade reaches from the lowest to the highest repetition.",
+        (true, false) => "No repetition differs.",
+        (false, true) => "Medians; the thin line reaches from the lowest to the highest repetition.",
+        (false, false) => "No repetition differs.",
+    };
+    match chart.marks.is_empty() {
+        true => what.into(),
+        false => format!("{what} Dashed outlines and diamonds are the paper's numbers."),
+    }
+}
+
+/// Returns the picture of a figure; `None` if nothing was measured, or if its numbers form no curve.
+fn chart(paper: &Paper, figure: &Figure, results: &Results) -> Option<Chart> {
+    let mut curves = Vec::new();
+    let experiments = figure.experiment.iter().chain(&figure.against);
+    for (number, experiment) in experiments.enumerate() {
+        // The page shows metrics of a scenario in a table and not in a picture.
+        if figure.values.iter().any(|v| v.ours.as_ref().is_some_and(|ours| ours.metric.is_some())) {
+            return None;
+        }
+        for ((name, with), points) in results.curves(&paper.name, experiment, figure.quantity.as_deref()) {
+            let mut label = series(name, results);
+            if let Some(with) = with {
+                label += &format!(", {with}");
+            }
+            if figure.against.is_some() {
+                label += if number == 0 { ", limited" } else { ", all of a core" };
+            }
+            let point = |one: &&Sample| {
+                (one.x.unwrap_or(0.0), one.values.median, one.values.lowest, one.values.highest)
+            };
+            let dashed = name == PLAIN || name == IPV4;
+            curves.push(Curve { label, dashed, points: points.iter().map(point).collect() });
+        }
+    }
+    if curves.is_empty() {
+        return None;
+    }
+    // If all curves have a single point, an axis would say nothing.
+    let single = curves.iter().all(|curve| curve.points.len() == 1);
+    let marks = figure.values.iter().filter(|value| {
+        let plain = |ours: &super::paper::Selector| {
+            ours.over.is_none()
+                && ours.minus.is_none()
+                && ours.over_experiment.is_none()
+                && ours.shape.is_none()
+                && ours.times.is_none()
+        };
+        value.ours.as_ref().is_some_and(plain)
+    });
+    let marks = marks.map(|value| Mark {
+        label: value.what.clone(),
+        x: value.ours.as_ref().and_then(|ours| ours.x),
+        y: value.paper,
+    });
+    Some(Chart {
+        title: figure.title.clone(),
+        x: figure.x.clone().filter(|_| !single),
+        y: figure.y.clone().unwrap_or_default(),
+        log: figure.scale.as_deref() == Some("log"),
+        curves,
+        marks: marks.collect(),
+        ..Chart::default()
+    })
+}
+
+fn machine(out: &mut String, results: &Results) {
+    let m = &results.machine;
+    put!(out, "<h2>The machine</h2>\n<figure><dl>");
+    let load = results.load_before;
+    let [others, stolen] = results.others.map(|share| share * 100.0);
+    let rows = [
+        ("processor", m.processor()),
+        ("memory", format!("{} MiB", m.memory_mib)),
+        ("kernel", m.kernel.clone()),
+        ("faults of the processor", m.mitigated()),
+        ("system", m.system.clone()),
+        ("carnet", m.carnet.clone()),
+        ("commit", m.commit.clone().unwrap_or_else(|| "unknown".into())),
+        ("load before", format!("{:.2} {:.2} {:.2}", load[0], load[1], load[2])),
+        ("meanwhile", format!("other programs {others:.1} % of all cores, other guests {stolen:.1} %")),
+        ("time", format!("{}, {:.0} s", results.time, results.duration_s)),
+    ];
+    for (key, value) in rows {
+        put!(out, "<dt>{key}</dt><dd>{}</dd>", escape(&value));
+    }
+    put!(out, "</dl></figure>\n");
+}
+
+/// Prints a page to PDF by a headless Chromium. The browser may write only that file.
+pub fn print(browser: &Path, page: &Path, pdf: &Path) -> anyhow::Result<()> {
+    let profile = pdf.with_extension("profile");
+    let mut command = Command::new(browser);
+    command
+        .args([
+            "--headless",
+            "--disable-gpu",
+            "--no-sandbox",
+            "--no-pdf-header-footer",
+            "--disable-extensions",
+        ])
+        .args(["--no-first-run", "--disable-background-networking", "--disable-dev-shm-usage"])
+        .arg(format!("--user-data-dir={}", profile.display()))
+        .arg(format!("--print-to-pdf={}", pdf.display()))
+        .arg(format!("file://{}", page.canonicalize()?.display()));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().with_context(|| format!("cannot start {}", browser.display()))?;
+    let until = monotonic() + PRINTING;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break Some(status);
+        }
+        if monotonic() > until {
+            child.kill()?;
+            child.wait()?;
+            break None;
+        }
+        sleep(SECOND / 20);
+    };
+    let _ = std::fs::remove_dir_all(&profile);
+    ensure!(
+        status.is_some_and(|status| status.success()) && pdf.exists(),
+        "{} prints nothing",
+        browser.display()
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::paper::{Effort, named};
+    use crate::results::tests::results;
+
+    #[test]
+    fn a_page_has_both_numbers_and_nothing_from_elsewhere() {
+        let mut results = results();
+        results.subject.name = "a <router>".into();
+        let paper = &named(&["nemo-basic-support".into()], Effort::Full).expect("is good")[0];
+        let page = html(paper, &results);
+        for word in ["http:", "https:", "src=", "href=", "@import", "url(", "//", "<router>", "NaN"] {
+            assert!(!page.contains(word), "the page contains {word}");
+        }
+        for word in ["92.8 Mbit/s", "92.1 Mbit/s", "0.992", "a &lt;router&gt;", "Not part of this run"] {
+            assert!(page.contains(word), "the page lacks {word}");
+        }
+        assert!(page.contains(">here</th>") && !page.contains("emulated"), "nothing is emulated");
+        // The page says at its head and in every table that the machine was emulated.
+        results.machine.emulated = true;
+        let emulated = html(paper, &results);
+        let (above, below) = emulated.split_once("<h2>").expect("has headings");
+        assert!(above.contains("<b>Not to be relied on:</b> an emulated machine: "), "{above}");
+        assert_eq!(below.matches("<thead>").count(), below.matches(">here, emulated</th>").count());
+        assert!(page.contains("92.1 Mbit/s<br><small class=\"sub\">(92 to 92.2)</small>"), "a spread");
+        // Each picture is drawn twice.
+        assert_eq!(page.matches("aria-label=\"Figure 2: UDP throughput with and without NEMO\"").count(), 2);
+    }
+
+    #[test]
+    fn a_handover_is_drawn_against_time() {
+        use crate::trace::Move;
+        let paper = &named(&["nemo-wimax".into()], Effort::Full).expect("is good")[0];
+        let trace = Trace {
+            paper: "nemo-wimax".into(),
+            experiment: "media-handover".into(),
+            label: "in the <tunnel>".into(),
+            at_s: (0..200).map(|n| f64::from(n) / 100.0).collect(),
+            ms: (0..200).map(|n| (n != 100).then_some(3.0)).collect(),
+            moves: vec![Move { at_s: 1.0, to: "WiMAX".into() }],
+        };
+        let mut results = Results { traces: vec![trace], ..results() };
+        let page = html(paper, &results);
+        for word in
+            ["in the &lt;tunnel&gt;: medians of 0.5 s", "Lost: 1 of 200.", "The move to WiMAX: echoes"]
+        {
+            assert!(page.contains(word), "the page lacks {word}");
+        }
+        for word in
+            ["moves to WiMAX</text>", "lost (1)</text>", "round trip, Wi-Fi (emulated as theirs): 3.1</text>"]
+        {
+            // The picture of the whole and the picture of the moves are each drawn twice.
+            assert_eq!(page.matches(word).count(), 4, "{word}");
+        }
+        results.traces[0].experiment = "tcp-up".into();
+        assert!(!html(paper, &results).contains("medians of 0.5 s"), "another experiment's");
+    }
+}

@@ -1,0 +1,290 @@
+//! Results of an evaluation (`eval.json`).
+//!
+//! A sample is one point of one curve with all of its repetitions, without averages. Reports, documentation
+//! and comparisons are computed from samples (`numbers`), so the file is sufficient to make each of them
+//! again.
+
+use serde::{Deserialize, Serialize};
+
+use super::paper::Effort;
+use super::trace::Trace;
+use carnet_bench::figures::Series;
+use carnet_testbed::machine::Machine;
+
+/// Version of the file's format, as in `eval/carnet_eval/results.schema.json`.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// Content of `eval.json`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Results {
+    /// Version of the file's format.
+    pub schema_version: u32,
+    /// The machine of the run.
+    pub machine: Machine,
+    /// Time when the run began, in UTC.
+    pub time: String,
+    /// Number of points and repetitions.
+    pub effort: Effort,
+    /// Duration of the run in seconds.
+    pub duration_s: f64,
+    /// Load averages before the run.
+    pub load_before: [f64; 3],
+    /// Shares of all cores that other programs, and a hypervisor's other guests, used during the run.
+    pub others: [f64; 2],
+    /// Reasons why the figures are not reliable; empty for a quiet machine.
+    pub disturbed: Vec<String>,
+    /// The subject, which was measured besides plain routing.
+    pub subject: Subject,
+    /// Names of the papers.
+    pub papers: Vec<String>,
+    /// Measured samples.
+    pub samples: Vec<Sample>,
+    /// Experiments that were left out, each with the reason.
+    pub left_out: Vec<LeftOut>,
+    /// Measurements without a value. Absent in files of earlier versions.
+    #[serde(default)]
+    pub failures: Vec<Failure>,
+    /// Parameters of the experiments.
+    #[serde(default)]
+    pub experiments: Vec<Made>,
+    /// Values against time. Absent in files of earlier versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub traces: Vec<Trace>,
+}
+
+/// The subject, which was measured besides plain routing.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Subject {
+    /// Name of the subject.
+    pub name: String,
+    /// Command of the mobile router, if given.
+    pub mr: Option<String>,
+    /// Command of the home agent, if given.
+    pub ha: Option<String>,
+}
+
+/// A point of a curve.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Name of the paper.
+    pub paper: String,
+    /// Name of the experiment.
+    pub experiment: String,
+    /// Name of the curve: `plain`, `ipv4`, `subject`, `router`.
+    pub series: String,
+    /// Value of the second variable, in words.
+    pub with: Option<String>,
+    /// Place on the axis.
+    pub x: Option<f64>,
+    /// Measured quantity: `mbit`, `delivered`, `ms`, `loss`, `octets`, `packets`, or the metric of a
+    /// scenario.
+    pub quantity: String,
+    /// Unit of the quantity.
+    pub unit: String,
+    /// Values of all repetitions.
+    pub values: Series,
+}
+
+/// An experiment that was not measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// Name of the paper.
+    pub paper: String,
+    /// Name of the experiment.
+    pub experiment: String,
+    /// Reason why the experiment was left out.
+    pub why: String,
+}
+
+/// A measurement without a value. It does not count as 0, because the measuring program may have failed and
+/// not the subject.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Failure {
+    /// Name of the paper.
+    pub paper: String,
+    /// Name of the experiment.
+    pub experiment: String,
+    /// Name of the curve, as in [`Sample`].
+    pub series: String,
+    /// Value of the second variable, as in [`Sample`].
+    pub with: Option<String>,
+    /// Place on the axis, as in [`Sample`].
+    pub x: Option<f64>,
+    /// Quantity without a value; `None` for all quantities.
+    pub quantity: Option<String>,
+    /// Number of the repetition, from 0.
+    pub round: usize,
+    /// Reason: the error output of the program.
+    pub said: String,
+}
+
+impl Failure {
+    /// Returns a failure in the first repetition of a sample's point, for all quantities.
+    pub fn of_sample(sample: &Sample) -> Failure {
+        Failure {
+            paper: sample.paper.clone(),
+            experiment: sample.experiment.clone(),
+            series: sample.series.clone(),
+            with: sample.with.clone(),
+            x: sample.x,
+            quantity: None,
+            round: 0,
+            said: String::new(),
+        }
+    }
+
+    /// Returns whether this failure is a missing repetition of the sample.
+    pub fn of(&self, sample: &Sample) -> bool {
+        (&self.paper, &self.experiment, &self.series, &self.with, self.x)
+            == (&sample.paper, &sample.experiment, &sample.series, &sample.with, sample.x)
+            && self.quantity.as_ref().is_none_or(|quantity| *quantity == sample.quantity)
+    }
+}
+
+/// Parameters of an experiment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Made {
+    /// Name of the paper.
+    pub paper: String,
+    /// Name of the experiment.
+    pub experiment: String,
+    /// Keys of the experiment as in eval/papers, with the points and repetitions of this run's effort.
+    pub parameters: serde_json::Value,
+}
+
+/// The curves of an experiment's quantity, each with its points in order.
+pub type Curves<'a> = Vec<((&'a str, Option<&'a str>), Vec<&'a Sample>)>;
+
+impl Results {
+    /// Adds a repetition to a sample.
+    pub fn add(&mut self, key: Sample, value: f64) {
+        let same = |one: &&mut Sample| Sample { values: Series::default(), ..(**one).clone() } == key;
+        match self.samples.iter_mut().find(same) {
+            Some(sample) => {
+                let mut rounds = std::mem::take(&mut sample.values.rounds);
+                rounds.push(value);
+                sample.values = Series::of(rounds);
+            }
+            None => self.samples.push(Sample { values: Series::of(vec![value]), ..key }),
+        }
+    }
+
+    /// Returns the repetitions of a sample with their numbers. Failed repetitions have no value and no entry.
+    pub fn numbered(&self, sample: &Sample) -> Vec<(usize, f64)> {
+        let failed = |round: &usize| self.failures.iter().any(|one| one.round == *round && one.of(sample));
+        (0..).filter(|round| !failed(round)).zip(sample.values.rounds.iter().copied()).collect()
+    }
+
+    /// Returns the parameters that all points of an experiment have in common; `None` if the file does not
+    /// have them. Leaves out the number of points and repetitions, and a parameter that has a curve for each
+    /// value.
+    pub fn parameters(
+        &self,
+        paper: &str,
+        experiment: &str,
+    ) -> Option<serde_json::Map<String, serde_json::Value>> {
+        let made = self.experiments.iter().find(|one| one.paper == paper && one.experiment == experiment)?;
+        let mut keys = made.parameters.as_object()?.clone();
+        for key in ["id", "repeat", "warm_up", "moves", "windows", "segments"] {
+            keys.remove(key);
+        }
+        let across = if keys.get("across").is_some_and(|across| across == "mbit") { "mbit" } else { "sizes" };
+        for key in ["sizes", "mbit"] {
+            let many = keys.get(key).and_then(serde_json::Value::as_array).is_some_and(|all| all.len() > 1);
+            if many || key == across {
+                keys.remove(key);
+            }
+        }
+        Some(keys)
+    }
+
+    /// Returns the curves of an experiment's quantity; of the first quantity if `quantity` is `None`.
+    pub fn curves(&self, paper: &str, experiment: &str, quantity: Option<&str>) -> Curves<'_> {
+        let of_it = |one: &&Sample| one.paper == paper && one.experiment == experiment;
+        let first = self.samples.iter().find(of_it).map(|one| one.quantity.as_str());
+        let Some(quantity) = quantity.or(first) else { return Vec::new() };
+        let mut curves: Curves<'_> = Vec::new();
+        for sample in self.samples.iter().filter(|one| of_it(one) && one.quantity == quantity) {
+            let key = (sample.series.as_str(), sample.with.as_deref());
+            match curves.iter_mut().find(|(other, _)| *other == key) {
+                Some((_, points)) => points.push(sample),
+                None => curves.push((key, vec![sample])),
+            }
+        }
+        for (_, points) in &mut curves {
+            points.sort_by(|a, b| a.x.unwrap_or(0.0).total_cmp(&b.x.unwrap_or(0.0)));
+        }
+        curves
+    }
+
+    /// Returns why an experiment was left out.
+    pub fn why_not(&self, paper: &str, experiment: &str) -> Option<&str> {
+        let left = self.left_out.iter().find(|one| one.paper == paper && one.experiment == experiment)?;
+        Some(&left.why)
+    }
+
+    /// Returns warnings about the run, which a reader needs before the results.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut told = match self.effort {
+            Effort::Full => Vec::new(),
+            Effort::Quick => vec!["a quick run: few repetitions, short".to_owned()],
+            Effort::Smoke => vec!["a run that only shows that it works: its figures mean nothing".to_owned()],
+        };
+        told.splice(0..0, self.machine.warning());
+        told.extend(self.disturbed.iter().map(|why| format!("the machine was busy: {why}")));
+        told
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// Returns results for the paper on NEMO Basic Support: plain routing at 92 Mbit/s, a mobile router at
+    /// 90.
+    pub fn results() -> Results {
+        let mut results = Results { schema_version: SCHEMA_VERSION, ..Results::default() };
+        results.time = "2026-01-01 00:00:00 UTC".into();
+        results.subject.name = "carnet".into();
+        results.papers = vec!["nemo-basic-support".into()];
+        for (series, top) in [("plain", 92.0), ("subject", 90.0)] {
+            for x in [89.0, 92.0, 95.0_f64] {
+                for round in 0..3 {
+                    let value = x.min(top) + f64::from(round) * 0.1;
+                    results.add(sample("udp-rates", series, Some(x), "mbit", "Mbit/s"), value);
+                }
+            }
+        }
+        for (series, value) in [("plain", 0.05), ("subject", 0.06)] {
+            results.add(sample("echo", series, None, "ms", "ms"), value);
+        }
+        results.add(sample("rtt", "plain", Some(56.0), "ms", "ms"), 0.05);
+        results.add(sample("rtt", "subject", Some(56.0), "ms", "ms"), 0.06);
+        results
+    }
+
+    /// Returns a sample without values.
+    pub fn sample(experiment: &str, series: &str, x: Option<f64>, quantity: &str, unit: &str) -> Sample {
+        Sample {
+            paper: "nemo-basic-support".into(),
+            experiment: experiment.into(),
+            series: series.into(),
+            with: None,
+            x,
+            quantity: quantity.into(),
+            unit: unit.into(),
+            values: Series::default(),
+        }
+    }
+
+    #[test]
+    fn repetitions_of_a_point_are_one_sample() {
+        let results = results();
+        let curves = results.curves("nemo-basic-support", "udp-rates", None);
+        let found: Vec<(&str, usize, usize)> = curves
+            .iter()
+            .map(|((series, _), points)| (*series, points.len(), points[0].values.rounds.len()))
+            .collect();
+        assert_eq!(found, [("plain", 3, 3), ("subject", 3, 3)]);
+    }
+}

@@ -1,0 +1,598 @@
+//! Executes the experiments of the papers, network by network.
+//!
+//! An experiment may be impossible here, for example for an unprivileged user or a kernel without a feature.
+//! The runner leaves it out with its reason and continues with the others. If the subject does not work, the
+//! run ends.
+
+use std::process::Stdio;
+
+use anyhow::{Context, bail, ensure};
+use serde_json::Value;
+
+use super::bed::{self, Contender, Ends, PLAIN, ROUTER, Routers, SUBJECT};
+use super::measure::Failed;
+use super::paper::{Across, Experiment, Kind, Paper, Place};
+use super::progress::Progress;
+use super::results::{Failure, LeftOut, Made, Results, Sample, Subject};
+use super::trace::Trace;
+use super::{Plan, handover, measure, packets};
+use carnet_bench::figures::Series;
+use carnet_bench::rtt::by_turns;
+use carnet_bench::world::Programs;
+use carnet_testbed::isolate::{Interrupted, Mode, stopping};
+use carnet_testbed::process::Daemon;
+use carnet_testbed::{clock, metrics, radio, run};
+
+/// Expected time to start iperf3 and to wait for its end, in seconds.
+const START: f64 = 0.4;
+/// Expected time of an echo, in seconds.
+const ECHO: f64 = 1e-4;
+
+/// A point to measure.
+#[derive(Debug, Clone, PartialEq)]
+struct Point {
+    x: Option<f64>,
+    with: Option<String>,
+    size: u32,
+    mbit: f64,
+    window: Option<u32>,
+    segment: Option<u32>,
+}
+
+impl Experiment {
+    /// Returns the points of the experiment's curves.
+    fn points(&self) -> Vec<Point> {
+        let point = Point { x: None, with: None, size: 0, mbit: 0.0, window: None, segment: None };
+        match self.kind {
+            Kind::Udp | Kind::Mgen => {
+                let rates = self.mbit.iter();
+                let both = rates.flat_map(|mbit| self.sizes.iter().map(move |size| (*mbit, *size)));
+                let of = |(mbit, size): (f64, u32)| {
+                    let (x, other, many) = match self.across {
+                        Across::Size => (f64::from(size), format!("{mbit} Mbit/s"), self.mbit.len() > 1),
+                        Across::Mbit => (mbit, format!("{size} octets"), self.sizes.len() > 1),
+                    };
+                    Point { x: Some(x), with: many.then_some(other), size, mbit, ..point.clone() }
+                };
+                both.map(of).collect()
+            }
+            Kind::Tcp if !self.windows.is_empty() => {
+                let of = |window: &u32| Point {
+                    x: Some(f64::from(*window)),
+                    window: Some(*window),
+                    ..point.clone()
+                };
+                self.windows.iter().map(of).collect()
+            }
+            Kind::Tcp if !self.segments.is_empty() => {
+                let of = |octets: &u32| Point {
+                    x: Some(f64::from(*octets)),
+                    segment: Some(*octets),
+                    ..point.clone()
+                };
+                self.segments.iter().map(of).collect()
+            }
+            Kind::Rtt => {
+                let of = |size: &u32| Point { x: Some(f64::from(*size)), size: *size, ..point.clone() };
+                self.sizes.iter().map(of).collect()
+            }
+            Kind::Tcp | Kind::PathMtu => vec![point],
+            Kind::Echo | Kind::Handover | Kind::Packets | Kind::Scenario => Vec::new(),
+        }
+    }
+
+    /// Returns the expected seconds of one measurement.
+    fn each(&self) -> f64 {
+        match self.kind {
+            Kind::Udp | Kind::Tcp | Kind::Mgen => self.seconds as f64 + START,
+            Kind::Rtt => f64::from(self.echoes) * ECHO + 0.03,
+            Kind::Echo => f64::from(self.echoes) * 2.0 * ECHO,
+            Kind::PathMtu => 1.0,
+            Kind::Packets => self.milliseconds as f64 * 1.1e-3,
+            Kind::Handover => 3.2,
+            Kind::Scenario => self.seconds as f64 + 8.0,
+        }
+    }
+
+    /// Returns the number of measurements of the experiment.
+    fn measurements(&self) -> usize {
+        let lanes = if self.ipv4 { 3 } else { 2 };
+        match self.kind {
+            Kind::Packets => self.sizes.len() * self.repeat * 2,
+            Kind::Handover => self.moves,
+            Kind::Echo => self.repeat,
+            Kind::Scenario => usize::from(self.factor > 0.0),
+            _ if self.points().is_empty() || self.repeat == 0 => 0,
+            _ => self.points().len() * self.repeat * lanes + if self.warm_up { lanes } else { 0 },
+        }
+    }
+
+    /// Returns the expected seconds of the experiment.
+    fn cost(&self) -> f64 {
+        self.each() * self.measurements() as f64
+    }
+}
+
+/// Returns the experiments of all papers in the order of execution. Handovers are last: an interface that
+/// goes down loses the routes that a command has set, so later measurements would find a dead network.
+fn order(papers: &[Paper]) -> Vec<(&Paper, &Experiment)> {
+    let all = papers.iter().flat_map(|paper| paper.experiments.iter().map(move |one| (paper, one)));
+    let (last, mut first): (Vec<_>, Vec<_>) = all.partition(|(_, one)| one.kind == Kind::Handover);
+    first.extend(last);
+    first
+}
+
+/// Executes all experiments of the plan.
+pub fn run(plan: &Plan, programs: &Programs, results: &mut Results) -> anyhow::Result<()> {
+    let experiments = order(&plan.papers);
+    results.subject = match &plan.contender {
+        Contender::Carnet(_) => Subject { name: "carnet".into(), mr: None, ha: None },
+        Contender::Commands { mr, ha } => {
+            Subject { name: bed::COMMANDS.into(), mr: Some(mr.clone()), ha: Some(ha.clone()) }
+        }
+    };
+    let mut runner = Runner {
+        plan,
+        results,
+        progress: Progress::new(experiments.iter().map(|(_, experiment)| experiment.cost()).sum()),
+    };
+    let at = |place: Place| {
+        let there = |(_, experiment): &&(&Paper, &Experiment)| {
+            experiment.place == place && experiment.kind != Kind::Scenario && experiment.measurements() > 0
+        };
+        experiments.iter().filter(there).copied().collect::<Vec<_>>()
+    };
+    let made = runner
+        .routers(&at(Place::Routers), programs)
+        .and_then(|()| runner.air(&at(Place::OneHop), 1))
+        .and_then(|()| runner.air(&at(Place::TwoHops), 2))
+        .and_then(|()| {
+            let scenarios =
+                experiments.iter().filter(|(_, one)| one.kind == Kind::Scenario && one.factor > 0.0);
+            scenarios.copied().try_for_each(|(paper, experiment)| {
+                let made = runner.scenario(paper, experiment);
+                runner.made(paper, experiment, made, || Ok(()))
+            })
+        });
+    runner.progress.end();
+    made
+}
+
+struct Runner<'a> {
+    plan: &'a Plan,
+    results: &'a mut Results,
+    progress: Progress,
+}
+
+impl Runner<'_> {
+    fn key(&self, paper: &Paper, experiment: &Experiment, series: &str) -> Sample {
+        Sample {
+            paper: paper.name.clone(),
+            experiment: experiment.id.clone(),
+            series: series.into(),
+            with: None,
+            x: None,
+            quantity: String::new(),
+            unit: String::new(),
+            values: Series::default(),
+        }
+    }
+
+    fn leave_out(&mut self, paper: &Paper, experiment: &Experiment, why: &str) {
+        self.progress.advance(experiment.cost());
+        let (paper, experiment) = (paper.name.clone(), experiment.id.clone());
+        self.results.left_out.push(LeftOut { paper, experiment, why: why.into() });
+    }
+
+    /// Records the result of an experiment. Leaves out a failed experiment, and fails only if the network no
+    /// longer works.
+    fn made(
+        &mut self,
+        paper: &Paper,
+        experiment: &Experiment,
+        made: anyhow::Result<()>,
+        check: impl FnOnce() -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        match made {
+            Err(error) if error.is::<Interrupted>() => Err(error),
+            Err(error) => {
+                check()?;
+                self.leave_out(paper, experiment, &format!("{error:#}"));
+                super::save(self.plan, self.results)
+            }
+            Ok(()) => super::save(self.plan, self.results),
+        }
+    }
+
+    /// Shows the name of the next experiment.
+    fn at(&mut self, paper: &Paper, experiment: &Experiment) -> anyhow::Result<()> {
+        if stopping() {
+            return Err(Interrupted.into());
+        }
+        self.progress.at(&format!("{}: {}", paper.name, experiment.id));
+        let parameters = serde_json::to_value(experiment)?;
+        let (paper, experiment) = (paper.name.clone(), experiment.id.clone());
+        self.results.experiments.push(Made { paper, experiment, parameters });
+        Ok(())
+    }
+
+    fn routers(&mut self, experiments: &[(&Paper, &Experiment)], programs: &Programs) -> anyhow::Result<()> {
+        if experiments.is_empty() {
+            return Ok(());
+        }
+        let mut routers = Routers::build(&self.plan.contender, programs)?;
+        self.results.subject = routers.about.clone();
+        for (paper, experiment) in experiments.iter().copied() {
+            self.at(paper, experiment)?;
+            let made = match experiment.kind {
+                Kind::Packets => self.packets(paper, experiment, &mut routers),
+                Kind::Handover => self.handover(paper, experiment, &mut routers),
+                Kind::Echo => self.echo(paper, experiment, &mut routers),
+                _ => routers.set_link(experiment.link.as_deref()).and_then(|()| {
+                    let ends = routers.ends(experiment.ipv4);
+                    self.curves(paper, experiment, &ends, || routers.check())
+                }),
+            };
+            self.made(paper, experiment, made, || routers.check())?;
+        }
+        routers.stop()
+    }
+
+    fn air(&mut self, experiments: &[(&Paper, &Experiment)], hops: usize) -> anyhow::Result<()> {
+        if experiments.is_empty() {
+            return Ok(());
+        }
+        if let Contender::Commands { .. } = self.plan.contender {
+            for (paper, experiment) in experiments.iter().copied() {
+                self.leave_out(paper, experiment, "about GeoNetworking; the commands are about NEMO");
+            }
+            return Ok(());
+        }
+        let folder = bed::air(&self.plan.scenarios, hops);
+        let plan = run::Plan {
+            name: folder.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            folder,
+            carnet: self.plan.carnet.clone(),
+            out: self.plan.out.clone(),
+            quick: false,
+            size: None,
+            factor: None,
+            pcap: false,
+            hold: false,
+            verbose: false,
+            path: None,
+            radio: radio::Kind::default(),
+            slow: false,
+            mode: self.plan.mode,
+        };
+        let mut testbed = match run::Testbed::up(&plan, &mut metrics::Metrics::new()) {
+            Ok((testbed, _)) => testbed,
+            Err(error) if error.is::<Interrupted>() => return Err(error),
+            // Keep the results of the earlier experiments.
+            Err(error) => {
+                for (paper, experiment) in experiments.iter().copied() {
+                    self.leave_out(paper, experiment, &format!("{}: {error:#}", plan.name));
+                }
+                return Ok(());
+            }
+        };
+        for (paper, experiment) in experiments.iter().copied() {
+            self.at(paper, experiment)?;
+            let made = self.curves(paper, experiment, &bed::air_ends(), || testbed.check());
+            self.made(paper, experiment, made, || testbed.check())?;
+        }
+        testbed.down()
+    }
+
+    /// Measures all points of an experiment with all repetitions. The curves take turns.
+    fn curves(
+        &mut self,
+        paper: &Paper,
+        experiment: &Experiment,
+        ends: &[Ends],
+        mut check: impl FnMut() -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let points = experiment.points();
+        if let (true, Some(point)) = (experiment.warm_up, points.first()) {
+            for one in ends {
+                if let Err(error) = measured(experiment, one, point)
+                    && !error.is::<Failed>()
+                {
+                    return Err(error);
+                }
+                self.progress.advance(experiment.each());
+            }
+        }
+        for round in 0..experiment.repeat {
+            for (number, point) in points.iter().enumerate() {
+                for turn in 0..ends.len() {
+                    // Rotate the order, so that even with one repetition no series is the first at all
+                    // points.
+                    let one = &ends[(turn + round + number) % ends.len()];
+                    let key = Sample {
+                        with: point.with.clone(),
+                        x: point.x,
+                        ..self.key(paper, experiment, one.series)
+                    };
+                    record(self.results, &key, experiment.kind, round, measured(experiment, one, point))?;
+                    self.progress.advance(experiment.each());
+                }
+                check()?;
+            }
+        }
+        ends.iter().try_for_each(|one| some(self.results, &self.key(paper, experiment, one.series)))
+    }
+
+    fn packets(
+        &mut self,
+        paper: &Paper,
+        experiment: &Experiment,
+        routers: &mut Routers,
+    ) -> anyhow::Result<()> {
+        ensure!(
+            self.plan.mode == Mode::Root,
+            "packets are sent and counted by BPF programs, which takes root"
+        );
+        routers.set_link(None)?;
+        let (plain, subject) = (self.key(paper, experiment, PLAIN), self.key(paper, experiment, SUBJECT));
+        let (results, progress) = (&mut *self.results, &mut self.progress);
+        let Experiment { sizes, repeat, milliseconds, share, .. } = experiment;
+        packets::measure(routers, sizes, *repeat, *milliseconds, *share, |(size, series, rate)| {
+            let key = if series == PLAIN { &plain } else { &subject };
+            let mbit = rate * f64::from(size) * 8.0 / 1e6;
+            for (quantity, unit, value) in [("packets", "packets/s", rate), ("mbit", "Mbit/s", mbit)] {
+                let key = Sample {
+                    x: Some(f64::from(size)),
+                    quantity: quantity.into(),
+                    unit: unit.into(),
+                    ..key.clone()
+                };
+                results.add(key, value);
+            }
+            progress.advance(experiment.each());
+        })
+    }
+
+    /// Measures repeatedly the average time of some echoes.
+    fn echo(&mut self, paper: &Paper, experiment: &Experiment, routers: &mut Routers) -> anyhow::Result<()> {
+        routers.set_link(None)?;
+        for _ in 0..experiment.repeat {
+            let times = by_turns(&[&routers.plain, &routers.subject], experiment.echoes as usize)?;
+            for (series, times) in [PLAIN, SUBJECT].into_iter().zip(times) {
+                let mean = times.iter().sum::<f64>() / times.len().max(1) as f64;
+                let key = Sample {
+                    quantity: "ms".into(),
+                    unit: "ms".into(),
+                    ..self.key(paper, experiment, series)
+                };
+                self.results.add(key, mean / 1e6);
+            }
+            self.progress.advance(experiment.each());
+            routers.check()?;
+        }
+        Ok(())
+    }
+
+    fn handover(
+        &mut self,
+        paper: &Paper,
+        experiment: &Experiment,
+        routers: &mut Routers,
+    ) -> anyhow::Result<()> {
+        routers.set_link(None)?;
+        let gaps = handover::moves(routers, experiment.moves)?;
+        self.progress.advance(experiment.cost());
+        let mut lost = 0;
+        for (number, gaps) in gaps.iter().enumerate() {
+            for (series, gap) in [SUBJECT, ROUTER].into_iter().zip(gaps) {
+                let Some(gap) = gap else {
+                    lost += 1;
+                    continue;
+                };
+                let key = Sample {
+                    x: Some((number + 1) as f64),
+                    quantity: "ms".into(),
+                    unit: "ms".into(),
+                    ..self.key(paper, experiment, series)
+                };
+                self.results.add(key, *gap);
+            }
+        }
+        ensure!(
+            lost == 0,
+            "after {lost} of {} moves, seen from both, nothing was answered within {} s",
+            2 * gaps.len(),
+            handover::LIMIT / clock::SECOND
+        );
+        Ok(())
+    }
+
+    /// Runs a scenario in separate namespaces, and reads its metrics.
+    fn scenario(&mut self, paper: &Paper, experiment: &Experiment) -> anyhow::Result<()> {
+        self.at(paper, experiment)?;
+        if let Contender::Commands { .. } = self.plan.contender {
+            self.leave_out(paper, experiment, "the scenario moves carnet by its signal files");
+            return Ok(());
+        }
+        let name = experiment.scenario.as_deref().context("an experiment with a scenario names it")?;
+        let out = self.plan.out.join(name);
+        let mut command = std::process::Command::new(std::env::current_exe()?);
+        command.args(["run", name, "--factor", &experiment.factor.to_string(), "--out"]).arg(&out);
+        command.arg("--carnet").arg(&self.plan.carnet).arg("--scenarios").arg(&self.plan.scenarios);
+        command.stdin(Stdio::null());
+        let log = self.plan.out.join("logs").join(format!("{name}.log"));
+        // Remove the file of an earlier run.
+        let file = out.join("results.json");
+        match std::fs::remove_file(&file) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("cannot remove {}", file.display()));
+            }
+            _ => {}
+        }
+        let mut lab = Daemon::start(&format!("carnet-lab run {name}"), &log, &mut command)?;
+        let (begin, limit) = (clock::monotonic(), 2 * (experiment.cost() * 1e9) as u64);
+        let mut status = None;
+        while status.is_none() {
+            if stopping() {
+                lab.stop(nix::sys::signal::Signal::SIGTERM);
+                return Err(Interrupted.into());
+            }
+            status = lab.ended();
+            if clock::monotonic() - begin > limit {
+                lab.stop(nix::sys::signal::Signal::SIGTERM);
+                bail!("{name} took much longer than expected:\n{}", lab.tail());
+            }
+            clock::sleep(clock::SECOND / 5);
+            self.progress.advance(if status.is_none() { 0.2 } else { 0.0 });
+        }
+        // Exit status 1 means a failed expectation; the metrics are valid anyway.
+        let code = status.and_then(|status| status.code());
+        ensure!(matches!(code, Some(0 | 1)), "{name} ended ({status:?}):\n{}", lab.tail());
+        let text =
+            std::fs::read(&file).with_context(|| format!("{name} left no results:\n{}", lab.tail()))?;
+        let told: Value = serde_json::from_slice(&text)?;
+        for figure in paper.figures.iter().filter(|one| one.experiment.as_ref() == Some(&experiment.id)) {
+            for value in &figure.values {
+                let Some(metric) = value.ours.as_ref().and_then(|ours| ours.metric.as_ref()) else {
+                    continue;
+                };
+                let Some(number) = told["metrics"]["run"][metric].as_f64() else { continue };
+                let key = Sample {
+                    with: None,
+                    quantity: metric.clone(),
+                    unit: value.unit.clone(),
+                    ..self.key(paper, experiment, SUBJECT)
+                };
+                self.results.add(key, number);
+            }
+            if let Some(trace) = figure.trace.as_deref().and_then(|name| Trace::of(&told, name)) {
+                let (paper, experiment) = (paper.name.clone(), experiment.id.clone());
+                self.results.traces.push(Trace { paper, experiment, ..trace });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Records the values of a measurement, or its failure.
+fn record(
+    results: &mut Results,
+    key: &Sample,
+    kind: Kind,
+    round: usize,
+    measured: anyhow::Result<Vec<measure::Found>>,
+) -> anyhow::Result<()> {
+    let failure = |quantity: Option<&str>, said: String| Failure {
+        quantity: quantity.map(str::to_owned),
+        round,
+        said,
+        ..Failure::of_sample(key)
+    };
+    let found = match measured {
+        Ok(found) => found,
+        Err(error) if error.is::<Failed>() => {
+            results.failures.push(failure(None, format!("{error:#}")));
+            return Ok(());
+        }
+        Err(error) => return Err(error),
+    };
+    if kind == Kind::Rtt && !found.iter().any(|one| one.0 == "ms") {
+        results.failures.push(failure(Some("ms"), "no echo was answered".into()));
+    }
+    for (quantity, unit, value) in found {
+        results.add(Sample { quantity: quantity.into(), unit: unit.into(), ..key.clone() }, value);
+    }
+    Ok(())
+}
+
+/// Fails if a series of an experiment has no value at all. The error quotes the first failure.
+fn some(results: &Results, key: &Sample) -> anyhow::Result<()> {
+    let name = (&key.paper, &key.experiment, &key.series);
+    if results.samples.iter().any(|one| (&one.paper, &one.experiment, &one.series) == name) {
+        return Ok(());
+    }
+    match results.failures.iter().find(|one| (&one.paper, &one.experiment, &one.series) == name) {
+        Some(first) => bail!("no measurement came to a value ({}); the first: {}", key.series, first.said),
+        None => Ok(()),
+    }
+}
+
+fn measured(experiment: &Experiment, ends: &Ends, point: &Point) -> anyhow::Result<Vec<measure::Found>> {
+    match experiment.kind {
+        Kind::Udp => measure::udp(ends, point.size, point.mbit, experiment.down, experiment.seconds),
+        Kind::Tcp => measure::tcp(ends, experiment.down, experiment.seconds, point.window, point.segment),
+        Kind::Rtt => measure::rtt(ends, point.size, experiment.echoes),
+        Kind::Mgen => measure::mgen(ends, point.size, point.mbit, experiment.seconds),
+        Kind::PathMtu => measure::path_mtu(ends),
+        Kind::Echo | Kind::Handover | Kind::Packets | Kind::Scenario => {
+            bail!("{} is measured otherwise", experiment.id)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::paper::{Effort, all};
+
+    /// Returns the expected seconds of all papers.
+    fn cost(effort: Effort) -> f64 {
+        let papers = all(effort).expect("are good");
+        papers.iter().flat_map(|paper| &paper.experiments).map(Experiment::cost).sum()
+    }
+
+    #[test]
+    fn the_whole_takes_less_than_25_minutes_and_a_quick_run_less_than_4() {
+        let [full, quick, smoke] = [Effort::Full, Effort::Quick, Effort::Smoke].map(cost);
+        assert!(full < 23.0 * 60.0, "{full} s");
+        assert!(quick < 210.0, "{quick} s");
+        assert!(smoke < 45.0, "{smoke} s");
+    }
+
+    #[test]
+    fn handovers_come_last_of_all_papers() {
+        let papers = all(Effort::Full).expect("are good");
+        let order = order(&papers);
+        assert_eq!(order.len(), papers.iter().map(|paper| paper.experiments.len()).sum::<usize>());
+        let first = order.iter().position(|(_, one)| one.kind == Kind::Handover).expect("there is one");
+        assert!(order[first..].iter().all(|(_, one)| one.kind == Kind::Handover));
+        assert!(order[..first].iter().any(|(paper, _)| paper.name == "nemo-low-end"));
+    }
+
+    #[test]
+    fn a_measurement_that_fails_is_kept_as_such() {
+        use crate::results::tests::sample;
+        let mut results = Results::default();
+        let key = sample("tcp", SUBJECT, None, "", "");
+        let failed = || Err(Failed("iperf3: unable to connect".into()).into());
+        record(&mut results, &key, Kind::Tcp, 0, failed()).expect("is kept");
+        let told = some(&results, &key).expect_err("there is no value").to_string();
+        assert_eq!(told, "no measurement came to a value (subject); the first: iperf3: unable to connect");
+        record(&mut results, &key, Kind::Tcp, 1, Ok(vec![("mbit", "Mbit/s", 3.0)])).expect("is kept");
+        assert_eq!(results.numbered(&results.samples[0]), [(1, 3.0)]);
+        some(&results, &key).expect("there is a value");
+        // With all echoes lost, the loss has a value, and the round trip has no value.
+        let key = sample("rtt", SUBJECT, None, "", "");
+        record(&mut results, &key, Kind::Rtt, 0, Ok(vec![("loss", "%", 100.0)])).expect("is kept");
+        record(&mut results, &key, Kind::Rtt, 1, Ok(vec![("ms", "ms", 2.0), ("loss", "%", 0.0)]))
+            .expect("is kept");
+        assert_eq!(results.numbered(&results.samples[1]), [(0, 100.0), (1, 0.0)]);
+        assert_eq!(results.numbered(&results.samples[2]), [(1, 2.0)]);
+        let broken = record(&mut results, &key, Kind::Rtt, 2, Err(anyhow::anyhow!("no ping")));
+        assert!(broken.is_err(), "what is no measurement's failure ends the experiment");
+    }
+
+    #[test]
+    fn a_second_thing_that_is_varied_makes_curves() {
+        let papers = all(Effort::Full).expect("are good");
+        let of = |paper: &str, id: &str| {
+            let paper = papers.iter().find(|one| one.name == paper).expect("is there");
+            paper.experiment(id).expect("is there").points()
+        };
+        let points = of("cargeo6", "udp");
+        assert_eq!(points[0].with.as_deref(), Some("0.25 Mbit/s"));
+        assert_eq!((points[0].x, points[0].mbit), (Some(100.0), 0.25));
+        let points = of("nemo-basic-support", "udp-rates");
+        assert_eq!((points[0].x, points[0].with.as_deref(), points[0].size), (Some(80.0), None, 1192));
+    }
+}

@@ -1,0 +1,209 @@
+//! Draws a scenario's ping against time, with the moments at which the uplink changed. One picture shows the
+//! whole run, and further pictures show all moves to the same uplink over each other.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::paper::Figure;
+use carnet_bench::figures::Series;
+use carnet_testbed::report::chart::{Chart, Curve, Mark, Moment, Point};
+use carnet_testbed::results::{Active, Line, Topology};
+
+/// Time step in the picture of the whole run, in seconds.
+pub const WHOLE: f64 = 0.5;
+/// Time step in the picture of a move, in seconds.
+pub const MOVE: f64 = 0.01;
+/// Time before and after a move that a picture shows, in seconds.
+const AROUND: f64 = 0.3;
+
+/// Echoes against time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Trace {
+    /// Name of the paper.
+    pub paper: String,
+    /// Name of the experiment.
+    pub experiment: String,
+    /// Sender of the ping, in words.
+    pub label: String,
+    /// Time of each request, in seconds from the begin of the timetable.
+    pub at_s: Vec<f64>,
+    /// Round trip of each request in milliseconds; `null` for a lost request.
+    pub ms: Vec<Option<f64>>,
+    /// Moves of the traffic to another uplink.
+    pub moves: Vec<Move>,
+}
+
+/// A move of the traffic to another uplink.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Move {
+    /// Time in seconds from the begin of the timetable.
+    pub at_s: f64,
+    /// Kind of the link to which the traffic moved.
+    pub to: String,
+}
+
+impl Trace {
+    /// Returns the ping of this name from a scenario's results (`results.json`).
+    pub fn of(told: &Value, name: &str) -> Option<Trace> {
+        let lines: Vec<Line<(f64, Option<f64>)>> =
+            serde_json::from_value(told["series"]["rtt"].clone()).ok()?;
+        let active: Vec<Active> = serde_json::from_value(told["active"].clone()).ok()?;
+        let topology: Topology = serde_json::from_value(told["topology"].clone()).ok()?;
+        let line = lines.into_iter().find(|line| line.name == name)?;
+        let moves = active.windows(2).filter(|pair| pair[0].node == pair[1].node).filter_map(|pair| {
+            let uplink = pair[1].uplink.as_deref()?;
+            Some(Move { at_s: pair[1].from_s, to: medium(&topology, &pair[1].node, uplink) })
+        });
+        let (at_s, ms) = line.points.into_iter().unzip();
+        let moves = moves.collect();
+        Some(Trace { paper: String::new(), experiment: String::new(), label: line.label, at_s, ms, moves })
+    }
+
+    /// Returns the number of lost echoes, and of all echoes.
+    pub fn lost(&self) -> (usize, usize) {
+        (self.ms.iter().filter(|ms| ms.is_none()).count(), self.ms.len())
+    }
+
+    fn echoes(&self) -> impl Iterator<Item = (f64, Option<f64>)> {
+        self.at_s.iter().copied().zip(self.ms.iter().copied())
+    }
+
+    /// Returns the pictures: the whole run, then the moves to each uplink.
+    pub fn charts(&self, figure: &Figure, subject: &str) -> Vec<Chart> {
+        let mut uplinks: Vec<&str> = Vec::new();
+        for one in &self.moves {
+            if !uplinks.contains(&one.to.as_str()) {
+                uplinks.push(&one.to);
+            }
+        }
+        let marks = figure.values.iter().filter(|value| value.marked);
+        let marks: Vec<Mark> =
+            marks.map(|value| Mark { label: value.what.clone(), x: None, y: value.paper }).collect();
+        let chart = |title: String, x: String, echoes: &[(f64, Option<f64>)], step: f64| Chart {
+            title,
+            x: Some(x),
+            y: figure.y.clone().unwrap_or_default(),
+            curves: vec![Curve { label: subject.into(), dashed: false, points: points(echoes, step) }],
+            marks: marks.clone(),
+            lost: echoes.iter().filter(|echo| echo.1.is_none()).map(|echo| echo.0).collect(),
+            ..Chart::default()
+        };
+        let all: Vec<_> = self.echoes().collect();
+        let kind = |to: &str| uplinks.iter().position(|uplink| *uplink == to).unwrap_or(0);
+        let moment = |to: &str, x: f64| Moment { label: format!("moves to {to}"), kind: kind(to), x };
+        let whole = Chart {
+            moments: self.moves.iter().map(|one| moment(&one.to, one.at_s)).collect(),
+            ..chart(figure.title.clone(), figure.x.clone().unwrap_or_default(), &all, WHOLE)
+        };
+        let of_moves = uplinks.iter().copied().map(|uplink| {
+            let moves: Vec<&Move> = self.moves.iter().filter(|one| one.to == uplink).collect();
+            let title = match moves.len() {
+                1 => format!("The move to {uplink}"),
+                count => format!("All {count} moves to {uplink}, laid over each other"),
+            };
+            let axis = format!("{} from the move to {uplink}", figure.x.as_deref().unwrap_or_default());
+            Chart { moments: vec![moment(uplink, 0.0)], ..chart(title, axis, &self.around(&moves), MOVE) }
+        });
+        std::iter::once(whole).chain(of_moves).collect()
+    }
+
+    /// Returns the echoes around these moves, with their time relative to the move.
+    fn around(&self, moves: &[&Move]) -> Vec<(f64, Option<f64>)> {
+        let near = |at: f64| moves.iter().map(move |one| at - one.at_s).find(|from| from.abs() <= AROUND);
+        self.echoes().filter_map(|(at, ms)| Some((near(at)?, ms))).collect()
+    }
+}
+
+/// Returns the name of an uplink's link in the scenario, up to a comma; without such a name, the uplink's own
+/// name.
+fn medium(topology: &Topology, node: &str, uplink: &str) -> String {
+    let end = (node.to_owned(), uplink.to_owned());
+    let link = topology.links.iter().find(|link| link.ends.contains(&end));
+    let word = link.and_then(|link| link.label.split(',').next()).map(str::trim);
+    word.filter(|word| !word.is_empty()).unwrap_or(uplink).to_owned()
+}
+
+/// Returns median, lowest and highest of the answered echoes for each step of time. Leaves out a step without
+/// answers.
+fn points(echoes: &[(f64, Option<f64>)], step: f64) -> Vec<Point> {
+    let mut steps: std::collections::BTreeMap<i64, Vec<f64>> = std::collections::BTreeMap::new();
+    for (at, ms) in echoes {
+        if let Some(ms) = ms {
+            steps.entry((at / step).floor() as i64).or_default().push(*ms);
+        }
+    }
+    let point = |(at, values)| {
+        let values = Series::of(values);
+        ((at as f64 + 0.5) * step, values.median, values.lowest, values.highest)
+    };
+    steps.into_iter().map(point).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// Returns results with one second over Wi-Fi and one over WiMAX. An echo is sent every 10 ms; one is
+    /// lost in the move at 1 s.
+    fn told() -> Value {
+        let echo = |n: u32| {
+            let ms = if n < 100 { 3.0 } else { 47.0 };
+            json!([f64::from(n) / 100.0, if n == 100 { Value::Null } else { json!(ms) }])
+        };
+        let active = |uplink: &str, from: f64| {
+            json!({"node": "mr", "uplink": uplink, "from_s": from, "to_\
+            s": from + 1.0})
+        };
+        let link = |uplink: &str, label: &str| {
+            json!({"ends": [["ar", uplink], ["mr", uplink]], "labe\
+            l": label, "shared": false})
+        };
+        json!({
+            "series": {"rtt": [{"name": "rtt", "label": "in the \
+                tunnel", "points": (0..200).map(echo).collect::<Vec<_>>()}]},
+            "active": [active("w0", 0.0), active("w1", 1.0)],
+            "topology": {"nodes": [], "links": [link("w0", "Wi-Fi, 3 ms"), link("w1", "")]},
+        })
+    }
+
+    fn figure() -> Figure {
+        let text = "id='f'\ntitle='A figure'\nshows=''\nx='seconds'\ny='round trip, ms'\n\
+                    [[value]]\nwhat='mean'\npaper=47.0\nunit='ms'\nplace=''\nincomparable='x'\nmarked=true\n";
+        toml::from_str(text).expect("is good")
+    }
+
+    #[test]
+    fn a_ping_is_taken_with_the_moves() {
+        let trace = Trace::of(&told(), "rtt").expect("is there");
+        assert_eq!(trace.lost(), (1, 200));
+        assert_eq!((trace.at_s[100], trace.ms[100], trace.ms[101]), (1.0, None, Some(47.0)));
+        assert_eq!(trace.moves, [Move { at_s: 1.0, to: "w1".into() }]);
+        assert!(Trace::of(&told(), "other").is_none());
+        let mut back = told();
+        back["active"] = json!([back["active"][1], back["active"][0]]);
+        assert_eq!(Trace::of(&back, "rtt").expect("is there").moves[0].to, "Wi-Fi");
+    }
+
+    #[test]
+    fn the_whole_and_the_moves_are_drawn() {
+        let charts = Trace::of(&told(), "rtt").expect("is there").charts(&figure(), "carnet");
+        assert_eq!(charts.len(), 2);
+        assert_eq!((charts[0].moments[0].x, charts[1].moments[0].x), (1.0, 0.0));
+        assert_eq!(charts[0].lost, [1.0]);
+        assert!(charts[1].lost[0].abs() < 1e-9, "{:?}", charts[1].lost);
+        assert_eq!(charts[1].marks[0].y, 47.0);
+        let points = &charts[1].curves[0].points;
+        assert!(points.iter().all(|point| point.0.abs() <= AROUND + MOVE), "{points:?}");
+        let (before, after): (Vec<&Point>, Vec<&Point>) = points.iter().partition(|point| point.0 < 0.0);
+        assert!(before.len() > 20 && before.iter().all(|point| point.1 == 3.0), "{before:?}");
+        assert!(after.len() > 20 && after.iter().all(|point| point.1 == 47.0), "{after:?}");
+    }
+
+    #[test]
+    fn steps_have_median_lowest_and_highest() {
+        let echoes =
+            [(0.01, Some(3.0)), (0.02, Some(1.0)), (0.05, Some(9.0)), (0.15, None), (0.25, Some(5.0))];
+        assert_eq!(points(&echoes, 0.1), [(0.05, 3.0, 1.0, 9.0), (0.25, 5.0, 5.0, 5.0)]);
+    }
+}

@@ -1,0 +1,132 @@
+//! Packet sockets for frames, which handle many frames per system call and get a kernel timestamp of every
+//! frame.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use anyhow::Context;
+use nix::errno::Errno;
+use nix::ifaddrs::getifaddrs;
+use nix::sys::socket::{
+    ControlMessage, ControlMessageOwned, LinkAddr, MsgFlags, MultiHeaders, bind, recvmmsg, recvmsg, sendmmsg,
+    setsockopt, sockopt,
+};
+use nix::sys::time::TimeVal;
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// Maximum number of frames per system call.
+pub const BATCH: usize = 64;
+const BUFFER: usize = 32 << 20;
+/// The EtherType of GeoNetworking.
+pub const GEONETWORKING: u16 = 0x8947;
+/// `ETH_P_ALL`: frames of all EtherTypes, in both directions.
+pub const ALL: u16 = 3;
+
+/// Returns the address that binds a socket to an interface.
+fn look(interface: &str) -> anyhow::Result<LinkAddr> {
+    getifaddrs()?
+        .filter(|found| found.interface_name == interface)
+        .find_map(|found| found.address.and_then(|address| address.as_link_addr().copied()))
+        .with_context(|| format!("there is no interface {interface}"))
+}
+
+/// A packet socket on an interface.
+#[derive(Debug)]
+pub struct Link {
+    socket: Socket,
+}
+
+impl Link {
+    /// Opens a socket for frames of an EtherType; with `None` the socket only sends.
+    pub fn open(interface: &str, ether_type: Option<u16>) -> anyhow::Result<Link> {
+        let address = look(interface)?;
+        let protocol = ether_type.map(|ether_type| Protocol::from(i32::from(ether_type.to_be())));
+        let socket =
+            Socket::new(Domain::PACKET, Type::RAW, protocol).context("cannot open a packet socket")?;
+        // The address contains no EtherType, so that the socket keeps the EtherType with which it was opened.
+        bind(socket.as_raw_fd(), &address).with_context(|| format!("cannot bind to {interface}"))?;
+        // Without privileges on the host the kernel refuses the forced size, and its own limit applies.
+        if setsockopt(&socket, sockopt::RcvBufForce, &BUFFER).is_err() {
+            let _ = socket.set_recv_buffer_size(BUFFER);
+        }
+        Ok(Link { socket })
+    }
+
+    /// Sends all frames, or fails with the kernel's error.
+    pub fn send<'a>(
+        &self,
+        headers: &mut MultiHeaders<()>,
+        frames: impl Iterator<Item = &'a [u8]>,
+    ) -> anyhow::Result<()> {
+        let none: [ControlMessage<'_>; 0] = [];
+        let slices: Vec<[IoSlice<'_>; 1]> = frames.map(|frame| [IoSlice::new(frame)]).collect();
+        let to = [None::<()>; BATCH];
+        let mut rest = &slices[..];
+        while !rest.is_empty() {
+            let sent = sendmmsg(self.socket.as_raw_fd(), headers, rest, to, none, MsgFlags::empty())
+                .map(Iterator::count);
+            match sent {
+                Ok(sent) => rest = &rest[sent..],
+                Err(Errno::EINTR | Errno::ENOBUFS | Errno::EAGAIN) => {}
+                Err(error) => return Err(error).context("cannot send frames"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Receives a batch into `frames`, and writes the length of each frame into `lengths`.
+    pub fn receive(
+        &self,
+        headers: &mut MultiHeaders<()>,
+        frames: &mut [Vec<u8>],
+        lengths: &mut Vec<usize>,
+    ) -> anyhow::Result<()> {
+        lengths.clear();
+        let mut slices: Vec<[IoSliceMut<'_>; 1]> =
+            frames.iter_mut().map(|frame| [IoSliceMut::new(frame)]).collect();
+        match recvmmsg(self.socket.as_raw_fd(), headers, &mut slices, MsgFlags::MSG_WAITFORONE, None) {
+            Ok(received) => lengths.extend(received.map(|message| message.bytes)),
+            Err(Errno::EINTR | Errno::EAGAIN) => {}
+            Err(error) => return Err(error).context("cannot receive frames"),
+        }
+        Ok(())
+    }
+
+    /// Limits the time that a receive waits.
+    pub fn wait_at_most(&self, limit: Duration) -> anyhow::Result<()> {
+        Ok(self.socket.set_read_timeout(Some(limit))?)
+    }
+
+    /// Lets the kernel stamp each frame in both directions.
+    pub fn stamp(&self) -> anyhow::Result<()> {
+        setsockopt(&self.socket, sockopt::ReceiveTimestampns, &true).context("the kernel stamps no frames")
+    }
+
+    /// Returns the next frame and its time, in nanoseconds since 1970; `None` if no frame arrives in time.
+    pub fn stamped<'a>(&self, buffer: &'a mut [u8]) -> anyhow::Result<Option<(&'a [u8], u64)>> {
+        let mut space = nix::cmsg_space!(TimeVal, TimeVal);
+        let (length, time) = {
+            let mut slice = [IoSliceMut::new(buffer)];
+            let message =
+                recvmsg::<()>(self.socket.as_raw_fd(), &mut slice, Some(&mut space), MsgFlags::empty());
+            let message = match message {
+                Ok(message) => message,
+                Err(Errno::EAGAIN | Errno::EINTR) => return Ok(None),
+                Err(error) => return Err(error).context("cannot receive frames"),
+            };
+            let time = message.cmsgs()?.find_map(|control| match control {
+                ControlMessageOwned::ScmTimestampns(time) => Some(time),
+                _ => None,
+            });
+            (message.bytes, time.context("the kernel stamped no time")?)
+        };
+        let time = time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64;
+        Ok(Some((&buffer[..length], time)))
+    }
+}
+
+/// Allocates the headers of a batch.
+pub fn headers() -> MultiHeaders<()> {
+    MultiHeaders::preallocate(BATCH, None)
+}

@@ -1,0 +1,339 @@
+//! Gives a node of the testbed a share of a core, for the kernel threads that poll its interfaces and for its
+//! program.
+//!
+//! Kernel threads are only in the first process namespace, so the inner lab cannot name them. The outer lab
+//! can, if it runs in that namespace. So the inner lab sends requests to the outer lab through the socket
+//! that is its standard input ([`crate::isolate`]):
+//!
+//! ```text
+//! begin GROUP SHARE             a control group with this share of a core, 0 to 1
+//! hold GROUP CORE i0,e0         the threads of these interfaces that there were not when it began, into it, onto the core
+//! used GROUP                    the nanoseconds that its threads have run
+//! end GROUP
+//! ```
+//!
+//! A CPU quota would be simpler. But since Linux 6.18 a quota does not stop kernel threads, because it acts
+//! only on the return to user space. So the node's threads are in a control group with a weight, and a rival
+//! thread runs on the same core all the time (`Rival`). A thread that often sleeps does not get exactly its
+//! share, so the result also contains the group's run time.
+//!
+//! The outer lab answers each request with `done` and a number (threads in the group, or nanoseconds), or
+//! with an error. When the inner lab ends, the outer lab removes the remaining groups.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use anyhow::{Context, bail, ensure};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+
+use crate::clock::{self, MILLISECOND, SECOND};
+
+/// Prefix of the names of the control groups.
+const PREFIX: &str = "carnet-lab-";
+
+/// The hierarchy of control groups for the processor.
+#[derive(Debug, Clone)]
+struct Hierarchy {
+    root: PathBuf,
+    second: bool,
+}
+
+impl Hierarchy {
+    fn find() -> anyhow::Result<Hierarchy> {
+        let mounts = std::fs::read_to_string("/proc/self/mounts").context("cannot read /proc/self/mounts")?;
+        let found = mounts.lines().find_map(|line| {
+            let words: Vec<&str> = line.split(' ').collect();
+            let (root, kind) = (PathBuf::from(words.get(1)?), *words.get(2)?);
+            let first = kind == "cgroup" && words.get(3)?.split(',').any(|option| option == "cpu");
+            let controllers = || std::fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default();
+            let second = kind == "cgroup2" && controllers().split_whitespace().any(|one| one == "cpu");
+            (first || second).then_some(Hierarchy { root, second })
+        });
+        found.context("there are no control groups for the processor (cgroup)")
+    }
+
+    fn make(&self, group: &str, share: f64) -> anyhow::Result<PathBuf> {
+        ensure!(share > 0.0 && share < 1.0, "a share of {share}, expected one between 0 and 1");
+        let place = self.root.join(group);
+        std::fs::create_dir(&place)?;
+        // The group's weight, relative to the rival, which has the default weight.
+        let ratio = share / (1.0 - share);
+        if self.second {
+            std::fs::write(self.root.join("cgroup.subtree_control"), "+cpu")?;
+            std::fs::write(place.join("cpu.weight"), format!("{:.0}", (100.0 * ratio).max(1.0)))?;
+        } else {
+            std::fs::write(place.join("cpu.shares"), format!("{:.0}", (1024.0 * ratio).max(2.0)))?;
+        }
+        Ok(place)
+    }
+
+    fn members(&self) -> &'static str {
+        if self.second { "cgroup.procs" } else { "tasks" }
+    }
+
+    /// Removes a group. Its remaining members move to the root group.
+    fn remove(&self, place: &Path) {
+        for _ in 0..50 {
+            let inside = std::fs::read_to_string(place.join(self.members())).unwrap_or_default();
+            for member in inside.lines() {
+                let _ = std::fs::write(self.root.join(self.members()), member);
+            }
+            if std::fs::remove_dir(place).is_ok() || !place.exists() {
+                return;
+            }
+            clock::sleep(20 * MILLISECOND);
+        }
+    }
+}
+
+/// A thread that runs on a core all the time, as far as the scheduler lets it.
+#[derive(Debug)]
+struct Rival {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Rival {
+    fn on(core: usize) -> Rival {
+        let stop = Arc::new(AtomicBool::new(false));
+        let own = stop.clone();
+        let thread = std::thread::spawn(move || {
+            if pin(0, core).is_ok() {
+                while !own.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            }
+        });
+        Rival { stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Rival {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Pins a thread to one core; thread 0 is the caller.
+fn pin(thread: u32, core: usize) -> anyhow::Result<()> {
+    let mut set = CpuSet::new();
+    set.set(core)?;
+    sched_setaffinity(Pid::from_raw(thread as i32), &set)
+        .with_context(|| format!("cannot pin thread {thread}"))
+}
+
+/// Returns the nanoseconds that a thread has run, from its `schedstat`.
+fn ran(thread: u32) -> anyhow::Result<u64> {
+    let file = format!("/proc/{thread}/schedstat");
+    let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
+    let first = text.split(' ').next().and_then(|number| number.parse().ok());
+    first.with_context(|| format!("{file} is not as expected: {text}"))
+}
+
+/// A control group that the inner lab has requested, and its rival thread.
+#[derive(Debug)]
+pub struct Quota {
+    name: String,
+    place: PathBuf,
+    core: usize,
+    process: Cell<Option<u32>>,
+    _rival: Rival,
+}
+
+impl Quota {
+    /// Creates a group whose members together get this share of a core.
+    pub fn begin(world: &str, share: f64, core: usize) -> anyhow::Result<Quota> {
+        let hierarchy = Hierarchy::find()?;
+        // The name contains the time, so that no other program on the machine uses it.
+        let name = format!("{PREFIX}{}-{world}", clock::realtime());
+        ask(&format!("begin {name} {share}"))?;
+        Ok(Quota {
+            place: hierarchy.root.join(&name),
+            name,
+            core,
+            process: Cell::new(None),
+            _rival: Rival::on(core),
+        })
+    }
+
+    /// Puts a process and the polling threads of these interfaces into the group. The threads must have
+    /// started after the group was created.
+    pub fn hold(&self, interfaces: &[&str], process: Option<u32>) -> anyhow::Result<()> {
+        let held = ask(&format!("hold {} {} {}", self.name, self.core, interfaces.join(",")))?;
+        ensure!(held >= interfaces.len(), "{held} of the {} interfaces have threads", interfaces.len());
+        if let Some(process) = process {
+            std::fs::write(self.place.join("cgroup.procs"), process.to_string())
+                .with_context(|| format!("cannot put process {process} into {}", self.place.display()))?;
+            pin(process, self.core)?;
+            self.process.set(Some(process));
+        }
+        Ok(())
+    }
+
+    /// Returns the nanoseconds that the group's members have run since they joined.
+    pub fn used(&self) -> anyhow::Result<u64> {
+        let own = self.process.get().map_or(Ok(0), ran)?;
+        Ok(ask(&format!("used {}", self.name))? as u64 + own)
+    }
+}
+
+impl Drop for Quota {
+    fn drop(&mut self) {
+        let _ = ask(&format!("end {}", self.name));
+    }
+}
+
+/// Answers of the outer lab that have arrived.
+static ANSWERS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+fn answers() -> std::sync::MutexGuard<'static, Vec<String>> {
+    ANSWERS.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Handles a line from the outer lab.
+pub fn heard(line: String) {
+    answers().push(line);
+}
+
+/// Sends a request to the outer lab and returns the number in its answer.
+fn ask(request: &str) -> anyhow::Result<usize> {
+    answers().clear();
+    nix::unistd::write(std::io::stdin().as_fd(), format!("{request}\n").as_bytes())
+        .context("the outer lab does not listen")?;
+    let end = clock::monotonic() + 5 * SECOND;
+    loop {
+        if let Some(answer) = answers().pop() {
+            let number = answer.strip_prefix("done ").and_then(|number| number.parse().ok());
+            return number.with_context(|| format!("no share of a core here: {answer}"));
+        }
+        ensure!(clock::monotonic() < end, "the outer lab does not answer");
+        clock::sleep(MILLISECOND);
+    }
+}
+
+/// Executes the inner lab's requests in the outer lab until the inner lab ends.
+pub fn serve(stream: UnixStream) {
+    let mut groups = Groups::new();
+    let Ok(mut answers) = stream.try_clone() else { return };
+    for line in BufReader::new(stream).lines().map_while(Result::ok) {
+        let answer = match act(&line, &mut groups) {
+            Ok(number) => format!("done {number}\n"),
+            Err(error) => format!("{error:#}\n"),
+        };
+        if answers.write_all(answer.as_bytes()).is_err() {
+            break;
+        }
+    }
+    groups.values().for_each(|group| group.hierarchy.remove(&group.place));
+}
+
+/// The groups in the outer lab, by name.
+type Groups = BTreeMap<String, Group>;
+
+/// State of a group in the outer lab.
+#[derive(Debug)]
+struct Group {
+    hierarchy: Hierarchy,
+    place: PathBuf,
+    before: BTreeSet<u32>,
+    held: BTreeSet<u32>,
+}
+
+fn act(line: &str, groups: &mut Groups) -> anyhow::Result<usize> {
+    let words: Vec<&str> = line.split(' ').collect();
+    match words[..] {
+        ["begin", group, share] => {
+            let plain = group.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+            ensure!(group.starts_with(PREFIX) && plain, "no name for a group: {group}");
+            let hierarchy = Hierarchy::find()?;
+            let place = hierarchy.make(group, share.parse()?)?;
+            let before = threads()?.into_keys().collect();
+            groups.insert(group.into(), Group { hierarchy, place, before, held: BTreeSet::new() });
+            Ok(0)
+        }
+        ["hold", group, core, interfaces] => {
+            let group = groups.get_mut(group).context("no such group")?;
+            for (thread, name) in threads()? {
+                let of_them = interfaces.split(',').any(|one| name.starts_with(&format!("napi/{one}-")));
+                if of_them && !group.before.contains(&thread) {
+                    std::fs::write(group.place.join(group.hierarchy.members()), thread.to_string())
+                        .with_context(|| format!("cannot move thread {name}"))?;
+                    pin(thread, core.parse()?)?;
+                    group.held.insert(thread);
+                }
+            }
+            Ok(group.held.len())
+        }
+        ["used", group] => {
+            let group = groups.get(group).context("no such group")?;
+            let all = group.held.iter().map(|thread| ran(*thread)).sum::<anyhow::Result<u64>>()?;
+            Ok(all as usize)
+        }
+        ["end", group] => {
+            let group = groups.remove(group).context("no such group")?;
+            group.hierarchy.remove(&group.place);
+            Ok(0)
+        }
+        _ => bail!("no request: {line}"),
+    }
+}
+
+/// Returns the kernel threads that poll interfaces, by thread number.
+fn threads() -> anyhow::Result<BTreeMap<u32, String>> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir("/proc")?.flatten() {
+        let Some(thread) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let text = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        found.extend(name(&text).map(|name| (thread, name.to_owned())));
+    }
+    Ok(found)
+}
+
+/// Returns the name of a polling thread from its `/proc/PID/stat`. The thread is a child of kthreadd, which
+/// is process 2.
+fn name(stat: &str) -> Option<&str> {
+    let (name, rest) = stat.split_once('(')?.1.rsplit_once(')')?;
+    let parent = rest.split_whitespace().nth(1)?;
+    (parent == "2" && name.starts_with("napi/")).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_of_the_kernel_are_told_from_programs() {
+        assert_eq!(name("71 (napi/i0-8193) S 2 0 0 0 -1"), Some("napi/i0-8193"));
+        assert_eq!(name("71 (napi/i0-8193) S 1 0 0 0 -1"), None);
+        assert_eq!(name("71 (kworker/0:0) I 2 0"), None);
+    }
+
+    #[test]
+    fn only_groups_of_the_lab_are_touched() {
+        let mut groups = Groups::new();
+        for request in [
+            "begin ../x 0.5",
+            "begin other 0.5",
+            "begin carnet-lab-a/b 0.5",
+            "begin carnet-lab-a 1",
+            "hold x 0 e0",
+            "used x",
+            "end x",
+            "",
+        ] {
+            assert!(act(request, &mut groups).is_err(), "{request}");
+        }
+        assert!(groups.is_empty());
+    }
+}

@@ -1,0 +1,308 @@
+//! Runs the radio medium in real time: moves frames between the interfaces of the nodes and the model.
+//!
+//! The radio interface of a node is one end of a veth pair (`veth`). If the kernel has mac80211_hwsim, the
+//! interface may be a radio of that module, with the whole 802.11 stack ([`hwsim`]). A thread runs the model
+//! (`crate::medium`): it passes the frames to the model, and wakes at the time of the model's next event.
+//! If the thread is late, the model still computes with the exact times, and only the delivery is late. A
+//! radio has the address of its interface: if a station changes that address, the radio changes it too
+//! (`addresses`).
+//!
+//! Memory is bounded by the queue of each radio, the batch of frames, and the buffer of the socket. The
+//! medium drops and counts frames beyond these bounds.
+
+mod addresses;
+pub mod hwsim;
+mod netlink;
+mod veth;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::JoinHandle;
+
+use anyhow::{Context, anyhow};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::time::TimeSpec;
+
+use crate::clock::{self, MILLISECOND};
+use crate::mark::{Mark, find_mark};
+use crate::medium::channel::{Channel, Mac, Output};
+use crate::medium::stats::Counters;
+use crate::scenario::Scenario;
+use addresses::Addresses;
+
+/// Kind of the nodes' radios.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Kind {
+    /// Ethernet, with the model between the nodes.
+    #[default]
+    Veth,
+    /// 802.11 of the kernel outside the context of a BSS, on radios of mac80211_hwsim.
+    Hwsim,
+}
+
+/// Namespace of the medium's ends. No node can have this name, because names of nodes have no at sign.
+pub const NAMESPACE: &str = "@medium";
+/// Maximum number of frames that the thread takes from the socket before it runs the model.
+const BATCH: usize = 256;
+/// Maximum length of a frame in octets.
+const LONGEST: usize = 2048;
+/// Size of the socket's receive buffer in octets.
+const RECEIVE_BUFFER: usize = 8 << 20;
+/// Maximum time until the thread checks again whether it has to end, in nanoseconds.
+const TICK: u64 = 50 * MILLISECOND;
+
+/// Numbers of transmissions of a marked packet.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OnAir {
+    /// Number of frames that carried the packet; each try counts.
+    pub transmissions: u64,
+    /// Unicast frames among `transmissions`.
+    pub unicast: u64,
+    /// Radios that sent the packet.
+    pub senders: BTreeSet<usize>,
+}
+
+/// State of a running medium that other threads read.
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    stop: AtomicBool,
+    /// Number of frames that were delivered to a node.
+    delivered: AtomicU64,
+    /// Number of frames that the kernel did not accept for delivery.
+    refused: AtomicU64,
+    /// Sum of the deliveries' lateness in nanoseconds; `latest` is the maximum.
+    late: AtomicU64,
+    latest: AtomicU64,
+}
+
+/// Lateness of the medium's deliveries.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Punctuality {
+    /// Frames that the kernel did not accept for delivery to a node.
+    pub refused: u64,
+    /// Frames that were delivered.
+    pub delivered: u64,
+    /// Mean lateness of deliveries, in milliseconds.
+    pub mean_ms: f64,
+    /// Largest lateness of a delivery, in milliseconds.
+    pub max_ms: f64,
+}
+
+#[derive(Debug)]
+struct State {
+    channel: Channel,
+    marks: BTreeMap<Mark, OnAir>,
+}
+
+/// A running medium.
+#[derive(Debug)]
+pub struct Medium {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<anyhow::Result<()>>>,
+    /// Names of the nodes, in the order of their radios.
+    pub nodes: Vec<String>,
+    _addresses: Addresses,
+}
+
+/// Returns the nodes that have a radio, in order.
+pub fn nodes(scenario: &Scenario) -> Vec<String> {
+    scenario.tracks.keys().cloned().collect()
+}
+
+/// Returns the link-layer address of a radio before its station changes it, by the number of the radio. It is
+/// 02:00:01:00:00:01 for the first node with a radio, in the order of their names.
+pub fn mac(number: usize) -> Mac {
+    let [high, low] = (number as u16 + 1).to_be_bytes();
+    [2, 0, 1, 0, high, low]
+}
+
+/// Formats a link-layer address.
+pub fn mac_text(mac: Mac) -> String {
+    mac.map(|octet| format!("{octet:02x}")).join(":")
+}
+
+/// Returns the name of the medium's interface to a radio.
+pub fn port(number: usize) -> String {
+    format!("r{number}")
+}
+
+impl Medium {
+    /// Starts the medium of a scenario, whose interfaces must exist. Second 0 of the tracks is at `epoch`.
+    /// `None` if the scenario has no radio. `radios` are the radios of mac80211_hwsim, if the run uses them.
+    pub fn start(
+        scenario: &Scenario,
+        epoch: u64,
+        radios: Option<hwsim::Hwsim>,
+    ) -> anyhow::Result<Option<Medium>> {
+        let Some(medium) = &scenario.medium else { return Ok(None) };
+        let nodes = nodes(scenario);
+        let tracks = scenario.tracks.values().enumerate().map(|(n, track)| (mac(n), track.clone()));
+        let channel = Channel::new(medium.parameters(), epoch, tracks.collect());
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State { channel, marks: BTreeMap::new() }),
+            stop: AtomicBool::new(false),
+            delivered: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            late: AtomicU64::new(0),
+            latest: AtomicU64::new(0),
+        });
+        let (ready, is_ready) = mpsc::channel();
+        let (thread_shared, count) = (shared.clone(), nodes.len());
+        let thread = std::thread::Builder::new().name("medium".into()).spawn(move || {
+            let open = || -> anyhow::Result<Box<dyn Carrier>> {
+                Ok(match radios {
+                    Some(radios) => Box::new(radios),
+                    None => Box::new(veth::Veth::open(count)?),
+                })
+            };
+            let carrier = match open() {
+                Ok(carrier) => carrier,
+                Err(error) => {
+                    let _ = ready.send(Err(error));
+                    return Ok(());
+                }
+            };
+            let _ = ready.send(Ok(()));
+            run(carrier, &thread_shared)
+        })?;
+        is_ready.recv().context("the medium did not start")??;
+        let interface = |node: &String| {
+            let interface = scenario.radio_of(node).unwrap_or_default();
+            (node.clone(), interface.to_owned())
+        };
+        let followed = shared.clone();
+        let addresses = Addresses::follow(nodes.iter().map(interface).collect(), move |radio, mac| {
+            let mut state = followed.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.channel.set_address(radio, mac);
+        })?;
+        Ok(Some(Medium { shared, thread: Some(thread), nodes, _addresses: addresses }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts the radio of a node behind a wall, or removes the wall.
+    pub fn set_walled(&self, node: &str, walled: bool) {
+        if let Some(radio) = self.nodes.iter().position(|name| name == node) {
+            self.state().channel.set_walled(radio, walled);
+        }
+    }
+
+    /// Returns the present link-layer address of a node's radio.
+    pub fn address(&self, node: &str) -> Option<Mac> {
+        let radio = self.nodes.iter().position(|name| name == node)?;
+        self.state().channel.address(radio)
+    }
+
+    /// Returns the present counters of each radio.
+    pub fn counters(&self) -> Vec<Counters> {
+        self.state().channel.counters()
+    }
+
+    /// Returns the marked packets that were on the air.
+    pub fn marks(&self) -> BTreeMap<Mark, OnAir> {
+        self.state().marks.clone()
+    }
+
+    /// Returns the lateness of the medium's deliveries.
+    pub fn punctuality(&self) -> Punctuality {
+        let load = |value: &AtomicU64| value.load(Ordering::Relaxed);
+        let shared = &self.shared;
+        Punctuality {
+            refused: load(&shared.refused),
+            delivered: load(&shared.delivered),
+            mean_ms: load(&shared.late) as f64 / load(&shared.delivered).max(1) as f64 / 1e6,
+            max_ms: load(&shared.latest) as f64 / 1e6,
+        }
+    }
+
+    /// Fails if the medium has ended.
+    pub fn check(&mut self) -> anyhow::Result<()> {
+        if self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
+            return Ok(());
+        }
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(Err(error))) => Err(error.context("the medium ended")),
+            _ => Err(anyhow!("the medium ended")),
+        }
+    }
+}
+
+impl Drop for Medium {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Moves frames between the interfaces of the nodes and the model.
+trait Carrier {
+    /// Receives the frames that the nodes have sent, without waiting. Returns how many frames the kernel has
+    /// dropped.
+    fn receive(&mut self, channel: &mut Channel) -> anyhow::Result<u64>;
+
+    /// Executes an output of the model. For a delivery, returns whether the kernel accepted the frame.
+    fn carry(&mut self, output: &Output) -> anyhow::Result<Option<bool>>;
+
+    /// Returns a descriptor that is readable when frames are waiting.
+    fn descriptor(&self) -> BorrowedFd<'_>;
+}
+
+fn run(mut carrier: Box<dyn Carrier>, shared: &Shared) -> anyhow::Result<()> {
+    // Sets the timer slack to 1 us, in place of the usual 50 us.
+    let _ = nix::sys::prctl::set_timerslack(1000);
+    let mut outputs = Vec::new();
+    while !shared.stop.load(Ordering::Relaxed) {
+        let due = {
+            let mut state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let state = &mut *state;
+            let refused = carrier.receive(&mut state.channel)?;
+            shared.refused.fetch_add(refused, Ordering::Relaxed);
+            state.channel.handle_timeout(clock::monotonic());
+            while let Some(output) = state.channel.poll_output() {
+                if let Output::Sent { radio, frame, .. } = &output
+                    && let Some(mark) = find_mark(frame)
+                {
+                    let on_air = state.marks.entry(mark).or_default();
+                    on_air.transmissions += 1;
+                    on_air.unicast += u64::from(frame.first().is_some_and(|octet| octet & 1 == 0));
+                    on_air.senders.insert(*radio);
+                }
+                outputs.push(output);
+            }
+            state.channel.poll_timeout()
+        };
+        for output in outputs.drain(..) {
+            match (carrier.carry(&output)?, &output) {
+                (Some(true), Output::Received { at, .. }) => {
+                    let late = clock::monotonic().saturating_sub(*at);
+                    shared.delivered.fetch_add(1, Ordering::Relaxed);
+                    shared.late.fetch_add(late, Ordering::Relaxed);
+                    shared.latest.fetch_max(late, Ordering::Relaxed);
+                }
+                (Some(false), _) => drop(shared.refused.fetch_add(1, Ordering::Relaxed)),
+                _ => {}
+            }
+        }
+        wait(carrier.descriptor(), due)?;
+    }
+    Ok(())
+}
+
+/// Waits until a frame arrives, at most until the time `due`.
+fn wait(descriptor: BorrowedFd<'_>, due: Option<u64>) -> anyhow::Result<()> {
+    let span = due.map_or(TICK, |due| due.saturating_sub(clock::monotonic()).min(TICK));
+    let mut fds = [PollFd::new(descriptor, PollFlags::POLLIN)];
+    let timeout = TimeSpec::new((span / clock::SECOND) as _, (span % clock::SECOND) as _);
+    match ppoll(&mut fds, Some(timeout), None) {
+        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Err(error) => Err(error).context("the medium cannot wait"),
+    }
+}

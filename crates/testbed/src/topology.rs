@@ -1,0 +1,437 @@
+//! Builds nodes and links from network namespaces, veth pairs and bridges.
+//!
+//! Interfaces get hardware addresses counted from `02:00:00:00:01:01`, so that autoconfigured addresses are
+//! the same in every run. A link of two ends is a veth pair. An emulated link is two pairs, which
+//! `crate::emulation::runner` joins. A shared link is a bridge, with multicast snooping off, in the lab's
+//! own namespace. A radio interface is a veth pair, too; its other end is in the namespace of the medium
+//! ([`crate::radio`]). The kernel uses IPv6 on a radio interface only if the scenario gives it an address
+//! there, because other packets would fill the channel. Radios of mac80211_hwsim replace the veth pairs on
+//! request ([`crate::radio::hwsim`]).
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::net::Ipv6Addr;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, bail};
+
+use crate::emulation::runner;
+use crate::nat;
+use crate::process::{in_node, output};
+use crate::radio::{self, hwsim::Hwsim};
+use crate::scenario::{End, Node, Prefix, Scenario};
+use crate::tools;
+
+/// Builds the nodes and links of a scenario, with radios of this kind.
+pub fn build(scenario: &Scenario, radios: radio::Kind) -> anyhow::Result<Option<Hwsim>> {
+    let mut world = String::from("link set lo up\n");
+    for name in scenario.nodes.keys() {
+        world += &format!("netns add {name}\n");
+    }
+    if scenario.medium.is_some() && radios == radio::Kind::Veth {
+        world += &format!("netns add {}\n", radio::NAMESPACE);
+    }
+    let emulated = scenario.emulated();
+    if !emulated.is_empty() {
+        world += &format!("netns add {}\n", runner::NAMESPACE);
+    }
+    batch(None, &world)?;
+    for (name, node) in &scenario.nodes {
+        // Load the rules before the sysctls: some sysctls, for example timeouts of connections, exist only
+        // while rules track connections.
+        if let Some(rules) = &node.nft {
+            nat::load(name, rules)?;
+        }
+        set_sysctls(name, node)?;
+    }
+    if !emulated.is_empty() {
+        write_setting(runner::NAMESPACE, "net/ipv6/conf/default/disable_ipv6", "1")?;
+    }
+    batch(None, &link_commands(scenario))?;
+    build_emulated(scenario, &emulated)?;
+    let hwsim = match radios {
+        radio::Kind::Hwsim if scenario.medium.is_some() => Some(Hwsim::build(scenario)?),
+        _ => {
+            build_radios(scenario)?;
+            None
+        }
+    };
+    silence_radios(scenario)?;
+    for (name, node) in &scenario.nodes {
+        let (six, four) = node_commands(name, node, scenario);
+        batch(Some(name), &six)?;
+        if !four.is_empty() {
+            batch_of("-4", Some(name), &four)?;
+        }
+    }
+    if hwsim.is_some() {
+        Hwsim::join(scenario)?;
+    }
+    Ok(hwsim)
+}
+
+/// Sets the ports of emulated links up. Their ends send only frames that a wire could carry: no longer than
+/// the MTU, and with a complete checksum.
+fn build_emulated(scenario: &Scenario, emulated: &[usize]) -> anyhow::Result<()> {
+    let mut ports = String::new();
+    for link in emulated {
+        for (e, end) in scenario.links[*link].ends.iter().map(|e| e.get_ref()).enumerate() {
+            ports += &format!("link set dev {} up\n", runner::port(*link, e));
+            let mut command = in_node(&end.node, tools::path("ethtool"));
+            output(command.args(["-K", &end.interface, "tx", "off"]))?;
+        }
+    }
+    if ports.is_empty() { Ok(()) } else { batch(Some(runner::NAMESPACE), &ports) }
+}
+
+/// Makes all interfaces accept frames that an XDP program redirects to them. A veth accepts such frames only
+/// if its peer uses GRO. The peers must send complete checksums, because a redirected frame cannot say that
+/// its checksum is incomplete.
+pub fn receive_redirected(scenario: &Scenario) -> anyhow::Result<()> {
+    for end in scenario.links.iter().flat_map(|link| &link.ends).map(|end| end.get_ref()) {
+        let mut command = in_node(&end.node, tools::path("ethtool"));
+        output(command.args(["-K", &end.interface, "gro", "on", "tx", "off"]))?;
+    }
+    for link in scenario.emulated() {
+        for port in [runner::port(link, 0), runner::port(link, 1)] {
+            let mut command = in_node(runner::NAMESPACE, tools::path("ethtool"));
+            output(command.args(["-K", &port, "gro", "on"]))?;
+            // GRO must not merge frames at a port, because the model needs single frames.
+            batch(Some(runner::NAMESPACE), &format!("link set dev {port} gro_max_size 1\n"))?;
+        }
+    }
+    for (bridge, ports) in scenario.links.iter().filter_map(|l| Some((l.bridge.as_ref()?, l.ends.len()))) {
+        for port in 0..ports {
+            let mut command = Command::new(tools::path("ethtool"));
+            output(command.args(["-K", &format!("{bridge}.{port}"), "gro", "on", "tx", "off"]))?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the commands that create all links. Every end appears in its node.
+fn link_commands(scenario: &Scenario) -> String {
+    let mut commands = String::new();
+    for (l, link) in scenario.links.iter().enumerate() {
+        let mac = |e: usize| {
+            let ([.., l1, l0], [.., e1, e0]) = ((l + 1).to_be_bytes(), (e + 1).to_be_bytes());
+            format!("02:00:{e1:02x}:{l1:02x}:{l0:02x}:{e0:02x}")
+        };
+        let ends: Vec<&End> = link.ends.iter().map(|e| e.get_ref()).collect();
+        if let Some(bridge) = &link.bridge {
+            commands += &format!("link add {bridge} type bridge mcast_snooping 0\nlink set {bridge} up\n");
+            for (e, end) in ends.iter().enumerate() {
+                let port = format!("{bridge}.{e}");
+                commands += &format!(
+                    "link add {port} type veth peer name {} address {} netns {}\n\
+                     link set {port} master {bridge} up\n",
+                    end.interface,
+                    mac(e),
+                    end.node
+                );
+                if link.isolated.iter().any(|other| other.get_ref() == *end) {
+                    commands += &format!("link set {port} type bridge_slave isolated on\n");
+                }
+            }
+        } else if link.emulation.is_some() {
+            for (e, end) in ends.iter().enumerate() {
+                commands += &format!(
+                    "link add {} address {} netns {} type veth peer name {} netns {}\n",
+                    end.interface,
+                    mac(e),
+                    end.node,
+                    runner::port(l, e),
+                    runner::NAMESPACE
+                );
+            }
+        } else {
+            commands += &format!(
+                "link add {} address {} netns {} type veth peer name {} address {} netns {}\n",
+                ends[0].interface,
+                mac(0),
+                ends[0].node,
+                ends[1].interface,
+                mac(1),
+                ends[1].node
+            );
+        }
+    }
+    commands
+}
+
+/// Creates the radio interfaces as veth pairs.
+fn build_radios(scenario: &Scenario) -> anyhow::Result<()> {
+    let nodes = radio::nodes(scenario);
+    if nodes.is_empty() {
+        return Ok(());
+    }
+    write_setting(radio::NAMESPACE, &silent("default"), "1")?;
+    let mut commands = String::new();
+    for (number, name) in nodes.iter().enumerate() {
+        let (mac, port) = (radio::mac_text(radio::mac(number)), radio::port(number));
+        let Some(interface) = scenario.radio_of(name) else { continue };
+        commands += &format!(
+            "link add {interface} address {mac} netns {name} type veth peer name {port} netns {}\n",
+            radio::NAMESPACE
+        );
+    }
+    batch(None, &commands)?;
+    let ports = (0..nodes.len()).map(|n| format!("link set dev {} up\n", radio::port(n)));
+    batch(Some(radio::NAMESPACE), &ports.collect::<String>())
+}
+
+fn silent(interface: &str) -> String {
+    format!("net/ipv6/conf/{interface}/disable_ipv6")
+}
+
+/// Disables IPv6 on radio interfaces to which the scenario gives no address.
+fn silence_radios(scenario: &Scenario) -> anyhow::Result<()> {
+    for (name, node) in &scenario.nodes {
+        if let Some(interface) = scenario.radio_of(name)
+            && !node.addresses.keys().any(|i| i.get_ref() == interface)
+        {
+            write_setting(name, &silent(interface), "1")?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes a file under `/proc/sys/`, in a thread that enters the namespace.
+fn write_setting(namespace: &str, setting: &str, value: &str) -> anyhow::Result<()> {
+    let file = std::fs::File::open(format!("/run/netns/{namespace}"))
+        .with_context(|| format!("cannot open the namespace {namespace}"))?;
+    let write = || -> anyhow::Result<()> {
+        nix::sched::setns(&file, nix::sched::CloneFlags::CLONE_NEWNET)?;
+        Ok(std::fs::write(format!("/proc/sys/{setting}"), value)?)
+    };
+    let done = std::thread::scope(|scope| scope.spawn(write).join());
+    let done = done.unwrap_or_else(|_| bail!("a thread panicked"));
+    done.with_context(|| format!("cannot set {setting} in {namespace}"))
+}
+
+/// Returns the commands that set interfaces up and add addresses and routes in a node: first for IPv6, then
+/// for IPv4.
+fn node_commands(name: &str, node: &Node, scenario: &Scenario) -> (String, String) {
+    let mut commands = String::from("link set lo up\n");
+    let mut four = String::new();
+    let is_four = |text: &str| !text.contains(':') && text.contains('.');
+    for end in scenario.links.iter().flat_map(|l| &l.ends).filter(|e| e.get_ref().node == name) {
+        commands += &format!("link set dev {} up\n", end.get_ref().interface);
+    }
+    if let Some(interface) = scenario.radio_of(name) {
+        commands += &format!("link set dev {interface} up\n");
+    }
+    for (interface, addresses) in &node.addresses {
+        for address in addresses {
+            match is_four(address) {
+                true => four += &format!("addr add {address} dev {}\n", interface.get_ref()),
+                false => commands += &format!("addr add {address} dev {} nodad\n", interface.get_ref()),
+            }
+        }
+    }
+    for route in &node.routes {
+        let family = if is_four(route) { &mut four } else { &mut commands };
+        *family += &format!("route add {route}\n");
+    }
+    (commands, four)
+}
+
+/// Runs commands of `ip -6 -batch` in a node, or in the lab's own namespace.
+pub fn batch(node: Option<&str>, commands: &str) -> anyhow::Result<()> {
+    batch_of("-6", node, commands)
+}
+
+/// Runs commands of `ip -batch` for an address family, `-4` or `-6`.
+pub fn batch_of(family: &str, node: Option<&str>, commands: &str) -> anyhow::Result<()> {
+    let mut command = match node {
+        Some(node) => in_node(node, tools::path("ip")),
+        None => Command::new(tools::path("ip")),
+    };
+    let mut child = command
+        .args([family, "-batch", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("cannot start ip")?;
+    if let Some(mut input) = child.stdin.take() {
+        // Ignore a broken pipe: if ip stops at a bad line, its error output says more.
+        let _ = input.write_all(commands.as_bytes());
+    }
+    let result = child.wait_with_output()?;
+    if result.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&result.stderr);
+    let line = said
+        .split("Command failed -:")
+        .nth(1)
+        .and_then(|n| n.trim().parse::<usize>().ok())
+        .and_then(|n| commands.lines().nth(n - 1))
+        .map_or(String::new(), |l| format!(" at `ip -6 {l}`"));
+    let place = node.map_or(String::new(), |n| format!(" in node {n}"));
+    bail!("building the testbed failed{place}{line}: {}", said.lines().next().unwrap_or("").trim());
+}
+
+fn set_sysctls(name: &str, node: &Node) -> anyhow::Result<()> {
+    let mut settings: Vec<(String, String)> = Vec::new();
+    if node.forwarding {
+        settings.push(("net.ipv6.conf.all.forwarding".into(), "1".into()));
+        settings.push(("net.ipv4.ip_forward".into(), "1".into()));
+    }
+    settings.extend(node.sysctl.iter().map(|(k, v)| (k.clone(), v.clone())));
+    if settings.is_empty() {
+        return Ok(());
+    }
+    let script: String = settings
+        .iter()
+        .map(|(key, value)| format!("echo '{value}' > /proc/sys/{}\n", key.replace('.', "/")))
+        .collect();
+    output(in_node(name, "sh").args(["-ec", &script])).context("cannot apply the sysctl table")?;
+    Ok(())
+}
+
+/// Sets an interface up or down. The other end of its link loses its carrier, or gets it back.
+pub fn set_link(scenario: &Scenario, end: &End, up: bool) -> anyhow::Result<()> {
+    set_state(Some(&end.node), &end.interface, up)?;
+    match place(scenario, end) {
+        Some((l, e)) if scenario.links[l].emulation.is_some() => {
+            set_state(Some(runner::NAMESPACE), &runner::port(l, 1 - e), up)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Removes the carrier of an interface that stays up, or gives it back, by setting the other end down or up.
+pub fn set_carrier(scenario: &Scenario, end: &End, on: bool) -> anyhow::Result<()> {
+    let (l, e) = place(scenario, end).with_context(|| format!("{end} is on no link"))?;
+    let link = &scenario.links[l];
+    match &link.bridge {
+        Some(bridge) => set_state(None, &format!("{bridge}.{e}"), on),
+        None if link.emulation.is_some() => set_state(Some(runner::NAMESPACE), &runner::port(l, e), on),
+        None => {
+            let other = link.ends.get(1 - e).context("the link has one end")?.get_ref();
+            set_state(Some(&other.node), &other.interface, on)
+        }
+    }
+}
+
+/// Returns the index of the link that has this end, and the index of the end.
+fn place(scenario: &Scenario, end: &End) -> Option<(usize, usize)> {
+    let mut links = scenario.links.iter().enumerate();
+    links.find_map(|(l, link)| Some((l, link.ends.iter().position(|e| e.get_ref() == end)?)))
+}
+
+fn set_state(node: Option<&str>, interface: &str, up: bool) -> anyhow::Result<()> {
+    let ip = tools::path("ip");
+    let mut command = node.map_or_else(|| Command::new(&ip), |node| in_node(node, &ip));
+    output(command.args(["link", "set", "dev", interface, if up { "up" } else { "down" }]))?;
+    Ok(())
+}
+
+/// Returns a node's global addresses, each with its interface and whether it is usable already.
+pub fn addresses(node: &str) -> anyhow::Result<Vec<(String, Ipv6Addr, bool)>> {
+    let text = output(in_node(node, tools::path("ip")).args(["-6", "-json", "addr", "show"]))?;
+    parse_addresses(&text)
+}
+
+fn parse_addresses(text: &str) -> anyhow::Result<Vec<(String, Ipv6Addr, bool)>> {
+    let list: Vec<serde_json::Value> = serde_json::from_str(text).context("ip printed no JSON")?;
+    let mut found = Vec::new();
+    for interface in &list {
+        for address in interface["addr_info"].as_array().into_iter().flatten() {
+            let Some(local) = address["local"].as_str().and_then(|a| a.parse().ok()) else { continue };
+            let name = interface["ifname"].as_str().unwrap_or_default().to_string();
+            found.push((name, local, address["tentative"].as_bool() != Some(true)));
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the number of packets that each interface of a node has received and sent, as the kernel counts
+/// them.
+pub fn packets(node: &str) -> anyhow::Result<BTreeMap<String, u64>> {
+    let text = output(in_node(node, tools::path("ip")).args(["-json", "-stats", "link", "show"]))?;
+    let list: Vec<serde_json::Value> = serde_json::from_str(&text).context("ip printed no JSON")?;
+    let count = |i: &serde_json::Value, way: &str| i["stats64"][way]["packets"].as_u64().unwrap_or(0);
+    let one =
+        |i: &serde_json::Value| Some((i["ifname"].as_str()?.to_string(), count(i, "rx") + count(i, "tx")));
+    Ok(list.iter().filter_map(one).collect())
+}
+
+/// Returns the usable address of an interface in a prefix.
+pub fn address_in(node: &str, interface: &str, prefix: &Prefix) -> anyhow::Result<Option<Ipv6Addr>> {
+    let all = addresses(node)?;
+    Ok(all
+        .into_iter()
+        .find(|(i, a, ready)| i == interface && *ready && prefix.contains(*a))
+        .map(|(_, a, _)| a))
+}
+
+/// Returns true if duplicate address detection has ended for all addresses of the node.
+pub fn settled(node: &str) -> anyhow::Result<bool> {
+    Ok(addresses(node)?.iter().all(|(_, _, ready)| *ready))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_is_a_pair_or_ports_of_a_bridge() {
+        let text = "title='t'\ntimetable.duration='1s'\n[nodes]\na={}\nb={}\n\
+                    [[links]]\nends=['a:x','b:y']\n[[links]]\nbridge='home'\nends=['a:h0','b:h0']\n\
+                    [[links]]\nemulation={delay='1ms'}\nends=['a:o','b:p']\n";
+        let s = crate::scenario::parse(std::path::Path::new("s"), text).expect("is good");
+        let commands = link_commands(&s);
+        assert!(commands.starts_with(
+            "link add x address 02:00:00:00:01:01 netns a type veth peer name y address 02:00:00:00:01:02 \
+             netns b\n"
+        ));
+        assert!(commands.contains(
+            "link add p address 02:00:00:00:03:02 netns b type veth peer name l2.1 netns @links\n"
+        ));
+        assert!(commands.contains("link add home type bridge mcast_snooping 0\n"));
+        assert!(
+            commands.contains("link add home.1 type veth peer name h0 address 02:00:00:00:02:02 netns b\n")
+        );
+    }
+
+    #[test]
+    fn no_two_of_many_interfaces_have_one_address() {
+        let text = "title='t'\ntimetable.duration='1s'\n[nodes.ar]\n[nodes.'a{n}']\ncount=300\n\
+                    [nodes.'b{n}']\ncount=300\n[[links]]\nbridge='b'\nends=['ar:x','a{n}:x']\n[[links]]\n\
+                    ends=['a{n}:y','b{n}:y']\n";
+        let s = crate::scenario::parse(std::path::Path::new("s"), text).expect("is good");
+        let commands = link_commands(&s);
+        let words: Vec<&str> = commands.split_whitespace().collect();
+        let macs: Vec<&str> = words.windows(2).filter(|w| w[0] == "address").map(|w| w[1]).collect();
+        assert_eq!(macs.len(), 301 + 600);
+        assert_eq!(macs.iter().collect::<std::collections::BTreeSet<_>>().len(), macs.len());
+        assert!(macs.iter().all(|mac| mac.len() == 17), "{macs:?}");
+    }
+
+    #[test]
+    fn each_family_has_its_commands() {
+        let text = "title='t'\ntimetable.duration='1s'\n[nodes.b]\n[nodes.a]\n\
+                    addresses.x=['2001:db8::1/64','192.0.2.1/24']\n\
+                    routes=['default via 2001:db8::2','default via 192.0.2.2','unreachable \
+                    2001:db8:1.2.3.4/128']\n[[links]]\nends=['a:x','b:y']\n";
+        let s = crate::scenario::parse(std::path::Path::new("s"), text).expect("is good");
+        let (six, four) = node_commands("a", &s.nodes["a"], &s);
+        assert_eq!(four, "addr add 192.0.2.1/24 dev x\nroute add default via 192.0.2.2\n");
+        assert!(six.ends_with(
+            "addr add 2001:db8::1/64 dev x nodad\nroute add default via 2001:db8::2\n\
+             route add unreachable 2001:db8:1.2.3.4/128\n"
+        ));
+    }
+
+    #[test]
+    fn addresses_are_read_with_their_state() {
+        let text = r#"[{"ifname":"i0","addr_info":[{"local":"2001:db8::1","tentative":true},
+            {"local":"fe80::1"}]}]"#;
+        let found = parse_addresses(text).expect("is JSON");
+        assert_eq!(found[0], ("i0".into(), "2001:db8::1".parse().expect("address"), false));
+        assert!(found[1].2);
+    }
+}
