@@ -1,12 +1,10 @@
 //! Tests that the benchmark works: every data path passes packets in every measurement. The tests do not
 //! judge speeds.
 
-mod common;
-
 use std::path::Path;
 use std::process::Command;
 
-use common::{As, LAB, folder, obstacle, said, skipped};
+use crate::common::{As, LAB, alone, folder, obstacle, said, skipped};
 
 #[test]
 fn every_path_passes_packets_without_loss() {
@@ -22,6 +20,7 @@ fn every_path_passes_packets_without_loss() {
             return skipped("bench", &format!("{tool} is not installed"));
         }
     }
+    let _alone = alone();
     let out = folder("bench");
     let run = Command::new(LAB)
         .args(["bench", "--smoke", "--out"])

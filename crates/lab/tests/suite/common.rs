@@ -1,11 +1,9 @@
-//! Common functions of the end-to-end tests: paths of programs, commands of the lab's two users, and messages
-//! about skipped tests.
-
-// Allow unused functions, because each test program uses only a part of this module.
-#![allow(dead_code)]
+//! Common functions of the tests: paths of programs, commands of the lab's two users, the lock of the machine,
+//! and messages about skipped tests.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Path of the lab that was built for the test.
 pub const LAB: &str = env!("CARGO_BIN_EXE_carnet-lab");
@@ -84,4 +82,17 @@ exec setpriv --reuid=65534 --regid=65534 --clear-groups \"$@\"";
 /// Returns the output of a program, for a failed assertion.
 pub fn said(out: &Output) -> String {
     format!("{}\n{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
+}
+
+/// Lock for the use of the machine. `--test-threads` limits the number of runs that share it.
+static MACHINE: RwLock<()> = RwLock::new(());
+
+/// Takes the lock for a run that may share the machine.
+pub fn beside() -> RwLockReadGuard<'static, ()> {
+    MACHINE.read().unwrap_or_else(|e| e.into_inner())
+}
+
+/// Takes the lock for a run that needs the machine alone.
+pub fn alone() -> RwLockWriteGuard<'static, ()> {
+    MACHINE.write().unwrap_or_else(|e| e.into_inner())
 }

@@ -1,12 +1,10 @@
 //! Tests three machines that together serve 50 routers as home agents, with traffic. The test kills one
 //! machine, and then causes twenty random faults. It does not judge times.
 
-mod common;
-
 use std::path::Path;
 use std::process::Command;
 
-use common::{As, LAB, folder, obstacle, repository, said, skipped};
+use crate::common::{As, LAB, beside, folder, obstacle, repository, said, skipped};
 
 #[test]
 fn whatever_happens_no_binding_is_lost_and_no_two_acknowledge() {
@@ -22,6 +20,7 @@ fn whatever_happens_no_binding_is_lost_and_no_two_acknowledge() {
     if !there {
         return skipped("takeover", "etcd is missing (tools/setup.sh test)");
     }
+    let _beside = beside();
     let out = folder("takeover");
     let run = Command::new(LAB)
         .args(["bench", "--smoke", "--only", "takeover", "--out"])

@@ -1,20 +1,11 @@
 //! Tests that the evaluation works, for carnet and for commands: every kind of experiment runs and appears in
 //! the reports. The tests do not judge the values.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use common::{As, LAB, folder, obstacle, repository, said, skipped};
+use crate::common::{As, LAB, alone, folder, obstacle, repository, said, skipped};
 use serde_json::Value;
-
-/// Takes the lock for a test that measures, because packets would be late while another evaluation runs.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Returns the carnet program, unless the test cannot run here.
 fn carnet(test: &str) -> Option<PathBuf> {

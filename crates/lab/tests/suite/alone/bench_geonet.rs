@@ -1,12 +1,10 @@
 //! Measures the GeoNetworking router of the real program by `carnet-lab bench-geonet`. At a moderate rate the
 //! router loses no packet. It answers pings at once, and keeps the times of contention-based forwarding.
 
-mod common;
-
 use std::path::Path;
 use std::process::Command;
 
-use common::{As, LAB, command, folder, obstacle, said, skipped};
+use crate::common::{As, LAB, alone, command, folder, obstacle, said, skipped};
 use serde_json::Value;
 
 /// Returns the results of all rounds of a part of the benchmark.
@@ -56,6 +54,7 @@ fn the_geonetworking_router_is_as_fast_and_as_exact_as_it_is_said_to_be() {
     if let Some(why) = obstacle(As::Root) {
         return skipped(test, &why);
     }
+    let _alone = alone();
     let out = folder(test).join("results.json");
     let mut told = Vec::new();
     // Try up to three times. A busy machine may be late once, but a real fault shows in each run.

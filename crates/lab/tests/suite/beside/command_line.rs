@@ -1,12 +1,10 @@
 //! Tests the lab's messages to a user who names missing scenarios, nodes or files. The tests need no
 //! privileges.
 
-mod common;
-
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use common::{LAB, folder, repository, said};
+use crate::common::{LAB, folder, repository, said};
 
 /// Returns the names of the scenarios' folders.
 fn scenarios() -> Vec<String> {

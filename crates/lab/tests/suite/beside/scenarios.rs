@@ -1,103 +1,16 @@
-//! Tests whole runs of scenarios, which take minutes and measure time. Most runs mostly wait, so the tests
-//! execute a few runs at the same time. They repeat a run that fails alone. Runs that use the whole machine
-//! are always alone.
+//! Runs of scenarios that share the machine. Most of them mostly wait. A run that fails is repeated alone.
 //!
 //! `two-uplinks` needs the carnet program beside the lab. The small scenarios of this file use a stand-in for
 //! it.
 
-mod common;
-
 use std::io::{BufRead, BufReader, Read};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use common::{As, LAB, command, folder, obstacle, repository, said, skipped};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Lock for the use of the machine. `--test-threads` limits the number of runs that share it.
-static MACHINE: RwLock<()> = RwLock::new(());
-
-/// Takes the lock for a run that may share the machine.
-fn beside() -> RwLockReadGuard<'static, ()> {
-    MACHINE.read().unwrap_or_else(|e| e.into_inner())
-}
-
-/// Takes the lock for a run that needs the machine alone.
-fn alone() -> RwLockWriteGuard<'static, ()> {
-    MACHINE.write().unwrap_or_else(|e| e.into_inner())
-}
-
-fn carnet() -> Option<PathBuf> {
-    let file = Path::new(LAB).with_file_name("carnet");
-    let works = Command::new(&file).arg("--version").output().is_ok_and(|o| !o.stdout.is_empty());
-    works.then_some(file)
-}
-
-/// Use of the machine in the first run of a scenario.
-#[derive(Clone, Copy, PartialEq)]
-enum First {
-    /// Shares the machine with other runs.
-    Beside,
-    /// Has the machine alone.
-    Alone,
-}
-
-/// Runs a scenario until it meets all its expectations, at most three times, and alone after the first run.
-/// Expectations limit times, and a busy machine may be late once, but a real fault shows in each run.
-fn holds(test: &str, scenario: &str, who: As) {
-    holds_over(test, scenario, who, &["--path", "auto"]);
-}
-
-/// Calls [`holds`] with options of the command line, for example a data path.
-fn holds_over(test: &str, scenario: &str, who: As, options: &[&str]) {
-    holds_first(First::Beside, test, scenario, who, options);
-}
-
-fn holds_first(first: First, test: &str, scenario: &str, who: As, options: &[&str]) {
-    let Some(carnet) = carnet() else {
-        return skipped(test, "the carnet program is not built: cargo build -p carnet");
-    };
-    if let Some(why) = obstacle(who) {
-        return skipped(test, &why);
-    }
-    let out = folder(test);
-    let mut told = String::new();
-    let held = (1..=3).any(|attempt| {
-        let (_beside, _alone) = match (attempt, first) {
-            (1, First::Beside) => (Some(beside()), None),
-            _ => (None, Some(alone())),
-        };
-        let run = command(who, Path::new(LAB))
-            .args(["run", scenario, "--quick"])
-            .args(options)
-            .arg("--out")
-            .arg(&out)
-            .arg("--carnet")
-            .arg(&carnet)
-            .arg("--scenarios")
-            .arg(repository().join("scenarios"))
-            .output()
-            .expect("the lab starts");
-        told = said(&run);
-        if !run.status.success() {
-            println!("{test}, attempt {attempt}:\n{told}");
-        }
-        run.status.success()
-    });
-    assert!(held, "{told}");
-    let words = if who == As::Root { "as root" } else { "without root, in a user namespace" };
-    assert!(told.contains(words), "{told}");
-    let results: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(out.join("results.json")).expect("results")).expect("JSON");
-    assert_eq!(results["schema_version"], 1);
-    assert_eq!(results["passed"], true);
-    let page = std::fs::read_to_string(out.join("report.html")).expect("report");
-    assert!(!page.contains("http"), "the report has an address in it");
-    std::fs::remove_dir_all(out).expect("remove");
-}
+use crate::common::{As, LAB, alone, beside, folder, obstacle, repository, said, skipped};
+use crate::play::{can_run_small, carnet, holds, holds_over, run_small, small};
 
 #[test]
 fn two_uplinks_as_root() {
@@ -159,12 +72,6 @@ fn three_uplinks() {
 #[test]
 fn two_ways() {
     holds("two_ways", "two-ways", As::Root);
-}
-
-#[test]
-fn hard_cut() {
-    // This scenario limits outages to 50 ms.
-    holds_first(First::Alone, "hard_cut", "hard-cut", As::Root, &["--path", "auto"]);
 }
 
 #[test]
@@ -250,200 +157,6 @@ fn a_crossing_without_root() {
 #[test]
 fn a_crossing_with_signatures() {
     holds("a_crossing_with_signatures", "crossing-signed", As::Root);
-}
-
-#[test]
-fn a_hundred_vehicles() {
-    holds_first(First::Alone, "a_hundred_vehicles", "highway-100", As::Root, &["--path", "auto"]);
-}
-
-/// Emulated links have the configured properties. Nodes without carnet send one probe over a wire, one over a
-/// link of 20 ms, and TCP over a link of 120 Mbit/s. Then actions degrade a link, make it a black hole,
-/// remove its carrier, and make a NAT forget its mappings. The test compares delays with those of the wire in
-/// the same run.
-const LINKS: &str = r#"
-title = "links"
-[nodes.a]
-addresses.e0 = ["2001:db8:a::1/64"]
-addresses.e1 = ["2001:db8:b::1/64"]
-addresses.e2 = ["2001:db8:c::1/64"]
-addresses.e3 = ["10.0.0.1/24"]
-routes = ["192.0.2.0/24 via 10.0.0.2"]
-[nodes.b]
-addresses.e0 = ["2001:db8:a::2/64"]
-[nodes.c]
-addresses.e1 = ["2001:db8:b::2/64"]
-routes = ["default via 2001:db8:b::1"]
-[nodes.d]
-addresses.e2 = ["2001:db8:c::2/64"]
-routes = ["default via 2001:db8:c::1"]
-[nodes.nat]
-forwarding = true
-addresses = { in = ["10.0.0.2/24"], out = ["192.0.2.1/24"] }
-nft = '''
-table ip nat {
-  chain post { type nat hook postrouting priority srcnat; oifname "out" masquerade fully-random; }
-}
-'''
-sysctl = { "net.netfilter.nf_conntrack_udp_timeout" = "10" }
-[nodes.server]
-addresses.e0 = ["192.0.2.2/24"]
-[[links]]
-ends = ["a:e0", "b:e0"]
-[[links]]
-ends = ["a:e1", "c:e1"]
-emulation = { delay = "20ms" }
-[[links]]
-ends = ["a:e2", "d:e2"]
-emulation = { delay = "5ms", rate = "120mbit", queue = "512kB", signal = -61.5 }
-[[links]]
-ends = ["a:e3", "nat:in"]
-[[links]]
-ends = ["nat:out", "server:e0"]
-[[traffic.probe]]
-name = "wire"
-between = ["a", "b"]
-rate = 500
-[[traffic.probe]]
-name = "far"
-between = ["a", "c"]
-rate = 500
-[[traffic.tcp]]
-name = "tcp"
-client = "d"
-server = "a"
-rate = "0"
-direction = "down"
-[timetable]
-duration = "7s"
-quick = 1.0
-[[actions]]
-name = "measure"
-label = "measure"
-at = "500ms"
-nothing = true
-[[actions]]
-name = "bad"
-label = "bad"
-at = "3.5s"
-degrade = { link = "c:e1", to = { delay = "10ms", loss = 0.2 } }
-[[actions]]
-name = "hole"
-label = "hole"
-at = "4.5s"
-blackhole = "a:e1"
-[[actions]]
-name = "again"
-label = "again"
-at = "5.2s"
-restore = "c:e1"
-[[actions]]
-name = "cut"
-label = "cut"
-at = "6s"
-carrier_off = "c:e1"
-[[actions]]
-name = "carrier"
-label = "no carrier at this end"
-at = "6.1s"
-run = { node = "c", command = ["sh", "-c", "ip link show dev e1 | grep 'NO-CARRIER.*,UP'"] }
-[[actions]]
-name = "other"
-label = "carrier at the other"
-at = "6.15s"
-run = { node = "a", command = ["sh", "-c", "ip link show dev e1 | grep LOWER_UP"] }
-[[actions]]
-name = "map"
-label = "a mapping"
-at = "6.2s"
-run = { node = "a", command = ["sh", "-c", "ping -c 1 -W 1 192.0.2.2"] }
-[[actions]]
-name = "held"
-label = "is held"
-at = "6.6s"
-run = { node = "nat", command = ["grep", "-v", "^0$", "/proc/sys/net/netfilter/nf_conntrack_count"] }
-[[actions]]
-name = "forget"
-label = "forgotten"
-at = "6.7s"
-nat_forget = "nat"
-[[actions]]
-name = "gone"
-label = "is gone"
-at = "6.8s"
-run = { node = "nat", command = ["grep", "^0$", "/proc/sys/net/netfilter/nf_conntrack_count"] }
-[[derived]]
-name = "added_us"
-of = "far.delay_us.p50"
-minus = "wire.delay_us.p50"
-[[expect]]
-what = "the median delay is right within 0.2 ms"
-metric = "added_us"
-after = "measure"
-at_least = 19950
-at_most = 20200
-[[expect]]
-what = "frames are handed out in time"
-metric = "links.late_us.p50"
-at_most = 200
-[[expect]]
-what = "nothing is lost"
-metric = "far.lost"
-after = "measure"
-equals = 0
-[[expect]]
-what = "100 Mbit/s and more"
-metric = "tcp.mbit_down"
-after = "measure"
-at_least = 100
-at_most = 120
-[[expect]]
-what = "it got bad"
-metric = "far.lost"
-after = "bad"
-at_least = 100
-at_most = 300
-[[expect]]
-what = "and nearer"
-metric = "added_us"
-after = "bad"
-at_least = 9000
-at_most = 10500
-[[expect]]
-what = "nothing comes out of a black hole"
-metric = "link.a.e1.delivered"
-after = "hole"
-at_most = 10
-[[expect]]
-what = "it is as it was"
-metric = "added_us"
-after = "again"
-at_least = 19950
-at_most = 20500
-[[expect]]
-what = "nothing without carrier"
-metric = "far.lost"
-after = "cut"
-at_least = 60
-"#;
-
-#[test]
-fn emulated_links_do_what_they_are_told() {
-    let _alone = alone();
-    if !can_run_small("emulated_links") {
-        return;
-    }
-    let place = small("links", "exit 3\n", "");
-    std::fs::write(place.join("small/scenario.toml"), LINKS).expect("file");
-    let mut told = String::new();
-    // Try up to three times, because a busy machine may be late once.
-    let held = (1..=3).any(|_| {
-        let out = run_small(&place).output().expect("the lab starts");
-        told = said(&out);
-        out.status.success()
-    });
-    assert!(held, "{told}");
-    std::fs::remove_dir_all(place).expect("remove");
 }
 
 /// A scenario of three nodes without carnet. `a` pings `b` over an emulated link, and `lost` through a router
@@ -703,32 +416,6 @@ fn export_that_begins_at_second_0_runs_and_packets_without_position_are_lost() {
     std::fs::remove_dir_all(place).expect("remove");
 }
 
-/// Creates a scenario with two nodes, for which the lab need not wait. `carnet` is a script.
-fn small(name: &str, script: &str, more: &str) -> PathBuf {
-    let place = folder(name);
-    let scenario = place.join("small");
-    std::fs::create_dir(&scenario).expect("folder");
-    let text = format!(
-        "title = \"small\"\n[nodes.a]\naddresses.e0 = [\"2001:db8::1/64\"]\ncarnet = \"a.toml\"\n\
-         [nodes.b]\naddresses.e0 = [\"2001:db8::2/64\"]\n[[links]]\nends = [\"a:e0\", \"b:e0\"]\n\
-         [timetable]\nduration = \"2s\"\n[[traffic.probe]]\nname = \"probe\"\nbetween = [\"a\", \"b\"]\n\
-         rate = 200\n[[expect]]\nwhat = \"nothing is lost\"\nmetric = \"probe.lost\"\nequals = 0\n{more}"
-    );
-    std::fs::write(scenario.join("scenario.toml"), text).expect("file");
-    std::fs::write(scenario.join("a.toml"), "[station]\nname = \"a\"\n").expect("file");
-    let program = place.join("carnet");
-    std::fs::write(&program, format!("#!/bin/sh\n{script}")).expect("file");
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("rights");
-    place
-}
-
-fn run_small(place: &Path) -> Command {
-    let mut command = Command::new(LAB);
-    command.args(["run", "small", "--scenarios"]).arg(place).arg("--carnet").arg(place.join("carnet"));
-    command.arg("--out").arg(place.join("out"));
-    command
-}
-
 /// A stand-in for carnet that has a socket and does nothing.
 const IDLE: &str = r#"case "$1" in
 run) exec python3 -c "
@@ -740,18 +427,6 @@ watch) exec sleep 60 ;;
 *) echo stand-in ;;
 esac
 "#;
-
-fn can_run_small(test: &str) -> bool {
-    let who = if nix::unistd::geteuid().is_root() { As::Root } else { As::Nobody };
-    let why = obstacle(who).or_else(|| {
-        let python = Command::new("python3").arg("--version").output();
-        python.is_err().then(|| "python3 is not installed".to_string())
-    });
-    if let Some(why) = &why {
-        skipped(test, why);
-    }
-    why.is_none()
-}
 
 #[test]
 fn a_station_that_dies_ends_the_run_with_its_last_words() {

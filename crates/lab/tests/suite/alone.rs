@@ -1,0 +1,6 @@
+//! Tests that have the machine alone.
+
+mod bench;
+mod bench_geonet;
+mod evaluation;
+mod scenarios;

@@ -1,0 +1,5 @@
+//! Tests that share the machine with each other.
+
+mod command_line;
+mod scenarios;
+mod takeover;
