@@ -101,8 +101,7 @@ lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --quiet -- --deny warnings
 	$(CARGO) clippy --package carnet --no-default-features --features bpf,geonet,replay --quiet -- --deny warnings
-	$(CARGO) clippy --package carnet --no-default-features --quiet -- --deny warnings
-	$(CARGO) clippy --package carnet-lab --no-default-features --quiet -- --deny warnings
+	$(CARGO) clippy --package carnet --package carnet-lab --no-default-features --quiet -- --deny warnings
 	RUSTDOCFLAGS='--deny warnings' $(CARGO) doc --workspace --no-deps --document-private-items --quiet
 	$(CARGO) xtask gen-asn1 --check
 	$(CARGO) xtask advisories
@@ -112,7 +111,7 @@ lint:
 test:
 	@tools/setup.sh test
 	$(MAKE) lint
-	$(CARGO) build --release --bin carnet --bin carnet-lab
+	$(CARGO) build --release --bin carnet
 	$(CARNET_PYTHON) tools/test
 
 # The program from outside: conformance/nemo/README.md, conformance/geonetworking/README.md
