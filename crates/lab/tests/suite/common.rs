@@ -1,5 +1,5 @@
-//! Common functions of the tests: paths of programs, commands of the lab's two users, the lock of the machine,
-//! and messages about skipped tests.
+//! Common functions of the tests: paths of programs, commands of the lab's two users, the lock of the
+//! machine, and messages about skipped tests.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
