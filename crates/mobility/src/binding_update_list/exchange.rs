@@ -4,6 +4,7 @@
 //! that the home agent acknowledged last. Both exist side by side: while the router registers a new care-of
 //! address, the old registration still carries traffic.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
@@ -54,6 +55,8 @@ pub(crate) struct Exchange {
     /// Last transmissions, the latest at the end.
     pub sent: Vec<Sent>,
     pub retransmission: Retransmission,
+    /// Router by which the last transmission from each care-of address left.
+    routers: BTreeMap<IpAddr, Option<IpAddr>>,
     phase: Phase,
 }
 
@@ -87,6 +90,7 @@ impl Exchange {
             care_of_addresses,
             sent: Vec::new(),
             retransmission: Retransmission::to_home_agent(first),
+            routers: BTreeMap::new(),
             phase: Phase::Retransmitting,
         }
     }
@@ -132,6 +136,16 @@ impl Exchange {
         self.apply(Event::Transmission);
         remember(&mut self.sent, sent);
         self.retransmission.transmitted(sent.at, self.care_of_addresses.len())
+    }
+
+    /// Records the router by which a transmission from this care-of address leaves.
+    pub fn left_by(&mut self, care_of_address: IpAddr, router: Option<IpAddr>) {
+        self.routers.insert(care_of_address, router);
+    }
+
+    /// Whether the last transmission from this care-of address left by another router.
+    pub fn left_by_another(&self, care_of_address: IpAddr, router: Option<IpAddr>) -> bool {
+        self.routers.get(&care_of_address).is_some_and(|known| *known != router)
     }
 
     /// Returns the transmission that an acknowledgement with this sequence number answers.

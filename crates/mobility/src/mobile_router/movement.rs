@@ -209,6 +209,14 @@ impl MobileRouter {
             && exchange.care_of_addresses.contains(&care_of_address)
         {
             exchange.care_of_addresses.retain(|address| care_of_addresses.contains(address));
+            // The kernel keeps addresses and default routes of a link that was left. An update by such a
+            // route is lost, and only the advertisement of the link's own router shows it.
+            let router = self.uplinks[uplink].next_hop(care_of_address);
+            if exchange.left_by_another(care_of_address, router) && !exchange.is_held() {
+                exchange.care_of_addresses = care_of_addresses;
+                exchange.retransmission.begin_anew();
+                self.transmit(now, wall);
+            }
             return;
         }
         let registered = self

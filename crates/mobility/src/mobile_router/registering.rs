@@ -284,6 +284,7 @@ impl MobileRouter {
             }
         }
         let Some(care_of_address) = exchange.next_care_of_address() else { return };
+        exchange.left_by(care_of_address, self.uplinks[exchange.uplink].next_hop(care_of_address));
         let via = (exchange.uplink, care_of_address);
         let (sequence, timestamp) = self.number_update(now, wall, via, mapped(care_of_address));
         let sent = Sent { sequence, at: now, timestamp, care_of_address };

@@ -183,6 +183,35 @@ fn router_of_the_address_is_the_one_that_advertises_its_prefix_since_the_link_ca
     assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr(ROUTER_B))));
 }
 
+/// Back on a link whose address the kernel has kept, with the default route of the link between. The first
+/// Binding Update leaves before the router advertises, and so by the router of the other link.
+#[test]
+fn update_that_left_by_the_router_of_another_link_is_sent_again_when_the_right_one_is_heard() {
+    for setup in [with_heartbeats(), Setup::plain()] {
+        let mut pair = registered(setup);
+        pair.detach(0, "wifi");
+        pair.run(0.3);
+        pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
+        show(&mut pair, &[OTHER_CARE_OF], &[ROUTER_B]);
+        pair.run(2.0);
+        assert_eq!(pair.path(), Some(addr(OTHER_CARE_OF)));
+        pair.detach(0, "wifi");
+        pair.dead = vec![addr(CARE_OF)];
+        pair.run(0.3);
+        pair.forget();
+        show(&mut pair, &[CARE_OF], &[ROUTER_B]);
+        assert_eq!(pair_in_use(&pair), Some((addr(CARE_OF), addr(ROUTER_B))));
+        assert_eq!(pair.last_update().source, addr(CARE_OF));
+        pair.run(0.001);
+        pair.dead.clear();
+        pair.hear_router("wifi", ROUTER_A, &[NETWORK]);
+        show(&mut pair, &[CARE_OF], &[ROUTER_B, ROUTER_A]);
+        assert_eq!(pair_in_use(&pair), Some((addr(CARE_OF), addr(ROUTER_A))));
+        let took = pair.run_while(5.0, "a registration", |pair| !pair.is_registered(0));
+        assert!(took <= Duration::from_millis(500), "{took:?}");
+    }
+}
+
 /// A move without loss of carrier and without heartbeats: the advertisement of the new router makes carnet
 /// solicit the router in use.
 #[test]
