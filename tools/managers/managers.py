@@ -149,8 +149,6 @@ class Networkd(Manager):
         "/etc/systemd/networkd.conf": "[Network]\nManageForeignRoutes=no\nManageForeignRoutingPolicyRules=no\n",
     }
     own_doing = {"manager stopped": "networkd of systemd 257 takes its addresses away"}
-    own_delay = {"back to the first, carrier lost for 1 s":
-                 (1.0, "networkd takes its addresses away with the carrier; duplicate address detection of 1 to 2 s follows")}
 
     def prepare(self):
         self.start_bus_daemon()

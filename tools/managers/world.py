@@ -86,6 +86,8 @@ class World:
         self.names = ["host", "bus", "air", "core", "home", *ACCESS]
         self.processes = {}
         self.pings = None
+        # Interface index of the next veth.
+        self.next_index = 100
 
     # Namespaces
 
@@ -104,7 +106,12 @@ class World:
             self.run(name, "sysctl", "-qw", f"{key.replace('__', '.')}={value}")
 
     def link(self, here, device, there, other):
-        self.ip(here, f"link add {device} type veth peer name {other} netns {self.space(there)}")
+        # If both ends had the same index, the kernel could hold back a change of their carrier for a second
+        # (linkwatch_urgent_event), and the bridge would drop all frames until then.
+        first = self.next_index
+        self.next_index += 2
+        self.ip(here, f"link add {device} index {first} type veth "
+                      f"peer name {other} index {first + 1} netns {self.space(there)}")
         for name, end in ((here, device), (there, other)):
             self.ip(name, f"link set {end} up")
 
