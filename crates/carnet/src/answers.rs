@@ -8,8 +8,8 @@ use carnet_api::model;
 use carnet_base::{Endpoint, Time, WallTime};
 use carnet_linux::sandbox::Held;
 use carnet_linux::{Path, Platform};
+use carnet_nemo::forwarding::desired::TunnelEnd;
 use carnet_station::Station;
-use carnet_station::forwarding::desired::TunnelEnd;
 use carnet_station::io::DrainPhase;
 use carnet_station::io::Event;
 

@@ -26,8 +26,8 @@ use carnet_linux::{
     Alarm, DatagramReader, DatagramWriter, Datagrams, Platform, PlatformEvent, ProbeTarget, Protected,
     TunnelIo, TunnelReader, TunnelWriter, clock, geonet_path, with_secrets,
 };
-use carnet_station::forwarding::desired::{Change, Entry, InterfaceAddress};
-use carnet_station::forwarding::packet::PacketBuffer;
+use carnet_nemo::forwarding::desired::{Change, Entry, InterfaceAddress};
+use carnet_nemo::forwarding::packet::PacketBuffer;
 use carnet_station::io::{Command, Event, Input, Kept, Output, PortalProbe, TunnelTraffic};
 use carnet_station::{PersistentState, Station};
 use serde_json::Value;

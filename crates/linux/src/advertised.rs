@@ -14,7 +14,7 @@
 //! The home agent reads other home agents' advertisements (RFC 6275 8.4) from a raw socket, which receives
 //! them with any value of the two sysctls.
 
-use carnet_station::forwarding::desired::Setting;
+use carnet_nemo::forwarding::desired::Setting;
 
 /// Name of the sysctl: whether the kernel makes default routes from advertisements.
 pub(crate) const DEFAULT_ROUTER: &str = "accept_ra_defrtr";

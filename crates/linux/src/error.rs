@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use carnet_station::forwarding::desired::TUNNEL_DEVICE;
+use carnet_nemo::forwarding::desired::TUNNEL_DEVICE;
 
 /// Result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

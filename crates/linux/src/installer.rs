@@ -38,7 +38,7 @@ use std::sync::Arc;
 use std::task::Context;
 use std::time::Duration;
 
-use carnet_station::forwarding::desired::{
+use carnet_nemo::forwarding::desired::{
     Change, Entry, InterfaceAddress, Ipv4Route, Keyed, Route, RouteAction, Rule, Setting, Socket,
     TUNNEL_DEVICE, priority,
 };

@@ -15,7 +15,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
 use carnet_base::SmallMap;
-use carnet_station::forwarding::desired::TUNNEL_DEVICE;
+use carnet_nemo::forwarding::desired::TUNNEL_DEVICE;
 use carnet_station::io::{Interface, Ipv4Router, Ipv6Router, NeighbourState};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
@@ -329,7 +329,7 @@ fn instead_of_default_routes(hosts: Vec<DefaultRoute>, routes: &[DefaultRoute]) 
 
 #[cfg(test)]
 mod tests {
-    use carnet_station::forwarding::desired::TABLE_MAIN;
+    use carnet_nemo::forwarding::desired::TABLE_MAIN;
 
     use super::*;
     use crate::netlink::Hop;

@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use carnet_base::Endpoint;
-use carnet_station::forwarding::desired::{Change, Entry, TUNNEL_DEVICE};
+use carnet_nemo::forwarding::desired::{Change, Entry, TUNNEL_DEVICE};
 use carnet_station::io::{LinkMessage, Octets};
 use carnet_wire::icmpv6::types::ROUTER_ADVERTISEMENT;
 use tokio::time::{Interval, interval};

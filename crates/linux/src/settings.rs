@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 
-use carnet_station::forwarding::desired::Setting;
+use carnet_nemo::forwarding::desired::Setting;
 
 use crate::error::{Error, Result};
 use crate::offloads;

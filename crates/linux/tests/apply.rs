@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use carnet_station::forwarding::desired::*;
+use carnet_nemo::forwarding::desired::*;
 
 /// Creates two virtual interfaces, `v0` and `i0`, each with the other end in this namespace.
 fn two_links() {

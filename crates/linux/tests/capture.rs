@@ -14,8 +14,8 @@ use std::net::{Ipv6Addr, SocketAddrV6};
 use std::time::Duration;
 
 use carnet_linux::{Platform, TunnelIo, TunnelReader};
-use carnet_station::forwarding::desired::*;
-use carnet_station::forwarding::packet::PacketBuffer;
+use carnet_nemo::forwarding::desired::*;
+use carnet_nemo::forwarding::packet::PacketBuffer;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 const HOME_AGENT: &str = "2001:db8:f1::1";

@@ -8,7 +8,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use carnet_linux::{DatagramReader, DatagramWriter, Datagrams, Received, TooBig};
-use carnet_station::forwarding::desired::{Entry, Socket};
+use carnet_nemo::forwarding::desired::{Entry, Socket};
 use carnet_station::io::Endpoint;
 use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
 use socket2::{Domain, Protocol, Type};

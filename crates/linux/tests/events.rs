@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use carnet_linux::PlatformEvent;
-use carnet_station::forwarding::desired::*;
+use carnet_nemo::forwarding::desired::*;
 use carnet_station::io::{Interface, NeighbourState};
 use ipnet::Ipv6Net;
 

@@ -8,7 +8,7 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_linux::{Platform, PlatformEvent};
-use carnet_station::forwarding::packet::PacketBuffer;
+use carnet_nemo::forwarding::packet::PacketBuffer;
 use carnet_station::io::LinkMessage;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use carnet_linux::{Platform, PlatformConfig, Queue, TunnelReader};
-use carnet_station::forwarding::desired::*;
-use carnet_station::forwarding::packet::PacketBuffer;
+use carnet_nemo::forwarding::desired::*;
+use carnet_nemo::forwarding::packet::PacketBuffer;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 const HOME_AGENT: &str = "2001:db8:1::1";

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use carnet_linux::Platform;
-use carnet_station::forwarding::packet::PacketBuffer;
+use carnet_nemo::forwarding::packet::PacketBuffer;
 
 const ROLE: &str = "CARNET_TEST_ROLE";
 

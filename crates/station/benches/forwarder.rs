@@ -11,8 +11,8 @@ use carnet_mobility::Authentication;
 use carnet_mobility::home_agent::{
     AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses, OtherAgents, StoredBinding, StoredRegistration,
 };
-use carnet_station::forwarding::forwarder::Verdict;
-use carnet_station::forwarding::packet::PacketBuffer;
+use carnet_nemo::forwarding::forwarder::Verdict;
+use carnet_nemo::forwarding::packet::PacketBuffer;
 use carnet_station::{PersistentState, Station, StationConfig};
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};

@@ -15,7 +15,7 @@ use std::time::Duration;
 use carnet_base::{Rng, Time, WallTime};
 use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses, OtherAgents};
 use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
-use carnet_station::forwarding::packet::PacketBuffer;
+use carnet_nemo::forwarding::packet::PacketBuffer;
 use carnet_station::{PersistentState, Station, StationConfig};
 use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket, MobilityOption};
 use ipnet::Ipv6Net;

@@ -19,12 +19,12 @@ pub use carnet_mobility::mobile_router::{Octets, PortalProbe};
 use serde::{Deserialize, Serialize};
 
 pub use crate::acceleration::{Accelerate, Report};
-use crate::forwarding::desired::Change;
 pub use crate::geonet_io::{
     Action, Area, AreaOrder, AreaShape, Around, Delivered, DeliveredKind, DenmOrder, DenmWish, Frame,
     GeonetRequest, GeonetTransport, Message, MessageKind, Position, PositionQuality, VirtualFrame,
     VirtualLink,
 };
+use carnet_nemo::forwarding::desired::Change;
 
 /// Number of packets of one tunnel that a fast path has counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

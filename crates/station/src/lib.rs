@@ -3,19 +3,18 @@
 //! The caller drives a [`Station`]. [`Station::handle_input`] handles an input of the platform, and
 //! [`Station::handle_packet`] a packet from the tunnel device. [`Station::poll_output`] returns the next
 //! action, and [`Station::poll_timeout`] the time of the next call. The same station runs on the road, in the
-//! lab and in a simulator. [`io`] describes inputs, outputs and the drain rule; [`forwarding`] describes the
+//! lab and in a simulator. [`io`] describes inputs, outputs and the drain rule; [`carnet_nemo::forwarding`] describes the
 //! data path.
 #![forbid(unsafe_code)]
 
 pub mod acceleration;
-pub mod forwarding;
 pub mod geonet;
 mod geonet_io;
 pub mod io;
 mod station;
 mod status;
 
-pub use forwarding::LanSettings;
+pub use carnet_nemo::LanSettings;
 pub use geonet::GeonetSettings;
 pub use station::{MnppSettings, MobileRouterSettings, PersistentState, Station, StationConfig};
 pub use status::{BindingStatus, RouteStatus, StationStatus, TunnelStatus, UplinkStatus};

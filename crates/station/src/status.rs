@@ -15,8 +15,8 @@ use carnet_mobility::mobile_router::{
 use ipnet::Ipv6Net;
 
 use crate::Station;
-use crate::forwarding::desired::TunnelEnd;
-use crate::forwarding::forwarder::Traffic;
+use carnet_nemo::forwarding::desired::TunnelEnd;
+use carnet_nemo::forwarding::forwarder::Traffic;
 
 /// A binding, as the mobile router or the home agent sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -445,7 +445,7 @@ impl Station {
             ] {
                 counters.push((format!("tunnel.{name}"), count));
             }
-            for reason in crate::forwarding::forwarder::TunnelDrop::ALL {
+            for reason in carnet_nemo::forwarding::forwarder::TunnelDrop::ALL {
                 let count = forwarder.dropped.get(reason).copied().unwrap_or_default();
                 counters.push((format!("tunnel.dropped.{}", reason.name()), count));
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use carnet_base::{Rng, Time, WallTime};
 use carnet_geonet::Mib;
 use carnet_geonet::ipv6_adaptation::Ipv6Config;
-use carnet_station::forwarding::desired::{Entry, TABLE_NOWHERE, priority};
+use carnet_nemo::forwarding::desired::{Entry, TABLE_NOWHERE, priority};
 use carnet_station::io::{Input, Output, Position};
 use carnet_station::{GeonetSettings, PersistentState, Station, StationConfig};
 use carnet_wire::geonet::{GnAddress, StationType};

@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use carnet_base::{Endpoint, Interface, Rng, Time};
-use carnet_station::forwarding::desired::{Change, Entry, Ipv4Route, Ipv4Rule, TABLE_MAIN, TABLE_UPLINK};
+use carnet_nemo::forwarding::desired::{Change, Entry, Ipv4Route, Ipv4Rule, TABLE_MAIN, TABLE_UPLINK};
 use carnet_station::io::{Input, Output};
 use carnet_wire::ipv6::{Header, protocol};
 use common::world::{Network, station};

@@ -8,7 +8,7 @@ use carnet_base::{Rng, Time};
 use carnet_mobility::Authentication;
 use carnet_mobility::home_agent::AuthorizedNode;
 use carnet_mobility::mobile_router::{RegistrationMode, UplinkConfig};
-use carnet_station::forwarding::desired::{
+use carnet_nemo::forwarding::desired::{
     Change, Entry, Route, RouteAction, TABLE_MAIN, TABLE_TUNNEL, TABLE_UPLINK, TUNNEL_DEVICE, priority,
 };
 use carnet_station::io::{Event, Input, Output};

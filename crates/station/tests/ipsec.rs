@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use carnet_base::Rng;
 use carnet_mobility::Authentication;
+use carnet_nemo::forwarding::desired::{Change, Entry, Rule, TABLE_CAPTURE, TABLE_PROTECTED};
 use carnet_station::StationConfig;
-use carnet_station::forwarding::desired::{Change, Entry, Rule, TABLE_CAPTURE, TABLE_PROTECTED};
 use carnet_station::io::{Command, Event, Input, Output};
 use carnet_wire::extension::Extensions;
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};

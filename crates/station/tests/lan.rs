@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use carnet_base::{LinkMessage, Rng, Time};
-use carnet_station::forwarding::desired::Entry;
+use carnet_nemo::forwarding::desired::Entry;
 use carnet_station::io::{Event, Input, Output};
 use carnet_station::{LanSettings, PersistentState, Station, StationConfig};
 use carnet_wire::nd::{NdOption, RecursiveDnsServers, RouterAdvertisement};

@@ -4,7 +4,7 @@
 
 use std::process::Command;
 
-use carnet_station::forwarding::mss;
+use carnet_nemo::forwarding::mss;
 
 /// Script that prints, for each packet: the MTU, the packet, and the expected result.
 const SCRIPT: &str = r#"

@@ -12,7 +12,7 @@ use carnet_geonet::Mib;
 use carnet_geonet::ipv6_adaptation::{Ipv6Config, addresses};
 use carnet_geonet::mib::BeaconInterval;
 use carnet_mobility::mnpp::Authorization;
-use carnet_station::forwarding::desired::{
+use carnet_nemo::forwarding::desired::{
     Change, Entry, RouteAction, TABLE_MAIN, TABLE_NEIGHBOURS, TABLE_TUNNEL, priority,
 };
 use carnet_station::io::{Command, Frame, Input, Output, Position, Report, VirtualFrame};

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use carnet_base::{LinkMessage, Rng, Time};
+use carnet_nemo::forwarding::desired::{Change, Entry};
 use carnet_station::Station;
-use carnet_station::forwarding::desired::{Change, Entry};
 use carnet_station::io::{Command, Input, Output};
 use carnet_virtual::Link;
 use carnet_wire::extension::{HOME_ADDRESS_ROUTING_LEN, home_address_destination};

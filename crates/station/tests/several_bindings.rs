@@ -6,7 +6,7 @@ mod common;
 use carnet_base::{Endpoint, Rng, Time};
 use carnet_mobility::Authentication;
 use carnet_mobility::flow::{FlowAction, Ipv6Selector, Range, TrafficSelector};
-use carnet_station::forwarding::desired::{Distribution, Entry};
+use carnet_nemo::forwarding::desired::{Distribution, Entry};
 use carnet_station::io::{Input, Output};
 use carnet_station::{PersistentState, Station, StationConfig};
 use carnet_wire::checksum::upper_layer;

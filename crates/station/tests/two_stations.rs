@@ -6,7 +6,7 @@ mod common;
 use std::time::Duration;
 
 use carnet_base::Time;
-use carnet_station::forwarding::desired::{Change, Entry, RouteAction, TABLE_MAIN};
+use carnet_nemo::forwarding::desired::{Change, Entry, RouteAction, TABLE_MAIN};
 use carnet_station::io::{Command, Event, Input, Output};
 use carnet_station::{PersistentState, Station, StationConfig};
 use carnet_wire::icmpv6;

@@ -13,11 +13,11 @@ use carnet_mobility::MobilityDrop;
 use carnet_mobility::direct::DirectDrop;
 use carnet_mobility::mnpp::MnppDrop;
 use carnet_mobility::nesting::NestingDrop;
+use carnet_nemo::forwarding::forwarder::TunnelDrop;
 use carnet_security::crypto::{Backend, Portable, SigningKey};
 use carnet_security::keys::Curve;
 use carnet_security::time::{DurationUnit, Time32, Time64, ValidityDuration, ValidityPeriod};
 use carnet_security::{Now, Policy, Security, SecurityDrop, Ticket, pki};
-use carnet_station::forwarding::forwarder::TunnelDrop;
 use carnet_station::{PersistentState, Station, StationConfig};
 use carnet_wire::geonet::GnAddress;
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use carnet_base::{Rng, Time, WallTime};
 use carnet_linux::PlatformEvent;
 use carnet_linux::simulated::{Kernel, Machine, SimulatedDisk};
-use carnet_station::forwarding::forwarder::Verdict;
-use carnet_station::forwarding::packet::PacketBuffer;
+use carnet_nemo::forwarding::forwarder::Verdict;
+use carnet_nemo::forwarding::packet::PacketBuffer;
 use carnet_station::io::{Command, Input, Kept, Output};
 use carnet_station::{PersistentState, Station, StationConfig};
 

@@ -7,7 +7,7 @@ use carnet_linux::{
     DatagramWriter, Datagrams, Platform, Protected, ProtectedMessage, Queue, TooBig, TunnelReader,
     TunnelWriter, clock,
 };
-use carnet_station::forwarding::forwarder::Verdict;
+use carnet_nemo::forwarding::forwarder::Verdict;
 use carnet_station::io::Input;
 use tokio::time::Instant;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use carnet_mobility::mobile_router::StoredSequence;
-use carnet_station::forwarding::desired::{Change, Entry, InterfaceAddress};
+use carnet_nemo::forwarding::desired::{Change, Entry, InterfaceAddress};
 use futures_util::FutureExt;
 
 use super::queue::{HELD, TOGETHER};

@@ -33,7 +33,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
 use carnet_base::Endpoint;
-use carnet_station::forwarding::desired;
+use carnet_nemo::forwarding::desired;
 
 use icmp::Icmp;
 pub use reader::{DatagramReader, Received};

@@ -5,7 +5,7 @@ use std::net::SocketAddrV4;
 use std::os::fd::AsRawFd;
 
 use carnet_base::Endpoint;
-use carnet_station::forwarding::desired;
+use carnet_nemo::forwarding::desired;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt, sockopt};
 use socket2::{Domain, Protocol, Type};
 use tokio::io::unix::AsyncFd;

@@ -1,7 +1,7 @@
 //! Fast paths: programs and devices of the kernel that forward packets without carnet's process.
 //!
 //! A fast path forwards packets before they reach the slow path (the TUN device and
-//! `carnet_station::forwarding`), with the same result. There are three:
+//! `carnet_nemo::forwarding`), with the same result. There are three:
 //!
 //! * `programs`: BPF programs at the ingress of the interfaces, which run on socket buffers (tc,
 //!   [`Path::Bpf`]) or before the kernel allocates a socket buffer (XDP, [`Path::Xdp`]). The programs handle
@@ -39,7 +39,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use carnet_base::{Endpoint, parts};
-use carnet_station::forwarding::desired::{self, TunnelEnd};
+use carnet_nemo::forwarding::desired::{self, TunnelEnd};
 use ipnet::Ipv6Net;
 
 use crate::netlink::{AddressInfo, Dirty, Heard, LinkInfo, Requests};

@@ -20,7 +20,7 @@ use aya::programs::xdp::{XdpLinkId, XdpMode};
 use aya::programs::{ProgramError, SchedClassifier, Xdp};
 use aya::{Ebpf, EbpfLoader, Pod};
 use carnet_base::SmallMap;
-use carnet_station::forwarding::desired::{TUNNEL_DEVICE, Tunnel};
+use carnet_nemo::forwarding::desired::{TUNNEL_DEVICE, Tunnel};
 
 use super::errors::told;
 use super::hook::Hook;

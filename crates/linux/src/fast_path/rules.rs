@@ -4,8 +4,8 @@
 //! Rules, identifiers of their members and weights come from the slow path ([`Distributor`]), so that both
 //! select the same tunnel. A rule does not apply if none of its tunnels exists.
 
-use carnet_station::forwarding::desired::{FlowAction, Ipv6Selector, Range, TrafficSelector};
-use carnet_station::forwarding::distribution::Distributor;
+use carnet_nemo::forwarding::desired::{FlowAction, Ipv6Selector, Range, TrafficSelector};
+use carnet_nemo::forwarding::distribution::Distributor;
 
 use super::TunnelEnds;
 use super::values::PATHS;

@@ -10,8 +10,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use carnet_base::Endpoint;
-use carnet_station::forwarding::desired;
-use carnet_station::forwarding::distribution::Distributor;
+use carnet_nemo::forwarding::desired;
+use carnet_nemo::forwarding::distribution::Distributor;
 
 use super::{Binding, TunnelEnds};
 

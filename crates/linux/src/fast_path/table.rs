@@ -18,7 +18,7 @@ use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use carnet_base::{Endpoint, SmallMap};
-use carnet_station::forwarding::desired::{Tunnel, TunnelEnd};
+use carnet_nemo::forwarding::desired::{Tunnel, TunnelEnd};
 use ipnet::Ipv6Net;
 
 use super::TunnelEnds;

@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use carnet_station::forwarding::desired::{Ipv4Route, Ipv4Rule};
+use carnet_nemo::forwarding::desired::{Ipv4Route, Ipv4Rule};
 use ipnet::Ipv4Net;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::route::{

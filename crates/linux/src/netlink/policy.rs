@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use carnet_station::forwarding::desired::TUNNEL_DEVICE;
+use carnet_nemo::forwarding::desired::TUNNEL_DEVICE;
 use ipnet::Ipv6Net;
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteFlags, RouteMessage};
 use netlink_packet_route::rule::RuleMessage;

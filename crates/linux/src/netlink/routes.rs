@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use carnet_station::forwarding::desired::{Route, RouteAction};
+use carnet_nemo::forwarding::desired::{Route, RouteAction};
 use ipnet::Ipv6Net;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST};
 use netlink_packet_route::route::{

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use carnet_station::forwarding::desired::Rule;
+use carnet_nemo::forwarding::desired::Rule;
 use ipnet::Ipv6Net;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::route::RouteProtocol;

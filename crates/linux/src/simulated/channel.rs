@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroI32;
 use std::rc::Rc;
 
-use carnet_station::forwarding::desired::{Ipv4Rule, Rule};
+use carnet_nemo::forwarding::desired::{Ipv4Rule, Rule};
 use ipnet::{Ipv4Net, Ipv6Net};
 use netlink_packet_core::{
     DoneMessage, Emitable, ErrorMessage, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_EXCL, NetlinkBuffer,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use carnet_station::forwarding::desired::{Entry, Ipv4Route, Route, RouteAction, TUNNEL_DEVICE, priority};
+use carnet_nemo::forwarding::desired::{Entry, Ipv4Route, Route, RouteAction, TUNNEL_DEVICE, priority};
 
 use super::kernel::{Action, KnownIpv4Route, KnownIpv4Rule, KnownRoute, KnownRule, Maker, State, local_rule};
 use crate::ROUTE_PROTOCOL;

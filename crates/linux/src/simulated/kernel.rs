@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use carnet_base::Rng;
-use carnet_station::forwarding::desired::{Ipv4Rule, Rule, TABLE_MAIN, TUNNEL_DEVICE};
+use carnet_nemo::forwarding::desired::{Ipv4Rule, Rule, TABLE_MAIN, TUNNEL_DEVICE};
 use ipnet::{Ipv4Net, Ipv6Net};
 
 use super::SimulatedDisk;

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use carnet_base::Rng;
-use carnet_station::forwarding::desired::{Change, TABLE_MAIN, TUNNEL_DEVICE};
+use carnet_nemo::forwarding::desired::{Change, TABLE_MAIN, TUNNEL_DEVICE};
 use ipnet::{Ipv4Net, Ipv6Net};
 
 use crate::error::Result;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use carnet_station::forwarding::desired::{
+use carnet_nemo::forwarding::desired::{
     Entry, InterfaceAddress, Ipv4Route, Ipv4Rule, Route, RouteAction, Rule, Setting, TABLE_TUNNEL,
     TABLE_UPLINK, priority,
 };

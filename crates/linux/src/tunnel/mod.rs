@@ -47,7 +47,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use carnet_station::forwarding::desired::TUNNEL_DEVICE;
+use carnet_nemo::forwarding::desired::TUNNEL_DEVICE;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;

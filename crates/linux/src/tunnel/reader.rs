@@ -6,7 +6,7 @@
 
 use std::io;
 
-use carnet_station::forwarding::packet::PacketBuffer;
+use carnet_nemo::forwarding::packet::PacketBuffer;
 
 use super::segmentation::Segments;
 use super::steering::{self, Progress};

@@ -40,7 +40,7 @@ use std::net::Ipv6Addr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use carnet_station::forwarding::desired::Tunnel;
+use carnet_nemo::forwarding::desired::Tunnel;
 
 use crate::bpf_call::{ANY, ARRAY, HASH, Map, NEW, Plain, load_filter};
 use crate::clock;

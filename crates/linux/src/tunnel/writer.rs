@@ -2,7 +2,7 @@
 
 use std::io;
 
-use carnet_station::forwarding::packet::PacketBuffer;
+use carnet_nemo::forwarding::packet::PacketBuffer;
 
 use super::TunnelIo;
 use super::coalescing::{Coalescer, Kinds, Sink};

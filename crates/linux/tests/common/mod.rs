@@ -14,7 +14,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use carnet_linux::{Platform, PlatformConfig, PlatformEvent, WatchedInterface};
-use carnet_station::forwarding::desired::*;
+use carnet_nemo::forwarding::desired::*;
 use carnet_station::io::Interface;
 use nix::sched::{CloneFlags, unshare};
 use serde_json::Value;

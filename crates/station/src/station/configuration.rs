@@ -18,10 +18,10 @@ use super::config_changes::ConfigChanges;
 use super::lan_mtu::LanMtu;
 use super::neighbours::MnppSettings;
 use super::{Agent, Router, Scope, Station};
-use crate::forwarding::desired::TunnelEnd;
-use crate::forwarding::{LanSettings, agent_entries, lan_prefixes, setting_entries};
 use crate::geonet::GeonetSettings;
 use crate::io::Output;
+use carnet_nemo::forwarding::desired::TunnelEnd;
+use carnet_nemo::forwarding::{LanSettings, agent_entries, lan_prefixes, setting_entries};
 
 /// Config of a station. A role that is absent is inactive.
 #[derive(Debug, Clone, Default)]

@@ -10,11 +10,11 @@ use carnet_wire::mobility::{DirectRoute, MobilityHeader};
 use ipnet::Ipv6Net;
 
 use super::{Scope, Station};
-use crate::forwarding::desired::TunnelEnd;
-use crate::forwarding::direct_entries;
-use crate::forwarding::forwarder::Verdict;
-use crate::forwarding::path_mtu::Ends;
 use crate::io::Output;
+use carnet_nemo::forwarding::desired::TunnelEnd;
+use carnet_nemo::forwarding::direct_entries;
+use carnet_nemo::forwarding::forwarder::Verdict;
+use carnet_nemo::forwarding::path_mtu::Ends;
 
 impl Station {
     /// Returns the direct routes; `None` if the config has no direct routes.

@@ -13,10 +13,10 @@ use carnet_wire::geonet::GnAddress;
 use carnet_wire::icmpv6;
 
 use super::Station;
-use crate::forwarding::forwarder::Verdict;
-use crate::forwarding::packet::PacketBuffer;
 use crate::geonet::Geonet;
 use crate::io::{Command, Frame, Input, VirtualFrame};
+use carnet_nemo::forwarding::forwarder::Verdict;
+use carnet_nemo::forwarding::packet::PacketBuffer;
 
 const NO_GEONET: &str = "this station does no GeoNetworking";
 const NO_HOME_AGENT: &str = "this station is no home agent";

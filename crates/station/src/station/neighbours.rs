@@ -13,10 +13,10 @@ use ipnet::Ipv6Net;
 
 use super::access::Access;
 use super::{Scope, Station};
-use crate::forwarding::neighbour_entries;
-use crate::forwarding::packet::PacketBuffer;
 use crate::geonet::neighbours::{Around, Heard, destination_of};
 use crate::io::{Frame, Output};
+use carnet_nemo::forwarding::neighbour_entries;
+use carnet_nemo::forwarding::packet::PacketBuffer;
 
 /// Settings of the routes to neighbouring mobile networks.
 #[derive(Debug, Clone, PartialEq, Eq)]

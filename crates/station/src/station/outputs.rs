@@ -4,11 +4,11 @@ use carnet_base::{Time, WallTime};
 use carnet_geonet::ipv6_adaptation::Adaptation;
 
 use super::Station;
-use crate::forwarding::desired::{Change, Entry, TunnelEnd};
-use crate::forwarding::forwarder::{Caused, Verdict};
-use crate::forwarding::packet::PacketBuffer;
 use crate::geonet::Geonet;
 use crate::io::{Kept, Output};
+use carnet_nemo::forwarding::desired::{Change, Entry, TunnelEnd};
+use carnet_nemo::forwarding::forwarder::{Caused, Verdict};
+use carnet_nemo::forwarding::packet::PacketBuffer;
 
 impl Station {
     /// Queues the packet in the buffer as an output.

@@ -9,9 +9,9 @@ use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::mobility::message_type;
 
 use super::{Agent, Station};
-use crate::forwarding::forwarder::{TunnelDrop, Verdict};
-use crate::forwarding::packet::PacketBuffer;
-use crate::forwarding::path_mtu::Ends;
+use carnet_nemo::forwarding::forwarder::{TunnelDrop, Verdict};
+use carnet_nemo::forwarding::packet::PacketBuffer;
+use carnet_nemo::forwarding::path_mtu::Ends;
 
 /// Outer header of a packet that arrived inside IPv4 or UDP.
 #[derive(Debug, Clone, Copy)]

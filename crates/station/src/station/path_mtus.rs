@@ -7,10 +7,10 @@ use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use super::{Scope, Station};
-use crate::forwarding::desired::{Entry, TunnelEnd};
-use crate::forwarding::forwarder::{ErrorOutcome, TunnelDrop};
-use crate::forwarding::path_mtu::{Ends, Order};
-use crate::forwarding::{nesting_entries, node_entries, router_entries};
+use carnet_nemo::forwarding::desired::{Entry, TunnelEnd};
+use carnet_nemo::forwarding::forwarder::{ErrorOutcome, TunnelDrop};
+use carnet_nemo::forwarding::path_mtu::{Ends, Order};
+use carnet_nemo::forwarding::{nesting_entries, node_entries, router_entries};
 
 impl Station {
     /// Recomputes the desired entries of the mobile router.

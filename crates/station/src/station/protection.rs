@@ -32,9 +32,9 @@ use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::mobility::{ControlPacket, message_type};
 
 use super::{Agent, Router, Station};
-use crate::forwarding::forwarder::{TunnelDrop, Verdict};
-use crate::forwarding::packet::PacketBuffer;
 use crate::io::Output;
+use carnet_nemo::forwarding::forwarder::{TunnelDrop, Verdict};
+use carnet_nemo::forwarding::packet::PacketBuffer;
 
 /// Largest number of messages in the kernel at the same time. With more, the station loses the oldest, and
 /// their senders repeat them.

@@ -16,7 +16,7 @@ use carnet_mobility::agents::AgentsConfig;
 use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses, OtherAgents};
 use carnet_mobility::mobile_router::{MobileRouterConfig, RegistrationMode, UplinkConfig};
 use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
-use carnet_station::forwarding::desired::{
+use carnet_nemo::forwarding::desired::{
     Change, Entry, Keyed, RouteAction, Rule, TABLE_MAIN, TUNNEL_DEVICE, priority,
 };
 use carnet_station::io::{Command, Event, Input, Output};

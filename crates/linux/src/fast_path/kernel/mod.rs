@@ -49,7 +49,7 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::Time;
-use carnet_station::forwarding::desired::{Route, RouteAction, TUNNEL_DEVICE, TunnelEnd};
+use carnet_nemo::forwarding::desired::{Route, RouteAction, TUNNEL_DEVICE, TunnelEnd};
 use ipnet::Ipv6Net;
 
 use super::{FastPathCounters, Ports, Tunnel, TunnelEnds, TunnelTraffic};

@@ -23,7 +23,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
-use carnet_station::forwarding::desired::{
+use carnet_nemo::forwarding::desired::{
     Rule, TABLE_CAPTURE, TABLE_MAIN, TABLE_NOWHERE, TABLE_TUNNEL, TUNNEL_DEVICE, TunnelEnd,
 };
 use ipnet::Ipv6Net;

@@ -1,6 +1,6 @@
 //! Tests the computation of entries for a set of tunnels, without a kernel.
 
-use carnet_station::forwarding::desired::{Rule, TABLE_MAIN, TABLE_TUNNEL, TunnelEnd};
+use carnet_nemo::forwarding::desired::{Rule, TABLE_MAIN, TABLE_TUNNEL, TunnelEnd};
 
 use super::*;
 use crate::netlink::Action;

@@ -667,8 +667,8 @@ fn a_tunnel_inside_ipv4_follows_its_socket() {
 /// A program sees either the old rules with the old binding, or the new rules with the new binding.
 #[test]
 fn rules_change_with_the_binding_that_names_them() {
-    use carnet_station::forwarding::desired::{Distribution, DistributionRule, FlowAction, Member};
-    use carnet_station::forwarding::distribution::Distributor;
+    use carnet_nemo::forwarding::desired::{Distribution, DistributionRule, FlowAction, Member};
+    use carnet_nemo::forwarding::distribution::Distributor;
 
     let mut table = Table::new(64, 256);
     let tunnels: Vec<Tunnel> =

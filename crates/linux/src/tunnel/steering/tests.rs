@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use carnet_base::Endpoint;
-use carnet_station::forwarding::desired::TunnelEnd;
+use carnet_nemo::forwarding::desired::TunnelEnd;
 use proptest::prelude::*;
 
 use super::*;

@@ -8,10 +8,10 @@ use std::process::Command;
 use aya::programs::{SchedClassifier, Xdp};
 use aya::{TestRun, TestRunOptions};
 use carnet_base::{Endpoint, Rng, Time};
-use carnet_station::forwarding::desired::{Distribution, Tunnel, TunnelEnd};
-use carnet_station::forwarding::distribution::Distributor;
-use carnet_station::forwarding::forwarder::{Forwarder, Verdict};
-use carnet_station::forwarding::packet::PacketBuffer;
+use carnet_nemo::forwarding::desired::{Distribution, Tunnel, TunnelEnd};
+use carnet_nemo::forwarding::distribution::Distributor;
+use carnet_nemo::forwarding::forwarder::{Forwarder, Verdict};
+use carnet_nemo::forwarding::packet::PacketBuffer;
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use nix::sched::{CloneFlags, unshare};
 

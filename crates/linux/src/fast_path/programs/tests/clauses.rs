@@ -2,7 +2,7 @@
 
 use std::net::Ipv6Addr;
 
-use carnet_station::forwarding::desired::TunnelEnd;
+use carnet_nemo::forwarding::desired::TunnelEnd;
 use carnet_wire::ipv6::protocol;
 
 use super::bench::{Bench, Did, HOME_ADDRESS, HOME_AGENT, MTU, NEIGHBOURS, on_every_bench};
@@ -271,7 +271,7 @@ fn the_mtu_of_the_tunnel_and_of_the_way() {
             sent(&bench.enters(&fits));
         }
         let narrow = bench.tunnel(0, true);
-        bench.set(carnet_station::forwarding::desired::Tunnel { mtu: 1279, ..narrow });
+        bench.set(carnet_nemo::forwarding::desired::Tunnel { mtu: 1279, ..narrow });
         assert_eq!(bench.enters(&udp(source, destination, 1240)), Did::Left("too_big"));
         sent(&bench.enters(&udp(source, destination, 1239)));
         // The route behind the tunnel has an MTU, too.

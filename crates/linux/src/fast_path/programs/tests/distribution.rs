@@ -2,7 +2,7 @@
 //! the slow path.
 
 use carnet_base::{Endpoint, Rng};
-use carnet_station::forwarding::desired::{
+use carnet_nemo::forwarding::desired::{
     Distribution, DistributionRule, FlowAction, Ipv6Selector, Member, Range, TrafficSelector, Tunnel,
     TunnelEnd,
 };

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use carnet_station::forwarding::desired::TunnelEnd;
+use carnet_nemo::forwarding::desired::TunnelEnd;
 use nix::sched::{CpuSet, sched_getcpu, sched_setaffinity};
 use nix::unistd::Pid;
 

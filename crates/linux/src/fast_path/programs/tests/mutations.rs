@@ -2,7 +2,7 @@
 //! unchanged.
 
 use carnet_base::Rng;
-use carnet_station::forwarding::desired::TunnelEnd;
+use carnet_nemo::forwarding::desired::TunnelEnd;
 
 use super::bench::{Bench, CARE_OF, Did, HOME_ADDRESS, HOME_AGENT, on_every_bench};
 use super::packets::*;

@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use carnet_base::{Endpoint, Rng};
-use carnet_station::forwarding::desired::{Socket, Tunnel, TunnelEnd};
+use carnet_nemo::forwarding::desired::{Socket, Tunnel, TunnelEnd};
 use carnet_wire::ipv6::protocol;
 use nix::sys::socket::{
     AddressFamily, LinkAddr, SockFlag, SockProtocol, SockType, SockaddrLike, bind, recv, setsockopt, socket,
