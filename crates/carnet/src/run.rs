@@ -139,7 +139,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     }
     let seed = Seed::Octets(clock::random().context("cannot get randomness from the kernel")?);
     if let Some(platform) = &mut platform {
-        accelerate(platform, &config, Station::flow_label_key_of(Rng::from_seed(seed)))?;
+        accelerate(platform, &config, carnet_nemo::Nemo::flow_label_key_of(Rng::from_seed(seed)))?;
         if store.is_some() && platform.loading().is_some() {
             let obstacles = platform.accelerated().await;
             tell_data_path(platform, &config, &obstacles)?;
@@ -636,7 +636,7 @@ impl Runner {
         // all records stay for a home agent of a later config.
         runner.persist(Kept::Own);
         let now = |runner: &Runner, home_address| {
-            runner.station.stored_node(header.time, header.wall, home_address)
+            runner.station.nemo().stored_node(header.time, header.wall, home_address)
         };
         for home_address in known {
             if now(&runner, home_address).is_none() {
@@ -814,7 +814,7 @@ impl Runner {
     /// Logs the uplinks that have become usable or unusable.
     fn tell_uplinks(&mut self) {
         let before = std::mem::take(&mut self.uplinks);
-        for uplink in self.station.uplink_status(clock::now()) {
+        for uplink in self.station.nemo().uplink_status(clock::now()) {
             let reason = uplink.state.strip_prefix("down: ").map(str::to_owned);
             let usable = reason.is_none();
             let name = uplink.interface;

@@ -453,7 +453,7 @@ impl World {
     /// Checks that every binding ends, and that the station reads the state that it saved.
     fn end(mut self) {
         for number in 0..self.stations.len() {
-            let state = self.stations[number].persistent_state(self.now, self.wall());
+            let state = self.stations[number].nemo().persistent_state(self.now, self.wall());
             let text = serde_json::to_string(&state).expect("a state is JSON");
             let read: PersistentState = serde_json::from_str(&text).expect("what was just written");
             assert_eq!(read, state, "{text}");

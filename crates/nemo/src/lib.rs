@@ -1,7 +1,23 @@
-//! The NEMO wing of a station without I/O: the desired forwarding state and the slow path of a mobile router
-//! and a home agent.
+//! The NEMO wing of a station without I/O: a mobile router, a home agent, and the data path of both.
+//!
+//! [`Nemo`] is the plane. The caller passes inputs to its `handle_*` methods, then calls [`Nemo::flush`], and
+//! takes the outputs with [`Nemo::poll_output`]. [`Nemo::handle_packet`] is the slow path. The protocols are
+//! in `carnet_mobility`; [`forwarding`] describes the data path.
+//!
+//! The plane knows nothing of GeoNetworking. The station passes it the stations in radio range
+//! ([`input::Stations`]), and carries out its orders to them ([`GeonetOrder`]).
 #![forbid(unsafe_code)]
 
+mod command;
+pub mod config;
 pub mod forwarding;
+pub mod input;
+pub mod output;
+pub mod persistent_state;
+mod plane;
+pub mod status;
 
-pub use forwarding::LanSettings;
+pub use config::{LanSettings, MnppSettings, MobileRouterSettings, NemoConfig};
+pub use output::Output;
+pub use persistent_state::{Kept, PersistentState};
+pub use plane::{GeonetOrder, Nemo};

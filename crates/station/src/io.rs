@@ -24,20 +24,9 @@ pub use crate::geonet_io::{
     GeonetRequest, GeonetTransport, Message, MessageKind, Position, PositionQuality, VirtualFrame,
     VirtualLink,
 };
+pub use carnet_nemo::Kept;
 use carnet_nemo::forwarding::desired::Change;
-
-/// Number of packets of one tunnel that a fast path has counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TunnelTraffic {
-    /// Local end of the tunnel.
-    pub local: Endpoint,
-    /// Remote end of the tunnel.
-    pub remote: Endpoint,
-    /// Number of packets that the fast path has sent into the tunnel.
-    pub sent: u64,
-    /// Number of packets that the fast path has received from the tunnel.
-    pub received: u64,
-}
+pub use carnet_nemo::input::TunnelTraffic;
 
 /// An input to the station.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -189,16 +178,6 @@ pub enum Input {
     Command(Command),
 }
 
-/// A part of the state that survives a restart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Kept {
-    /// State of the home agent for the node with this home address: [`crate::Station::stored_node`].
-    Node(Ipv6Addr),
-    /// All other state of the station: [`crate::Station::own_state`].
-    Own,
-}
-
 /// An operator's command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -348,4 +327,24 @@ pub enum Output {
     },
     /// An event for operators.
     Event(Event),
+}
+
+impl From<carnet_nemo::Output> for Output {
+    fn from(output: carnet_nemo::Output) -> Output {
+        use carnet_nemo::Output as Nemo;
+        match output {
+            Nemo::Forwarding(change) => Output::Forwarding(change),
+            Nemo::Packet(packet) => Output::Packet(packet),
+            Nemo::Protect { source, destination, label, message } => {
+                Output::Protect { source, destination, label, message }
+            }
+            Nemo::Encapsulated { local, remote, packet, may_fragment } => {
+                Output::Encapsulated { local, remote, packet, may_fragment }
+            }
+            Nemo::Icmpv6(message) => Output::Icmpv6(message),
+            Nemo::ProbePortal { uplink, sources } => Output::ProbePortal { uplink, sources },
+            Nemo::Persist(kept) => Output::Persist(kept),
+            Nemo::Event(event) => Output::Event(event),
+        }
+    }
 }

@@ -8,13 +8,16 @@
 #![forbid(unsafe_code)]
 
 pub mod acceleration;
+mod bridge;
+mod config;
 pub mod geonet;
 mod geonet_io;
+mod inputs;
 pub mod io;
 mod station;
 mod status;
 
-pub use carnet_nemo::LanSettings;
+pub use carnet_nemo::{LanSettings, MnppSettings, MobileRouterSettings, PersistentState};
+pub use config::StationConfig;
 pub use geonet::GeonetSettings;
-pub use station::{MnppSettings, MobileRouterSettings, PersistentState, Station, StationConfig};
-pub use status::{BindingStatus, RouteStatus, StationStatus, TunnelStatus, UplinkStatus};
+pub use station::Station;

@@ -1,128 +1,36 @@
-//! The station: its parts, and the queries about its state.
+//! The host: one station with its wings.
 
-mod access;
-mod config_changes;
-mod configuration;
-mod direct;
-mod inputs;
-mod lan_mtu;
-mod neighbours;
-mod nesting;
-mod outputs;
-mod packets;
-mod path_mtus;
-mod protection;
-
-use std::collections::{BTreeMap, VecDeque};
-use std::net::Ipv6Addr;
-
-use carnet_base::{Interface, Rng, SmallMap, Time, WallTime, next_of, parts};
+use carnet_base::{Rng, SmallMap, Time, WallTime, parts};
 use carnet_geonet::dcc::Gate;
 use carnet_geonet::ipv6_adaptation::{Adaptation, Ipv6Config};
 use carnet_geonet::multicast::MulticastProxy;
-use carnet_mobility::agents::Agents;
-use carnet_mobility::router_advertiser::RouterAdvertiser;
-use carnet_mobility::{Direct, HomeAgent, Mnpp, MobileRouter, MobilityDrop, Nesting};
+use carnet_mobility::{HomeAgent, MobileRouter};
+use carnet_nemo::{Nemo, PersistentState};
+use carnet_wire::geonet::GnAddress;
+use std::net::Ipv6Addr;
 
 use crate::acceleration::SequenceNumbers;
+use crate::config::StationConfig;
 use crate::geonet::dcc::Held;
 use crate::geonet::facilities::Facilities;
 use crate::geonet::security::{Secured, SecurityEntity, SecurityState};
 use crate::geonet::{GeoDestination, Geonet, GeonetSettings};
-use crate::io::{Output, TunnelTraffic};
-use access::Access;
-use carnet_nemo::forwarding::LanSettings;
-use carnet_nemo::forwarding::desired::{DesiredState, Entry};
-use carnet_nemo::forwarding::forwarder::Forwarder;
-use carnet_nemo::forwarding::fragments::Reassembler;
-use carnet_nemo::forwarding::path_mtu::PathMtus;
-pub use configuration::{MobileRouterSettings, PersistentState, StationConfig};
-use lan_mtu::LanMtu;
-pub use neighbours::MnppSettings;
-use neighbours::Neighbours;
-use protection::Protection;
+use crate::io::Output;
 
-/// Owner of a part of the desired forwarding state.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Scope {
-    /// One group of the mobile router's interface settings; the groups have this order.
-    Settings(usize),
-    /// Entries of the home agent that do not depend on a node.
-    HomeAgent,
-    /// One node of the home agent, named by its home address.
-    Node(Ipv6Addr),
-    /// The mobile router's entries.
-    MobileRouter,
-    /// Routes of the mobile router to neighbouring mobile networks.
-    Neighbours,
-    /// Entries of direct routes of the mobile router.
-    Direct,
-}
-
-#[derive(Debug)]
-struct Router {
-    machine: MobileRouter,
-    /// Selection of the home agent, with the further mobile routers that exist while the home agent changes.
-    agents: Agents,
-    /// Names of the interfaces of the mobile network.
-    lan: Vec<String>,
-    lan_settings: Vec<LanSettings>,
-    advertisers: Vec<RouterAdvertiser>,
-    /// Interfaces and prefixes that have the address `PREFIX::1` from an earlier config with `advertise`.
-    /// They keep this address, because an operator's own router needs an address there as well.
-    assigned: Vec<(String, ipnet::Ipv6Net)>,
-    lan_mtu: LanMtu,
-    nesting: Nesting,
-}
-
-#[derive(Debug)]
-struct Agent {
-    machine: HomeAgent,
-    /// Sends Router Advertisements for the home agent on a real home link, so that mobile nodes can discover
-    /// the home agent; `None` if they shall not.
-    advertiser: Option<RouterAdvertiser>,
-}
-
-/// Number of the generator's stream from which the home agent's tokens come.
-const TOKENS: u64 = 2;
+/// Error for an input about GeoNetworking if the station does no GeoNetworking.
+pub(crate) const NO_GEONET: &str = "this station does no GeoNetworking";
 
 /// An ITS station without I/O; see the crate's documentation.
 #[derive(Debug)]
 pub struct Station {
-    agent: Option<Agent>,
-    router: Option<Router>,
-    /// Stored state of a role that is inactive now, for a later config with that role.
-    dormant: PersistentState,
-    geonet: Option<Geonet>,
+    pub(crate) nemo: Nemo,
+    pub(crate) geonet: Option<Geonet>,
     /// Settings of the GeoNetworking router, which waits for its address; `None` once the router exists.
     awaited: Option<(GeonetSettings, Rng)>,
     /// Security entity for the GeoNetworking router that waits for its address.
     awaited_security: Option<Secured>,
-    /// Routes to neighbouring mobile networks, if configured.
-    neighbours: Option<Neighbours>,
-    /// Direct routes to other mobile networks, if configured.
-    direct: Option<Direct>,
-    /// Roadside units, if the interface to other stations is an uplink.
-    access: Option<Access>,
     /// Addresses of the mobile network's interfaces. A multicast proxy that starts later needs them.
-    lan_addresses: SmallMap<String, Vec<(Ipv6Addr, u8)>>,
-    interfaces: SmallMap<String, Interface>,
-    /// Names of the interfaces of IPv6 over GeoNetworking that exist or may appear.
-    virtual_interfaces: Vec<String>,
-    desired: DesiredState<Scope>,
-    forwarder: Forwarder,
-    path_mtus: PathMtus,
-    reassembler: Reassembler,
-    /// State of messages under IPsec, if a node uses IPsec.
-    protection: Option<Box<Protection>>,
-    outputs: VecDeque<Output>,
-    received: BTreeMap<&'static str, u64>,
-    dropped: BTreeMap<MobilityDrop, u64>,
-    /// Last packet counts that a fast path has reported.
-    fast_traffic: Vec<TunnelTraffic>,
-    rng: Rng,
-    /// Source of the home agent's tokens. After a change of config the new home agent gets other tokens.
-    tokens: Rng,
+    pub(crate) lan_addresses: SmallMap<String, Vec<(Ipv6Addr, u8)>>,
 }
 
 impl Station {
@@ -132,75 +40,80 @@ impl Station {
     pub fn new(
         config: StationConfig,
         persistent: PersistentState,
-        mut rng: Rng,
+        rng: Rng,
         now: Time,
         wall: WallTime,
     ) -> Station {
+        let part = parts::geonet().zip(config.geonet.clone());
+        let ipv6 = part.as_ref().and_then(|(_, settings)| settings.ipv6.as_ref());
+        let interfaces = ipv6.map(Ipv6Config::interfaces).unwrap_or_default();
         let mut station = Station {
-            agent: None,
-            dormant: PersistentState::default(),
-            router: None,
+            nemo: Nemo::new(rng, interfaces),
             geonet: None,
-            awaited_security: None,
             awaited: None,
-            neighbours: None,
-            direct: None,
-            access: None,
+            awaited_security: None,
             lan_addresses: SmallMap::new(),
-            interfaces: SmallMap::new(),
-            virtual_interfaces: Vec::new(),
-            desired: DesiredState::new(),
-            forwarder: Forwarder::new(&mut rng),
-            path_mtus: PathMtus::new(Rng::new(rng.u64())),
-            reassembler: Reassembler::default(),
-            protection: None,
-            outputs: VecDeque::new(),
-            received: BTreeMap::new(),
-            dropped: BTreeMap::new(),
-            fast_traffic: Vec::new(),
-            // The tokens have a stream of their own, so that older recordings replay with the same random
-            // numbers.
-            tokens: rng.stream(TOKENS),
-            rng,
         };
-        if let (Some(part), Some(settings)) = (parts::geonet(), config.geonet.clone()) {
-            station.virtual_interfaces =
-                settings.ipv6.as_ref().map(Ipv6Config::interfaces).unwrap_or_default();
-            let rng = Rng::new(station.rng.u64());
+        if let Some((part, settings)) = part {
+            let rng = station.nemo.next_rng();
             match settings.address {
                 Some(address) => station.geonet = Some(Geonet::new(part, settings, address, rng)),
                 None => station.awaited = Some((settings, rng)),
             }
         }
-        station.configure(now, wall, config, persistent);
-        station.forward_router(now);
+        station.nemo.start(now, wall, config.nemo(), persistent);
+        station.listen_to_stations();
         station.flush(now, wall);
         station
     }
 
-    /// Returns the home agent, if the station has this role.
-    pub fn home_agent(&self) -> Option<&HomeAgent> {
-        self.agent.as_ref().map(|agent| &agent.machine)
+    /// Applies `config` to the running station. Bindings, the registration and all unchanged entries of the
+    /// forwarding state stay; the outputs are the differences. The GeoNetworking router keeps its settings.
+    pub fn reconfigure(&mut self, now: Time, wall: WallTime, config: StationConfig) {
+        self.assert_drained();
+        let (nemo, in_range) = self.nemo_in_range();
+        nemo.reconfigure(now, wall, config.nemo(), in_range.as_stations());
+        self.listen_to_stations();
+        self.handle_timeout(now, wall);
+        self.flush(now, wall);
     }
 
-    /// Returns the mobile router's selection of home agents, if the station is a mobile router.
-    pub fn agents(&self) -> Option<&Agents> {
-        self.router.as_ref().map(|router| &router.agents)
+    /// Creates the GeoNetworking router when its address becomes known, or changes the address.
+    ///
+    /// # Errors
+    /// Returns an error if the station does no GeoNetworking.
+    pub(crate) fn handle_geonet_address(&mut self, now: Time, address: GnAddress) -> Result<(), String> {
+        if let Some(geonet) = &mut self.geonet {
+            geonet.handle_address(now, address);
+        } else if let (Some(part), Some((settings, rng))) = (parts::geonet(), self.awaited.take()) {
+            let mut geonet = Geonet::new(part, settings, address, rng);
+            for (interface, addresses) in std::mem::take(&mut self.lan_addresses) {
+                geonet.handle_lan_addresses(now, &interface, &addresses);
+            }
+            if let Some(secured) = self.awaited_security.take() {
+                geonet.secure(now, secured);
+            }
+            self.geonet = Some(geonet);
+            self.listen_to_stations();
+        } else {
+            return Err(NO_GEONET.into());
+        }
+        Ok(())
+    }
+
+    /// Returns the NEMO plane: its roles, its data path and its status.
+    pub fn nemo(&self) -> &Nemo {
+        &self.nemo
+    }
+
+    /// Returns the home agent, if the station has this role.
+    pub fn home_agent(&self) -> Option<&HomeAgent> {
+        self.nemo.home_agent()
     }
 
     /// Returns the mobile router, if the station has this role.
     pub fn mobile_router(&self) -> Option<&MobileRouter> {
-        self.router.as_ref().map(|router| &router.machine)
-    }
-
-    /// Returns the interfaces of the mobile network.
-    pub(crate) fn lan(&self) -> &[String] {
-        self.router.as_ref().map_or(&[], |router| &router.lan)
-    }
-
-    /// Returns the last known state of an interface.
-    pub(crate) fn interface(&self, name: &str) -> Option<&Interface> {
-        self.interfaces.get(name)
+        self.nemo.mobile_router()
     }
 
     /// Returns the GeoNetworking router, if the station has one.
@@ -280,79 +193,26 @@ impl Station {
         }
     }
 
-    /// Returns the slow path's forwarder.
-    pub fn forwarder(&self) -> &Forwarder {
-        &self.forwarder
-    }
-
-    /// Returns the key of the outer flow labels' hash; see [`Forwarder::flow_label_key`].
-    pub fn flow_label_key(&self) -> u64 {
-        self.forwarder.flow_label_key()
-    }
-
-    /// Returns the flow label key that a station created with this `rng` will have. A fast path that starts
-    /// before the station needs it.
-    pub fn flow_label_key_of(mut rng: Rng) -> u64 {
-        // `new` draws the random numbers of the forwarder first, so this function draws the same ones.
-        Forwarder::new(&mut rng).flow_label_key()
-    }
-
-    /// Returns all entries of the desired state.
-    pub fn desired_entries(&self) -> impl Iterator<Item = &Entry> {
-        self.desired.entries()
-    }
-
-    pub(crate) fn path_mtus(&self) -> &PathMtus {
-        &self.path_mtus
-    }
-
-    pub(crate) fn messages_received(&self) -> &BTreeMap<&'static str, u64> {
-        &self.received
-    }
-
-    pub(crate) fn messages_dropped(&self) -> &BTreeMap<MobilityDrop, u64> {
-        &self.dropped
-    }
-
     /// Returns whether the station has finished its work after [`crate::io::Command::Shutdown`].
     pub fn is_quiescent(&self) -> bool {
-        let quiescent = |router: &Router| router.machine.is_quiescent() && router.agents.is_quiescent();
-        self.router.as_ref().is_none_or(quiescent)
+        self.nemo.is_quiescent()
     }
 
-    /// Returns the next output; see the drain rule in [`crate::io`].
+    /// Returns the next output; see the drain rule in [`crate::io`]. The outputs of the NEMO wing come first,
+    /// so that a route exists before a frame needs it.
     pub fn poll_output(&mut self) -> Option<Output> {
-        next_of(&mut self.outputs)
+        let output = self.nemo.poll_output().map(Output::from);
+        output.or_else(|| Geonet::of_mut(&mut self.geonet).and_then(Geonet::poll_output))
     }
 
     /// Returns when [`crate::io::Input::Timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
         let geonet = Geonet::of(&self.geonet).and_then(Geonet::poll_timeout);
-        let neighbours = self.neighbours().and_then(Mnpp::poll_timeout);
-        self.mobility_timeout().into_iter().chain(geonet).chain(neighbours).min()
+        let neighbours = self.nemo.poll_neighbour_timeout();
+        self.nemo.poll_timeout().into_iter().chain(geonet).chain(neighbours).min()
     }
 
-    /// Returns when the timers of the home agent or the mobile router are due next.
-    fn mobility_timeout(&self) -> Option<Time> {
-        let agent = self.agent.as_ref().and_then(|agent| {
-            let advertiser = agent.advertiser.as_ref().and_then(RouterAdvertiser::poll_timeout);
-            agent.machine.poll_timeout().into_iter().chain(advertiser).min()
-        });
-        let router = self.router.as_ref().and_then(|router| {
-            let advertisers = router.advertisers.iter().filter_map(RouterAdvertiser::poll_timeout);
-            let lan_mtu = router.lan_mtu.poll_timeout().into_iter().chain(router.nesting.poll_timeout());
-            let agents = router.agents.poll_timeout();
-            router.machine.poll_timeout().into_iter().chain(agents).chain(advertisers).chain(lan_mtu).min()
-        });
-        let router = router.into_iter().chain(self.direct.as_ref().and_then(Direct::poll_timeout)).min();
-        // A packet has used a watched tunnel, so path MTU discovery is due.
-        let used = self.forwarder.has_used().then_some(Time::ZERO);
-        let path_mtus = self.path_mtus.poll_timeout().into_iter().chain(used);
-        let path_mtus = path_mtus.chain(self.access.as_ref().and_then(Access::poll_timeout));
-        agent.into_iter().chain(router).chain(path_mtus).min()
-    }
-
-    fn assert_drained(&self) {
-        debug_assert!(self.outputs.is_empty(), "poll_output was not drained: {:?}", self.outputs);
+    pub(crate) fn assert_drained(&self) {
+        self.nemo.assert_drained();
     }
 }

@@ -97,7 +97,7 @@ fn what_comes_in_over_geonetworking_is_not_routed_on_but_to_the_mobile_network()
         let wall = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
         let station =
             Station::new(config, PersistentState::default(), Rng::new(7), Time::from_secs(100), wall);
-        let rules = station.desired_entries().filter_map(|entry| match entry {
+        let rules = station.nemo().desired_entries().filter_map(|entry| match entry {
             Entry::Rule(rule) if rule.priority == priority::FROM_STATIONS => Some(rule),
             _ => None,
         });

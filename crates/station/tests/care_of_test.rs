@@ -60,7 +60,7 @@ impl Network for Internet {
             Output::Packet(packet) if from == HOME_AGENT => world.leaves_agent(packet),
             Output::Packet(packet) => world.leaves_router(packet),
             Output::Persist(Kept::Node(node)) if from == HOME_AGENT && node == address(HOME) => {
-                let record = world.stations[HOME_AGENT].stored_node(world.now, world.wall(), node);
+                let record = world.stations[HOME_AGENT].nemo().stored_node(world.now, world.wall(), node);
                 world.net.record = serde_json::to_string(&record).expect("a record");
             }
             _ => {}
@@ -137,7 +137,7 @@ impl World {
     }
 
     fn state(&self) -> &'static str {
-        self.stations[HOME_AGENT].binding_status(self.now)[0].state
+        self.stations[HOME_AGENT].nemo().binding_status(self.now)[0].state
     }
 
     /// Returns the number of packets lost from half a second before an event until two seconds after it.
@@ -421,7 +421,7 @@ impl Besieged {
     }
 
     fn restart(&mut self, seed: u64) {
-        let kept = self.station.persistent_state(self.now, WALL);
+        let kept = self.station.nemo().persistent_state(self.now, WALL);
         let text = serde_json::to_string(&kept).expect("a state");
         let kept = serde_json::from_str(&text).expect("a state");
         self.station = Station::new(self.config.clone(), kept, Rng::new(seed), self.now, WALL);

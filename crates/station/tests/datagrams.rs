@@ -102,7 +102,7 @@ fn packets_pass_a_nat_in_both_directions() {
     let mut world = World::registered();
     assert_eq!(world.net.sockets[0], ["198.51.100.2", AGENT]);
     assert_eq!(world.net.sockets[1], ["10.0.0.10", ROUTER]);
-    let tunnels = world.stations[0].tunnel_status();
+    let tunnels = world.stations[0].nemo().tunnel_status();
     assert_eq!(tunnels.iter().map(|t| (t.remote, t.mtu)).collect::<Vec<_>>(), [(end(MAPPED), 1472)]);
     for (from, source, destination) in [(1, HOST, CORRESPONDENT), (0, CORRESPONDENT, HOST)] {
         let packet = data(source, destination);

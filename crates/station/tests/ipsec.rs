@@ -191,7 +191,7 @@ fn a_router_returns_home_and_leaves_again_under_esp() {
     };
     let sent: Vec<_> = world.net.sent.iter().filter_map(between).collect();
     assert_eq!(sent, [(address(HOME), address(AGENT), true), (address(AGENT), address(HOME), true)]);
-    assert_eq!(world.stations[1].status().mobile_router, Some("home"));
+    assert_eq!(world.stations[1].nemo().status().mobile_router, Some("home"));
     world.tell(1, Input::Interface(interface("w0", SECOND, true)));
     world.run(Duration::from_secs(2));
     assert_eq!(world.bound(), [SECOND]);

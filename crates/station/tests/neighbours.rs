@@ -153,7 +153,7 @@ impl World {
         let mut world = World::of([first, second, station(agent, 7)], surroundings);
         for who in [0, 1] {
             world.tell(who, Input::Interface(interface("w0", &care_of(who), true)));
-            let state = world.stations[who].status().mobile_router;
+            let state = world.stations[who].nemo().status().mobile_router;
             assert_eq!(state, Some("registered"));
         }
         world
@@ -282,7 +282,7 @@ fn nothing_is_lost_when_vehicles_pass_each_other() {
         assert_eq!(world.straight(who, host(1 - who)), None);
         let counters: BTreeMap<String, u64> = world.stations[who].counters().into_iter().collect();
         assert_eq!((counters["mnpp.met"], counters["mnpp.parted"]), (1, 1));
-        let routes = world.stations[who].route_status(world.now);
+        let routes = world.stations[who].nemo().route_status(world.now);
         let [other, all] = &routes[..] else { panic!("{routes:?}") };
         assert_eq!((other.path, all.path), ("home_agent", "home_agent"));
         assert!(["about to leave", "no neighbour"].contains(&other.reason.as_str()), "{}", other.reason);
@@ -299,7 +299,7 @@ fn a_radio_that_falls_silent_costs_half_a_second_and_none_where_it_tells() {
         let (lost, straight, _) = world.account();
         assert_eq!(lost, 0);
         assert!(straight > 300, "{straight}");
-        let routes = world.stations[0].route_status(world.now);
+        let routes = world.stations[0].nemo().route_status(world.now);
         assert_eq!((routes[0].path, routes[0].interface.as_deref()), ("direct", Some("gn0")));
         world.net.silent = true;
         world.talk(10.0);

@@ -241,7 +241,7 @@ impl World {
     /// Returns the MTU of the transmitting tunnel at both ends of it.
     fn mtus(&self) -> (usize, usize) {
         let mtu =
-            |station: &Station| station.tunnel_status().iter().find(|t| t.transmit).map_or(0, |t| t.mtu);
+            |station: &Station| station.nemo().tunnel_status().iter().find(|t| t.transmit).map_or(0, |t| t.mtu);
         (mtu(&self.stations[ROUTER]), mtu(&self.stations[HOME_AGENT]))
     }
 

@@ -260,7 +260,7 @@ impl Road {
     }
 
     fn care_of_address(&self) -> Option<IpAddr> {
-        self.bus.uplink_status(self.now)[0].care_of_address
+        self.bus.nemo().uplink_status(self.now)[0].care_of_address
     }
 }
 
@@ -314,7 +314,7 @@ fn the_next_unit_is_taken_while_the_last_is_still_in_reach() {
         [2, 1],
         "each was asked when it came into range; the first heard both questions"
     );
-    assert_eq!(road.bus.uplink_status(road.now)[0].state, "down: no default router");
+    assert_eq!(road.bus.nemo().uplink_status(road.now)[0].state, "down: no default router");
 }
 
 /// If the vehicle has another uplink, it leaves a unit before the unit's radio range ends. It takes a unit

@@ -296,7 +296,7 @@ fn the_last_one_is_tried_first_after_a_restart() {
     let mut world = World::usual(router_of(&["2001:db8:1::99", OTHER], false));
     world.net.route = 1;
     world.sleep(6.0);
-    let state = world.stations[ROUTER].persistent_state(world.now, world.wall());
+    let state = world.stations[ROUTER].nemo().persistent_state(world.now, world.wall());
     let text = serde_json::to_string(&state).expect("serialises");
     let state: PersistentState = serde_json::from_str(&text).expect("deserialises");
     let config = per_agent(router_of(&["2001:db8:1::99", OTHER], false));
@@ -471,7 +471,7 @@ fn the_relay_outlives_a_restart() {
     let mut world = World::usual(router_of(&[AGENT, OTHER], false));
     world.drain().expect("there is another");
     world.sleep(1.0);
-    let state = world.stations[0].persistent_state(world.now, world.wall());
+    let state = world.stations[0].nemo().persistent_state(world.now, world.wall());
     let text = serde_json::to_string(&state).expect("serialises");
     let state: PersistentState = serde_json::from_str(&text).expect("deserialises");
     world.restart(0, per_agent(agent_of(AGENT, OTHER)), state, 8);
@@ -549,7 +549,7 @@ fn a_relay_may_lead_over_a_second_home_agent_to_a_third_and_never_back() {
         world.drain().expect("there is another");
         world.sleep(1.0);
         // The state is changed as if the node had gone to the third home agent.
-        let mut state = world.stations[0].persistent_state(world.now, world.wall());
+        let mut state = world.stations[0].nemo().persistent_state(world.now, world.wall());
         state.home_agent[0].relay.as_mut().expect("a relay").to = address(THIRD);
         world.restart(0, config, state, 8);
         world.net.arrived.clear();

@@ -115,13 +115,13 @@ fn tunnels(station: &Station) -> Vec<(Option<u16>, Endpoint, bool)> {
         Entry::Tunnel(tunnel) => Some((tunnel.bid, tunnel.remote, tunnel.transmit)),
         _ => None,
     };
-    let mut tunnels: Vec<_> = station.desired_entries().filter_map(tunnel).collect();
+    let mut tunnels: Vec<_> = station.nemo().desired_entries().filter_map(tunnel).collect();
     tunnels.sort();
     tunnels
 }
 
 fn distribution(station: &Station) -> Option<&Distribution> {
-    station.desired_entries().find_map(|entry| match entry {
+    station.nemo().desired_entries().find_map(|entry| match entry {
         Entry::Distribution(distribution) => Some(&**distribution),
         _ => None,
     })
@@ -134,7 +134,7 @@ fn three() -> Station {
     inside(&mut station, MAPPED, update(1, HOME, &[bid(1, "192.0.2.77")]));
     by_ipv6(&mut station, update(2, FIRST, &[bid(2, FIRST)]));
     by_ipv6(&mut station, update(3, SECOND, &[bid(3, SECOND)]));
-    assert_eq!(station.status().home_agent_bindings, Some(3));
+    assert_eq!(station.nemo().status().home_agent_bindings, Some(3));
     station
 }
 
@@ -260,19 +260,19 @@ fn heartbeats_are_answered_over_each_path() {
 fn bindings_are_shown_and_kept() {
     let mut station = three();
     let shown: Vec<_> =
-        station.binding_status(Time::ZERO).iter().map(|b| (b.bid, b.care_of_address)).collect();
+        station.nemo().binding_status(Time::ZERO).iter().map(|b| (b.bid, b.care_of_address)).collect();
     assert_eq!(
         shown,
         [(Some(1), Some(end(MAPPED))), (Some(2), Some(end(FIRST))), (Some(3), Some(end(SECOND)))]
     );
-    let state = station.persistent_state(Time::ZERO, WALL);
+    let state = station.nemo().persistent_state(Time::ZERO, WALL);
     assert_eq!(state.restart_counter, Some(1_800_000_000), "the date, without memory");
     let text = serde_json::to_string(&state).expect("JSON");
     let state: PersistentState = serde_json::from_str(&text).expect("the same");
     let state = PersistentState { restart_counter: Some(41), ..state };
     let mut again = start(state);
     assert_eq!(tunnels(&again), tunnels(&station));
-    assert_eq!(again.persistent_state(Time::ZERO, WALL).restart_counter, Some(41));
+    assert_eq!(again.nemo().persistent_state(Time::ZERO, WALL).restart_counter, Some(41));
     assert_eq!(way(&mut again, 5000), way(&mut station, 5000));
     // State file of an older version, which had one binding for each node.
     let old = r#"{"home_agent":[{"home_address":"2001:db8:1::1234","sequence":7,"timestamp":null,"registration":
@@ -357,7 +357,7 @@ fn home_agent_sends_at_most_four_copies_and_no_copy_of_a_copy() {
     // The second node's care-of addresses are in the first node's network.
     let in_the_first: Vec<String> = (1..=16).map(|n| format!("2001:db8:a::{n:x}")).collect();
     by_ipv6(&mut station, update_to_all(1, SECOND_HOME, &in_the_first));
-    assert_eq!(station.status().home_agent_bindings, Some(32));
+    assert_eq!(station.nemo().status().home_agent_bindings, Some(32));
     let later = Time::from_secs(1);
     station.handle_input(later, WALL, Input::Timeout).expect("accepted");
     while station.poll_output().is_some() {}

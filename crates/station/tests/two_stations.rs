@@ -122,8 +122,8 @@ fn registered_packets_pass_in_both_directions() {
     assert_eq!(world.net.arrived.len(), 1, "the correspondent is told");
     let mut world = World::registered();
     assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1));
-    assert_eq!(world.router().status().mobile_router, Some("registered"));
-    assert_eq!(world.agent().status().home_agent_bindings, Some(1));
+    assert_eq!(world.router().nemo().status().mobile_router, Some("registered"));
+    assert_eq!(world.agent().nemo().status().home_agent_bindings, Some(1));
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn a_preferred_uplink_is_changed_without_losing_a_packet() {
     let mut world = World::registered();
     world.tell(ROUTER, Input::Command(Command::Handover { uplink: Some("w1".into()), policy: None }));
     assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1));
-    assert!(world.router().uplink_status(world.now).iter().any(|u| u.interface == "w1" && u.active));
+    assert!(world.router().nemo().uplink_status(world.now).iter().any(|u| u.interface == "w1" && u.active));
     // A handover changes tunnels, but no kernel route.
     let is_tunnel = |c: &Change| matches!(c, Change::Set(entry) if matches!(**entry, Entry::Tunnel(_)));
     assert!(world.net.changes.iter().all(is_tunnel), "{:?}", world.net.changes);
@@ -162,10 +162,10 @@ fn a_preferred_uplink_is_changed_without_losing_a_packet() {
 fn both_ends_know_how_long_a_router_has_been_where_it_is() {
     let stays = |world: &World| {
         [world.agent(), world.router()]
-            .map(|end| end.binding_status(world.now)[0].stay.map(|stay| stay.as_secs()))
+            .map(|end| end.nemo().binding_status(world.now)[0].stay.map(|stay| stay.as_secs()))
     };
     let world = World::new();
-    assert_eq!(world.router().binding_status(world.now)[0].stay, None, "nowhere yet");
+    assert_eq!(world.router().nemo().binding_status(world.now)[0].stay, None, "nowhere yet");
     let mut world = World::registered();
     world.run(Duration::from_secs(200));
     assert_eq!(stays(&world), [Some(200); 2]);
@@ -182,11 +182,11 @@ fn a_hard_cut_moves_traffic_at_once() {
     let returned = interface("w0", FIRST, true);
     world.tell(ROUTER, Input::Interface(returned));
     assert!(
-        world.router().uplink_status(world.now).iter().any(|u| u.interface == "w1" && u.active),
+        world.router().nemo().uplink_status(world.now).iter().any(|u| u.interface == "w1" && u.active),
         "it has to settle"
     );
     world.run(Duration::from_secs(2));
-    assert!(world.router().uplink_status(world.now).iter().any(|u| u.interface == "w0" && u.active));
+    assert!(world.router().nemo().uplink_status(world.now).iter().any(|u| u.interface == "w0" && u.active));
     assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1));
 }
 
@@ -237,17 +237,17 @@ fn an_icmpv6_error_about_a_tunnelled_packet_makes_the_router_register_again() {
     };
     tunnelled[3] ^= 1;
     world.tell(ROUTER, error(&tunnelled));
-    assert_eq!(world.agent().binding_status(world.now).len(), 0, "a guess");
+    assert_eq!(world.agent().nemo().binding_status(world.now).len(), 0, "a guess");
     tunnelled[3] ^= 1;
     world.tell(ROUTER, error(&tunnelled));
-    assert_eq!(world.agent().binding_status(world.now).len(), 1, "registered");
+    assert_eq!(world.agent().nemo().binding_status(world.now).len(), 1, "registered");
     assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1));
 }
 
 #[test]
 fn with_stored_state_nothing_has_to_be_registered_again() {
     let mut world = World::registered();
-    let state = world.agent().persistent_state(world.now, world.wall());
+    let state = world.agent().nemo().persistent_state(world.now, world.wall());
     let text = serde_json::to_string(&state).expect("serialises");
     let state: PersistentState = serde_json::from_str(&text).expect("deserialises");
     world.restart(HOME_AGENT, agent_config(&["2001:db8:a::/64"]), state, 8);
@@ -265,8 +265,8 @@ fn what_one_router_may_not_register_goes_nowhere() {
         "{:?}",
         world.net.events
     );
-    assert_eq!(world.router().status().mobile_router, Some("refused"));
-    assert_eq!(world.agent().binding_status(world.now)[0].prefixes.len(), 1, "the old binding stands");
+    assert_eq!(world.router().nemo().status().mobile_router, Some("refused"));
+    assert_eq!(world.agent().nemo().binding_status(world.now)[0].prefixes.len(), 1, "the old binding stands");
 }
 
 #[test]
@@ -308,11 +308,11 @@ fn a_new_configuration_changes_only_the_difference() {
     world.reconfigure(ROUTER, router_config(&["2001:db8:a::/64", "2001:db8:b::/64"]));
     assert!(!world.net.changes.iter().any(|c| matches!(c, Change::Remove(_))), "{:?}", world.net.changes);
     assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1));
-    assert_eq!(world.agent().binding_status(world.now)[0].prefixes.len(), 2);
+    assert_eq!(world.agent().nemo().binding_status(world.now)[0].prefixes.len(), 2);
     assert!(!world.net.events.iter().any(|e| matches!(e, Event::Handover { .. })), "{:?}", world.net.events);
 
     world.reconfigure(HOME_AGENT, StationConfig::default());
-    assert_eq!(world.agent().desired_entries().count(), 0);
+    assert_eq!(world.agent().nemo().desired_entries().count(), 0);
 }
 
 #[test]
@@ -320,7 +320,7 @@ fn shutdown_tells_the_agent() {
     let mut world = World::registered();
     world.tell(ROUTER, Input::Command(Command::Shutdown));
     assert!(world.router().is_quiescent());
-    assert_eq!(world.agent().status().home_agent_bindings, Some(0));
+    assert_eq!(world.agent().nemo().status().home_agent_bindings, Some(0));
     assert_eq!(world.host_sends(), 0);
     world.run(Duration::from_secs(6));
     assert_eq!(world.correspondent_sends(), 0, "what was on its way may pass, later packets may not");

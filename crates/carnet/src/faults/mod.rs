@@ -245,7 +245,7 @@ fn hand_over(world: &mut World, router: usize, to: usize) {
     let lost: Vec<u32> = numbers.iter().copied().filter(|number| !world.arrived.contains(number)).collect();
     assert!(lost.is_empty(), "{} of {} packets were lost in a handover: {lost:?}", lost.len(), numbers.len());
     let known = world.nodes[1 + router].process.as_ref().expect("it runs");
-    let care_of = known.station.binding_status(world.now)[0].care_of_address;
+    let care_of = known.station.nemo().binding_status(world.now)[0].care_of_address;
     assert_eq!(
         care_of.map(|it| it.to_string()),
         Some(self::care_of(router, to, 0).to_string()),

@@ -175,7 +175,7 @@ impl Node {
         self.keep(now, Kept::Own);
         for home_address in known {
             let process = self.process.as_ref().expect("runs");
-            if process.station.stored_node(now, wall, home_address).is_none() {
+            if process.station.nemo().stored_node(now, wall, home_address).is_none() {
                 self.keep(now, Kept::Node(home_address));
             }
         }

@@ -63,7 +63,7 @@ impl Runner {
         if let Some(platform) = &mut self.platform {
             platform.watch(settings::platform(&config).watched);
             platform.set_ports(settings::ports(&config));
-            platform.make_room(&settings::fast_path(&config, self.station.flow_label_key()));
+            platform.make_room(&settings::fast_path(&config, self.station.nemo().flow_label_key()));
         }
         // A new uplink must accept Router Advertisements before the platform checks it. A former uplink stops
         // accepting Router Advertisements only after the check.
@@ -76,7 +76,7 @@ impl Runner {
         let station_config = settings::station(&config, gn_address);
         config.wipe_keys();
         let (now, wall) = (clock::now(), clock::wall());
-        let before = self.station.persistent_state(now, wall).home_agent;
+        let before = self.station.nemo().persistent_state(now, wall).home_agent;
         self.station.reconfigure(now, wall, station_config);
         self.persist(Kept::Own);
         // Of nodes that the home agent no longer serves, only the replay protection stays. This includes
@@ -84,7 +84,7 @@ impl Runner {
         // are removed.
         for stored in before {
             let home_address = stored.home_address;
-            if self.station.stored_node(now, wall, home_address) != Some(stored) {
+            if self.station.nemo().stored_node(now, wall, home_address) != Some(stored) {
                 self.persist(Kept::Node(home_address));
             }
         }

@@ -82,9 +82,9 @@ pub fn record_of(
     kept: Kept,
 ) -> serde_json::Result<(Change, bool)> {
     Ok(match kept {
-        Kept::Own => ((Key::Own, Some(serde_json::to_string(&station.own_state())?)), false),
+        Kept::Own => ((Key::Own, Some(serde_json::to_string(&station.nemo().own_state())?)), false),
         Kept::Node(home_address) => {
-            let node = station.stored_node(now, wall, home_address);
+            let node = station.nemo().stored_node(now, wall, home_address);
             let record = node.map(|node| serde_json::to_string(&node)).transpose()?;
             ((Key::Node(home_address), record), true)
         }

@@ -333,7 +333,7 @@ impl Mnpp {
     }
 
     /// Serves the timers.
-    pub fn handle_timeout(&mut self, now: Time, around: &impl Surroundings) {
+    pub fn handle_timeout(&mut self, now: Time, around: &dyn Surroundings) {
         if self.announce_at.is_some_and(|at| at <= now) {
             self.announce_at = None;
             if around.has_neighbours() {
@@ -399,7 +399,7 @@ impl Mnpp {
         from: LinkAddress,
         source: Ipv6Addr,
         advertisement: &RouterAdvertisement<'_>,
-        around: &impl Surroundings,
+        around: &dyn Surroundings,
     ) {
         let mut routes = advertisement.options().filter_map(|option| match option {
             NdOption::RouteInformation(route) => Some(route),
@@ -514,7 +514,7 @@ impl Mnpp {
         from: LinkAddress,
         source: Ipv6Addr,
         test: &PrefixTest,
-        around: &impl Surroundings,
+        around: &dyn Surroundings,
     ) -> Result<(), MnppDrop> {
         let result = self.straight(now, from, source, test, around);
         if let Err(reason) = result {
@@ -529,7 +529,7 @@ impl Mnpp {
         from: LinkAddress,
         source: Ipv6Addr,
         test: &PrefixTest,
-        around: &impl Surroundings,
+        around: &dyn Surroundings,
     ) -> Result<(), MnppDrop> {
         let Some((own, _)) = self.station else { return Err(MnppDrop::NotForUs) };
         match test.kind {
@@ -566,7 +566,7 @@ impl Mnpp {
         now: Time,
         source: Ipv6Addr,
         test: &PrefixTest,
-        around: &impl Surroundings,
+        around: &dyn Surroundings,
     ) -> bool {
         let asked = Ipv6Net::new(test.prefix, test.prefix_length).ok();
         let exactly = asked.is_some_and(|asked| self.config.prefixes.contains(&asked));
@@ -607,7 +607,7 @@ impl Mnpp {
         destination: Ipv6Addr,
         test: PrefixTest,
         is_its_own: bool,
-        around: &impl Surroundings,
+        around: &dyn Surroundings,
     ) -> Result<(), MnppDrop> {
         let Some((_, link_local)) = self.station else { return Err(MnppDrop::NotForUs) };
         let sight = around.sight(now, to);

@@ -47,7 +47,7 @@ impl Mnpp {
     }
 
     /// Checks a station: decides whether packets go directly, and serves what is due.
-    pub(super) fn look(&mut self, now: Time, station: LinkAddress, around: &impl Surroundings) {
+    pub(super) fn look(&mut self, now: Time, station: LinkAddress, around: &dyn Surroundings) {
         let Some(mut peer) = self.peers.remove(&station) else { return };
         if peer.claims.iter().all(|claim| claim.expires <= now) {
             if peer.is_direct() {

@@ -18,7 +18,10 @@ use super::desired::{
 use super::entries::{METRIC, host, into_tunnel_device, route};
 
 /// Returns the rules, routes and tunnels of all direct routes.
-pub fn direct_entries(router: &MobileRouter, tunnels: impl Iterator<Item = direct::Tunnel>) -> Vec<Entry> {
+pub(crate) fn direct_entries(
+    router: &MobileRouter,
+    tunnels: impl Iterator<Item = direct::Tunnel>,
+) -> Vec<Entry> {
     let uplinks = || router.config().uplinks.iter().map(|uplink| uplink.interface.as_str());
     let capture = |uplink: &str, from: Option<Ipv6Net>, protocol: u8| {
         Entry::Rule(Box::new(Rule {

@@ -49,7 +49,7 @@ fn all_but(prefix: Ipv6Net, addresses: &[Ipv6Addr]) -> Vec<Ipv6Net> {
 }
 
 /// Returns the entries that do not depend on bindings.
-pub fn agent_entries(agent: &HomeAgent) -> Vec<Entry> {
+pub(crate) fn agent_entries(agent: &HomeAgent) -> Vec<Entry> {
     let config = agent.config();
     let setting = |interface: &str, name: &str, value: &str| {
         let (interface, name, value) = (interface.to_owned(), name.to_owned(), value.to_owned());
@@ -110,7 +110,7 @@ fn protected_entries(address: Ipv6Addr) -> Vec<Entry> {
 }
 
 /// Returns the entries of one node, with or without a binding.
-pub fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entry> {
+pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entry> {
     let config = agent.config();
     let bindings = agent.bindings();
     let home_address = node.home_address;

@@ -45,7 +45,7 @@ const CAPTURED: [u8; 3] = [protocol::IPV6, protocol::MOBILITY, protocol::FRAGMEN
 /// Returns the settings of the interfaces, in three groups. They come before all other entries, and in this
 /// order. Uplinks must accept Router Advertisements before the router turns forwarding on. Otherwise the
 /// kernel drops the default routers that it knows.
-pub fn setting_entries(router: &MobileRouter, lan: &[String]) -> [Vec<Entry>; 3] {
+pub(crate) fn setting_entries(router: &MobileRouter, lan: &[String]) -> [Vec<Entry>; 3] {
     let setting = |interface: &str, name: &str, value: &str| {
         Entry::Setting(Box::new(Setting {
             interface: interface.into(),
@@ -73,7 +73,7 @@ pub fn setting_entries(router: &MobileRouter, lan: &[String]) -> [Vec<Entry>; 3]
 /// LAN interfaces that get the address `PREFIX::1`, each with its prefix. `stations` are the interfaces of
 /// IPv6 over GeoNetworking. `beside` are the routers for other home agents, which this router tries or
 /// leaves. Their tunnels accept packets but send only messages.
-pub fn router_entries<'a>(
+pub(crate) fn router_entries<'a>(
     router: &MobileRouter,
     beside: impl Iterator<Item = &'a MobileRouter>,
     lan: &[String],

@@ -16,7 +16,7 @@ use super::for_mobile_router::inside;
 
 /// Returns the rules and routes. `interface` is the interface of IPv6 over GeoNetworking, which may be an
 /// uplink as well.
-pub fn neighbour_entries(
+pub(crate) fn neighbour_entries(
     config: &MobileRouterConfig,
     lan: &[String],
     interface: &str,

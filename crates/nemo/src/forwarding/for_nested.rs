@@ -25,7 +25,7 @@ use super::for_mobile_router::next_hop_table;
 const PASSED: [u8; 4] = [protocol::IPV6, protocol::FRAGMENT, protocol::ICMPV6, protocol::MOBILITY];
 
 /// Returns the routes, rules and addresses.
-pub fn nesting_entries(nesting: &Nesting, router: &MobileRouter) -> Vec<Entry> {
+pub(crate) fn nesting_entries(nesting: &Nesting, router: &MobileRouter) -> Vec<Entry> {
     let mut entries = Vec::new();
     let mut inputs = BTreeSet::new();
     for nested in nesting.routes() {

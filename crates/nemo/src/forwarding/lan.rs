@@ -38,7 +38,7 @@ impl From<&str> for LanSettings {
 /// An interface has the prefixes that its settings name. The other interfaces share the mobile network
 /// prefixes without such a part. The first prefix goes to the first interface and so on; the last interface
 /// gets the rest.
-pub fn lan_prefixes(prefixes: &[Ipv6Net], lan: &[LanSettings]) -> Vec<(String, Ipv6Net)> {
+pub(crate) fn lan_prefixes(prefixes: &[Ipv6Net], lan: &[LanSettings]) -> Vec<(String, Ipv6Net)> {
     let named: Vec<(&LanSettings, &Ipv6Net)> =
         lan.iter().flat_map(|lan| lan.prefixes.iter().map(move |prefix| (lan, prefix))).collect();
     let free = prefixes.iter().filter(|prefix| !named.iter().any(|(_, part)| prefix.contains(*part)));

@@ -31,10 +31,10 @@ pub mod path_mtu;
 pub mod prefix_table;
 mod ways;
 
-pub use for_direct::direct_entries;
-pub use for_home_agent::{agent_entries, node_entries};
-pub use for_mobile_router::{router_entries, setting_entries};
-pub use for_neighbours::neighbour_entries;
-pub use for_nested::nesting_entries;
+pub(crate) use for_direct::direct_entries;
+pub(crate) use for_home_agent::{agent_entries, node_entries};
+pub(crate) use for_mobile_router::{router_entries, setting_entries};
+pub(crate) use for_neighbours::neighbour_entries;
+pub(crate) use for_nested::nesting_entries;
 pub use lan::LanSettings;
-pub use lan::lan_prefixes;
+pub(crate) use lan::lan_prefixes;

@@ -15,7 +15,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use carnet_base::{RateLimiter, Rng, Time, parts};
+use carnet_base::{RateLimiter, Rng, Time, next_of, parts};
 use carnet_geonet::geo_destinations::GeoDestinations;
 use carnet_geonet::ipv6_adaptation::in_order::InOrder;
 use carnet_geonet::ipv6_adaptation::patience::Patience;
@@ -175,9 +175,8 @@ impl Geonet {
             .min()
     }
 
-    /// Moves the outputs of this part to the end of `outputs`.
-    pub(crate) fn move_outputs(&mut self, outputs: &mut VecDeque<Output>) {
-        outputs.append(&mut self.outputs);
+    pub(crate) fn poll_output(&mut self) -> Option<Output> {
+        next_of(&mut self.outputs)
     }
 
     pub(crate) fn recycle(&mut self, octets: Vec<u8>) {

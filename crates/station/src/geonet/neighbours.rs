@@ -1,32 +1,17 @@
-//! Neighbours and their messages, passed from GeoNetworking to [`carnet_mobility::mnpp`].
-//!
-//! Neighbours are those of the location table. If the positions of both stations are accurate, dead reckoning
-//! predicts when a neighbour comes into range and when it leaves the range. The range is
-//! `itsGnDefaultMaxCommunicationRange`. The module leaves a small part of the range unused, so that the route
-//! changes while the neighbour is still reachable.
+//! Messages of neighbouring mobile routers and of access routers, which the station passes to NEMO.
 
 use std::collections::VecDeque;
-use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::Time;
-use carnet_geonet::approach::distance_in;
 use carnet_geonet::ipv6_adaptation::addresses;
-use carnet_geonet::location_table::mac_key;
-use carnet_geonet::{Delivery, MacAddress, Request, Router, Transport};
-use carnet_mobility::mnpp::{Sight, Surroundings};
-use carnet_wire::geonet::{CommonNextHeader, GnAddress, LongPositionVector, StationType};
-use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
+use carnet_geonet::{Delivery, MacAddress, Request, Transport};
+use carnet_wire::geonet::{CommonNextHeader, GnAddress, StationType};
+use carnet_wire::ipv6::{Header, protocol};
 use carnet_wire::nd::{self, NdOption, RouterAdvertisement};
 
 use super::Geonet;
 
-/// A station counts as leaving if within [`LEAVING`] it will be further away than this share of the range.
-const EDGE: f64 = 0.95;
-const LEAVING: Duration = Duration::from_secs(1);
-/// A station counts as staying if it is nearer than this share of the range, now and after [`STAYING`].
-const INSIDE: f64 = 0.9;
-const STAYING: Duration = Duration::from_secs(2);
 /// Largest length of the queue; the station empties the queue after each frame.
 const HEARD: usize = 64;
 
@@ -38,52 +23,6 @@ pub(crate) enum Heard {
     /// An IPv6 packet and the station that sent it: an announcement, a test of a prefix, or a Router
     /// Advertisement.
     Packet(MacAddress, Vec<u8>),
-}
-
-/// The stations in range, taken from the router's location table.
-#[derive(Debug)]
-pub(crate) struct Around<'a>(pub(crate) &'a Router);
-
-impl Surroundings for Around<'_> {
-    fn sight(&self, now: Time, station: MacAddress) -> Option<Sight> {
-        let Around(router) = self;
-        let table = router.location_table();
-        let entry = table.entry(table.find(now, mac_key(station))?);
-        let near = entry.is_neighbour();
-        let unknown = Sight { heard: entry.heard(), near, stays: near, leaves: false };
-        let accurate = |vector: &&LongPositionVector| vector.accurate;
-        let own = router.position_vector().filter(accurate);
-        let Some((own, other)) = own.zip(Some(entry.position_vector()).filter(accurate)) else {
-            return Some(unknown);
-        };
-        let range = router.mib().max_communication_range;
-        let (at_once, soon, later) = (
-            distance_in(own, other, Duration::ZERO),
-            distance_in(own, other, LEAVING),
-            distance_in(own, other, STAYING),
-        );
-        let stays = near && at_once.max(later) <= INSIDE * range;
-        Some(Sight { stays, leaves: at_once.max(soon) > EDGE * range, ..unknown })
-    }
-
-    fn link_local(&self, station: MacAddress) -> Ipv6Addr {
-        addresses::link_local(station)
-    }
-
-    fn has_neighbours(&self) -> bool {
-        self.0.location_table().neighbours() > 0
-    }
-}
-
-impl Around<'_> {
-    /// Returns the distance of a station in metres; infinite if its position is unknown.
-    pub(crate) fn distance(&self, now: Time, station: MacAddress) -> f64 {
-        let Around(router) = self;
-        let table = router.location_table();
-        let other = table.find(now, mac_key(station)).map(|slot| table.entry(slot).position_vector());
-        let both = router.position_vector().zip(other);
-        both.map_or(f64::INFINITY, |(own, other)| distance_in(own, other, Duration::ZERO))
-    }
 }
 
 impl Geonet {
@@ -173,10 +112,4 @@ impl Geonet {
         let packet = self.as_routed(octets);
         self.router.take_back_unacknowledged(now, station, &packet, wanted)
     }
-}
-
-/// Returns the destination of an IPv6 packet; `None` if its header is not complete.
-pub(crate) fn destination_of(packet: &[u8]) -> Option<Ipv6Addr> {
-    let octets: [u8; 16] = packet.get(HEADER_LEN - 16..HEADER_LEN)?.try_into().ok()?;
-    Some(octets.into())
 }

@@ -74,7 +74,7 @@ fn tell(world: &mut World, n: usize, input: Input) {
 }
 
 fn routes(world: &World) -> Vec<(Ipv6Addr, Ipv6Addr)> {
-    let nesting = world.router(1).nesting().expect("a mobile router");
+    let nesting = world.router(1).nemo().nesting().expect("a mobile router");
     nesting.routes().map(|route| (route.address, route.gateway)).collect()
 }
 

@@ -183,7 +183,7 @@ fn hosts_are_told_what_fits_into_all_tunnels() {
     let mut world = tree([false; 3]);
     let correspondent = address(CORRESPONDENT);
     for (n, mtu) in [(1, 1460), (2, 1420), (3, 1380)] {
-        let tunnels = world.router(n).tunnel_status();
+        let tunnels = world.router(n).nemo().tunnel_status();
         let tunnel = tunnels.iter().find(|tunnel| tunnel.transmit).expect("a tunnel");
         assert_eq!(tunnel.mtu, mtu, "level {n}");
         let uplinks = world.router(n).mobile_router().expect("a mobile router").uplinks();

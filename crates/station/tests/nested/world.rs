@@ -263,13 +263,13 @@ impl World {
 
     /// Returns the state of an uplink of router `n`, as an operator sees it.
     pub fn uplink(&self, n: usize, interface: &str) -> String {
-        let uplinks = self.router(n).uplink_status(self.now);
+        let uplinks = self.router(n).nemo().uplink_status(self.now);
         uplinks.into_iter().find(|uplink| uplink.interface == interface).expect("an uplink").state
     }
 
     /// Returns the registered care-of address of router `n`.
     pub fn care_of_address(&self, n: usize) -> Option<Ipv6Addr> {
-        let bindings = self.router(n).binding_status(self.now);
+        let bindings = self.router(n).nemo().binding_status(self.now);
         bindings.first()?.care_of_address?.ipv6()
     }
 

@@ -1,18 +1,17 @@
-//! Converts the outputs of the station's parts to outputs of the station.
+//! Fills the plane's queue of outputs from its parts, and applies the desired state to the slow path.
 
 use carnet_base::{Time, WallTime};
-use carnet_geonet::ipv6_adaptation::Adaptation;
 
-use super::Station;
-use crate::geonet::Geonet;
-use crate::io::{Kept, Output};
-use carnet_nemo::forwarding::desired::{Change, Entry, TunnelEnd};
-use carnet_nemo::forwarding::forwarder::{Caused, Verdict};
-use carnet_nemo::forwarding::packet::PacketBuffer;
+use super::Nemo;
+use crate::forwarding::desired::{Change, Entry, TunnelEnd};
+use crate::forwarding::forwarder::{Caused, Verdict};
+use crate::forwarding::packet::PacketBuffer;
+use crate::output::Output;
+use crate::persistent_state::Kept;
 
-impl Station {
+impl Nemo {
     /// Queues the packet in the buffer as an output.
-    pub(super) fn carry_out(&mut self, verdict: Verdict, buffer: &PacketBuffer) {
+    pub fn carry_out(&mut self, verdict: Verdict, buffer: &PacketBuffer) {
         let packet = || buffer.as_slice().to_vec();
         match verdict {
             Verdict::Forward => self.outputs.push_back(Output::Packet(packet())),
@@ -29,7 +28,7 @@ impl Station {
     }
 
     /// Queues the changes of the desired state as outputs; the slow path applies them at once.
-    pub(super) fn take_changes(&mut self) {
+    pub(crate) fn take_changes(&mut self) {
         while let Some(change) = self.desired.poll_change() {
             match &change {
                 Change::Set(entry) => match &**entry {
@@ -50,8 +49,8 @@ impl Station {
         }
     }
 
-    /// Collects the outputs of all parts, in their order.
-    pub(super) fn flush(&mut self, now: Time, wall: WallTime) {
+    /// Collects the outputs of all parts, in their order. `geonet_mtu` is the MTU of IPv6 over GeoNetworking.
+    pub fn flush(&mut self, now: Time, wall: WallTime, geonet_mtu: Option<u32>) {
         self.take_changes();
         for (output, from_router) in self.take_mobility_outputs(now, wall) {
             self.translate(now, output, from_router);
@@ -72,8 +71,7 @@ impl Station {
             let in_use = self.forwarder.tunnels().filter(|(tunnel, _)| tunnel.end == ends && tunnel.transmit);
             // The MTU over GeoNetworking counts from the start, so that hosts need not learn a smaller MTU
             // when a neighbour appears.
-            let straight = self.neighbours.as_ref().and(Geonet::of(&self.geonet)).and_then(Geonet::ipv6);
-            let straight = straight.map(Adaptation::mtu);
+            let straight = self.neighbours.as_ref().and(geonet_mtu);
             let in_use = in_use.map(|(tunnel, _)| tunnel.mtu).min();
             router.inform_advertisers(now, in_use, straight);
             for advertiser in &mut router.advertisers {
@@ -83,11 +81,10 @@ impl Station {
             }
         }
         self.collect_caused();
-        self.flush_geonet(now);
     }
 
     /// Collects the further packets that the forwarder has made from a packet.
-    pub(super) fn collect_caused(&mut self) {
+    pub(crate) fn collect_caused(&mut self) {
         while let Some(caused) = self.forwarder.poll_output() {
             self.outputs.push_back(match caused {
                 Caused::Packet(packet) => Output::Packet(packet),
@@ -98,17 +95,9 @@ impl Station {
         }
     }
 
-    /// Collects the outputs of GeoNetworking after an input that causes outputs of no other part.
-    pub(super) fn flush_geonet(&mut self, now: Time) {
-        self.follow_neighbours(now);
-        if let Some(geonet) = &mut self.geonet {
-            geonet.move_outputs(&mut self.outputs);
-        }
-    }
-
     /// Collects the outputs of the home agent and the mobile router. The flag is `true` for an output of the
     /// mobile router.
-    pub(super) fn take_mobility_outputs(
+    pub(crate) fn take_mobility_outputs(
         &mut self,
         now: Time,
         wall: WallTime,
@@ -130,7 +119,7 @@ impl Station {
         outputs
     }
 
-    pub(super) fn translate(&mut self, now: Time, output: carnet_mobility::Output, from_router: bool) {
+    pub(crate) fn translate(&mut self, now: Time, output: carnet_mobility::Output, from_router: bool) {
         use carnet_mobility::Output as Mobility;
         match output {
             Mobility::Forwarding(_) if from_router => self.forward_router(now),

@@ -26,16 +26,13 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::{Interface, Ipv6Router, RateLimiter, Time, WallTime};
-use carnet_geonet::Router;
-use carnet_mobility::mnpp::Surroundings;
 use carnet_mobility::mobile_router::Attachment;
 use carnet_wire::icmpv6;
 use carnet_wire::nd::{self, NdOption, RouterAdvertisement};
 use ipnet::Ipv6Net;
 
-use super::Station;
-use crate::geonet::Geonet;
-use crate::geonet::neighbours::Around;
+use super::Nemo;
+use crate::input::{InRange, Stations};
 
 /// Interval between solicitations, after a burst of three.
 const SOLICITATION_INTERVAL: Duration = Duration::from_secs(1);
@@ -68,14 +65,14 @@ impl AccessRouter {
     }
 }
 
-fn is_near(now: Time, station: [u8; 6], around: &Around<'_>) -> bool {
-    around.sight(now, station).is_some_and(|sight| sight.near)
+fn is_near(now: Time, station: [u8; 6], stations: &dyn Stations) -> bool {
+    stations.sight(now, station).is_some_and(|sight| sight.near)
 }
 
 /// The roadside units on the interface to other stations, which is an uplink.
 #[derive(Debug)]
-pub(super) struct Access {
-    pub(super) interface: String,
+pub(crate) struct Access {
+    pub(crate) interface: String,
     routers: Vec<AccessRouter>,
     /// Interface as the kernel reports it, with the kernel's list of routers.
     known: Option<Interface>,
@@ -117,9 +114,9 @@ impl Access {
         station: [u8; 6],
         link_local: Ipv6Addr,
         advertisement: &RouterAdvertisement<'_>,
-        around: &Around<'_>,
+        stations: &dyn Stations,
     ) {
-        if !is_near(now, station, around) {
+        if !is_near(now, station, stations) {
             return;
         }
         let prefixes = advertisement.options().filter_map(|option| match option {
@@ -141,7 +138,7 @@ impl Access {
             Some(known) => *known = router,
             None => {
                 if self.routers.len() >= ROUTERS {
-                    self.make_room(now, around);
+                    self.make_room(now, stations);
                 }
                 self.routers.push(router);
             }
@@ -150,12 +147,12 @@ impl Access {
         self.due = Some(now);
     }
 
-    fn make_room(&mut self, now: Time, around: &Around<'_>) {
+    fn make_room(&mut self, now: Time, stations: &dyn Stations) {
         let current = self.told.first();
         let others = self.routers.iter().enumerate().filter(|(_, it)| Some(&it.link_local) != current);
         let least = others.max_by_key(|(at, router)| {
             let usable = self.known.as_ref().is_some_and(|known| router.is_usable(known));
-            (!is_near(now, router.station, around), !usable, *at)
+            (!is_near(now, router.station, stations), !usable, *at)
         });
         if let Some(at) = least.map(|(at, _)| at) {
             self.routers.remove(at);
@@ -168,11 +165,11 @@ impl Access {
         &mut self,
         now: Time,
         interface: &Interface,
-        around: &Router,
+        stations: &dyn Stations,
         others: bool,
     ) -> Interface {
         self.known = Some(interface.clone());
-        self.told = self.present(now, around, others);
+        self.told = self.present(now, stations, others);
         self.due = Some(now + LOOK);
         let routers = self.told.iter().map(|told| {
             let known = interface.routers.iter().find(|router| router.gateway == *told);
@@ -187,25 +184,28 @@ impl Access {
     }
 
     /// Returns the interface for the mobile router if the routers in range have changed since the last call.
-    pub(super) fn handle_timeout(&mut self, now: Time, around: &Router, others: bool) -> Option<Interface> {
+    pub(super) fn handle_timeout(
+        &mut self,
+        now: Time,
+        stations: &dyn Stations,
+        others: bool,
+    ) -> Option<Interface> {
         self.due.filter(|due| *due <= now)?;
         self.due = (!self.routers.is_empty()).then_some(now + LOOK);
         self.routers.retain(|router| router.expires > now);
-        (self.present(now, around, others) != self.told).then(|| self.known.clone()).flatten()
+        (self.present(now, stations, others) != self.told).then(|| self.known.clone()).flatten()
     }
 
     /// Returns the routers in range, the preferred one first.
-    fn present(&self, now: Time, around: &Router, others: bool) -> Vec<Ipv6Addr> {
+    fn present(&self, now: Time, stations: &dyn Stations, others: bool) -> Vec<Ipv6Addr> {
         let Some(known) = &self.known else { return Vec::new() };
-        let seen = Around(around);
         let current = self.told.first();
         // A router beyond the edge of the range that still sends beacons is better than no router.
-        let mib = around.mib();
-        let beacon = mib.beacon_retransmit_timer + mib.beacon_max_jitter;
+        let beacon = stations.beacon_interval();
         let usable = self.routers.iter().filter(|router| router.expires > now && router.is_usable(known));
         let mut present: Vec<(bool, f64, Ipv6Addr)> = usable
             .filter_map(|router| {
-                let sight = seen.sight(now, router.station).filter(|sight| sight.near)?;
+                let sight = stations.sight(now, router.station).filter(|sight| sight.near)?;
                 let is_current = current == Some(&router.link_local);
                 let away = if is_current { sight.leaves } else { !sight.stays };
                 let heard = now.saturating_since(sight.heard) <= beacon;
@@ -213,7 +213,7 @@ impl Access {
                     return None;
                 }
                 let handicap = if is_current { NEARER } else { 1.0 };
-                Some((away, seen.distance(now, router.station) * handicap, router.link_local))
+                Some((away, stations.distance(now, router.station) * handicap, router.link_local))
             })
             .collect();
         present.sort_by(|a, b| (a.0, a.1).partial_cmp(&(b.0, b.1)).unwrap_or(std::cmp::Ordering::Equal));
@@ -227,7 +227,7 @@ impl Access {
     }
 }
 
-impl Station {
+impl Nemo {
     /// Starts the selection of roadside units if the interface to other stations is an uplink.
     pub(super) fn configure_access(&mut self) {
         let ours = self.virtual_interfaces.first();
@@ -238,23 +238,28 @@ impl Station {
     }
 
     /// Returns the interface for the mobile router, if it differs from the kernel's interface.
-    pub(super) fn seen_by_access(&mut self, now: Time, interface: &Interface) -> Option<Interface> {
+    pub(super) fn seen_by_access(
+        &mut self,
+        now: Time,
+        interface: &Interface,
+        in_range: InRange<'_>,
+    ) -> Option<Interface> {
         let others = self.has_other_uplink();
         let access = self.access.as_mut().filter(|access| access.interface == interface.name)?;
-        Some(access.handle_interface(now, interface, Geonet::of(&self.geonet)?.router(), others))
+        Some(access.handle_interface(now, interface, in_range?, others))
     }
 
     /// Changes the mobile router to another roadside unit if a change is due.
-    pub(super) fn look_at_access(&mut self, now: Time, wall: WallTime) {
+    pub fn handle_access_timeout(&mut self, now: Time, wall: WallTime, in_range: InRange<'_>) {
         let others = self.has_other_uplink();
-        if let (Some(access), Some(geonet)) = (&mut self.access, &self.geonet)
-            && let Some(interface) = access.handle_timeout(now, geonet.router(), others)
+        if let (Some(access), Some(stations)) = (&mut self.access, in_range)
+            && let Some(interface) = access.handle_timeout(now, stations, others)
         {
             // The timers of the mobile router may have run just before this call.
             for (output, from_router) in self.take_mobility_outputs(now, wall) {
                 self.translate(now, output, from_router);
             }
-            self.tell_interface(now, wall, &interface);
+            self.tell_interface(now, wall, &interface, in_range);
             self.forward_router(now);
         }
     }

@@ -1,83 +1,31 @@
-//! The config of a station, its changes, and the state that survives a restart.
+//! The roles of the plane: their creation from a config, and the change to another config.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 
 use carnet_base::{Rng, Time, WallTime};
 use carnet_mobility::agents::{Agents, AgentsConfig};
-use carnet_mobility::home_agent::{AuthorizedNode, Binding, HomeAgentConfig, OtherAgents, StoredBinding};
-use carnet_mobility::mobile_router::{Attachment, MobileRouterConfig, StoredSequence, StoredVolume};
+use carnet_mobility::home_agent::{AuthorizedNode, Binding, HomeAgentConfig, OtherAgents};
+use carnet_mobility::mobile_router::{Attachment, StoredSequence};
 use carnet_mobility::nesting::NestingConfig;
 use carnet_mobility::router_advertiser::{AdvertiserConfig, HostConfiguration, Offer, RouterAdvertiser};
 use carnet_mobility::{Event, HomeAgent, MobileRouter, Nesting};
 use carnet_wire::ipv6::HEADER_LEN;
-use ipnet::Ipv6Net;
-use serde::{Deserialize, Serialize};
 
 use super::config_changes::ConfigChanges;
 use super::lan_mtu::LanMtu;
-use super::neighbours::MnppSettings;
-use super::{Agent, Router, Scope, Station};
-use crate::geonet::GeonetSettings;
-use crate::io::Output;
-use carnet_nemo::forwarding::desired::TunnelEnd;
-use carnet_nemo::forwarding::{LanSettings, agent_entries, lan_prefixes, setting_entries};
+use super::{Agent, Nemo, Router, Scope};
+use crate::config::{MobileRouterSettings, NemoConfig};
+use crate::forwarding::desired::TunnelEnd;
+use crate::forwarding::{agent_entries, lan_prefixes, setting_entries};
+use crate::input::InRange;
+use crate::output::Output;
+use crate::persistent_state::{PersistentState, dormant};
 
-/// Config of a station. A role that is absent is inactive.
-#[derive(Debug, Clone, Default)]
-pub struct StationConfig {
-    /// Config of the home agent; `None` if the station has no such role.
-    pub home_agent: Option<HomeAgentConfig>,
-    /// Settings of the mobile router; `None` if the station has no such role.
-    pub mobile_router: Option<MobileRouterSettings>,
-    /// Settings of the GeoNetworking router; `None` if the station has no such role.
-    pub geonet: Option<GeonetSettings>,
-    /// Routes to the mobile networks of neighbouring vehicles, for a mobile router with IPv6 over
-    /// GeoNetworking.
-    pub mnpp: Option<MnppSettings>,
-}
-
-/// A mobile router, with the interfaces of its mobile network.
-#[derive(Debug, Clone)]
-pub struct MobileRouterSettings {
-    /// Config of the router. If `agents` names candidates, it selects the router's home agent.
-    pub router: MobileRouterConfig,
-    /// Candidate home agents; if empty, the router uses the home agent that `router` names.
-    pub agents: AgentsConfig,
-    /// Interfaces of the mobile network.
-    pub lan: Vec<LanSettings>,
-    /// Whether mobile routers behind this router may have addresses of the links that this router visits.
-    /// This router may then have such addresses behind another mobile router.
-    pub nesting: bool,
-    /// Link-layer addresses of known mobile routers behind this router. A known router may have more
-    /// addresses than an unknown one.
-    pub nested_routers: Vec<[u8; 6]>,
-    /// Networks that contain the mobile networks to which the router wants direct routes. If the list is
-    /// empty, the router has no direct routes.
-    pub direct_networks: Vec<Ipv6Net>,
-}
-
-/// State of a station that survives a restart.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PersistentState {
-    /// The home agent's bindings and replay protection.
-    #[serde(default)]
-    pub home_agent: Vec<StoredBinding>,
-    /// Number of starts at which the home agent found its bindings lost (RFC 5847 3.2).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub restart_counter: Option<u32>,
-    /// Last sequence number of the mobile router.
-    #[serde(default)]
-    pub mobile_router: Option<StoredSequence>,
-    /// Octets counted on the mobile router's uplinks, by interface.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub volumes: BTreeMap<String, StoredVolume>,
-}
-
-impl Station {
-    /// Applies `config` to the running station. Bindings, the registration and all unchanged entries of the
-    /// forwarding state stay; the outputs are the differences. The GeoNetworking router keeps its settings.
-    pub fn reconfigure(&mut self, now: Time, wall: WallTime, config: StationConfig) {
+impl Nemo {
+    /// Applies `config` to the running plane. Bindings, the registration and all unchanged entries of the
+    /// forwarding state stay; the outputs are the differences. Then the caller runs the timers.
+    pub fn reconfigure(&mut self, now: Time, wall: WallTime, config: NemoConfig, in_range: InRange<'_>) {
         self.assert_drained();
         let persistent = self.persistent_state(now, wall);
         let old_nodes: Vec<Ipv6Addr> =
@@ -111,7 +59,7 @@ impl Station {
         // entry in between.
         let mut wanted = self.take_mobility_outputs(now, wall);
         for (_, interface) in self.interfaces.clone() {
-            self.tell_interface(now, wall, &interface);
+            self.tell_interface(now, wall, &interface, in_range);
             wanted.extend(self.take_mobility_outputs(now, wall));
         }
         if self.agent.is_none() {
@@ -134,8 +82,6 @@ impl Station {
         }
         self.outputs.extend(withdrawals.into_iter().map(Output::Icmpv6));
         self.outputs.extend(changes.into_iter().chain(ended).map(Output::Event));
-        self.handle_timeout(now, wall);
-        self.flush(now, wall);
     }
 
     /// Returns an event with the differences between the new config and the previous one; `None` without
@@ -172,7 +118,7 @@ impl Station {
         &mut self,
         now: Time,
         wall: WallTime,
-        config: StationConfig,
+        config: NemoConfig,
         mut persistent: PersistentState,
     ) {
         self.dormant = dormant(&config, &mut persistent);
@@ -228,55 +174,6 @@ impl Station {
         self.configure_neighbours(config.mnpp);
         self.configure_direct(now, direct_networks);
     }
-
-    /// Returns the part of the present state that survives a restart.
-    pub fn persistent_state(&self, now: Time, wall: WallTime) -> PersistentState {
-        let home_agent = match self.home_agent() {
-            Some(agent) => agent.stored(now, wall),
-            None => self.dormant.home_agent.clone(),
-        };
-        PersistentState { home_agent, ..self.own_state() }
-    }
-
-    /// Returns the state of one node of the home agent for stable storage; `None` if the node has no state.
-    pub fn stored_node(&self, now: Time, wall: WallTime, home_address: Ipv6Addr) -> Option<StoredBinding> {
-        if let Some(agent) = self.home_agent() {
-            return agent.stored_node(now, wall, home_address);
-        }
-        let dormant = &self.dormant.home_agent;
-        let place = dormant.binary_search_by_key(&home_address, |node| node.home_address).ok()?;
-        dormant.get(place).cloned()
-    }
-
-    /// Returns the state for stable storage, without the home agent's nodes.
-    pub fn own_state(&self) -> PersistentState {
-        let volumes = |router: &Router| {
-            let volumes = router.machine.volumes();
-            volumes.map(|(interface, volume)| (interface.to_owned(), volume)).collect()
-        };
-        let PersistentState { restart_counter, mobile_router, volumes: dormant, .. } = &self.dormant;
-        PersistentState {
-            home_agent: Vec::new(),
-            restart_counter: self.home_agent().map(HomeAgent::restart_counter).or(*restart_counter),
-            mobile_router: self.router.as_ref().map(Router::stored).or(*mobile_router),
-            volumes: self.router.as_ref().map_or_else(|| dormant.clone(), volumes),
-        }
-    }
-}
-
-/// Removes the stored state of the roles that `config` does not have, and returns it.
-fn dormant(config: &StationConfig, persistent: &mut PersistentState) -> PersistentState {
-    let mut dormant = PersistentState::default();
-    if config.home_agent.is_none() {
-        dormant.home_agent = std::mem::take(&mut persistent.home_agent);
-        dormant.home_agent.sort_by_key(|node| node.home_address);
-        dormant.restart_counter = persistent.restart_counter.take();
-    }
-    if config.mobile_router.is_none() {
-        dormant.mobile_router = persistent.mobile_router.take();
-        dormant.volumes = std::mem::take(&mut persistent.volumes);
-    }
-    dormant
 }
 
 /// Returns a date in seconds, capped at 32 bits.
@@ -315,7 +212,7 @@ impl Agent {
 
     /// Tells the advertiser what to advertise. A home agent that its nodes are leaving no longer offers
     /// itself.
-    pub(super) fn inform_advertiser(&mut self, now: Time) {
+    pub(crate) fn inform_advertiser(&mut self, now: Time) {
         if let Some(advertiser) = &mut self.advertiser {
             let serves = self.machine.drain().is_none();
             advertiser.set_home_agent(now, serves.then(|| offer(self.machine.config())));
@@ -335,7 +232,7 @@ fn offer(config: &HomeAgentConfig) -> Offer {
 
 impl Router {
     /// Returns the mobile router's state that survives a restart.
-    fn stored(&self) -> StoredSequence {
+    pub(crate) fn stored(&self) -> StoredSequence {
         let home_agent = Some(self.machine.config().home_agent)
             .filter(|agent| self.agents.is_choice() && !agent.is_unspecified());
         StoredSequence { home_agent, ..self.machine.stored() }
@@ -408,7 +305,7 @@ impl Router {
 
     /// Tells the advertisers the MTU, and whether the prefixes are valid. The MTU is the smallest MTU of the
     /// paths in use. If no path is in use, the MTU fits every uplink.
-    pub(super) fn inform_advertisers(&mut self, now: Time, in_use: Option<u32>, straight: Option<u32>) {
+    pub(crate) fn inform_advertisers(&mut self, now: Time, in_use: Option<u32>, straight: Option<u32>) {
         let uplinks = self.machine.uplinks().iter();
         let attached = uplinks.filter(|uplink| matches!(uplink.attachment, Attachment::Foreign { .. }));
         let any = attached.map(|uplink| uplink.mtu().saturating_sub(HEADER_LEN as u32)).min();

@@ -9,14 +9,14 @@ use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::mobility::{DirectRoute, MobilityHeader};
 use ipnet::Ipv6Net;
 
-use super::{Scope, Station};
-use crate::io::Output;
-use carnet_nemo::forwarding::desired::TunnelEnd;
-use carnet_nemo::forwarding::direct_entries;
-use carnet_nemo::forwarding::forwarder::Verdict;
-use carnet_nemo::forwarding::path_mtu::Ends;
+use super::{Nemo, Scope};
+use crate::forwarding::desired::TunnelEnd;
+use crate::forwarding::direct_entries;
+use crate::forwarding::forwarder::Verdict;
+use crate::forwarding::path_mtu::Ends;
+use crate::output::Output;
 
-impl Station {
+impl Nemo {
     /// Returns the direct routes; `None` if the config has no direct routes.
     pub fn direct(&self) -> Option<&Direct> {
         self.direct.as_ref()

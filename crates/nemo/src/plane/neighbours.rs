@@ -1,48 +1,57 @@
 //! Routes to the mobile networks of neighbouring vehicles: connects [`carnet_mobility::mnpp`] to
 //! GeoNetworking, the tunnel and the desired state.
 
-use std::time::Duration;
+use std::net::Ipv6Addr;
 
 use carnet_base::{Rng, Time};
 use carnet_mobility::Mnpp;
-use carnet_mobility::mnpp::{Authorization, MnppConfig, Output as Wish, Surroundings};
+use carnet_mobility::mnpp::{MnppConfig, Output as Wish};
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::mobility::{MobilityHeader, PrefixTest};
 use carnet_wire::nd::RouterAdvertisement;
 use ipnet::Ipv6Net;
 
 use super::access::Access;
-use super::{Scope, Station};
-use crate::geonet::neighbours::{Around, Heard, destination_of};
-use crate::io::{Frame, Output};
-use carnet_nemo::forwarding::neighbour_entries;
-use carnet_nemo::forwarding::packet::PacketBuffer;
-
-/// Settings of the routes to neighbouring mobile networks.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MnppSettings {
-    /// Name of the interface of IPv6 over GeoNetworking.
-    pub interface: String,
-    /// Rule by which the station accepts an announced prefix.
-    pub authorization: Authorization,
-    /// Length of the shortest prefix that the station accepts.
-    pub shortest: u8,
-    /// Hop limit of the station's announcements.
-    pub hops: u8,
-    /// Largest interval between announcements while a neighbour is in range.
-    pub interval: Duration,
-}
+use super::{Nemo, Scope};
+use crate::config::MnppSettings;
+use crate::forwarding::neighbour_entries;
+use crate::forwarding::packet::PacketBuffer;
+use crate::input::{InRange, Stations};
+use crate::output::Output;
 
 /// Part of a station that maintains the routes to neighbouring mobile networks.
 #[derive(Debug)]
-pub(super) struct Neighbours {
-    pub(super) machine: Mnpp,
+pub(crate) struct Neighbours {
+    pub(crate) machine: Mnpp,
     interface: String,
     /// Number of packets that took the tunnel because their direct route had just ended.
     diverted: u64,
 }
 
-impl Station {
+/// An order to GeoNetworking.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GeonetOrder {
+    /// Send an IPv6 packet to all stations within this number of hops.
+    Announce {
+        /// Hop limit.
+        hops: u8,
+        /// The IPv6 packet.
+        packet: Vec<u8>,
+    },
+    /// Send an IPv6 packet to one station.
+    Send {
+        /// Hop limit.
+        hops: u8,
+        /// Link-layer address of the station.
+        station: [u8; 6],
+        /// The IPv6 packet.
+        packet: Vec<u8>,
+    },
+    /// Take back the packets that still wait for this station, and [`Nemo::divert`] them.
+    TakeBack([u8; 6]),
+}
+
+impl Nemo {
     /// Returns the neighbouring mobile networks and the routes to them; `None` if the config has no such
     /// routes.
     pub fn neighbours(&self) -> Option<&Mnpp> {
@@ -83,15 +92,11 @@ impl Station {
         });
         self.configure_access();
         self.forward_neighbours();
-        self.listen_to_neighbours();
     }
 
-    /// Makes GeoNetworking queue the messages of neighbouring mobile routers and of access routers.
-    pub(super) fn listen_to_neighbours(&mut self) {
-        let listen = self.neighbours.is_some() || self.access.is_some();
-        if let Some(geonet) = &mut self.geonet {
-            geonet.listen_to_neighbours(listen);
-        }
+    /// Returns whether the plane needs the messages of neighbouring mobile routers and of access routers.
+    pub fn listens_to_stations(&self) -> bool {
+        self.neighbours.is_some() || self.access.is_some()
     }
 
     /// Recomputes the desired entries of the routes to neighbouring mobile networks.
@@ -107,61 +112,64 @@ impl Station {
     }
 
     /// Runs the timers of these routes that are due now.
-    pub(super) fn look_at_neighbours(&mut self, now: Time) {
-        if let (Some(neighbours), Some(geonet)) = (&mut self.neighbours, &self.geonet)
+    pub fn handle_neighbour_timeout(&mut self, now: Time, in_range: InRange<'_>) {
+        if let (Some(neighbours), Some(stations)) = (&mut self.neighbours, in_range)
             && neighbours.machine.poll_timeout().is_some_and(|due| due <= now)
         {
-            neighbours.machine.handle_timeout(now, &Around(geonet.router()));
+            neighbours.machine.handle_timeout(now, stations);
         }
     }
 
-    /// Handles the messages that GeoNetworking has queued, and executes the outputs.
-    pub(super) fn follow_neighbours(&mut self, now: Time) {
-        let Some(geonet) = &mut self.geonet else { return };
-        let mut machine = self.neighbours.as_mut().map(|neighbours| &mut neighbours.machine);
-        let mid = geonet.router().address().mid();
-        let link_local = Around(geonet.router()).link_local(mid);
-        if let Some(machine) = &mut machine {
-            machine.handle_station(mid, link_local);
+    /// Takes this station's addresses on the GeoNetworking link.
+    pub fn handle_own_station(&mut self, now: Time, station: [u8; 6], link_local: Ipv6Addr) {
+        if let Some(neighbours) = &mut self.neighbours {
+            neighbours.machine.handle_station(station, link_local);
             let valid = self.router.as_ref().is_some_and(|router| router.machine.may_advertise());
-            machine.set_valid(now, valid);
+            neighbours.machine.set_valid(now, valid);
         }
-        while let Some(heard) = geonet.poll_heard() {
-            match heard {
-                Heard::Neighbour { roadside } => {
-                    if let Some(machine) = &mut machine {
-                        machine.handle_neighbour(now);
-                    }
-                    let access = self.access.as_mut().filter(|_| roadside);
-                    if let Some(packet) = access.and_then(|access| access.solicitation(now, mid, link_local))
-                    {
-                        geonet.announce(now, 1, &packet);
-                    }
-                }
-                Heard::Packet(station, packet) => {
-                    let around = Around(geonet.router());
-                    hear(machine.as_deref_mut(), self.access.as_mut(), now, station, &packet, &around);
-                }
-            }
-        }
-        self.carry_out_wishes(now);
     }
 
-    fn carry_out_wishes(&mut self, now: Time) {
-        while let Some(wish) = self.neighbours.as_mut().and_then(|it| it.machine.poll_output()) {
-            let hops = self.neighbours.as_ref().map_or(1, |it| it.machine.config().hops);
-            match (wish, &mut self.geonet) {
-                (Wish::Announce(packet), Some(geonet)) => geonet.announce(now, hops, &packet),
-                (Wish::Straight(station, packet), Some(geonet)) => {
-                    geonet.send_straight(now, hops, station, &packet);
+    /// Handles that a station came into range. `roadside` says whether the station is a roadside unit; `own`
+    /// and `link_local` are this station's addresses. Returns a Router Solicitation to all stations in range.
+    pub fn handle_new_station(
+        &mut self,
+        now: Time,
+        roadside: bool,
+        own: [u8; 6],
+        link_local: Ipv6Addr,
+    ) -> Option<Vec<u8>> {
+        if let Some(neighbours) = &mut self.neighbours {
+            neighbours.machine.handle_neighbour(now);
+        }
+        let access = self.access.as_mut().filter(|_| roadside);
+        access.and_then(|access| access.solicitation(now, own, link_local))
+    }
+
+    /// Handles a message of a neighbouring mobile router or of an access router.
+    pub fn handle_station_packet(
+        &mut self,
+        now: Time,
+        station: [u8; 6],
+        packet: &[u8],
+        stations: &dyn Stations,
+    ) {
+        let machine = self.neighbours.as_mut().map(|neighbours| &mut neighbours.machine);
+        hear(machine, self.access.as_mut(), now, station, packet, stations);
+    }
+
+    /// Executes the outputs of the routes to neighbouring mobile networks, up to the next one that concerns
+    /// GeoNetworking. The caller carries out that order and calls again, until the result is `None`.
+    pub fn poll_geonet_order(&mut self) -> Option<GeonetOrder> {
+        loop {
+            let neighbours = self.neighbours.as_mut()?;
+            let hops = neighbours.machine.config().hops;
+            match neighbours.machine.poll_output()? {
+                Wish::Announce(packet) => return Some(GeonetOrder::Announce { hops, packet }),
+                Wish::Straight(station, packet) => {
+                    return Some(GeonetOrder::Send { hops, station, packet });
                 }
-                (Wish::Withdrawn(station), Some(geonet)) => {
-                    for packet in geonet.take_back(station) {
-                        self.divert(now, &packet);
-                    }
-                }
-                (Wish::Announce(_) | Wish::Straight(..) | Wish::Withdrawn(_), None) => {}
-                (Wish::ThroughTunnel(packet), _) => {
+                Wish::Withdrawn(station) => return Some(GeonetOrder::TakeBack(station)),
+                Wish::ThroughTunnel(packet) => {
                     let paths = self.router.as_ref().map(|router| router.machine.paths());
                     let path = paths.into_iter().flatten().find(|path| path.transmit);
                     if let Some(path) = path {
@@ -169,17 +177,17 @@ impl Station {
                         self.collect_caused();
                     }
                 }
-                (Wish::Routes, _) => {
+                Wish::Routes => {
                     self.forward_neighbours();
                     self.take_changes();
                 }
-                (Wish::Event(event), _) => self.outputs.push_back(Output::Event(event)),
+                Wish::Event(event) => self.outputs.push_back(Output::Event(event)),
             }
         }
     }
 
     /// Sends a packet of the mobile network into the tunnel instead of the direct route.
-    fn divert(&mut self, now: Time, packet: &[u8]) {
+    pub fn divert(&mut self, now: Time, packet: &[u8]) {
         let Ok((header, _)) = Header::parse_packet(packet) else { return };
         if header.source.is_unicast_link_local() || header.destination.is_unicast_link_local() {
             return;
@@ -196,7 +204,7 @@ impl Station {
 
     /// Sends a host's packet to a station into the tunnel if the direct route to that station has just ended.
     /// The host does not know this yet. Returns whether the packet took the tunnel.
-    pub(super) fn was_diverted(&mut self, now: Time, station: [u8; 6], packet: &[u8]) -> bool {
+    pub fn was_diverted(&mut self, now: Time, station: [u8; 6], packet: &[u8]) -> bool {
         let Some(neighbours) = &mut self.neighbours else { return false };
         neighbours.machine.handle_use(now, station);
         let diverts = |to| neighbours.machine.diverts(station, to);
@@ -208,66 +216,61 @@ impl Station {
     }
 
     /// Notes that a fast path has sent packets to these stations, so that their routes count as used.
-    pub(super) fn use_neighbours(&mut self, now: Time, stations: &[[u8; 6]]) {
+    pub fn handle_stations_used(&mut self, now: Time, stations: &[[u8; 6]]) {
         if let Some(neighbours) = &mut self.neighbours {
             stations.iter().for_each(|station| neighbours.machine.handle_use(now, *station));
         }
     }
 
-    /// Handles a frame that its destination has not acknowledged. Returns `true` if its packet has taken
-    /// another route.
-    pub(super) fn is_unreachable(&mut self, now: Time, frame: &Frame) -> bool {
-        let (Some(neighbours), Some(geonet)) = (&mut self.neighbours, &mut self.geonet) else { return false };
-        neighbours.machine.handle_unreachable(now, frame.destination);
-        let machine = &neighbours.machine;
-        let wanted =
-            |packet: &[u8]| destination_of(packet).is_some_and(|to| machine.diverts(frame.destination, to));
-        let packet = geonet.take_back_unacknowledged(now, frame.destination, &frame.packet, wanted);
-        self.carry_out_wishes(now);
-        match packet {
-            Some(packet) => {
-                self.divert(now, &packet);
-                true
-            }
-            None => false,
-        }
+    /// Notes that a station has not acknowledged a frame. Returns whether the plane has routes to
+    /// neighbouring mobile networks.
+    pub fn handle_unreachable_station(&mut self, now: Time, station: [u8; 6]) -> bool {
+        let Some(neighbours) = &mut self.neighbours else { return false };
+        neighbours.machine.handle_unreachable(now, station);
+        true
+    }
+
+    /// Returns whether a packet to this station takes the tunnel, because its direct route has ended.
+    pub fn diverts(&self, station: [u8; 6], packet: &[u8]) -> bool {
+        let machine = self.neighbours();
+        machine.is_some_and(|machine| destination_of(packet).is_some_and(|to| machine.diverts(station, to)))
     }
 
     /// Answers an inner packet out of the mobile router's tunnel if the packet is a neighbour's test of a
     /// prefix. Returns whether the packet was such a test.
-    pub(super) fn is_prefix_test(&mut self, now: Time, inner: &[u8]) -> bool {
+    pub(super) fn is_prefix_test(&mut self, now: Time, in_range: InRange<'_>, inner: &[u8]) -> bool {
         // Fast check: most packets are no Mobility Header message, and the function returns here.
         if inner.get(6) != Some(&protocol::MOBILITY) {
             return false;
         }
-        let (Some(neighbours), Some(geonet)) = (&mut self.neighbours, &self.geonet) else { return false };
+        let (Some(neighbours), Some(stations)) = (&mut self.neighbours, in_range) else { return false };
         let Some((header, test)) = prefix_test(inner) else { return false };
         Ipv6Net::new(test.prefix, test.prefix_length).is_ok_and(|asked| asked.contains(&header.destination))
-            && neighbours.machine.handle_init(now, header.source, &test, &Around(geonet.router()))
+            && neighbours.machine.handle_init(now, header.source, &test, stations)
     }
 }
 
-/// Handles a message of a neighbouring mobile router or of an access router.
+/// Passes a message to the machine that it concerns.
 fn hear(
     machine: Option<&mut Mnpp>,
     access: Option<&mut Access>,
     now: Time,
     station: [u8; 6],
     packet: &[u8],
-    around: &Around<'_>,
+    stations: &dyn Stations,
 ) {
     let Ok((header, message)) = Header::parse_packet(packet) else { return };
     if header.next_header == protocol::MOBILITY {
         if let (Some(machine), Some((header, test))) = (machine, prefix_test(packet)) {
             // `Mnpp` counts the message, so the result has no further use.
-            let _counted = machine.handle_straight(now, station, header.source, &test, around);
+            let _counted = machine.handle_straight(now, station, header.source, &test, stations);
         }
     } else if let Ok(advertisement) = RouterAdvertisement::parse(message) {
         if let Some(access) = access {
-            access.handle_advertisement(now, station, header.source, &advertisement, around);
+            access.handle_advertisement(now, station, header.source, &advertisement, stations);
         }
         if let Some(machine) = machine {
-            machine.handle_advertisement(now, station, header.source, &advertisement, around);
+            machine.handle_advertisement(now, station, header.source, &advertisement, stations);
         }
     }
 }
@@ -277,4 +280,10 @@ fn prefix_test(packet: &[u8]) -> Option<(Header, PrefixTest)> {
     let octets = packet.get(HEADER_LEN..)?;
     let mobility = MobilityHeader::parse_verified(octets, header.source, header.destination).ok()?;
     Some((header, PrefixTest::parse(&mobility).ok()?))
+}
+
+/// Returns the destination of an IPv6 packet; `None` if its header is not complete.
+fn destination_of(packet: &[u8]) -> Option<Ipv6Addr> {
+    let octets: [u8; 16] = packet.get(HEADER_LEN - 16..HEADER_LEN)?.try_into().ok()?;
+    Some(octets.into())
 }

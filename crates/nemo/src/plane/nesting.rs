@@ -7,10 +7,10 @@ use carnet_base::{Time, WallTime};
 use carnet_mobility::Nesting;
 use carnet_mobility::nesting::Output as Wish;
 
-use super::Station;
-use crate::io::Output;
+use super::Nemo;
+use crate::output::Output;
 
-impl Station {
+impl Nemo {
     /// Returns the state of nesting: the routers behind this router, and the addresses from its parent
     /// router.
     pub fn nesting(&self) -> Option<&Nesting> {

@@ -5,7 +5,7 @@ use carnet_mobility::Event;
 use carnet_mobility::home_agent::HomeAgentConfig;
 use carnet_mobility::mobile_router::MobileRouterConfig;
 
-use carnet_nemo::forwarding::LanSettings;
+use crate::forwarding::LanSettings;
 
 /// Largest number of named entries of each kind; the event only counts the further entries.
 const MAX_NAMED: usize = 64;

@@ -8,10 +8,11 @@ use carnet_wire::icmpv6::{self, ErrorMessage};
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::mobility::message_type;
 
-use super::{Agent, Station};
-use carnet_nemo::forwarding::forwarder::{TunnelDrop, Verdict};
-use carnet_nemo::forwarding::packet::PacketBuffer;
-use carnet_nemo::forwarding::path_mtu::Ends;
+use super::{Agent, Nemo};
+use crate::forwarding::forwarder::{TunnelDrop, Verdict};
+use crate::forwarding::packet::PacketBuffer;
+use crate::forwarding::path_mtu::Ends;
+use crate::input::{Arrival, InRange};
 
 /// Outer header of a packet that arrived inside IPv4 or UDP.
 #[derive(Debug, Clone, Copy)]
@@ -22,8 +23,12 @@ pub(super) struct Outer {
     traffic_class: u8,
 }
 
-impl Station {
-    pub(super) fn process(&mut self, now: Time, wall: WallTime, buffer: &mut PacketBuffer) -> Verdict {
+impl Nemo {
+    /// Handles a packet from the tunnel device, without allocation for common packets. On
+    /// [`Verdict::Forward`] the buffer holds the packet to write back. On [`Verdict::Encapsulate`] it holds
+    /// the packet to send by a socket. Other outputs may wait in addition.
+    pub fn handle_packet(&mut self, at: Arrival<'_>, buffer: &mut PacketBuffer) -> Verdict {
+        let Arrival { now, wall, .. } = at;
         let Ok((header, payload)) = Header::parse_packet(buffer.as_slice()) else {
             return self.forwarder.drop(TunnelDrop::Malformed);
         };
@@ -35,7 +40,7 @@ impl Station {
             return verdict;
         }
         if self.is_own(&header) {
-            return self.deliver(now, wall, &header, None, buffer, true);
+            return self.deliver(at, &header, None, buffer, true);
         }
         if self.is_direct_message(&header) {
             return self.straight_message(now, buffer.as_slice());
@@ -52,12 +57,12 @@ impl Station {
         verdict
     }
 
-    /// Handles a packet that arrived inside IPv4 or UDP. The packet is for this station, such as a Mobility
+    /// Handles an IPv6 packet that arrived at `ends.0` from `ends.1` inside IPv4 or UDP. `traffic_class` is
+    /// the outer header's octet with DSCP and ECN. The packet is for this station, such as a Mobility
     /// Header message (RFC 5555 4.1), or comes out of a tunnel.
-    pub(super) fn process_datagram(
+    pub fn handle_datagram(
         &mut self,
-        now: Time,
-        wall: WallTime,
+        at: Arrival<'_>,
         ends: Ends,
         traffic_class: u8,
         buffer: &mut PacketBuffer,
@@ -75,8 +80,8 @@ impl Station {
         let control = matches!(header.next_header, protocol::MOBILITY | protocol::DESTINATION_OPTIONS);
         let outer = Outer { ends, traffic_class };
         match control && (to_agent || to_router) {
-            true => self.deliver(now, wall, &header, Some(outer), buffer, false),
-            false => self.decapsulate(now, outer, None, 0, buffer),
+            true => self.deliver(at, &header, Some(outer), buffer, false),
+            false => self.decapsulate(at.now, at.in_range, outer, None, 0, buffer),
         }
     }
 
@@ -100,20 +105,20 @@ impl Station {
     /// Handles a packet for this station itself; `outer` is its outer header in IPv4 or UDP.
     fn deliver(
         &mut self,
-        now: Time,
-        wall: WallTime,
+        at: Arrival<'_>,
         header: &Header,
         outer: Option<Outer>,
         buffer: &mut PacketBuffer,
         may_reassemble: bool,
     ) -> Verdict {
+        let Arrival { now, wall, in_range } = at;
         // The ends of a tunnel in IPv6 are the addresses of the packet itself.
         let tunnel = outer.unwrap_or(Outer {
             ends: (header.destination.into(), header.source.into()),
             traffic_class: header.traffic_class,
         });
         if header.next_header == protocol::IPV6 {
-            return self.decapsulate(now, tunnel, None, HEADER_LEN, buffer);
+            return self.decapsulate(now, in_range, tunnel, None, HEADER_LEN, buffer);
         }
         let extensions = match Extensions::parse(buffer.as_slice()) {
             Ok(extensions) => extensions,
@@ -137,7 +142,7 @@ impl Station {
                 Ok(Some(whole)) => {
                     buffer.copy_from(&whole);
                     match Header::parse(buffer.as_slice()) {
-                        Ok(header) => self.deliver(now, wall, &header, None, buffer, false),
+                        Ok(header) => self.deliver(at, &header, None, buffer, false),
                         Err(_) => self.forwarder.drop(TunnelDrop::Malformed),
                     }
                 }
@@ -145,7 +150,9 @@ impl Station {
             };
         }
         match extensions.protocol {
-            protocol::IPV6 => self.decapsulate(now, tunnel, extensions.sequence, extensions.offset, buffer),
+            protocol::IPV6 => {
+                self.decapsulate(now, in_range, tunnel, extensions.sequence, extensions.offset, buffer)
+            }
             protocol::MOBILITY => {
                 let Some(message) = MobilityMessage::new(buffer.as_slice(), header, &extensions) else {
                     return self.forwarder.drop(TunnelDrop::Malformed);
@@ -164,6 +171,7 @@ impl Station {
     fn decapsulate(
         &mut self,
         now: Time,
+        in_range: InRange<'_>,
         outer: Outer,
         sequence: Option<u32>,
         offset: usize,
@@ -178,7 +186,7 @@ impl Station {
             return self.forwarder.relay(now, ends, traffic_class, offset, buffer, peer);
         }
         match self.forwarder.decapsulate(ends, traffic_class, sequence, offset, buffer) {
-            Ok(()) if self.is_prefix_test(now, buffer.as_slice()) => Verdict::Consumed,
+            Ok(()) if self.is_prefix_test(now, in_range, buffer.as_slice()) => Verdict::Consumed,
             Ok(()) if self.is_direct_test(now, ends, buffer.as_slice()) => Verdict::Consumed,
             Ok(()) if self.answers_care_of_test(ends, buffer.as_slice()) => Verdict::Consumed,
             Ok(()) => match self.is_probe_answer(now, ends, buffer.as_slice()) {

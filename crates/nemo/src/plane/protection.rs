@@ -31,10 +31,10 @@ use carnet_wire::extension::{Extensions, home_address_destination, home_address_
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::mobility::{ControlPacket, message_type};
 
-use super::{Agent, Router, Station};
-use crate::io::Output;
-use carnet_nemo::forwarding::forwarder::{TunnelDrop, Verdict};
-use carnet_nemo::forwarding::packet::PacketBuffer;
+use super::{Agent, Nemo, Router};
+use crate::forwarding::forwarder::{TunnelDrop, Verdict};
+use crate::forwarding::packet::PacketBuffer;
+use crate::output::Output;
 
 /// Largest number of messages in the kernel at the same time. With more, the station loses the oldest, and
 /// their senders repeat them.
@@ -73,7 +73,7 @@ impl Protection {
     }
 }
 
-impl Station {
+impl Nemo {
     /// Starts or ends protection, as the config demands. The station keeps the state of packets that are in
     /// the kernel.
     pub(super) fn configure_protection(&mut self) {
@@ -240,7 +240,7 @@ impl Station {
     }
 
     /// Handles a message that the kernel's IPsec has verified.
-    pub(super) fn handle_protected(
+    pub fn handle_protected(
         &mut self,
         now: Time,
         wall: WallTime,

@@ -6,13 +6,13 @@ use carnet_wire::ipv6::{Header, MIN_MTU, protocol};
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
-use super::{Scope, Station};
-use carnet_nemo::forwarding::desired::{Entry, TunnelEnd};
-use carnet_nemo::forwarding::forwarder::{ErrorOutcome, TunnelDrop};
-use carnet_nemo::forwarding::path_mtu::{Ends, Order};
-use carnet_nemo::forwarding::{nesting_entries, node_entries, router_entries};
+use super::{Nemo, Scope};
+use crate::forwarding::desired::{Entry, TunnelEnd};
+use crate::forwarding::forwarder::{ErrorOutcome, TunnelDrop};
+use crate::forwarding::path_mtu::{Ends, Order};
+use crate::forwarding::{nesting_entries, node_entries, router_entries};
 
-impl Station {
+impl Nemo {
     /// Recomputes the desired entries of the mobile router.
     pub(super) fn forward_router(&mut self, now: Time) {
         if let Some(router) = &self.router {

@@ -1,0 +1,96 @@
+//! Operators' commands to the NEMO plane.
+
+use std::net::Ipv6Addr;
+use std::slice;
+use std::time::Duration;
+
+use carnet_base::{Time, WallTime};
+
+use crate::plane::Nemo;
+
+const NO_HOME_AGENT: &str = "this station is no home agent";
+
+impl Nemo {
+    /// Uses this uplink and no other uplink, for all packets or for those of a policy; `None` ends an earlier
+    /// command of this kind.
+    ///
+    /// # Errors
+    /// Returns the reason of a refusal, in words for the operator.
+    pub fn handle_handover(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        uplink: Option<String>,
+        policy: Option<String>,
+    ) -> Result<(), String> {
+        match (&mut self.router, policy) {
+            (Some(router), None) => {
+                router.machine.handle_handover(now, wall, uplink.as_deref())?;
+                router.agents.handle_handover(now, wall, uplink.as_deref());
+                Ok(())
+            }
+            (Some(router), Some(policy)) => {
+                router.machine.handle_policy_uplinks(now, wall, &policy, uplink.as_ref().map(slice::from_ref))
+            }
+            (None, _) => Err("this station is no mobile router".into()),
+        }
+    }
+
+    /// Asks all mobile nodes to leave the home agent, for `within_s` seconds.
+    ///
+    /// # Errors
+    /// Returns the reason of a refusal, in words for the operator.
+    pub fn handle_drain(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        to: &[Ipv6Addr],
+        within_s: u32,
+    ) -> Result<(), String> {
+        let agent = self.agent.as_mut().ok_or(NO_HOME_AGENT)?;
+        agent.machine.handle_drain(now, wall, to, Duration::from_secs(within_s.into()))
+    }
+
+    /// Accepts registrations at the home agent again.
+    ///
+    /// # Errors
+    /// Returns the reason of a refusal, in words for the operator.
+    pub fn handle_drain_end(&mut self) -> Result<(), String> {
+        self.agent.as_mut().ok_or(NO_HOME_AGENT)?.machine.handle_drain_end()
+    }
+
+    /// Ends bindings of a mobile node; all bindings of the node if `bids` is empty.
+    ///
+    /// # Errors
+    /// Returns the reason of a refusal, in words for the operator.
+    pub fn handle_revocation(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        home_address: Ipv6Addr,
+        bids: &[u16],
+    ) -> Result<(), String> {
+        let agent = self.agent.as_mut().ok_or(NO_HOME_AGENT)?;
+        agent.machine.handle_revocation(now, wall, home_address, bids)
+    }
+
+    /// De-registers, and ends the state that peers have about this station.
+    pub fn handle_shutdown(&mut self, now: Time, wall: WallTime) {
+        if let Some(advertiser) = self.agent.as_mut().and_then(|agent| agent.advertiser.as_mut()) {
+            advertiser.handle_shutdown(now);
+        }
+        if let Some(router) = &mut self.router {
+            for advertiser in &mut router.advertisers {
+                advertiser.handle_shutdown(now);
+            }
+            router.machine.handle_shutdown(now, wall);
+            router.agents.handle_shutdown(now, wall);
+        }
+        if let Some(neighbours) = &mut self.neighbours {
+            neighbours.machine.handle_shutdown(now);
+        }
+        if let Some(direct) = &mut self.direct {
+            direct.handle_shutdown(now);
+        }
+    }
+}

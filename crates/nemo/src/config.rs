@@ -1,0 +1,58 @@
+//! Settings of the NEMO wing.
+
+use std::time::Duration;
+
+use carnet_mobility::agents::AgentsConfig;
+use carnet_mobility::home_agent::HomeAgentConfig;
+use carnet_mobility::mnpp::Authorization;
+use carnet_mobility::mobile_router::MobileRouterConfig;
+use ipnet::Ipv6Net;
+
+pub use crate::forwarding::LanSettings;
+
+/// Settings of the NEMO wing. A role that is absent is inactive.
+#[derive(Debug, Clone, Default)]
+pub struct NemoConfig {
+    /// Config of the home agent; `None` if the station has no such role.
+    pub home_agent: Option<HomeAgentConfig>,
+    /// Settings of the mobile router; `None` if the station has no such role.
+    pub mobile_router: Option<MobileRouterSettings>,
+    /// Routes to the mobile networks of neighbouring vehicles, for a mobile router with IPv6 over
+    /// GeoNetworking.
+    pub mnpp: Option<MnppSettings>,
+}
+
+/// A mobile router, with the interfaces of its mobile network.
+#[derive(Debug, Clone)]
+pub struct MobileRouterSettings {
+    /// Config of the router. If `agents` names candidates, it selects the router's home agent.
+    pub router: MobileRouterConfig,
+    /// Candidate home agents; if empty, the router uses the home agent that `router` names.
+    pub agents: AgentsConfig,
+    /// Interfaces of the mobile network.
+    pub lan: Vec<LanSettings>,
+    /// Whether mobile routers behind this router may have addresses of the links that this router visits.
+    /// This router may then have such addresses behind another mobile router.
+    pub nesting: bool,
+    /// Link-layer addresses of known mobile routers behind this router. A known router may have more
+    /// addresses than an unknown one.
+    pub nested_routers: Vec<[u8; 6]>,
+    /// Networks that contain the mobile networks to which the router wants direct routes. If the list is
+    /// empty, the router has no direct routes.
+    pub direct_networks: Vec<Ipv6Net>,
+}
+
+/// Settings of the routes to neighbouring mobile networks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MnppSettings {
+    /// Name of the interface of IPv6 over GeoNetworking.
+    pub interface: String,
+    /// Rule by which the station accepts an announced prefix.
+    pub authorization: Authorization,
+    /// Length of the shortest prefix that the station accepts.
+    pub shortest: u8,
+    /// Hop limit of the station's announcements.
+    pub hops: u8,
+    /// Largest interval between announcements while a neighbour is in range.
+    pub interval: Duration,
+}

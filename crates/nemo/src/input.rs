@@ -1,0 +1,43 @@
+//! Inputs of the NEMO plane that are no type of another crate.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use carnet_base::{Endpoint, Time, WallTime};
+use carnet_mobility::mnpp::Surroundings;
+use serde::{Deserialize, Serialize};
+
+/// Number of packets of one tunnel that a fast path has counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TunnelTraffic {
+    /// Local end of the tunnel.
+    pub local: Endpoint,
+    /// Remote end of the tunnel.
+    pub remote: Endpoint,
+    /// Number of packets that the fast path has sent into the tunnel.
+    pub sent: u64,
+    /// Number of packets that the fast path has received from the tunnel.
+    pub received: u64,
+}
+
+/// The stations in radio range, as GeoNetworking knows them.
+pub trait Stations: Surroundings + Debug {
+    /// Returns the distance of a station in metres; infinite if its position is unknown.
+    fn distance(&self, now: Time, station: [u8; 6]) -> f64;
+    /// Returns the longest interval between two beacons of a station.
+    fn beacon_interval(&self) -> Duration;
+}
+
+/// The stations in radio range; `None` without GeoNetworking.
+pub type InRange<'a> = Option<&'a dyn Stations>;
+
+/// Time of a packet's arrival, with the stations in radio range at this time.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrival<'a> {
+    /// Monotonic time.
+    pub now: Time,
+    /// Date.
+    pub wall: WallTime,
+    /// Stations in radio range.
+    pub in_range: InRange<'a>,
+}

@@ -1,0 +1,56 @@
+//! Outputs of the NEMO plane.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use carnet_base::{Endpoint, LinkMessage};
+use carnet_mobility::Event;
+
+use crate::forwarding::desired::Change;
+use crate::persistent_state::Kept;
+
+/// An output to the platform. The station's outputs have the same variants, with the same meaning.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// A change of the desired forwarding state. It must be in place before the caller executes the next
+    /// output.
+    Forwarding(Change),
+    /// An IPv6 packet to be written into the tunnel device; the kernel routes it from there.
+    Packet(Vec<u8>),
+    /// A Mobility Header message that the kernel's IPsec must protect. The protected packet comes back from
+    /// the tunnel device, and the plane then sends it.
+    Protect {
+        /// Address of this station in the security association: a home address, or the home agent's.
+        source: Ipv6Addr,
+        /// Address of the other end in the security association.
+        destination: Ipv6Addr,
+        /// Flow label by which the plane recognises the packet.
+        label: u32,
+        /// The Mobility Header.
+        message: Vec<u8>,
+    },
+    /// An IPv6 packet to be sent inside IPv4 or UDP (RFC 5555). The outer header has its traffic class.
+    Encapsulated {
+        /// Local end of the tunnel.
+        local: Endpoint,
+        /// Remote end of the tunnel.
+        remote: Endpoint,
+        /// The IPv6 packet.
+        packet: Vec<u8>,
+        /// Whether routers may fragment the outer packet: its DF bit is clear.
+        may_fragment: bool,
+    },
+    /// An ICMPv6 message to be sent on a link, from exactly this source.
+    Icmpv6(LinkMessage),
+    /// Request for the configured URL over an uplink, to detect a captive portal. The platform drops a
+    /// request that it cannot send now.
+    ProbePortal {
+        /// Name of the uplink's interface.
+        uplink: String,
+        /// Care-of addresses of the uplink, as sources of the request.
+        sources: Vec<IpAddr>,
+    },
+    /// State that survives a restart has changed. The platform must write it before the next packet leaves.
+    Persist(Kept),
+    /// An event for operators.
+    Event(Event),
+}

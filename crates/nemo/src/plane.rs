@@ -1,0 +1,255 @@
+//! The NEMO plane of a station: its roles, their shared data path, and the queries about their state.
+
+mod access;
+mod config_changes;
+mod direct;
+mod inputs;
+mod lan_mtu;
+mod neighbours;
+mod nesting;
+mod outputs;
+mod packets;
+mod path_mtus;
+mod persistence;
+mod protection;
+mod roles;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::Ipv6Addr;
+
+use carnet_base::{Interface, Rng, SmallMap, Time, WallTime, next_of};
+use carnet_mobility::agents::Agents;
+use carnet_mobility::router_advertiser::RouterAdvertiser;
+use carnet_mobility::{Direct, HomeAgent, Mnpp, MobileRouter, MobilityDrop, Nesting};
+
+use crate::config::NemoConfig;
+use crate::forwarding::LanSettings;
+use crate::forwarding::desired::{DesiredState, Entry};
+use crate::forwarding::forwarder::Forwarder;
+use crate::forwarding::fragments::Reassembler;
+use crate::forwarding::path_mtu::PathMtus;
+use crate::input::TunnelTraffic;
+use crate::output::Output;
+use crate::persistent_state::PersistentState;
+use access::Access;
+use lan_mtu::LanMtu;
+pub use neighbours::GeonetOrder;
+use neighbours::Neighbours;
+use protection::Protection;
+
+/// Owner of a part of the desired forwarding state.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Scope {
+    /// One group of the mobile router's interface settings; the groups have this order.
+    Settings(usize),
+    /// Entries of the home agent that do not depend on a node.
+    HomeAgent,
+    /// One node of the home agent, named by its home address.
+    Node(Ipv6Addr),
+    /// The mobile router's entries.
+    MobileRouter,
+    /// Routes of the mobile router to neighbouring mobile networks.
+    Neighbours,
+    /// Entries of direct routes of the mobile router.
+    Direct,
+}
+
+#[derive(Debug)]
+pub(crate) struct Router {
+    pub(crate) machine: MobileRouter,
+    /// Selection of the home agent, with the further mobile routers that exist while the home agent changes.
+    pub(crate) agents: Agents,
+    /// Names of the interfaces of the mobile network.
+    pub(crate) lan: Vec<String>,
+    lan_settings: Vec<LanSettings>,
+    pub(crate) advertisers: Vec<RouterAdvertiser>,
+    /// Interfaces and prefixes that have the address `PREFIX::1` from an earlier config with `advertise`.
+    /// They keep this address, because an operator's own router needs an address there as well.
+    assigned: Vec<(String, ipnet::Ipv6Net)>,
+    lan_mtu: LanMtu,
+    pub(crate) nesting: Nesting,
+}
+
+#[derive(Debug)]
+pub(crate) struct Agent {
+    pub(crate) machine: HomeAgent,
+    /// Sends Router Advertisements for the home agent on a real home link, so that mobile nodes can discover
+    /// the home agent; `None` if they shall not.
+    pub(crate) advertiser: Option<RouterAdvertiser>,
+}
+
+/// Number of the generator's stream from which the home agent's tokens come.
+const TOKENS: u64 = 2;
+
+/// The NEMO plane: a mobile router, a home agent, or both, with their data path.
+#[derive(Debug)]
+pub struct Nemo {
+    pub(crate) agent: Option<Agent>,
+    pub(crate) router: Option<Router>,
+    /// Stored state of a role that is inactive now, for a later config with that role.
+    pub(crate) dormant: PersistentState,
+    /// Routes to neighbouring mobile networks, if configured.
+    pub(crate) neighbours: Option<Neighbours>,
+    /// Direct routes to other mobile networks, if configured.
+    pub(crate) direct: Option<Direct>,
+    /// Roadside units, if the interface to other stations is an uplink.
+    pub(crate) access: Option<Access>,
+    pub(crate) interfaces: SmallMap<String, Interface>,
+    /// Names of the interfaces of IPv6 over GeoNetworking that exist or may appear.
+    virtual_interfaces: Vec<String>,
+    pub(crate) desired: DesiredState<Scope>,
+    pub(crate) forwarder: Forwarder,
+    pub(crate) path_mtus: PathMtus,
+    reassembler: Reassembler,
+    /// State of messages under IPsec, if a node uses IPsec.
+    protection: Option<Box<Protection>>,
+    pub(crate) outputs: VecDeque<Output>,
+    pub(crate) received: BTreeMap<&'static str, u64>,
+    pub(crate) dropped: BTreeMap<MobilityDrop, u64>,
+    /// Last packet counts that a fast path has reported.
+    pub(crate) fast_traffic: Vec<TunnelTraffic>,
+    rng: Rng,
+    /// Source of the home agent's tokens. After a change of config the new home agent gets other tokens.
+    tokens: Rng,
+}
+
+impl Nemo {
+    /// Creates a plane without a role. `virtual_interfaces` names the interfaces of IPv6 over GeoNetworking.
+    /// [`Self::start`] starts the roles.
+    pub fn new(mut rng: Rng, virtual_interfaces: Vec<String>) -> Nemo {
+        Nemo {
+            agent: None,
+            router: None,
+            dormant: PersistentState::default(),
+            neighbours: None,
+            direct: None,
+            access: None,
+            interfaces: SmallMap::new(),
+            virtual_interfaces,
+            desired: DesiredState::new(),
+            forwarder: Forwarder::new(&mut rng),
+            path_mtus: PathMtus::new(Rng::new(rng.u64())),
+            reassembler: Reassembler::default(),
+            protection: None,
+            outputs: VecDeque::new(),
+            received: BTreeMap::new(),
+            dropped: BTreeMap::new(),
+            fast_traffic: Vec::new(),
+            // The tokens have a stream of their own, so that older recordings replay with the same random
+            // numbers.
+            tokens: rng.stream(TOKENS),
+            rng,
+        }
+    }
+
+    /// Returns a random number generator for another plane of the station.
+    pub fn next_rng(&mut self) -> Rng {
+        Rng::new(self.rng.u64())
+    }
+
+    /// Starts the roles of `config`. `persistent` is the stored state of an earlier run.
+    pub fn start(&mut self, now: Time, wall: WallTime, config: NemoConfig, persistent: PersistentState) {
+        self.configure(now, wall, config, persistent);
+        self.forward_router(now);
+    }
+
+    /// Returns the home agent, if the station has this role.
+    pub fn home_agent(&self) -> Option<&HomeAgent> {
+        self.agent.as_ref().map(|agent| &agent.machine)
+    }
+
+    /// Returns the mobile router's selection of home agents, if the station is a mobile router.
+    pub fn agents(&self) -> Option<&Agents> {
+        self.router.as_ref().map(|router| &router.agents)
+    }
+
+    /// Returns the mobile router, if the station has this role.
+    pub fn mobile_router(&self) -> Option<&MobileRouter> {
+        self.router.as_ref().map(|router| &router.machine)
+    }
+
+    /// Returns the interfaces of the mobile network.
+    pub(crate) fn lan(&self) -> &[String] {
+        self.router.as_ref().map_or(&[], |router| &router.lan)
+    }
+
+    /// Returns the last known state of an interface.
+    pub(crate) fn interface(&self, name: &str) -> Option<&Interface> {
+        self.interfaces.get(name)
+    }
+
+    /// Returns the slow path's forwarder.
+    pub fn forwarder(&self) -> &Forwarder {
+        &self.forwarder
+    }
+
+    /// Returns the key of the outer flow labels' hash; see [`Forwarder::flow_label_key`].
+    pub fn flow_label_key(&self) -> u64 {
+        self.forwarder.flow_label_key()
+    }
+
+    /// Returns the flow label key that a station created with this `rng` will have. A fast path that starts
+    /// before the station needs it.
+    pub fn flow_label_key_of(mut rng: Rng) -> u64 {
+        // `new` draws the random numbers of the forwarder first, so this function draws the same ones.
+        Forwarder::new(&mut rng).flow_label_key()
+    }
+
+    /// Returns all entries of the desired state.
+    pub fn desired_entries(&self) -> impl Iterator<Item = &Entry> {
+        self.desired.entries()
+    }
+
+    pub(crate) fn path_mtus(&self) -> &PathMtus {
+        &self.path_mtus
+    }
+
+    pub(crate) fn messages_received(&self) -> &BTreeMap<&'static str, u64> {
+        &self.received
+    }
+
+    pub(crate) fn messages_dropped(&self) -> &BTreeMap<MobilityDrop, u64> {
+        &self.dropped
+    }
+
+    /// Returns whether the station has finished its work after [`Self::handle_shutdown`].
+    pub fn is_quiescent(&self) -> bool {
+        let quiescent = |router: &Router| router.machine.is_quiescent() && router.agents.is_quiescent();
+        self.router.as_ref().is_none_or(quiescent)
+    }
+
+    /// Returns the next output; the caller calls this until it returns `None`.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        next_of(&mut self.outputs)
+    }
+
+    /// Returns when the timers of the home agent or the mobile router are due next.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let agent = self.agent.as_ref().and_then(|agent| {
+            let advertiser = agent.advertiser.as_ref().and_then(RouterAdvertiser::poll_timeout);
+            agent.machine.poll_timeout().into_iter().chain(advertiser).min()
+        });
+        let router = self.router.as_ref().and_then(|router| {
+            let advertisers = router.advertisers.iter().filter_map(RouterAdvertiser::poll_timeout);
+            let lan_mtu = router.lan_mtu.poll_timeout().into_iter().chain(router.nesting.poll_timeout());
+            let agents = router.agents.poll_timeout();
+            router.machine.poll_timeout().into_iter().chain(agents).chain(advertisers).chain(lan_mtu).min()
+        });
+        let router = router.into_iter().chain(self.direct.as_ref().and_then(Direct::poll_timeout)).min();
+        // A packet has used a watched tunnel, so path MTU discovery is due.
+        let used = self.forwarder.has_used().then_some(Time::ZERO);
+        let path_mtus = self.path_mtus.poll_timeout().into_iter().chain(used);
+        let path_mtus = path_mtus.chain(self.access.as_ref().and_then(Access::poll_timeout));
+        agent.into_iter().chain(router).chain(path_mtus).min()
+    }
+
+    /// Returns when the timers of the routes to neighbouring mobile networks are due next.
+    pub fn poll_neighbour_timeout(&self) -> Option<Time> {
+        self.neighbours().and_then(Mnpp::poll_timeout)
+    }
+
+    /// Asserts that the caller has taken all outputs before the next input.
+    pub fn assert_drained(&self) {
+        debug_assert!(self.outputs.is_empty(), "poll_output was not drained: {:?}", self.outputs);
+    }
+}

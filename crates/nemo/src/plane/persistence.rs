@@ -1,0 +1,46 @@
+//! The part of the plane's state that survives a restart.
+
+use std::net::Ipv6Addr;
+
+use carnet_base::{Time, WallTime};
+use carnet_mobility::HomeAgent;
+use carnet_mobility::home_agent::StoredBinding;
+
+use super::{Nemo, Router};
+use crate::persistent_state::PersistentState;
+
+impl Nemo {
+    /// Returns the part of the present state that survives a restart.
+    pub fn persistent_state(&self, now: Time, wall: WallTime) -> PersistentState {
+        let home_agent = match self.home_agent() {
+            Some(agent) => agent.stored(now, wall),
+            None => self.dormant.home_agent.clone(),
+        };
+        PersistentState { home_agent, ..self.own_state() }
+    }
+
+    /// Returns the state of one node of the home agent for stable storage; `None` if the node has no state.
+    pub fn stored_node(&self, now: Time, wall: WallTime, home_address: Ipv6Addr) -> Option<StoredBinding> {
+        if let Some(agent) = self.home_agent() {
+            return agent.stored_node(now, wall, home_address);
+        }
+        let dormant = &self.dormant.home_agent;
+        let place = dormant.binary_search_by_key(&home_address, |node| node.home_address).ok()?;
+        dormant.get(place).cloned()
+    }
+
+    /// Returns the state for stable storage, without the home agent's nodes.
+    pub fn own_state(&self) -> PersistentState {
+        let volumes = |router: &Router| {
+            let volumes = router.machine.volumes();
+            volumes.map(|(interface, volume)| (interface.to_owned(), volume)).collect()
+        };
+        let PersistentState { restart_counter, mobile_router, volumes: dormant, .. } = &self.dormant;
+        PersistentState {
+            home_agent: Vec::new(),
+            restart_counter: self.home_agent().map(HomeAgent::restart_counter).or(*restart_counter),
+            mobile_router: self.router.as_ref().map(Router::stored).or(*mobile_router),
+            volumes: self.router.as_ref().map_or_else(|| dormant.clone(), volumes),
+        }
+    }
+}

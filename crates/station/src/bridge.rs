@@ -1,0 +1,173 @@
+//! The bridge between GeoNetworking and NEMO: the stations in radio range, their messages, and the packets
+//! that change from one to the other.
+//!
+//! Neighbours are those of the location table. If the positions of both stations are accurate, dead reckoning
+//! predicts when a neighbour comes into range and when it leaves the range. The range is
+//! `itsGnDefaultMaxCommunicationRange`. The module leaves a small part of the range unused, so that the route
+//! changes while the neighbour is still reachable.
+
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_base::{Time, WallTime};
+use carnet_geonet::approach::distance_in;
+use carnet_geonet::ipv6_adaptation::{Adaptation, addresses};
+use carnet_geonet::location_table::mac_key;
+use carnet_geonet::{MacAddress, Router};
+use carnet_mobility::mnpp::{Sight, Surroundings};
+use carnet_nemo::input::{InRange, Stations};
+use carnet_nemo::{GeonetOrder, Nemo};
+use carnet_wire::geonet::LongPositionVector;
+
+use crate::geonet::Geonet;
+use crate::geonet::neighbours::Heard;
+use crate::io::Frame;
+use crate::station::Station;
+
+/// A station counts as leaving if within [`LEAVING`] it will be further away than this share of the range.
+const EDGE: f64 = 0.95;
+const LEAVING: Duration = Duration::from_secs(1);
+/// A station counts as staying if it is nearer than this share of the range, now and after [`STAYING`].
+const INSIDE: f64 = 0.9;
+const STAYING: Duration = Duration::from_secs(2);
+/// The stations in range, taken from the router's location table.
+#[derive(Debug)]
+struct Around<'a>(&'a Router);
+
+impl Surroundings for Around<'_> {
+    fn sight(&self, now: Time, station: MacAddress) -> Option<Sight> {
+        let Around(router) = self;
+        let table = router.location_table();
+        let entry = table.entry(table.find(now, mac_key(station))?);
+        let near = entry.is_neighbour();
+        let unknown = Sight { heard: entry.heard(), near, stays: near, leaves: false };
+        let accurate = |vector: &&LongPositionVector| vector.accurate;
+        let own = router.position_vector().filter(accurate);
+        let Some((own, other)) = own.zip(Some(entry.position_vector()).filter(accurate)) else {
+            return Some(unknown);
+        };
+        let range = router.mib().max_communication_range;
+        let (at_once, soon, later) = (
+            distance_in(own, other, Duration::ZERO),
+            distance_in(own, other, LEAVING),
+            distance_in(own, other, STAYING),
+        );
+        let stays = near && at_once.max(later) <= INSIDE * range;
+        Some(Sight { stays, leaves: at_once.max(soon) > EDGE * range, ..unknown })
+    }
+
+    fn link_local(&self, station: MacAddress) -> Ipv6Addr {
+        addresses::link_local(station)
+    }
+
+    fn has_neighbours(&self) -> bool {
+        self.0.location_table().neighbours() > 0
+    }
+}
+
+impl Stations for Around<'_> {
+    fn distance(&self, now: Time, station: MacAddress) -> f64 {
+        let Around(router) = self;
+        let table = router.location_table();
+        let other = table.find(now, mac_key(station)).map(|slot| table.entry(slot).position_vector());
+        let both = router.position_vector().zip(other);
+        both.map_or(f64::INFINITY, |(own, other)| distance_in(own, other, Duration::ZERO))
+    }
+
+    fn beacon_interval(&self) -> Duration {
+        let Around(router) = self;
+        router.mib().beacon_retransmit_timer + router.mib().beacon_max_jitter
+    }
+}
+
+/// The stations in range; `None` without GeoNetworking.
+#[derive(Debug)]
+pub(crate) struct Range<'a>(Option<Around<'a>>);
+
+impl Range<'_> {
+    pub(crate) fn as_stations(&self) -> InRange<'_> {
+        self.0.as_ref().map(|around| around as &dyn Stations)
+    }
+}
+
+impl Station {
+    /// Returns the NEMO plane, and the stations in range that it needs for an input.
+    pub(crate) fn nemo_in_range(&mut self) -> (&mut Nemo, Range<'_>) {
+        let Station { nemo, geonet, .. } = self;
+        (nemo, Range(Geonet::of(geonet).map(|geonet| Around(geonet.router()))))
+    }
+
+    /// Makes GeoNetworking queue the messages of neighbouring mobile routers and of access routers.
+    pub(crate) fn listen_to_stations(&mut self) {
+        if let Some(geonet) = &mut self.geonet {
+            geonet.listen_to_neighbours(self.nemo.listens_to_stations());
+        }
+    }
+
+    /// Completes the outputs of all wings after an input.
+    pub(crate) fn flush(&mut self, now: Time, wall: WallTime) {
+        // The MTU over GeoNetworking counts from the start, so that hosts need not learn a smaller MTU when a
+        // neighbour appears.
+        let mtu = Geonet::of(&self.geonet).and_then(Geonet::ipv6).map(Adaptation::mtu);
+        self.nemo.flush(now, wall, mtu);
+        self.flush_geonet(now);
+    }
+
+    /// Completes the outputs after an input that concerns GeoNetworking alone: passes the messages that
+    /// GeoNetworking has queued to NEMO, and the resulting orders back.
+    pub(crate) fn flush_geonet(&mut self, now: Time) {
+        let Some(geonet) = &mut self.geonet else { return };
+        let own = geonet.router().address().mid();
+        let link_local = addresses::link_local(own);
+        self.nemo.handle_own_station(now, own, link_local);
+        while let Some(heard) = geonet.poll_heard() {
+            match heard {
+                Heard::Neighbour { roadside } => {
+                    if let Some(packet) = self.nemo.handle_new_station(now, roadside, own, link_local) {
+                        geonet.announce(now, 1, &packet);
+                    }
+                }
+                Heard::Packet(station, packet) => {
+                    self.nemo.handle_station_packet(now, station, &packet, &Around(geonet.router()));
+                }
+            }
+        }
+        self.carry_out_orders(now);
+    }
+
+    fn carry_out_orders(&mut self, now: Time) {
+        while let Some(order) = self.nemo.poll_geonet_order() {
+            match (order, &mut self.geonet) {
+                (GeonetOrder::Announce { hops, packet }, Some(geonet)) => geonet.announce(now, hops, &packet),
+                (GeonetOrder::Send { hops, station, packet }, Some(geonet)) => {
+                    geonet.send_straight(now, hops, station, &packet);
+                }
+                (GeonetOrder::TakeBack(station), Some(geonet)) => {
+                    for packet in geonet.take_back(station) {
+                        self.nemo.divert(now, &packet);
+                    }
+                }
+                (_, None) => {}
+            }
+        }
+    }
+
+    /// Handles a frame that its destination has not acknowledged. Returns `true` if its packet has taken
+    /// another route.
+    pub(crate) fn was_taken_back(&mut self, now: Time, frame: &Frame) -> bool {
+        let Some(geonet) = &mut self.geonet else { return false };
+        if !self.nemo.handle_unreachable_station(now, frame.destination) {
+            return false;
+        }
+        let wanted = |packet: &[u8]| self.nemo.diverts(frame.destination, packet);
+        let packet = geonet.take_back_unacknowledged(now, frame.destination, &frame.packet, wanted);
+        self.carry_out_orders(now);
+        match packet {
+            Some(packet) => {
+                self.nemo.divert(now, &packet);
+                true
+            }
+            None => false,
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! Config of a station: the settings of its wings.
+
+use carnet_mobility::home_agent::HomeAgentConfig;
+use carnet_nemo::{MnppSettings, MobileRouterSettings, NemoConfig};
+
+use crate::geonet::GeonetSettings;
+
+/// Config of a station. A role that is absent is inactive.
+#[derive(Debug, Clone, Default)]
+pub struct StationConfig {
+    /// Config of the home agent; `None` if the station has no such role.
+    pub home_agent: Option<HomeAgentConfig>,
+    /// Settings of the mobile router; `None` if the station has no such role.
+    pub mobile_router: Option<MobileRouterSettings>,
+    /// Settings of the GeoNetworking router; `None` if the station has no such role.
+    pub geonet: Option<GeonetSettings>,
+    /// Routes to the mobile networks of neighbouring vehicles, for a mobile router with IPv6 over
+    /// GeoNetworking.
+    pub mnpp: Option<MnppSettings>,
+}
+
+impl StationConfig {
+    /// Returns the settings of the NEMO wing.
+    pub(crate) fn nemo(self) -> NemoConfig {
+        NemoConfig { home_agent: self.home_agent, mobile_router: self.mobile_router, mnpp: self.mnpp }
+    }
+}
