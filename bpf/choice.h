@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
  * Chooses a path of a binding for a packet by the rules of RFC 6089 with the actions `failover` and
- * `balance`. The result equals the slow path's (crates/station/src/forwarding/distribution.rs). The fast path
+ * `balance`. The result equals the slow path's (crates/nemo/src/forwarding/distribution.rs). The fast path
  * leaves packets that take several tunnels at once to the slow path, which writes a number into each copy. It
  * also leaves fragments to the slow path, because only the first fragment shows ports, and packets with an
  * Authentication Header.

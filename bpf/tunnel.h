@@ -2,7 +2,7 @@
 /*
  * The decisions of the fast path, common to its tc and XDP programs.
  *
- * The fast path accelerates the slow path (crates/station/src/forwarding). It handles the common packets of a
+ * The fast path accelerates the slow path (crates/nemo/src/forwarding). It handles the common packets of a
  * tunnel exactly like the kernel and the slow path together. It leaves all other packets alone, and the
  * kernel passes them to the slow path as if there were no fast path. So the programs drop no packet and
  * answer none, and every function may fail without harm. The slow path handles in particular:

@@ -17,7 +17,7 @@ done
 for manifest in crates/*/Cargo.toml; do
   grep -q '^\[lints\]' "$manifest" || complain "$manifest: expected [lints] workspace = true"
 done
-for crate in base wire mobility geonet its security fleet station virtual; do
+for crate in base wire mobility nemo geonet its security cits fleet station virtual; do
   [ -f "crates/$crate/clippy.toml" ] || complain "crates/$crate/clippy.toml: missing"
 done
 
@@ -37,9 +37,11 @@ may carnet-geonet carnet-base carnet-wire serde thiserror
 may carnet-its carnet-base carnet-geonet carnet-wire foldhash thiserror
 may carnet-security aws-lc-rs bp256 bp384 carnet-base carnet-geonet carnet-its carnet-wire ecdsa p256 p384 sha2 thiserror zeroize
 may carnet-fleet carnet-base serde serde_json
-may carnet-station carnet-base carnet-geonet carnet-its carnet-mobility carnet-security carnet-wire foldhash ipnet serde serde_json thiserror
+may carnet-nemo carnet-base carnet-mobility carnet-wire foldhash ipnet serde
+may carnet-cits carnet-base carnet-geonet carnet-its carnet-security carnet-wire serde
+may carnet-station carnet-base carnet-cits carnet-geonet carnet-mobility carnet-nemo carnet-wire serde
 may carnet-api carnet-base ipnet serde serde_json thiserror toml
-may carnet-settings carnet-api carnet-base carnet-geonet carnet-its carnet-mobility carnet-station carnet-wire serde serde_json thiserror
+may carnet-settings carnet-api carnet-base carnet-cits carnet-geonet carnet-its carnet-mobility carnet-station carnet-wire serde serde_json thiserror
 may carnet-sim-ffi carnet-api carnet-base carnet-geonet carnet-settings carnet-station serde_json
 may carnet-virtual carnet-base carnet-wire ipnet
 # The testbed plays scenarios without the other parts of the lab.
@@ -47,6 +49,23 @@ may carnet-testbed anyhow carnet-base carnet-linux carnet-security clap nix serd
 may carnet-bench anyhow aya carnet-bpf carnet-testbed clap hmac libc nix serde serde_json sha1 socket2
 may carnet-papers anyhow carnet-bench carnet-testbed clap nix serde serde_json toml
 may carnet-lab anyhow carnet-bench carnet-papers carnet-testbed clap
+
+# Each wing of a station has the same file names (docs/architecture.md, "Wings"), and the host stays small.
+for wing in crates/nemo/src crates/cits/src/geonetworking crates/cits/src/facilities crates/cits/src/security; do
+  for file in command plane status; do
+    [ -f "$wing/$file.rs" ] || complain "$wing: expected $file.rs, as in every wing"
+  done
+  for file in "$wing"/*.rs; do
+    case ${file##*/} in
+    command.rs | config.rs | drop_reason.rs | input.rs | output.rs | plane.rs | status.rs | lib.rs | mod.rs) ;;
+    # Beside them: state on the disk, and messages to a fast path.
+    persistent_state.rs | acceleration.rs) ;;
+    *) complain "$file: no file name of a wing, expected it in plane/" ;;
+    esac
+  done
+done
+host=$(cat crates/station/src/*.rs | grep -cvE '^ *(//|$)')
+[ "$host" -le 1200 ] || complain "crates/station/src has $host lines of code, expected at most 1200"
 
 # Virtual worlds are for tests: no crate has them as a normal dependency.
 users=$(cargo tree --offline --workspace --all-features --target all --edges normal,build --invert carnet-virtual \

@@ -55,7 +55,8 @@ pub fn status(
             home_address: router.config().home_address,
             home_agent: router.config().home_agent,
             home_agents: {
-                let known: Vec<_> = station.nemo().agents().iter().flat_map(|agents| agents.known()).collect();
+                let known: Vec<_> =
+                    station.nemo().agents().iter().flat_map(|agents| agents.known()).collect();
                 let own = router.config().home_agent;
                 let others = known.iter().map(|agent| agent.address);
                 if known.is_empty() { vec![own] } else { others.collect() }
@@ -67,7 +68,8 @@ pub fn status(
             },
             prefixes: router.config().prefixes.clone(),
             lan: station
-                .nemo().lan_status()
+                .nemo()
+                .lan_status()
                 .into_iter()
                 .map(|(interface, state)| model::LanInterface {
                     interface: interface.into(),
@@ -77,7 +79,8 @@ pub fn status(
             uplink: active.map(|uplink| uplink.interface),
             wanted_uplink: router.forced_uplink().map(|uplink| uplink.config.interface.clone()),
             moved_policies: station
-                .nemo().policy_status()
+                .nemo()
+                .policy_status()
                 .into_iter()
                 .filter_map(|policy| Some((policy.name, policy.wanted_uplink?)))
                 .collect(),
@@ -106,7 +109,8 @@ fn mobile_role(is_router: bool) -> model::Role {
 pub fn bindings(station: &Station, now: Time) -> Vec<model::Binding> {
     let seconds = |span: Duration| u32::try_from(span.as_secs()).unwrap_or(u32::MAX);
     station
-        .nemo().binding_status(now)
+        .nemo()
+        .binding_status(now)
         .into_iter()
         .map(|binding| model::Binding {
             role: match binding.end {
@@ -179,7 +183,8 @@ pub fn drain(station: &Station) -> Option<model::Drain> {
 /// Returns the answer to `GET /v1/uplinks`.
 pub fn uplinks(station: &Station, obstacles: &[String], now: Time) -> Vec<model::Uplink> {
     station
-        .nemo().uplink_status(now)
+        .nemo()
+        .uplink_status(now)
         .into_iter()
         .map(|uplink| model::Uplink {
             interface: uplink.interface,
@@ -210,7 +215,8 @@ pub fn uplinks(station: &Station, obstacles: &[String], now: Time) -> Vec<model:
 pub fn tunnels(platform: Option<&Platform>, station: &Station) -> Vec<model::Tunnel> {
     let fast = platform.map(Platform::tunnel_traffic).unwrap_or_default();
     station
-        .nemo().tunnel_status()
+        .nemo()
+        .tunnel_status()
         .into_iter()
         .map(|tunnel| {
             let fast = fast.get(&(tunnel.local, tunnel.remote)).copied().unwrap_or_default();
@@ -248,7 +254,8 @@ pub fn tunnels(platform: Option<&Platform>, station: &Station) -> Vec<model::Tun
 pub fn routes(station: &Station, now: Time) -> Vec<model::Route> {
     let in_words = |address: [u8; 6]| MacAddress(address).to_string();
     station
-        .nemo().route_status(now)
+        .nemo()
+        .route_status(now)
         .into_iter()
         .map(|route| model::Route {
             prefix: route.prefix,
@@ -266,7 +273,8 @@ pub fn routes(station: &Station, now: Time) -> Vec<model::Route> {
 /// Returns the answer to `GET /v1/policies`.
 pub fn policies(station: &Station) -> Vec<model::Policy> {
     station
-        .nemo().policy_status()
+        .nemo()
+        .policy_status()
         .into_iter()
         .map(|policy| model::Policy {
             name: policy.name,

@@ -19,6 +19,7 @@ use carnet_api::model::{
     Location,
 };
 use carnet_base::{RateLimiter, Time, WallTime, parts};
+use carnet_cits::geonetworking::echo::{self, Echo};
 use carnet_geonet::dcc::Gate;
 use carnet_geonet::location_table::{Entry, LocationTable};
 use carnet_geonet::{ReceivedFrame, Router};
@@ -28,7 +29,6 @@ use carnet_linux::position::{LostReason, PositionEvent, PositionSource, reckonin
 use carnet_linux::virtual_link::VirtualLinkEvent;
 use carnet_linux::{Result, clock};
 use carnet_station::Station;
-use carnet_station::geonet::echo::{self, Echo};
 use carnet_station::io::{
     Delivered, DeliveredKind, Frame, GeonetRequest, GeonetTransport, Position, PositionQuality,
 };

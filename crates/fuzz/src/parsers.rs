@@ -41,7 +41,7 @@ pub use of_ipv6::{icmpv6, mobility, packet as ipv6};
 /// A packet of GeoNetworking, from its Basic Header on.
 pub fn geonet(octets: &[u8]) {
     let _ = black_box(of_geonet::everything(octets));
-    let _ = black_box(carnet_station::geonet::echo::Echo::parse(octets));
+    let _ = black_box(carnet_cits::geonetworking::echo::Echo::parse(octets));
 }
 
 /// Facilities messages in UPER. The message names its own type, except a SAM.

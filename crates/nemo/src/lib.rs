@@ -10,6 +10,7 @@
 
 mod command;
 pub mod config;
+mod drop_reason;
 pub mod forwarding;
 pub mod input;
 pub mod output;
@@ -18,6 +19,7 @@ mod plane;
 pub mod status;
 
 pub use config::{LanSettings, MnppSettings, MobileRouterSettings, NemoConfig};
+pub use drop_reason::TunnelDrop;
 pub use output::Output;
 pub use persistent_state::{Kept, PersistentState};
 pub use plane::{GeonetOrder, Nemo};

@@ -11,8 +11,9 @@ use carnet_mobility::mobile_router::{
 };
 use ipnet::Ipv6Net;
 
+use crate::drop_reason::TunnelDrop;
 use crate::forwarding::desired::TunnelEnd;
-use crate::forwarding::forwarder::{Traffic, TunnelDrop};
+use crate::forwarding::forwarder::Traffic;
 use crate::plane::Nemo;
 
 /// A binding, as the mobile router or the home agent sees it.

@@ -1,12 +1,12 @@
 //! `[facilities]`: converts the config section to the settings of the services.
 
 use carnet_api::config;
+use carnet_cits::facilities::FacilitiesSettings;
 use carnet_its::cdd::{self, StationId, StationType, VehicleLengthValue, VehicleWidth};
 use carnet_its::facilities::Parameters;
 use carnet_its::sa::Service;
 use carnet_its::sam::{ItsAid, LONGEST_IDENTIFIER};
 use carnet_its::{den, ldm};
-use carnet_station::geonet::facilities::FacilitiesSettings;
 
 /// Returns the settings of the facilities for a station of this type.
 pub(crate) fn facilities(

@@ -10,6 +10,7 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::{Time, WallTime};
+use carnet_cits::geonetworking::{Geonet, StationMessage};
 use carnet_geonet::approach::distance_in;
 use carnet_geonet::ipv6_adaptation::{Adaptation, addresses};
 use carnet_geonet::location_table::mac_key;
@@ -19,8 +20,6 @@ use carnet_nemo::input::{InRange, Stations};
 use carnet_nemo::{GeonetOrder, Nemo};
 use carnet_wire::geonet::LongPositionVector;
 
-use crate::geonet::Geonet;
-use crate::geonet::neighbours::Heard;
 use crate::io::Frame;
 use crate::station::Station;
 
@@ -100,7 +99,7 @@ impl Station {
     /// Makes GeoNetworking queue the messages of neighbouring mobile routers and of access routers.
     pub(crate) fn listen_to_stations(&mut self) {
         if let Some(geonet) = &mut self.geonet {
-            geonet.listen_to_neighbours(self.nemo.listens_to_stations());
+            geonet.listen_to_stations(self.nemo.listens_to_stations());
         }
     }
 
@@ -120,14 +119,14 @@ impl Station {
         let own = geonet.router().address().mid();
         let link_local = addresses::link_local(own);
         self.nemo.handle_own_station(now, own, link_local);
-        while let Some(heard) = geonet.poll_heard() {
-            match heard {
-                Heard::Neighbour { roadside } => {
+        while let Some(message) = geonet.poll_station_message() {
+            match message {
+                StationMessage::Neighbour { roadside } => {
                     if let Some(packet) = self.nemo.handle_new_station(now, roadside, own, link_local) {
                         geonet.announce(now, 1, &packet);
                     }
                 }
-                Heard::Packet(station, packet) => {
+                StationMessage::Packet(station, packet) => {
                     self.nemo.handle_station_packet(now, station, &packet, &Around(geonet.router()));
                 }
             }

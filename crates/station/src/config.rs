@@ -1,9 +1,8 @@
 //! Config of a station: the settings of its wings.
 
+use carnet_cits::geonetworking::GeonetSettings;
 use carnet_mobility::home_agent::HomeAgentConfig;
 use carnet_nemo::{MnppSettings, MobileRouterSettings, NemoConfig};
-
-use crate::geonet::GeonetSettings;
 
 /// Config of a station. A role that is absent is inactive.
 #[derive(Debug, Clone, Default)]

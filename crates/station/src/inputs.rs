@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use carnet_base::{Endpoint, Time, WallTime};
+use carnet_cits::geonetworking::Geonet;
 use carnet_geonet::ReceivedFrame;
 use carnet_geonet::ipv6_adaptation::HostFrame;
 use carnet_geonet::multicast::LanPacket;
@@ -12,7 +13,6 @@ use carnet_nemo::forwarding::packet::PacketBuffer;
 use carnet_nemo::input::Arrival;
 use carnet_wire::geonet::GnAddress;
 
-use crate::geonet::Geonet;
 use crate::io::{Command, Frame, Input, VirtualFrame};
 use crate::station::{NO_GEONET, Station};
 

@@ -12,18 +12,19 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use carnet_base::hex;
 pub use carnet_base::{Address, Endpoint, Interface, Ipv4Router, Ipv6Router, LinkMessage, NeighbourState};
+pub use carnet_cits::facilities::command::{DenmOrder, DenmWish};
+pub use carnet_cits::facilities::output::{Action, Message, MessageKind};
+pub use carnet_cits::geonetworking::acceleration::{Accelerate, Report};
+pub use carnet_cits::geonetworking::command::{AreaOrder, Around};
+pub use carnet_cits::geonetworking::input::{Frame, GeonetRequest, GeonetTransport, VirtualFrame};
+pub use carnet_cits::geonetworking::output::{Delivered, DeliveredKind, VirtualLink};
+pub use carnet_cits::position::{Area, AreaShape, Position, PositionQuality};
 use carnet_geonet::MacAddress;
 pub use carnet_mobility::Event;
 pub use carnet_mobility::home_agent::DrainPhase;
 pub use carnet_mobility::mobile_router::{Octets, PortalProbe};
 use serde::{Deserialize, Serialize};
 
-pub use crate::acceleration::{Accelerate, Report};
-pub use crate::geonet_io::{
-    Action, Area, AreaOrder, AreaShape, Around, Delivered, DeliveredKind, DenmOrder, DenmWish, Frame,
-    GeonetRequest, GeonetTransport, Message, MessageKind, Position, PositionQuality, VirtualFrame,
-    VirtualLink,
-};
 pub use carnet_nemo::Kept;
 use carnet_nemo::forwarding::desired::Change;
 pub use carnet_nemo::input::TunnelTraffic;
@@ -345,6 +346,33 @@ impl From<carnet_nemo::Output> for Output {
             Nemo::ProbePortal { uplink, sources } => Output::ProbePortal { uplink, sources },
             Nemo::Persist(kept) => Output::Persist(kept),
             Nemo::Event(event) => Output::Event(event),
+        }
+    }
+}
+
+impl From<carnet_cits::geonetworking::output::Output> for Output {
+    fn from(output: carnet_cits::geonetworking::output::Output) -> Output {
+        use carnet_cits::geonetworking::output::Output as Geonet;
+        match output {
+            Geonet::Frame(frame) => Output::Frame(frame),
+            Geonet::Accelerate(change) => Output::Accelerate(change),
+            Geonet::Delivered(delivered) => Output::Delivered(delivered),
+            Geonet::Message(message) => Output::Message(message),
+            Geonet::EventOver(action) => Output::EventOver(action),
+            Geonet::Triggered(action) => Output::Triggered(action),
+            Geonet::VirtualLink(link) => Output::VirtualLink(link),
+            Geonet::VirtualLinkGone(id) => Output::VirtualLinkGone(id),
+            Geonet::VirtualFrame(frame) => Output::VirtualFrame(frame),
+            Geonet::Ipv6 { link, destination, source, delivered } => {
+                Output::Ipv6 { link, destination, source, delivered }
+            }
+            Geonet::LanPacket { interface, destination, packet } => {
+                Output::LanPacket { interface, destination, packet }
+            }
+            Geonet::Subscription { group, exclude, sources } => {
+                Output::Subscription { group, exclude, sources }
+            }
+            Geonet::Warning(message) => Output::Event(Event::Warning { message }),
         }
     }
 }

@@ -1,6 +1,10 @@
 //! The host: one station with its wings.
 
 use carnet_base::{Rng, SmallMap, Time, WallTime, parts};
+use carnet_cits::facilities::Facilities;
+use carnet_cits::geonetworking::acceleration::SequenceNumbers;
+use carnet_cits::geonetworking::{GeoDestination, Geonet, GeonetSettings, Held};
+use carnet_cits::security::{Secured, SecurityEntity, SecurityState};
 use carnet_geonet::dcc::Gate;
 use carnet_geonet::ipv6_adaptation::{Adaptation, Ipv6Config};
 use carnet_geonet::multicast::MulticastProxy;
@@ -9,12 +13,7 @@ use carnet_nemo::{Nemo, PersistentState};
 use carnet_wire::geonet::GnAddress;
 use std::net::Ipv6Addr;
 
-use crate::acceleration::SequenceNumbers;
 use crate::config::StationConfig;
-use crate::geonet::dcc::Held;
-use crate::geonet::facilities::Facilities;
-use crate::geonet::security::{Secured, SecurityEntity, SecurityState};
-use crate::geonet::{GeoDestination, Geonet, GeonetSettings};
 use crate::io::Output;
 
 /// Error for an input about GeoNetworking if the station does no GeoNetworking.
@@ -172,17 +171,9 @@ impl Station {
         Geonet::of(&self.geonet).into_iter().flat_map(move |geonet| geonet.geo_destinations(now))
     }
 
-    pub(crate) fn ipv6_reordered(&self) -> Option<(u64, u64)> {
-        Geonet::of(&self.geonet).and_then(Geonet::reordered)
-    }
-
     /// Returns the congestion gate in front of the radio, if the station has one.
     pub fn congestion(&self) -> Option<&Gate<Held>> {
         Geonet::of(&self.geonet).and_then(Geonet::gate)
-    }
-
-    pub(crate) fn ipv6_acknowledgements(&self) -> Option<(u64, u64)> {
-        Geonet::of(&self.geonet).and_then(Geonet::acknowledgements)
     }
 
     /// Takes back the buffer of an executed [`Output::Frame`] or [`Output::Ipv6`], so that the station can
@@ -202,7 +193,7 @@ impl Station {
     /// so that a route exists before a frame needs it.
     pub fn poll_output(&mut self) -> Option<Output> {
         let output = self.nemo.poll_output().map(Output::from);
-        output.or_else(|| Geonet::of_mut(&mut self.geonet).and_then(Geonet::poll_output))
+        output.or_else(|| Geonet::of_mut(&mut self.geonet).and_then(Geonet::poll_output).map(Output::from))
     }
 
     /// Returns when [`crate::io::Input::Timeout`] is due next.

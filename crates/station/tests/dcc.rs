@@ -5,11 +5,11 @@ mod common;
 use std::time::Duration;
 
 use carnet_base::{Rng, Time, WallTime};
+use carnet_cits::facilities::FacilitiesSettings;
+use carnet_cits::security::{SecurityEntity, SecurityState};
 use carnet_geonet::dcc::{self, DccDrop};
 use carnet_geonet::{MacAddress, Mib, ReceivedFrame, geodesy};
 use carnet_security::{Counters, Handled, Now, Policy, SecurityDrop, Verified};
-use carnet_station::geonet::facilities::FacilitiesSettings;
-use carnet_station::geonet::security::{SecurityEntity, SecurityState};
 use carnet_station::io::{Command, Event, Frame, GeonetRequest, GeonetTransport, Input, Output, Position};
 use carnet_station::{GeonetSettings, PersistentState, Station, StationConfig};
 use carnet_wire::geonet::{

@@ -6,6 +6,7 @@ mod common;
 use std::time::Duration;
 
 use carnet_base::{Time, WallTime};
+use carnet_cits::facilities::FacilitiesSettings;
 use carnet_geonet::Mib;
 use carnet_its::cam::{Cam, HighFrequencyContainer, LowFrequencyContainer};
 use carnet_its::cdd::{
@@ -16,7 +17,6 @@ use carnet_its::denm::{Denm, LocationContainer, SituationContainer};
 use carnet_its::sa::Service;
 use carnet_its::sam::ItsAid;
 use carnet_its::uper;
-use carnet_station::geonet::facilities::FacilitiesSettings;
 use carnet_station::io::{
     Action, Command, DenmOrder, DenmWish, Input, Message, MessageKind, Output, Position, PositionQuality,
 };

@@ -6,8 +6,8 @@ mod common;
 use std::time::Duration;
 
 use carnet_base::Time;
+use carnet_cits::geonetworking::{echo, hops};
 use carnet_geonet::{BROADCAST, Mib};
-use carnet_station::geonet::{echo, hops};
 use carnet_station::io::{
     Area, AreaShape, Command, Delivered, DeliveredKind, Frame, GeonetRequest, GeonetTransport, Input, Output,
     Position,

@@ -43,7 +43,8 @@ fn station(lan: Vec<LanSettings>) -> (Station, Advertised) {
 /// Returns the addresses of each interface.
 fn addresses(station: &Station) -> Vec<String> {
     let mut found: Vec<String> = station
-        .nemo().desired_entries()
+        .nemo()
+        .desired_entries()
         .filter_map(|entry| match entry {
             Entry::Address(it) => Some(format!("{} {}/{}", it.interface, it.address, it.prefix_length)),
             _ => None,

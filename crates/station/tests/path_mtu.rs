@@ -240,8 +240,9 @@ impl World {
 
     /// Returns the MTU of the transmitting tunnel at both ends of it.
     fn mtus(&self) -> (usize, usize) {
-        let mtu =
-            |station: &Station| station.nemo().tunnel_status().iter().find(|t| t.transmit).map_or(0, |t| t.mtu);
+        let mtu = |station: &Station| {
+            station.nemo().tunnel_status().iter().find(|t| t.transmit).map_or(0, |t| t.mtu)
+        };
         (mtu(&self.stations[ROUTER]), mtu(&self.stations[HOME_AGENT]))
     }
 

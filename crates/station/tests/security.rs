@@ -5,6 +5,7 @@ mod common;
 use std::time::Duration;
 
 use carnet_base::{DropReason, Rng, Time, WallTime};
+use carnet_cits::facilities::FacilitiesSettings;
 use carnet_geonet::Mib;
 use carnet_its::cam::{Cam, LowFrequencyContainer};
 use carnet_its::cdd::{self, StationId};
@@ -21,7 +22,6 @@ use carnet_security::permissions::{Psid, PsidSsp};
 use carnet_security::pseudonym::{Identity, Strategy};
 use carnet_security::time::{DurationUnit, Time64, ValidityDuration, ValidityPeriod};
 use carnet_security::{Config, Now, Policy, Security, SecurityDrop, pki, unwrapped};
-use carnet_station::geonet::facilities::FacilitiesSettings;
 use carnet_station::io::{
     Area, AreaShape, Command, Delivered, DenmOrder, DenmWish, Event, Frame, GeonetRequest, GeonetTransport,
     Input, Output, Position,

@@ -13,7 +13,7 @@ use carnet_mobility::MobilityDrop;
 use carnet_mobility::direct::DirectDrop;
 use carnet_mobility::mnpp::MnppDrop;
 use carnet_mobility::nesting::NestingDrop;
-use carnet_nemo::forwarding::forwarder::TunnelDrop;
+use carnet_nemo::TunnelDrop;
 use carnet_security::crypto::{Backend, Portable, SigningKey};
 use carnet_security::keys::Curve;
 use carnet_security::time::{DurationUnit, Time32, Time64, ValidityDuration, ValidityPeriod};

@@ -9,8 +9,8 @@ use std::future::pending;
 use std::net::Ipv6Addr;
 
 use carnet_base::Time;
+use carnet_cits::geonetworking::acceleration::SequenceNumbers;
 use carnet_linux::geonet_path::{GeonetPath, GeonetPathLoading, Place, Places};
-use carnet_station::acceleration::SequenceNumbers;
 use carnet_station::io::{Accelerate, Report};
 use tracing::{info, warn};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use carnet_api::address::{GnAddress, MacAddress};
 use carnet_api::model::{GnPingAnswer, GnPingEvent, GnPingRequest, GnTarget};
 use carnet_base::{SmallMap, Time};
-use carnet_station::geonet::echo::{self, Echo};
+use carnet_cits::geonetworking::echo::{self, Echo};
 use carnet_station::io::{Area, Delivered, GeonetRequest, GeonetTransport};
 use tokio::sync::mpsc;
 

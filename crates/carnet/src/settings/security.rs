@@ -6,7 +6,7 @@
 use anyhow::Result;
 use carnet_api::config::{Config, Security, SecurityPolicy};
 use carnet_base::{Rng, WallTime};
-use carnet_station::geonet::security::SecurityEntity;
+use carnet_cits::security::SecurityEntity;
 
 /// A security entity, with warnings for the operator.
 pub struct Furnished {

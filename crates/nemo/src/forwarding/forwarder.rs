@@ -45,6 +45,7 @@ use super::mss;
 use super::packet::PacketBuffer;
 use super::path_mtu::Ends;
 use super::prefix_table::PrefixTable;
+use crate::drop_reason::TunnelDrop;
 use limits::is_too_deep;
 pub use table::Traffic;
 use table::{Binding, Leading, Name, Path};
@@ -92,44 +93,6 @@ impl Copies {
         let sequence = self.sequence;
         self.sequence = sequence.wrapping_add(1);
         sequence
-    }
-}
-
-carnet_base::drop_reasons! {
-    /// Reason why the forwarder dropped a packet.
-    pub enum TunnelDrop {
-        /// Packet that is not IPv6, or shorter than its header says.
-        Malformed = "malformed",
-        /// Packet to a mobile network whose care-of addresses have not passed the care-of test yet.
-        Untested = "untested",
-        /// Packet from or to a mobile network that is not registered now.
-        NotRegistered = "not_registered",
-        /// Packet that is neither from nor to a mobile network, and not for the local address of a tunnel.
-        NoTunnel = "no_tunnel",
-        /// The outer source is not the care-of address of any binding (RFC 6275 10.4.5).
-        OuterSource = "outer_source",
-        /// The inner source does not belong to the binding (RFC 3963 9).
-        InnerSource = "inner_source",
-        /// The inner destination does not belong to the binding.
-        InnerDestination = "inner_destination",
-        /// Packet with a link-local, multicast or reserved address (`::/8` without the prefixes of NAT64): no
-        /// tunnel carries such packets.
-        Scope = "scope",
-        /// Packet too large for the path; the sender has received Packet Too Big.
-        TooBig = "too_big",
-        /// Packet with too many nested IPv6 headers, or an outer packet of the tunnel that has come back to
-        /// its sender. Also a packet that home agents have relayed to each other until its hop limit was used
-        /// up.
-        Nesting = "nesting",
-        /// The outer header has a congestion mark, but the inner packet cannot carry it (RFC 6040 4.2).
-        Congestion = "congestion",
-        /// Fragment that overlaps another fragment of its packet, breaks the rules or exceeds the bounds.
-        Fragment = "fragment",
-        /// Packet to the local address of a tunnel, whose upper-layer protocol has no receiver at this
-        /// station.
-        UpperLayer = "upper_layer",
-        /// A further copy of a packet that went over several tunnels.
-        Duplicate = "duplicate",
     }
 }
 

@@ -9,7 +9,8 @@ use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::mobility::message_type;
 
 use super::{Agent, Nemo};
-use crate::forwarding::forwarder::{TunnelDrop, Verdict};
+use crate::drop_reason::TunnelDrop;
+use crate::forwarding::forwarder::Verdict;
 use crate::forwarding::packet::PacketBuffer;
 use crate::forwarding::path_mtu::Ends;
 use crate::input::{Arrival, InRange};

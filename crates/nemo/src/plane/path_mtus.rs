@@ -7,8 +7,9 @@ use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use super::{Nemo, Scope};
+use crate::drop_reason::TunnelDrop;
 use crate::forwarding::desired::{Entry, TunnelEnd};
-use crate::forwarding::forwarder::{ErrorOutcome, TunnelDrop};
+use crate::forwarding::forwarder::ErrorOutcome;
 use crate::forwarding::path_mtu::{Ends, Order};
 use crate::forwarding::{nesting_entries, node_entries, router_entries};
 

@@ -32,7 +32,8 @@ use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::mobility::{ControlPacket, message_type};
 
 use super::{Agent, Nemo, Router};
-use crate::forwarding::forwarder::{TunnelDrop, Verdict};
+use crate::drop_reason::TunnelDrop;
+use crate::forwarding::forwarder::Verdict;
 use crate::forwarding::packet::PacketBuffer;
 use crate::output::Output;
 

@@ -7,12 +7,12 @@ pub mod world;
 use std::time::Duration;
 
 use carnet_base::{Interface, WallTime};
+use carnet_cits::facilities::FacilitiesSettings;
 use carnet_its::cdd::{StationType, VehicleLengthValue, VehicleRole, VehicleWidth};
 use carnet_mobility::agents::AgentsConfig;
 use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses, OtherAgents};
 use carnet_mobility::mobile_router::{MobileRouterConfig, RegistrationMode, UplinkConfig};
 use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
-use carnet_station::geonet::facilities::FacilitiesSettings;
 use carnet_station::{MobileRouterSettings, StationConfig};
 pub use carnet_virtual::address;
 use carnet_virtual::configured_all;

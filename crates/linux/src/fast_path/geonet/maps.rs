@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use aya::Pod;
 use aya::maps::Map;
-use carnet_station::acceleration::{Onward, SequenceNumbers};
+use carnet_cits::geonetworking::acceleration::{Onward, SequenceNumbers};
 
 /// Number of counters in shared memory: the sequence number, and a packet count for each destination of own
 /// packets and of forwarded packets.

@@ -21,7 +21,9 @@ use aya::programs::SchedClassifier;
 use aya::programs::tc::TcAttachType;
 use aya::{Ebpf, EbpfLoader, Pod};
 use carnet_base::{Time, parts};
-use carnet_station::acceleration::{Accelerate, General, Onward, Report, Sample, SequenceNumbers, Way};
+use carnet_cits::geonetworking::acceleration::{
+    Accelerate, General, Onward, Report, Sample, SequenceNumbers, Way,
+};
 use carnet_wire::geonet::LongPositionVector;
 use tokio::sync::oneshot;
 

@@ -1,15 +1,23 @@
-//! GeoNetworking in a station: the router of `carnet_geonet`, the echo of `carnet gnping`, and the messages
-//! of neighbouring mobile routers.
+//! The GeoNetworking plane of a station: the router of `carnet_geonet`, and around it the layers that share
+//! its packets.
+//!
+//! IPv6 and the facilities are above the router (EN 302 636-4-1 clause 8). The congestion gate and the link
+//! are below it, and the security entity is beside it. So the plane carries the wings of the facilities and
+//! of security. The folder has one file for each of these layers.
+//!
+//! The plane has one queue of outputs. The router has a queue of its own, which the plane empties after each
+//! call of the router. A packet must have passed the router's tables before a layer answers it, because the
+//! answer is the next input of the router.
 
 mod areas;
-pub mod dcc;
+mod congestion;
 pub mod echo;
-pub mod facilities;
+mod facilities;
 mod fast_path;
 mod ipv6;
 mod multicast;
-pub(crate) mod neighbours;
-pub mod security;
+mod security;
+mod stations;
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -19,57 +27,37 @@ use carnet_base::{RateLimiter, Rng, Time, next_of, parts};
 use carnet_geonet::geo_destinations::GeoDestinations;
 use carnet_geonet::ipv6_adaptation::in_order::InOrder;
 use carnet_geonet::ipv6_adaptation::patience::Patience;
-use carnet_geonet::ipv6_adaptation::{Adaptation, Hold, Ipv6Config};
-use carnet_geonet::multicast::{MulticastConfig, MulticastProxy};
-use carnet_geonet::{GeonetDrop, MacAddress, Mib, Output as Routed, ReceivedFrame, Router};
+use carnet_geonet::ipv6_adaptation::{Adaptation, Hold};
+use carnet_geonet::multicast::MulticastProxy;
+use carnet_geonet::{GeonetDrop, MacAddress, Output as Routed, ReceivedFrame, Router};
 use carnet_wire::geonet::GnAddress;
 
-pub use self::areas::GeoDestination;
-use self::dcc::Congestion;
+use self::congestion::Congestion;
+pub use self::congestion::Held;
 use self::echo::Echo;
-use self::facilities::{Facilities, FacilitiesSettings};
-use self::neighbours::Heard;
-use self::security::Secured;
-use crate::geonet_io::{Delivered, GeonetRequest, GeonetTransport, Position, VirtualFrame, next_header};
-use crate::io::{Event, Output};
-
-/// Error for a request about facility messages if the station has no facilities.
-const NO_FACILITIES: &str = "this station has no facilities: there is no [facilities] in its config";
-
-/// Settings of a station's GeoNetworking router.
-#[derive(Debug, Clone)]
-pub struct GeonetSettings {
-    /// Parameters of the GeoNetworking router.
-    pub mib: Mib,
-    /// GN address of the station; its MID is the link-layer address. `None` if the address is not known yet:
-    /// [`crate::io::Input::GeonetAddress`] will set it.
-    pub address: Option<GnAddress>,
-    /// Settings of IPv6 over GeoNetworking; `None` without it.
-    pub ipv6: Option<Ipv6Config>,
-    /// Settings of multicast forwarding between the mobile network and IPv6 over GeoNetworking; `None`
-    /// without it.
-    pub multicast: Option<MulticastConfig>,
-    /// Settings of the facilities above the router; `None` without them.
-    pub facilities: Option<FacilitiesSettings>,
-    /// Settings of the congestion gate in front of the radio; `None`: packets go to the link at once.
-    pub dcc: Option<carnet_geonet::dcc::Config>,
-}
+pub use self::stations::StationMessage;
+use super::config::GeonetSettings;
+use super::input::{GeonetRequest, GeonetTransport, VirtualFrame, next_header};
+use super::output::{Delivered, Output};
+use crate::facilities::plane::Facilities;
+use crate::position::Position;
+use crate::security::plane::{Secured, opened};
 
 /// The GeoNetworking part of a station.
 #[derive(Debug)]
-pub(crate) struct Geonet {
+pub struct Geonet {
     /// Proof that this program is built with the GeoNetworking part.
     _part: parts::Geonet,
-    router: Router,
-    ipv6: Option<Adaptation>,
+    pub(super) router: Router,
+    pub(super) ipv6: Option<Adaptation>,
     multicast: Option<MulticastProxy>,
-    facilities: Option<Box<Facilities>>,
+    pub(super) facilities: Option<Box<Facilities>>,
     /// Security entity; `None`: the station sends and accepts unsecured packets.
-    secured: Option<Secured>,
+    pub(super) secured: Option<Secured>,
     /// Gate of congestion control; `None`: packets go to the link at once.
     congestion: Option<Box<Congestion>>,
     /// Areas that operators have set at run time.
-    destinations: GeoDestinations,
+    pub(super) destinations: GeoDestinations,
     /// Reordering buffer of packets for hosts; `None` without reordering.
     in_order: Option<InOrder<Output>>,
     /// Holds duplicate acknowledgements of hosts while packets are missing; `None` without holding.
@@ -79,8 +67,8 @@ pub(crate) struct Geonet {
     echo_replies: RateLimiter,
     /// Queue of messages for routes to neighbouring mobile networks; `None` if the station uses no such
     /// routes.
-    heard: Option<VecDeque<Heard>>,
-    outputs: VecDeque<Output>,
+    station_messages: Option<VecDeque<StationMessage>>,
+    pub(super) outputs: VecDeque<Output>,
 }
 
 impl Geonet {
@@ -88,7 +76,7 @@ impl Geonet {
     /// `Option::as_ref`. So in a program that is built without this part, the compiler knows that the result
     /// is `None`.
     #[allow(clippy::match_as_ref)]
-    pub(crate) fn of(geonet: &Option<Geonet>) -> Option<&Geonet> {
+    pub fn of(geonet: &Option<Geonet>) -> Option<&Geonet> {
         match geonet {
             Some(geonet) => Some(geonet),
             None => None,
@@ -97,14 +85,15 @@ impl Geonet {
 
     /// Returns the GeoNetworking part for changes, if the station has it.
     #[allow(clippy::match_as_ref)]
-    pub(crate) fn of_mut(geonet: &mut Option<Geonet>) -> Option<&mut Geonet> {
+    pub fn of_mut(geonet: &mut Option<Geonet>) -> Option<&mut Geonet> {
         match geonet {
             Some(geonet) => Some(geonet),
             None => None,
         }
     }
 
-    pub(crate) fn new(part: parts::Geonet, settings: GeonetSettings, address: GnAddress, rng: Rng) -> Geonet {
+    /// Creates the plane. Its outputs are those of the start.
+    pub fn new(part: parts::Geonet, settings: GeonetSettings, address: GnAddress, rng: Rng) -> Geonet {
         let GeonetSettings { mib, ipv6, multicast, facilities, dcc, .. } = settings;
         // The seed comes from a copy of the generator, so that older recordings replay with the same random
         // numbers.
@@ -128,34 +117,37 @@ impl Geonet {
             congestion: dcc.map(|config| Box::new(Congestion::new(config, address))),
             destinations: GeoDestinations::default(),
             echo_replies: RateLimiter::new(100, Duration::from_millis(10)),
-            heard: None,
+            station_messages: None,
             outputs: VecDeque::new(),
         };
         geonet.collect_ipv6();
         geonet
     }
 
-    pub(crate) fn router(&self) -> &Router {
+    /// Returns the router.
+    pub fn router(&self) -> &Router {
         &self.router
     }
 
     /// Returns the number of packets for hosts that waited for earlier packets, and the number of packets
     /// that came too late.
-    pub(crate) fn reordered(&self) -> Option<(u64, u64)> {
+    pub fn reordered(&self) -> Option<(u64, u64)> {
         self.in_order.as_ref().map(|in_order| (in_order.held, in_order.late))
     }
 
     /// Returns the number of acknowledgements of hosts that the station held, and the number of those that it
     /// never sent.
-    pub(crate) fn acknowledgements(&self) -> Option<(u64, u64)> {
+    pub fn acknowledgements(&self) -> Option<(u64, u64)> {
         self.patience.as_ref().map(|patience| (patience.held, patience.spared))
     }
 
-    pub(crate) fn ipv6(&self) -> Option<&Adaptation> {
+    /// Returns the adaptation sublayer of IPv6 over GeoNetworking, if the plane has it.
+    pub fn ipv6(&self) -> Option<&Adaptation> {
         self.ipv6.as_ref()
     }
 
-    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+    /// Returns when [`Self::handle_timeout`] is due next.
+    pub fn poll_timeout(&self) -> Option<Time> {
         let ipv6 = self.ipv6.as_ref().and_then(Adaptation::poll_timeout);
         let in_order = self.in_order.as_ref().and_then(InOrder::poll_timeout);
         let patience = self.patience.as_ref().and_then(Patience::poll_timeout);
@@ -175,15 +167,18 @@ impl Geonet {
             .min()
     }
 
-    pub(crate) fn poll_output(&mut self) -> Option<Output> {
+    /// Returns the next output; the caller calls this until it returns `None`.
+    pub fn poll_output(&mut self) -> Option<Output> {
         next_of(&mut self.outputs)
     }
 
-    pub(crate) fn recycle(&mut self, octets: Vec<u8>) {
+    /// Takes back the buffer of an executed [`Output::Frame`] or [`Output::Ipv6`].
+    pub fn recycle(&mut self, octets: Vec<u8>) {
         self.router.recycle(octets);
     }
 
-    pub(crate) fn handle_timeout(&mut self, now: Time) {
+    /// Runs the timers that are due.
+    pub fn handle_timeout(&mut self, now: Time) {
         self.look_at_channel(now);
         self.router.handle_timeout(now);
         if let Some(ipv6) = &mut self.ipv6 {
@@ -206,7 +201,8 @@ impl Geonet {
         self.open_gate(now);
     }
 
-    pub(crate) fn handle_frame(&mut self, now: Time, frame: ReceivedFrame<'_>) {
+    /// Handles a frame of EtherType 0x8947.
+    pub fn handle_frame(&mut self, now: Time, frame: ReceivedFrame<'_>) {
         match self.secured {
             None => self.route_frame(now, frame),
             Some(_) => self.handle_secured_frame(now, frame),
@@ -222,7 +218,8 @@ impl Geonet {
         self.collect(now);
     }
 
-    pub(crate) fn handle_unacknowledged(&mut self, now: Time, destination: MacAddress, packet: &[u8]) {
+    /// Handles a frame that this station sent to one other station, which did not acknowledge it.
+    pub fn handle_unacknowledged(&mut self, now: Time, destination: MacAddress, packet: &[u8]) {
         let packet = self.as_routed(packet);
         let _counted = self.router.handle_unacknowledged(now, destination, &packet);
         self.collect(now);
@@ -230,10 +227,11 @@ impl Geonet {
 
     /// Returns a packet from the link in the form that the router has sent: without the envelope.
     fn as_routed<'a>(&self, packet: &'a [u8]) -> Cow<'a, [u8]> {
-        if self.secured.is_some() { security::opened(packet) } else { Cow::Borrowed(packet) }
+        if self.secured.is_some() { opened(packet) } else { Cow::Borrowed(packet) }
     }
 
-    pub(crate) fn handle_position(&mut self, now: Time, position: Position) {
+    /// Handles the present position of the station.
+    pub fn handle_position(&mut self, now: Time, position: Position) {
         if let Some(secured) = &mut self.secured {
             secured.handle_position(&position);
         }
@@ -247,14 +245,14 @@ impl Geonet {
     }
 
     /// Changes the station's GN address (10.2.1.3).
-    pub(crate) fn handle_address(&mut self, now: Time, address: GnAddress) {
+    pub fn handle_address(&mut self, now: Time, address: GnAddress) {
         self.address = address;
         self.router.handle_address(address);
         self.collect(now);
     }
 
     /// Resets the router to its state after a start.
-    pub(crate) fn handle_reset(&mut self, now: Time) {
+    pub fn handle_reset(&mut self, now: Time) {
         self.router.reset(now, self.address);
         self.destinations.clear();
         if let Some(ipv6) = &mut self.ipv6 {
@@ -277,7 +275,7 @@ impl Geonet {
     ///
     /// # Errors
     /// Returns the reason of a refusal, in words for the operator.
-    pub(crate) fn handle_request(&mut self, now: Time, request: &GeonetRequest) -> Result<(), String> {
+    pub fn handle_request(&mut self, now: Time, request: &GeonetRequest) -> Result<(), String> {
         if let Some(secured) = &mut self.secured {
             secured.check_own(now, next_header(request.next_header), &request.payload)?;
         }
@@ -296,7 +294,7 @@ impl Geonet {
     }
 
     /// Executes the outputs of the router, and then those of the services.
-    fn collect(&mut self, now: Time) {
+    pub(super) fn collect(&mut self, now: Time) {
         self.collect_router(now);
         self.speak(now);
     }
@@ -374,5 +372,5 @@ fn event_output(event: carnet_geonet::Event) -> Option<Output> {
             format!("nobody knows where the station {address} is")
         }
     };
-    Some(Output::Event(Event::Warning { message }))
+    Some(Output::Warning(message))
 }

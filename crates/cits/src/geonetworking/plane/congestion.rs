@@ -28,8 +28,8 @@ use carnet_wire::geonet::{
 };
 
 use super::Geonet;
-use crate::geonet_io::Frame;
-use crate::io::{Event, Output};
+use crate::geonetworking::input::Frame;
+use crate::geonetworking::output::Output;
 
 /// Error for a reported channel load if the station has no congestion control.
 const NO_DCC: &str = "this station has no congestion control: there is no [geonet.dcc] in its config";
@@ -122,7 +122,8 @@ fn identity(packet: &[u8]) -> Option<Identity> {
 }
 
 impl Geonet {
-    pub(crate) fn gate(&self) -> Option<&Gate<Held>> {
+    /// Returns the congestion gate in front of the radio, if the station has one.
+    pub fn gate(&self) -> Option<&Gate<Held>> {
         self.congestion.as_ref().map(|congestion| &congestion.gate)
     }
 
@@ -130,7 +131,7 @@ impl Geonet {
     ///
     /// # Errors
     /// Returns an error if the value is impossible, or if the station has no gate.
-    pub(crate) fn handle_channel_busy(&mut self, now: Time, thousandths: u16) -> Result<(), String> {
+    pub fn handle_channel_busy(&mut self, now: Time, thousandths: u16) -> Result<(), String> {
         let congestion = self.congestion.as_mut().ok_or(NO_DCC)?;
         if thousandths > ALWAYS {
             return Err(format!(
@@ -210,7 +211,7 @@ impl Geonet {
         let source = self.source();
         let Some(secured) = &mut self.secured else { return Some(packet) };
         let signed = secured.secure(now, source, &packet);
-        self.outputs.extend(secured.poll_warning().map(Output::Event));
+        self.outputs.extend(secured.poll_warning().map(Output::Warning));
         self.router.recycle(packet);
         signed
     }
@@ -240,7 +241,7 @@ impl Geonet {
         if std::mem::replace(&mut congestion.stale, stale) == 0 && stale > 0 {
             let message =
                 "nobody tells any more how busy the channel is: the last that was told goes on counting";
-            self.outputs.push_back(Output::Event(Event::Warning { message: message.into() }));
+            self.outputs.push_back(Output::Warning(message.into()));
         }
     }
 

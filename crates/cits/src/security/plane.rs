@@ -14,17 +14,15 @@
 //!   is due. The whole station changes between two packets: the router, the facilities, and with the router's
 //!   address the link and the virtual interfaces. The station drops packets that wait under the old address.
 //!   While the station repeats an own event, it delays a change, so that the event's action ID stays. An
-//!   application may delay a change as well ([`crate::io::Command::LockPseudonym`]). An operator's order to
+//!   application may delay a change as well ([`super::command`]). An operator's order to
 //!   change takes effect at once.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fmt::Debug;
-use std::time::Duration;
 
 use carnet_base::{SmallMap, Time, WallTime};
 use carnet_geonet::{MacAddress, ReceivedFrame, geodesy};
-use carnet_security::ids::HashedId8;
 use carnet_security::inspection::application_of_payload;
 use carnet_security::permissions::Psid;
 use carnet_security::pseudonym::Identity;
@@ -33,9 +31,8 @@ use carnet_security::{Counters, Handled, Now, Security, SecurityDrop, Verified, 
 use carnet_wire::btp::BtpB;
 use carnet_wire::geonet::{CommonNextHeader, Packet, Timestamp};
 
-use super::Geonet;
-use crate::geonet_io::{Position, PositionQuality};
-use crate::io::{Event, Output};
+use super::status::SecurityState;
+use crate::position::{Position, PositionQuality};
 
 /// Offset of encoded elevations, in 0.1 m: elevations begin 409.6 m below the ellipsoid (IEEE 1609.2 6.3.21).
 const LOWEST: i32 = 4096;
@@ -73,32 +70,6 @@ pub trait SecurityEntity: Debug + Send {
     fn clock_ahead(&self, _: Time) -> Option<i64> {
         None
     }
-}
-
-/// State of a security entity, for operators.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SecurityState {
-    /// Policy for received messages.
-    pub policy: carnet_security::Policy,
-    /// Ticket that signs: its name, and its validity period. `None` if no ticket can sign now.
-    pub ticket: Option<(HashedId8, WallTime, WallTime)>,
-    /// Number of own tickets that are valid now, and number of own tickets that become valid later.
-    pub own_tickets: (usize, usize),
-    /// End of validity of the own ticket that is valid for longest.
-    pub until: Option<WallTime>,
-    /// Number of known root certificates and authorities.
-    pub issuers: usize,
-    /// Number of known tickets of other stations.
-    pub tickets: usize,
-    /// Number of messages that wait for verification, and the largest such number.
-    pub queued: (usize, usize),
-    /// Number of messages that wait for a certificate, and the largest such number.
-    pub parked: (usize, usize),
-    /// Largest number of verifications in a second.
-    pub verifications_per_second: u32,
-    /// Milliseconds by which the station's clock is ahead of the clocks of all neighbours that sign; `None`
-    /// if the clock of one neighbour agrees.
-    pub clock_ahead_ms: Option<i64>,
 }
 
 impl SecurityEntity for Security {
@@ -198,8 +169,8 @@ fn leap_seconds() -> u32 {
 
 /// The security entity of a station, and the state that the station keeps beside it.
 #[derive(Debug)]
-pub(crate) struct Secured {
-    entity: Box<dyn SecurityEntity>,
+pub struct Secured {
+    pub(super) entity: Box<dyn SecurityEntity>,
     /// Date of the last input with a date, and the time of that input.
     date: (Time, WallTime),
     elevation: u16,
@@ -211,12 +182,8 @@ pub(crate) struct Secured {
     /// Warnings that operators have not received yet.
     warnings: VecDeque<String>,
     /// Time until which an application has locked the pseudonym; `None` without a lock.
-    locked_until: Option<Time>,
+    pub(super) locked_until: Option<Time>,
 }
-
-/// Error for an order about pseudonyms if the station has no pseudonyms.
-const NO_PSEUDONYMS: &str =
-    "this station does not change its pseudonym: there is no [security.pseudonyms] in its config";
 
 /// Reason why the station signs no packet.
 const NO_TICKET: &str = "no ticket of this station holds here and now";
@@ -233,7 +200,8 @@ enum Silence {
 }
 
 impl Secured {
-    pub(crate) fn new(entity: Box<dyn SecurityEntity>, now: Time, wall: WallTime) -> Secured {
+    /// Returns the state around an entity.
+    pub fn new(entity: Box<dyn SecurityEntity>, now: Time, wall: WallTime) -> Secured {
         let (elevation, silence) = (elevation(0), Silence::None);
         Secured {
             entity,
@@ -247,37 +215,38 @@ impl Secured {
         }
     }
 
-    pub(crate) fn entity(&self) -> &dyn SecurityEntity {
+    /// Returns the entity.
+    pub fn entity(&self) -> &dyn SecurityEntity {
         self.entity.as_ref()
     }
 
     /// Returns the state of the entity, for operators.
-    pub(crate) fn state(&self, now: Time) -> SecurityState {
+    pub fn state(&self, now: Time) -> SecurityState {
         self.entity.state(self.now(now))
     }
 
-    pub(super) fn handle_date(&mut self, now: Time, wall: WallTime) {
+    pub(crate) fn handle_date(&mut self, now: Time, wall: WallTime) {
         self.date = (now, wall);
     }
 
-    pub(super) fn handle_quality(&mut self, quality: &PositionQuality) {
+    pub(crate) fn handle_quality(&mut self, quality: &PositionQuality) {
         self.elevation = elevation(quality.altitude_cm.unwrap_or_default());
     }
 
-    pub(super) fn handle_position(&mut self, position: &Position) {
+    pub(crate) fn handle_position(&mut self, position: &Position) {
         let place = geodesy::Position::new(position.latitude, position.longitude);
         self.entity.handle_position(place, self.elevation);
     }
 
-    pub(super) fn poll_timeout(&self) -> Option<Time> {
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
         self.entity.poll_timeout(self.date.0)
     }
 
-    pub(super) fn overhead(&self) -> u32 {
+    pub(crate) fn overhead(&self) -> u32 {
         u32::try_from(self.entity.overhead()).unwrap_or(u32::MAX)
     }
 
-    fn now(&self, now: Time) -> Now {
+    pub(super) fn now(&self, now: Time) -> Now {
         let (then, wall) = self.date;
         let since = u64::try_from(now.saturating_since(then).as_nanos()).unwrap_or(u64::MAX);
         let wall = WallTime::from_unix_nanos(wall.as_unix_nanos().saturating_add(since));
@@ -288,7 +257,7 @@ impl Secured {
     ///
     /// # Errors
     /// Returns the reason if not, in words for the operator, with the application's identifier.
-    pub(super) fn check_own(
+    pub(crate) fn check_own(
         &mut self,
         now: Time,
         next_header: CommonNextHeader,
@@ -311,7 +280,7 @@ impl Secured {
 
     /// Checks a message of a service, like [`Self::check_own`]. The service does not use the reason, so a
     /// warning reports it to the operator.
-    pub(super) fn check_service(
+    pub(crate) fn check_service(
         &mut self,
         now: Time,
         next_header: CommonNextHeader,
@@ -341,7 +310,7 @@ impl Secured {
     /// # Errors
     /// Returns the reason if not, as [`Self::check_own`] does. Without a valid ticket or without a position
     /// it returns `Ok`, because the service decides about these cases.
-    pub(super) fn check_message(&mut self, now: Time, port: u16, message: &[u8]) -> Result<(), String> {
+    pub(crate) fn check_message(&mut self, now: Time, port: u16, message: &[u8]) -> Result<(), String> {
         let header = BtpB { destination_port: port, destination_port_info: 0 }.to_octets();
         let payload = [&header[..], message].concat();
         match self.entity.check_own(self.now(now), CommonNextHeader::BtpB, &payload) {
@@ -352,7 +321,7 @@ impl Secured {
 
     /// Signs a packet of the router for the link; `mid` is the MID of the router's address. Returns `None` if
     /// the station must not send the packet.
-    pub(super) fn secure(&mut self, now: Time, mid: MacAddress, packet: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn secure(&mut self, now: Time, mid: MacAddress, packet: &[u8]) -> Option<Vec<u8>> {
         self.entity.handle_address(mid);
         // The entity counts the packets that it drops.
         let secured = self.entity.secure(self.now(now), packet);
@@ -373,8 +342,41 @@ impl Secured {
         }
     }
 
+    /// Validates a frame of the link.
+    ///
+    /// # Errors
+    /// Returns the reason for which the entity has dropped and counted the frame.
+    pub(crate) fn handle_frame(
+        &mut self,
+        now: Time,
+        frame: ReceivedFrame<'_>,
+    ) -> Result<Handled, SecurityDrop> {
+        self.entity.handle_frame(self.now(now), frame)
+    }
+
+    /// Returns the next packet that the entity has verified.
+    pub(crate) fn poll_verified(&mut self, now: Time) -> Option<Verified> {
+        self.entity.poll_verified(self.now(now))
+    }
+
+    /// Returns the identity of the ticket with which the station starts, if it has pseudonyms.
+    pub(crate) fn first_identity(&mut self, now: Time) -> Option<Identity> {
+        self.entity.first_identity(self.now(now))
+    }
+
+    /// Returns the new identity if a change of the pseudonym is due. `repeats` says whether the station
+    /// repeats an own event, which delays a change.
+    pub(crate) fn poll_identity(&mut self, now: Time, repeats: bool) -> Option<Identity> {
+        if !self.entity.has_pseudonyms() {
+            return None;
+        }
+        let locked = repeats || self.locked_until.is_some_and(|until| now < until);
+        self.entity.lock_pseudonym(now, locked);
+        self.entity.poll_identity(self.now(now))
+    }
+
     /// Warns, after a frame, if the station's clock differs from the clocks of all neighbours that sign.
-    fn look_at_clock(&mut self, now: Time) {
+    pub(crate) fn look_at_clock(&mut self, now: Time) {
         let ahead = self.entity.clock_ahead(now);
         if self.told_of_clock == ahead.is_some() {
             return;
@@ -395,12 +397,12 @@ impl Secured {
     }
 
     /// Returns a warning for operators, once for each period of the problem.
-    pub(super) fn poll_warning(&mut self) -> Option<Event> {
+    pub(crate) fn poll_warning(&mut self) -> Option<String> {
         if self.silence == Silence::ToBeTold {
             self.silence = Silence::Told;
             self.warnings.push_back(format!("nothing is sent: {NO_TICKET}"));
         }
-        self.warnings.pop_front().map(|message| Event::Warning { message })
+        self.warnings.pop_front()
     }
 }
 
@@ -410,94 +412,6 @@ fn elevation(altitude_cm: i32) -> u16 {
 }
 
 /// Returns a packet from the link in the form that the router has sent: without the envelope.
-pub(super) fn opened(packet: &[u8]) -> Cow<'_, [u8]> {
+pub(crate) fn opened(packet: &[u8]) -> Cow<'_, [u8]> {
     unwrapped(packet).map_or(Cow::Borrowed(packet), Cow::Owned)
-}
-
-impl Geonet {
-    /// Starts to sign and verify packets. With pseudonyms, the station takes the address of its ticket.
-    pub(crate) fn secure(&mut self, now: Time, mut secured: Secured) {
-        let identity = secured.entity.first_identity(secured.now(now));
-        self.secured = Some(secured);
-        self.become_another(now, identity);
-    }
-
-    /// Changes the pseudonym if a change is due. Before the call, the caller has sent the messages of the
-    /// present position.
-    pub(super) fn look_at_pseudonym(&mut self, now: Time) {
-        let telling = self.facilities.as_ref().is_some_and(|facilities| facilities.is_telling());
-        let Some(secured) = self.secured.as_mut().filter(|secured| secured.entity.has_pseudonyms()) else {
-            return;
-        };
-        let locked = telling || secured.locked_until.is_some_and(|until| now < until);
-        secured.entity.lock_pseudonym(now, locked);
-        let identity = secured.entity.poll_identity(secured.now(now));
-        self.become_another(now, identity);
-    }
-
-    /// Changes the pseudonym now, even if an application has locked it.
-    ///
-    /// # Errors
-    /// Returns the reason of a failure, in words for the operator.
-    pub(crate) fn handle_pseudonym_change(&mut self, now: Time) -> Result<(), String> {
-        let secured = self.with_pseudonyms()?;
-        let identity = secured.entity.change_pseudonym(secured.now(now));
-        if identity.is_none() {
-            return Err("there is no other ticket of this station that holds now".into());
-        }
-        self.become_another(now, identity);
-        Ok(())
-    }
-
-    /// Locks the pseudonym for a time span; an empty span ends the lock.
-    ///
-    /// # Errors
-    /// Returns the reason of a failure, in words for the operator.
-    pub(crate) fn handle_pseudonym_lock(&mut self, now: Time, span: Duration) -> Result<(), String> {
-        self.with_pseudonyms()?.locked_until = Some(now + span);
-        Ok(())
-    }
-
-    fn with_pseudonyms(&mut self) -> Result<&mut Secured, String> {
-        let secured = self.secured.as_mut().filter(|secured| secured.entity.has_pseudonyms());
-        secured.ok_or_else(|| NO_PSEUDONYMS.into())
-    }
-
-    fn become_another(&mut self, now: Time, identity: Option<Identity>) {
-        let Some(identity) = identity else { return };
-        let address = identity.gn_address(self.address.station_type());
-        if let Some(facilities) = &mut self.facilities {
-            facilities.follow(address);
-        }
-        self.handle_address(now, address);
-    }
-
-    pub(crate) fn secured(&self) -> Option<&Secured> {
-        self.secured.as_ref()
-    }
-
-    /// Handles a frame of the link if the station verifies packets.
-    pub(super) fn handle_secured_frame(&mut self, now: Time, frame: ReceivedFrame<'_>) {
-        let Some(secured) = &mut self.secured else { return };
-        // The entity counts the frames that it drops.
-        match secured.entity.handle_frame(secured.now(now), frame) {
-            Ok(Handled::Plain) => self.route_frame(now, frame),
-            Ok(Handled::Ready(copy)) => self.route_frame(now, copy.frame()),
-            Ok(Handled::Queued) | Err(_) => {}
-        }
-        self.take_verified(now);
-        if let Some(secured) = &mut self.secured {
-            secured.look_at_clock(now);
-            self.outputs.extend(secured.poll_warning().map(Output::Event));
-        }
-    }
-
-    /// Passes the packets that the entity has verified to the router.
-    pub(super) fn take_verified(&mut self, now: Time) {
-        while let Some(secured) = &mut self.secured
-            && let Some(verified) = secured.entity.poll_verified(secured.now(now))
-        {
-            self.route_frame(now, verified.frame());
-        }
-    }
 }

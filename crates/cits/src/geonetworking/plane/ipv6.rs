@@ -10,9 +10,9 @@ use carnet_geonet::{Delivery, Request, Transport};
 use carnet_wire::geonet::{CommonNextHeader, GnAddress, HeaderType, StationType, TrafficClass};
 
 use super::Geonet;
-use super::security::Secured;
-use crate::geonet_io::{VirtualFrame, VirtualLink};
-use crate::io::Output;
+use crate::geonetworking::input::VirtualFrame;
+use crate::geonetworking::output::{Output, VirtualLink};
+use crate::security::plane::Secured;
 
 /// EtherType of IPv6.
 const ETHER_TYPE: u16 = 0x86dd;
@@ -20,7 +20,7 @@ const ETHER_TYPE: u16 = 0x86dd;
 impl Geonet {
     /// Handles a frame that the host sent on a virtual interface. GeoNetworking sends the frame's packet, or
     /// the host gets an answer.
-    pub(crate) fn handle_host_frame(&mut self, now: Time, link: u32, frame: HostFrame<'_>) {
+    pub fn handle_host_frame(&mut self, now: Time, link: u32, frame: HostFrame<'_>) {
         if frame.destination[0] & 1 != 0 {
             self.tell_groups(now);
         }
@@ -60,21 +60,21 @@ impl Geonet {
     }
 
     /// Stores the number of octets that wait to be sent by the radio.
-    pub(crate) fn handle_backlog(&mut self, octets: u32) {
+    pub fn handle_backlog(&mut self, octets: u32) {
         if let Some(ipv6) = &mut self.ipv6 {
             ipv6.handle_backlog(octets);
         }
     }
 
     /// Handles the addresses that the host has on a virtual interface.
-    pub(crate) fn handle_addresses(&mut self, link: u32, addresses: Vec<(Ipv6Addr, u8)>) {
+    pub fn handle_addresses(&mut self, link: u32, addresses: Vec<(Ipv6Addr, u8)>) {
         if let Some(ipv6) = &mut self.ipv6 {
             ipv6.handle_addresses(LinkId(link), addresses);
         }
     }
 
     /// Handles the size of the largest payload of a frame, in octets.
-    pub(crate) fn handle_link_mtu(&mut self, now: Time, mtu: u32) {
+    pub fn handle_link_mtu(&mut self, now: Time, mtu: u32) {
         if let Some(ipv6) = &mut self.ipv6 {
             let max_sdu_size = self.router.mib().max_sdu_size;
             let mtu = mtu.saturating_sub(self.secured.as_ref().map_or(0, Secured::overhead));
@@ -94,7 +94,7 @@ impl Geonet {
             return Some(delivery);
         }
         match ipv6.handle_delivery(now, &delivery) {
-            Ok(_) if self.concerns_neighbours(&delivery) => self.collect_ipv6(),
+            Ok(_) if self.concerns_stations(&delivery) => self.collect_ipv6(),
             Ok(placed) => {
                 self.collect_ipv6();
                 if let Some(proxy) = self.multicast.as_mut().filter(|_| placed.destination[0] & 1 != 0) {

@@ -4,16 +4,16 @@ use carnet_base::Time;
 use carnet_geonet::acceleration as routed;
 
 use super::Geonet;
-use crate::acceleration::{Accelerate, General, Onward, Report, SequenceNumbers, Way};
+use crate::geonetworking::acceleration::{Accelerate, General, Onward, Report, SequenceNumbers, Way};
 
 impl Geonet {
     /// Sets the source from which the router and the fast path draw sequence numbers.
-    pub(crate) fn share_sequence_numbers(&mut self, numbers: Box<dyn SequenceNumbers>) {
+    pub fn share_sequence_numbers(&mut self, numbers: Box<dyn SequenceNumbers>) {
         self.router.share_sequence_numbers(numbers);
     }
 
     /// Starts or ends the use of a fast path.
-    pub(crate) fn handle_fast_path(&mut self, now: Time, is: bool) {
+    pub fn handle_fast_path(&mut self, now: Time, is: bool) {
         // A fast path does not hold or mark packets of the host, does not sign, and knows no congestion gate.
         // So a station with one of these functions has no fast path.
         if is
@@ -31,7 +31,7 @@ impl Geonet {
     }
 
     /// Handles a report of the fast path about its packets.
-    pub(crate) fn handle_report(&mut self, now: Time, report: &Report) {
+    pub fn handle_report(&mut self, now: Time, report: &Report) {
         if let Some(ipv6) = &mut self.ipv6 {
             ipv6.count_accelerated(report.sent, report.delivered);
         }

@@ -6,11 +6,11 @@ use carnet_base::Time;
 use carnet_geonet::multicast::{self, Filter, LanPacket, MulticastProxy};
 
 use super::Geonet;
-use crate::io::Output;
+use crate::geonetworking::output::Output;
 
 impl Geonet {
     /// Handles a multicast packet from an interface of the mobile network.
-    pub(crate) fn handle_lan_packet(&mut self, now: Time, packet: LanPacket<'_>) {
+    pub fn handle_lan_packet(&mut self, now: Time, packet: LanPacket<'_>) {
         self.tell_groups(now);
         let (Some(proxy), Some(ipv6)) = (&mut self.multicast, &mut self.ipv6) else { return };
         // The proxy and the sublayer count the packets that they drop.
@@ -25,14 +25,15 @@ impl Geonet {
     }
 
     /// Handles the list of addresses of an interface of the mobile network.
-    pub(crate) fn handle_lan_addresses(&mut self, now: Time, interface: &str, addresses: &[(Ipv6Addr, u8)]) {
+    pub fn handle_lan_addresses(&mut self, now: Time, interface: &str, addresses: &[(Ipv6Addr, u8)]) {
         if let Some(proxy) = &mut self.multicast {
             proxy.handle_addresses(now, interface, addresses);
         }
         self.collect_multicast();
     }
 
-    pub(crate) fn multicast(&self) -> Option<&MulticastProxy> {
+    /// Returns the multicast proxy, if the station has one.
+    pub fn multicast(&self) -> Option<&MulticastProxy> {
         self.multicast.as_ref()
     }
 

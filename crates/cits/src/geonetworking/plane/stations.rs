@@ -13,42 +13,50 @@ use carnet_wire::nd::{self, NdOption, RouterAdvertisement};
 use super::Geonet;
 
 /// Largest length of the queue; the station empties the queue after each frame.
-const HEARD: usize = 64;
+const MOST_MESSAGES: usize = 64;
 
-/// An event that matters for routes to neighbouring mobile networks.
+/// A message of another station that matters for routes to neighbouring mobile networks.
 #[derive(Debug)]
-pub(crate) enum Heard {
-    /// A station came into range; `roadside` says whether the station is a roadside unit.
-    Neighbour { roadside: bool },
+pub enum StationMessage {
+    /// A station came into range.
+    Neighbour {
+        /// Whether the station is a roadside unit.
+        roadside: bool,
+    },
     /// An IPv6 packet and the station that sent it: an announcement, a test of a prefix, or a Router
     /// Advertisement.
     Packet(MacAddress, Vec<u8>),
 }
 
 impl Geonet {
-    /// Starts or ends the queue of [`Self::poll_heard`]. Packets in this queue do not go to the host.
-    pub(crate) fn listen_to_neighbours(&mut self, listen: bool) {
-        self.heard = listen.then(VecDeque::new);
+    /// Starts or ends the queue of [`Self::poll_station_message`]. Packets in this queue do not go to the
+    /// host.
+    pub fn listen_to_stations(&mut self, listen: bool) {
+        self.station_messages = listen.then(VecDeque::new);
     }
 
-    pub(crate) fn poll_heard(&mut self) -> Option<Heard> {
-        self.heard.as_mut().and_then(VecDeque::pop_front)
+    /// Returns the next message of the queue.
+    pub fn poll_station_message(&mut self) -> Option<StationMessage> {
+        self.station_messages.as_mut().and_then(VecDeque::pop_front)
     }
 
     pub(super) fn overhear(&mut self, event: &carnet_geonet::Event) {
-        let (carnet_geonet::Event::NewNeighbour(address), Some(heard)) = (event, &mut self.heard) else {
+        let (carnet_geonet::Event::NewNeighbour(address), Some(heard)) = (event, &mut self.station_messages)
+        else {
             return;
         };
-        if heard.len() < HEARD {
+        if heard.len() < MOST_MESSAGES {
             let roadside = address.station_type() == StationType::RoadSideUnit;
-            heard.push_back(Heard::Neighbour { roadside });
+            heard.push_back(StationMessage::Neighbour { roadside });
         }
     }
 
     /// Queues a message of a neighbouring mobile router; the sublayer has checked its source address. Returns
     /// `true` if the host does not need the message.
-    pub(super) fn concerns_neighbours(&mut self, delivery: &Delivery) -> bool {
-        let Some(heard) = self.heard.as_mut().filter(|heard| heard.len() < HEARD) else { return false };
+    pub(super) fn concerns_stations(&mut self, delivery: &Delivery) -> bool {
+        let Some(heard) = self.station_messages.as_mut().filter(|heard| heard.len() < MOST_MESSAGES) else {
+            return false;
+        };
         let Ok((header, message)) = Header::parse_packet(&delivery.payload) else { return false };
         let station = delivery.source.address.mid();
         if header.source != addresses::link_local(station) {
@@ -69,12 +77,12 @@ impl Geonet {
         if header.next_header == protocol::MOBILITY && keep {
             return false;
         }
-        heard.push_back(Heard::Packet(station, delivery.payload.clone()));
+        heard.push_back(StationMessage::Packet(station, delivery.payload.clone()));
         !keep
     }
 
     /// Sends an IPv6 packet to all stations within `hops` hops.
-    pub(crate) fn announce(&mut self, now: Time, hops: u8, packet: &[u8]) {
+    pub fn announce(&mut self, now: Time, hops: u8, packet: &[u8]) {
         let transport = if hops > 1 { Transport::TopologicallyScoped } else { Transport::SingleHop([0; 4]) };
         let request = Request::new(transport, CommonNextHeader::Ipv6, packet);
         let _counted = self.router.handle_request(now, Request { maximum_hop_limit: Some(hops), ..request });
@@ -82,7 +90,7 @@ impl Geonet {
     }
 
     /// Sends an IPv6 packet to one station.
-    pub(crate) fn send_straight(&mut self, now: Time, hops: u8, station: MacAddress, packet: &[u8]) {
+    pub fn send_straight(&mut self, now: Time, hops: u8, station: MacAddress, packet: &[u8]) {
         let to = GnAddress::new(false, StationType::Unknown, station);
         let request = Request::new(Transport::GeoUnicast(to), CommonNextHeader::Ipv6, packet);
         // The packet has a short lifetime: when the other station repeats its question, the answer to the
@@ -97,12 +105,12 @@ impl Geonet {
     }
 
     /// Removes the packets that still wait for a station from the router, and returns them.
-    pub(crate) fn take_back(&mut self, station: MacAddress) -> Vec<Vec<u8>> {
+    pub fn take_back(&mut self, station: MacAddress) -> Vec<Vec<u8>> {
         self.router.take_back(station)
     }
 
     /// Returns the IPv6 packet of an unacknowledged frame, if the packet is to take another route.
-    pub(crate) fn take_back_unacknowledged(
+    pub fn take_back_unacknowledged(
         &mut self,
         now: Time,
         station: MacAddress,

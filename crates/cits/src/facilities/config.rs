@@ -1,0 +1,28 @@
+//! Settings of the facilities.
+
+use carnet_its::cdd::{StationId, StationType, VehicleLengthValue, VehicleRole, VehicleWidth};
+use carnet_its::facilities::Parameters;
+use carnet_its::sa::Service;
+
+/// Settings of a station's facilities.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FacilitiesSettings {
+    /// Bounds and intervals of the services.
+    pub parameters: Parameters,
+    /// Station ID; `None`: the station derives it from the GN address.
+    pub station_id: Option<StationId>,
+    /// Type of the station.
+    pub station_type: StationType,
+    /// Whether the station sends CAMs.
+    pub cam: bool,
+    /// Length of the vehicle, until an application sets another length.
+    pub vehicle_length: VehicleLengthValue,
+    /// Width of the vehicle, until an application sets another width.
+    pub vehicle_width: VehicleWidth,
+    /// Role of the vehicle, until an application sets another role.
+    pub vehicle_role: VehicleRole,
+    /// Services that the station announces.
+    pub services: Vec<Service>,
+    /// Name of the station in its service announcements, for people: 1 to 32 octets.
+    pub advertiser: Option<String>,
+}

@@ -1,0 +1,315 @@
+//! The facilities in a station: the services of `carnet_its` above the GeoNetworking router.
+//!
+//! The router delivers payloads of the ports of CAM, DENM and SAEM (BTP-B 2001, 2002 and 2005) to the service
+//! of the port. The services send CAMs as single-hop broadcasts, and DENMs as GeoBroadcasts into their areas.
+//! At each position of the station, this module composes the content of the CAM. It uses the position, its
+//! accuracy, and the vehicle data of an application.
+//!
+//! * *Movement is valid for two seconds*: after that the module drops an application's speed, curvature or
+//!   yaw rate. Lights, dimensions and the role stay until the application sets them again.
+//! * *Orders and vehicle data are messages themselves*: an application passes an encoded DENM or CAM. Only
+//!   the fields count that an application may set. So orders and vehicle data need no further format as
+//!   inputs.
+//! * *The station ID* follows the GN address, unless the config has a station ID. When the GN address
+//!   changes, the station ID changes and the path behind the vehicle begins again.
+//! * *The date* is that of the last input that had a date, plus the time since that input.
+//!
+//! Left out: permissions of messages. The security entity below the facilities checks permissions
+//! ([`crate::security`]).
+
+use std::time::Duration;
+
+use carnet_base::{Time, WallTime};
+use carnet_geonet::Delivery;
+use carnet_geonet::geodesy::Position as Place;
+use carnet_its::ca::{Content, PathRecorder, Provided};
+use carnet_its::cam::{
+    BasicVehicleContainerHighFrequency, BasicVehicleContainerLowFrequency, Cam, HighFrequencyContainer,
+    LowFrequencyContainer, RsuContainerHighFrequency, SpecialVehicleContainer,
+};
+use carnet_its::cdd::{
+    AltitudeValue, DriveDirection, HeadingValue, ReferencePosition, SemiAxisLength, SpeedValue, StationId,
+    StationType, TimestampIts, VehicleLength, VehicleLengthValue, VehicleWidth,
+};
+use carnet_its::{Facilities as Services, Now};
+use carnet_wire::btp::{BtpB, port};
+use carnet_wire::geonet::{CommonNextHeader, GnAddress, Timestamp};
+
+use super::config::FacilitiesSettings;
+use super::output::{Message, MessageKind};
+use super::status::FacilitiesCounters;
+use crate::position::{Position, PositionQuality};
+
+/// Error for a request about facility messages if the station has no facilities.
+pub(crate) const NO_FACILITIES: &str =
+    "this station has no facilities: there is no [facilities] in its config";
+/// Time for which the movement that an application has reported is valid.
+const MOVEMENT: Duration = Duration::from_secs(2);
+/// Index of service announcements in the counters; it follows the kinds of messages.
+pub(crate) const SAEM: usize = 2;
+/// Bound of the reported position error, in centimetres (SemiAxisLength: 4094 is out of range).
+const OUT_OF_RANGE: u32 = 4094;
+
+/// The facilities of a station.
+#[derive(Debug)]
+pub struct Facilities {
+    pub(super) services: Services,
+    settings: FacilitiesSettings,
+    address: GnAddress,
+    counters: FacilitiesCounters,
+    /// Date of the last input with a date, and the time of that input.
+    date: (Time, WallTime),
+    /// Vehicle data that an application has set, and the time of that input.
+    vehicle: Option<(Time, Box<Cam>)>,
+    quality: PositionQuality,
+    /// Last known position of the station.
+    pub(super) position: Option<Position>,
+    pub(super) path: PathRecorder,
+}
+
+impl Facilities {
+    pub(crate) fn new(settings: FacilitiesSettings, address: GnAddress, seed: u64) -> Facilities {
+        let station_id = settings.station_id.unwrap_or_else(|| number(address));
+        let mut services = Services::new(settings.parameters, station_id, settings.station_type, seed);
+        let now = Now { time: Time::ZERO, date: TimestampIts::default() };
+        services.ca.set_active(now, settings.cam);
+        let mut counters = FacilitiesCounters::default();
+        let announced = services.sa.announce(now, settings.advertiser.clone(), settings.services.clone());
+        if let Err(reason) = announced {
+            counters.dropped[reason as usize] += 1;
+        }
+        Facilities {
+            services,
+            settings,
+            address,
+            counters,
+            date: (Time::ZERO, WallTime::default()),
+            vehicle: None,
+            quality: PositionQuality::default(),
+            position: None,
+            path: PathRecorder::default(),
+        }
+    }
+
+    /// Returns the services, and the Local Dynamic Map.
+    pub fn services(&self) -> &Services {
+        &self.services
+    }
+
+    pub(crate) fn services_mut(&mut self) -> &mut Services {
+        &mut self.services
+    }
+
+    /// Counts a message of this kind that the router has accepted, or that could not be sent.
+    pub(crate) fn count_sent(&mut self, kind: usize, is_sent: bool) {
+        let counters = &mut self.counters;
+        *(if is_sent { &mut counters.sent[kind] } else { &mut counters.unsent }) += 1;
+    }
+
+    /// Counts the messages that the services could not compose.
+    pub(crate) fn count_refused(&mut self) {
+        let services = &mut self.services;
+        for reason in [services.ca.poll_refused(), services.sa.poll_refused()].into_iter().flatten() {
+            self.counters.dropped[reason as usize] += 1;
+        }
+    }
+
+    /// Returns the counters.
+    pub fn counters(&self) -> &FacilitiesCounters {
+        &self.counters
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        self.services.poll_timeout()
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
+        let now = self.now(now);
+        self.services.handle_timeout(now);
+    }
+
+    pub(crate) fn handle_date(&mut self, now: Time, wall: WallTime) {
+        self.date = (now, wall);
+    }
+
+    pub(crate) fn handle_quality(&mut self, quality: PositionQuality) {
+        self.quality = quality;
+    }
+
+    /// Stores the vehicle data of an application.
+    ///
+    /// # Errors
+    /// Returns an error if the octets are not a CAM.
+    pub(crate) fn handle_vehicle(&mut self, now: Time, octets: &[u8]) -> Result<(), String> {
+        let cam = Cam::from_octets(octets).map_err(|error| format!("the vehicle is no CAM: {error}"))?;
+        self.vehicle = Some((now, Box::new(cam)));
+        if !self.quality.lost {
+            self.provide(now);
+        }
+        Ok(())
+    }
+
+    /// Passes the interval between CAMs that congestion control demands to the CA service.
+    pub(crate) fn handle_interval_of_dcc(&mut self, now: Time, interval: Duration) {
+        let now = self.now(now);
+        self.services.ca.set_interval_of_dcc(now, interval);
+    }
+
+    /// Handles a position of the station. `address` is the router's GN address.
+    pub(crate) fn handle_position(&mut self, now: Time, position: Position, address: GnAddress) {
+        self.follow(address);
+        let place = Place::new(position.latitude, position.longitude);
+        self.position = Some(position);
+        self.path.handle_position(now, place);
+        self.services.handle_position(place);
+        // Without a new position the CA service sends the last content for two more seconds, and then stops.
+        if !self.quality.lost {
+            self.provide(now);
+        }
+    }
+
+    /// Returns whether the station repeats the message of an own event that is not over.
+    pub(crate) fn is_telling(&self) -> bool {
+        self.services.den.sizes().0 > 0
+    }
+
+    /// Changes the station ID to follow a new GN address.
+    pub(crate) fn follow(&mut self, address: GnAddress) {
+        if std::mem::replace(&mut self.address, address) != address && self.settings.station_id.is_none() {
+            self.services.set_station_id(number(address));
+            self.path.clear();
+        }
+    }
+
+    pub(crate) fn now(&self, now: Time) -> Now {
+        let (then, wall) = self.date;
+        Now { time: now, date: TimestampIts::of(wall).later(now.saturating_since(then)) }
+    }
+
+    /// Gives the CA service the content of the next CAM.
+    fn provide(&mut self, now: Time) {
+        let Some(position) = self.position.filter(|_| self.settings.cam) else { return };
+        let at = self.now(now);
+        let content = match self.settings.station_type {
+            StationType::ROAD_SIDE_UNIT => Content::RoadSideUnit(RsuContainerHighFrequency::default()),
+            _ => self.vehicle(now, &position),
+        };
+        let provided = Provided {
+            reference_position: self.reference(&position),
+            position_time: full(Timestamp(position.timestamp), at.date),
+            content,
+        };
+        self.services.handle_provided(at, provided);
+    }
+
+    pub(super) fn reference(&self, position: &Position) -> ReferencePosition {
+        let mut reference = ReferencePosition::at(position.latitude, position.longitude);
+        if let Some(radius) = self.quality.confidence_cm {
+            // The position error is a circle: both axes are equal, and the orientation has no meaning.
+            let axis = SemiAxisLength(radius.clamp(1, OUT_OF_RANGE) as u16);
+            let ellipse = &mut reference.position_confidence_ellipse;
+            (ellipse.semi_major_confidence, ellipse.semi_minor_confidence) = (axis, axis);
+            ellipse.semi_major_orientation = HeadingValue::WGS84_NORTH;
+        }
+        if let Some(altitude) = self.quality.altitude_cm {
+            reference.altitude.altitude_value =
+                AltitudeValue(altitude.clamp(AltitudeValue::LEAST, AltitudeValue::MOST - 1));
+        }
+        reference
+    }
+
+    /// Composes the content of a CAM from the vehicle data and the position.
+    fn vehicle(&self, now: Time, position: &Position) -> Content {
+        let told = self.vehicle.as_ref();
+        let parameters = told.map(|(_, cam)| &cam.cam.cam_parameters);
+        let told_high = parameters.and_then(|parameters| match &parameters.high_frequency_container {
+            HighFrequencyContainer::BasicVehicleContainerHighFrequency(high) => Some(*high),
+            _ => None,
+        });
+        let told_low = parameters.and_then(|parameters| match &parameters.low_frequency_container {
+            Some(LowFrequencyContainer::BasicVehicleContainerLowFrequency(low)) => Some(low.clone()),
+            _ => None,
+        });
+        let fresh = told.is_some_and(|(at, _)| now.saturating_since(*at) <= MOVEMENT);
+        let mut high = told_high.filter(|_| fresh).unwrap_or_default();
+        let (length, width) =
+            told_high.map_or_else(Default::default, |high| (high.vehicle_length, high.vehicle_width));
+        let unknown = length.vehicle_length_value == VehicleLengthValue::UNAVAILABLE;
+        high.vehicle_length = if unknown { self.length() } else { length };
+        let unknown = width == VehicleWidth::UNAVAILABLE;
+        high.vehicle_width = if unknown { self.settings.vehicle_width } else { width };
+        self.add_movement(position, &mut high);
+        let mut low = told_low.unwrap_or_else(|| BasicVehicleContainerLowFrequency {
+            vehicle_role: self.settings.vehicle_role,
+            ..BasicVehicleContainerLowFrequency::default()
+        });
+        low.path_history = self.path.history();
+        let special: Option<SpecialVehicleContainer> =
+            parameters.and_then(|parameters| parameters.special_vehicle_container.clone());
+        Content::Vehicle { high_frequency: high, low_frequency: low, special }
+    }
+
+    fn length(&self) -> VehicleLength {
+        VehicleLength { vehicle_length_value: self.settings.vehicle_length, ..VehicleLength::default() }
+    }
+
+    /// Adds speed and heading of the position, unless an application has set them.
+    fn add_movement(&self, position: &Position, high: &mut BasicVehicleContainerHighFrequency) {
+        let speed = &mut high.speed.speed_value;
+        if *speed == SpeedValue::UNAVAILABLE && self.quality.moves {
+            // The value 16382 means this speed or more.
+            *speed = SpeedValue(position.speed.unsigned_abs().min(SpeedValue::UNAVAILABLE.0 - 1));
+            if position.speed < 0 && high.drive_direction == DriveDirection::Unavailable {
+                high.drive_direction = DriveDirection::Backward;
+            }
+        }
+        let heading = &mut high.heading.heading_value;
+        if *heading == HeadingValue::UNAVAILABLE && self.quality.heads {
+            // EN 302 636-4-1 9.5.2 and TS 102 894-2 A.101 have the same unit.
+            *heading = HeadingValue(position.heading % 3600);
+        }
+    }
+
+    /// Delivers a payload to its service. Returns the message for applications. Returns `None` if the payload
+    /// is for no service, or has no effect.
+    pub(crate) fn hear(&mut self, now: Time, delivery: &Delivery) -> Option<Message> {
+        if delivery.next_header != CommonNextHeader::BtpB {
+            return None;
+        }
+        let (btp, octets) = BtpB::parse(&delivery.payload).ok()?;
+        let kind = match btp.destination_port {
+            port::CAM => Some(MessageKind::Cam),
+            port::DENM => Some(MessageKind::Denm),
+            // Applications query service announcements; the service passes them no message.
+            port::SAEM => None,
+            _ => return None,
+        };
+        let now = self.now(now);
+        match self.services.handle_message(
+            now,
+            btp.destination_port,
+            octets,
+            delivery.source.address,
+            delivery.area,
+        ) {
+            Ok(()) => self.counters.received[kind.map_or(SAEM, |kind| kind as usize)] += 1,
+            Err(reason) => {
+                self.counters.dropped[reason as usize] += 1;
+                return None;
+            }
+        }
+        Some(Message { kind: kind?, source: delivery.source.address.0, octets: octets.to_vec() })
+    }
+}
+
+/// Returns the station ID of this address: the last 32 bits of its MID. Addresses of one maker differ in
+/// these bits.
+fn number(address: GnAddress) -> StationId {
+    StationId(address.0 as u32)
+}
+
+/// Returns the full time of a position vector's low 32 bits: the time nearest to the date.
+fn full(time: Timestamp, date: TimestampIts) -> TimestampIts {
+    let ahead = time.0.wrapping_sub(date.0 as u32) as i32;
+    TimestampIts(date.0.saturating_add_signed(ahead.into()).min(TimestampIts::MOST))
+}

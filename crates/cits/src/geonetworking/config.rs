@@ -1,0 +1,27 @@
+//! Settings of the GeoNetworking plane, with those of the facilities above it.
+
+use carnet_geonet::Mib;
+use carnet_geonet::ipv6_adaptation::Ipv6Config;
+use carnet_geonet::multicast::MulticastConfig;
+use carnet_wire::geonet::GnAddress;
+
+use crate::facilities::config::FacilitiesSettings;
+
+/// Settings of a station's GeoNetworking router.
+#[derive(Debug, Clone)]
+pub struct GeonetSettings {
+    /// Parameters of the GeoNetworking router.
+    pub mib: Mib,
+    /// GN address of the station; its MID is the link-layer address. `None` if the address is not known yet:
+    /// the station sets it later.
+    pub address: Option<GnAddress>,
+    /// Settings of IPv6 over GeoNetworking; `None` without it.
+    pub ipv6: Option<Ipv6Config>,
+    /// Settings of multicast forwarding between the mobile network and IPv6 over GeoNetworking; `None`
+    /// without it.
+    pub multicast: Option<MulticastConfig>,
+    /// Settings of the facilities above the router; `None` without them.
+    pub facilities: Option<FacilitiesSettings>,
+    /// Settings of the congestion gate in front of the radio; `None`: packets go to the link at once.
+    pub dcc: Option<carnet_geonet::dcc::Config>,
+}

@@ -1,0 +1,14 @@
+//! The wing of GeoNetworking: the router of `carnet_geonet`, with IPv6 above it and the congestion gate
+//! below.
+
+pub mod acceleration;
+pub mod command;
+pub mod config;
+pub mod input;
+pub mod output;
+mod plane;
+pub mod status;
+
+pub use config::GeonetSettings;
+pub use plane::{Geonet, Held, StationMessage, echo, hops};
+pub use status::GeoDestination;

@@ -1,0 +1,10 @@
+//! The wings of a C-ITS station without I/O: GeoNetworking, the facilities above it, and security beside it.
+//!
+//! [`geonetworking::Geonet`] is the plane that the station drives: it carries the other two wings, because
+//! their messages pass its router. The protocols are in `carnet_geonet`, `carnet_its` and `carnet_security`.
+#![forbid(unsafe_code)]
+
+pub mod facilities;
+pub mod geonetworking;
+pub mod position;
+pub mod security;

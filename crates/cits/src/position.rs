@@ -1,0 +1,135 @@
+//! Positions and areas as values, for all wings of this crate.
+
+use carnet_wire::geonet::{GeoArea, GnAddress, LongPositionVector, Shape, Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// Position of this station, in the units of the wire (EN 302 636-4-1 9.5.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Position {
+    /// Time of the position: TAI milliseconds since 2004-01-01, modulo 2^32.
+    pub timestamp: u32,
+    /// Latitude in tenths of a microdegree, north positive.
+    pub latitude: i32,
+    /// Longitude in tenths of a microdegree, east positive.
+    pub longitude: i32,
+    /// Whether the position is accurate (position accuracy indicator, PAI).
+    pub accurate: bool,
+    /// Speed in centimetres per second.
+    pub speed: i16,
+    /// Heading in tenths of a degree clockwise from North.
+    pub heading: u16,
+}
+
+impl Position {
+    pub(crate) fn vector(self, address: GnAddress) -> LongPositionVector {
+        LongPositionVector {
+            address,
+            timestamp: Timestamp(self.timestamp),
+            latitude: self.latitude,
+            longitude: self.longitude,
+            accurate: self.accurate,
+            speed: self.speed,
+            heading: self.heading,
+        }
+    }
+}
+
+/// An area, in the units of GeoNetworking packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Area {
+    /// Shape of the area: circle, rectangle or ellipse.
+    pub shape: AreaShape,
+    /// Latitude of the centre in tenths of a microdegree, north positive.
+    pub latitude: i32,
+    /// Longitude of the centre in tenths of a microdegree, east positive.
+    pub longitude: i32,
+    /// Radius, or half the length along the angle, in metres.
+    pub distance_a: u16,
+    /// Half the length across the angle, in metres; 0 for a circle.
+    pub distance_b: u16,
+    /// Angle of the area in degrees clockwise from North.
+    pub angle: u16,
+}
+
+/// The shape of an [`Area`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AreaShape {
+    /// A circle.
+    Circle,
+    /// A rectangle.
+    Rectangle,
+    /// An ellipse.
+    Ellipse,
+}
+
+impl From<AreaShape> for Shape {
+    fn from(shape: AreaShape) -> Shape {
+        match shape {
+            AreaShape::Circle => Shape::Circle,
+            AreaShape::Rectangle => Shape::Rectangle,
+            AreaShape::Ellipse => Shape::Ellipse,
+        }
+    }
+}
+
+impl From<Shape> for AreaShape {
+    fn from(shape: Shape) -> AreaShape {
+        match shape {
+            Shape::Circle => AreaShape::Circle,
+            Shape::Rectangle => AreaShape::Rectangle,
+            Shape::Ellipse => AreaShape::Ellipse,
+        }
+    }
+}
+
+impl From<GeoArea> for Area {
+    fn from(area: GeoArea) -> Area {
+        Area {
+            shape: area.shape.into(),
+            latitude: area.latitude,
+            longitude: area.longitude,
+            distance_a: area.distance_a,
+            distance_b: area.distance_b,
+            angle: area.angle,
+        }
+    }
+}
+
+impl From<Area> for GeoArea {
+    fn from(area: Area) -> GeoArea {
+        GeoArea {
+            shape: area.shape.into(),
+            latitude: area.latitude,
+            longitude: area.longitude,
+            distance_a: area.distance_a,
+            distance_b: area.distance_b,
+            angle: area.angle,
+        }
+    }
+}
+
+/// Quality of a position that the facilities report in their messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PositionQuality {
+    /// Radius of the circle that contains the position with 95 % probability, centimetres; `None` if unknown.
+    #[serde(default)]
+    pub confidence_cm: Option<u32>,
+    /// Altitude above the WGS 84 ellipsoid, centimetres; `None` if unknown.
+    #[serde(default)]
+    pub altitude_cm: Option<i32>,
+    /// Whether the speed of the position is known.
+    pub moves: bool,
+    /// Whether the heading of the position is known.
+    pub heads: bool,
+    /// Whether the receiver has lost its position fix, so that the next positions are dead reckoning.
+    #[serde(default)]
+    pub lost: bool,
+}
+
+impl Default for PositionQuality {
+    /// Returns the quality of a position for which no quality was reported: speed and heading are valid.
+    fn default() -> PositionQuality {
+        PositionQuality { confidence_cm: None, altitude_cm: None, moves: true, heads: true, lost: false }
+    }
+}

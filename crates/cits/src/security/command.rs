@@ -1,0 +1,38 @@
+//! Operators' and applications' commands about the pseudonym.
+
+use std::time::Duration;
+
+use carnet_base::Time;
+use carnet_security::pseudonym::Identity;
+
+use super::plane::Secured;
+
+/// Error for an order about pseudonyms if the station has no pseudonyms.
+pub(crate) const NO_PSEUDONYMS: &str =
+    "this station does not change its pseudonym: there is no [security.pseudonyms] in its config";
+
+impl Secured {
+    /// Changes the pseudonym now, even if an application has locked it. Returns the new identity.
+    ///
+    /// # Errors
+    /// Returns the reason of a failure, in words for the operator.
+    pub(crate) fn handle_pseudonym_change(&mut self, now: Time) -> Result<Identity, String> {
+        if !self.entity.has_pseudonyms() {
+            return Err(NO_PSEUDONYMS.into());
+        }
+        let identity = self.entity.change_pseudonym(self.now(now));
+        identity.ok_or_else(|| "there is no other ticket of this station that holds now".into())
+    }
+
+    /// Locks the pseudonym for a time span; an empty span ends the lock.
+    ///
+    /// # Errors
+    /// Returns the reason of a failure, in words for the operator.
+    pub(crate) fn handle_pseudonym_lock(&mut self, now: Time, span: Duration) -> Result<(), String> {
+        if !self.entity.has_pseudonyms() {
+            return Err(NO_PSEUDONYMS.into());
+        }
+        self.locked_until = Some(now + span);
+        Ok(())
+    }
+}
