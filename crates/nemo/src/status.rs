@@ -234,7 +234,7 @@ impl Nemo {
             // Each registered identifier has a binding. If no identifier is registered, the result has the
             // binding without identifier.
             let identified = router.bindings().iter().filter_map(|b| Some((b.registration.as_ref()?, b.bid)));
-            bindings.extend(identified.map(|(it, bid)| own(Some(it), Some(bid), "registered")));
+            bindings.extend(identified.map(|(it, bid)| own(Some(it), bid, "registered")));
             if router.registration().is_some() || router.bindings().iter().all(|b| b.registration.is_none()) {
                 bindings.push(own(router.registration(), None, state_name(router.state())));
             }

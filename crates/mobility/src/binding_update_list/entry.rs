@@ -1,16 +1,17 @@
-//! The Binding Update List of a router with several care-of addresses (RFC 5648): one entry per uplink that
-//! has a Binding Identifier.
+//! An entry of the Binding Update List (RFC 6275 11.1), with or without a Binding Identifier (RFC 5648 4).
 //!
 //! An entry has the registration that the home agent has acknowledged, the outstanding request, and a binding
 //! that the home agent has yet to remove. An [`Update`] is an outstanding Binding Update, which may concern
-//! several entries. All share the sequence number that distinguishes the Binding Updates (RFC 5648 4.1).
+//! several entries with identifiers. All share the sequence number that distinguishes the Binding Updates
+//! (RFC 5648 4.1).
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use carnet_base::Time;
 
-use super::exchange::{Registration, refresh_after};
-use super::retransmission::{Retransmission, remember};
+use super::exchange::{Event, Exchange, Purpose, Sent};
+use super::registration::{Registration, mapped};
+use super::{Bid, Links};
 use crate::flow::FlowBinding;
 
 /// Most Binding Updates that are remembered for their acknowledgements.
@@ -18,41 +19,39 @@ pub(crate) const MAX_UPDATES: usize = 32;
 /// Most tries of a removal. A binding that the home agent does not remove ends with its lifetime.
 const MAX_REMOVALS: u32 = 5;
 
-/// One uplink's binding.
+/// One entry of the Binding Update List.
 #[derive(Debug, Clone)]
-pub struct Binding {
-    /// Index of the uplink.
+pub struct BindingUpdateListEntry {
+    /// Index of the uplink. The entry without identifier moves with its requests from uplink to uplink.
     pub uplink: usize,
-    /// The Binding Identifier.
-    pub bid: u16,
+    /// The Binding Identifier, if the entry has one.
+    pub bid: Option<Bid>,
     /// Registration that the home agent acknowledged last, while it lasts.
     pub registration: Option<Registration>,
     /// BID-PRI of the registration.
     pub(crate) priority: u8,
-    /// Registration that the router is requesting.
-    pub(crate) attempt: Option<Attempt>,
-    /// Request to remove a binding that the home agent may still have.
-    pub(crate) removal: Option<Attempt>,
+    /// The request that the router is making. An entry with identifier that must wait has a held one.
+    pub(crate) exchange: Option<Exchange>,
+    /// Request to remove a binding that the home agent may still have; only with an identifier.
+    pub(crate) removal: Option<Exchange>,
     /// Number of the last Binding Update that ended the binding.
     pub(crate) removed: Option<u16>,
-    /// Whether the binding is to be registered again although nothing has changed here.
+    /// Whether the entry is to be registered again although nothing has changed here. The home agent may
+    /// have a Binding Update that was given up, so that the registration may be wrong.
     pub(crate) again: bool,
-    /// Time before which the binding is not registered.
-    pub(crate) held_until: Option<Time>,
 }
 
-impl Binding {
-    pub(crate) fn new(uplink: usize, bid: u16) -> Binding {
-        Binding {
+impl BindingUpdateListEntry {
+    pub(crate) fn new(uplink: usize, bid: Option<Bid>) -> BindingUpdateListEntry {
+        BindingUpdateListEntry {
             uplink,
             bid,
             registration: None,
             priority: 0,
-            attempt: None,
+            exchange: None,
             removal: None,
             removed: None,
             again: false,
-            held_until: None,
         }
     }
 
@@ -63,51 +62,107 @@ impl Binding {
 
     /// Returns when to renew the registration; earlier over an uplink that `is_full`.
     pub(crate) fn refresh_at(&self, is_full: bool) -> Option<Time> {
-        self.registration.map(|r| r.expires - r.lifetime + refresh_after(r.lifetime, is_full))
+        self.registration.map(|registration| registration.renew_at(is_full))
+    }
+
+    /// Returns the outstanding request; `None` while the entry is held.
+    pub(crate) fn request(&self) -> Option<&Exchange> {
+        self.exchange.as_ref().filter(|exchange| !exchange.is_held())
+    }
+
+    /// Returns the outstanding request, to be changed.
+    pub(crate) fn request_mut(&mut self) -> Option<&mut Exchange> {
+        self.exchange.as_mut().filter(|exchange| !exchange.is_held())
+    }
+
+    /// Removes the outstanding request. A hold stays.
+    pub(crate) fn take_request(&mut self) -> Option<Exchange> {
+        self.exchange.take_if(|exchange| !exchange.is_held())
+    }
+
+    /// Begins a request at `next`; `is_first` if the home agent does not know the home address yet.
+    pub(crate) fn begin(&mut self, next: Time, is_first: bool) {
+        self.exchange = Some(Exchange::to_home_agent(Purpose::Register, Vec::new(), next, is_first));
+    }
+
+    /// Begins the removal of the binding at `next`.
+    pub(crate) fn begin_removal(&mut self, next: Time) {
+        self.removal = Some(Exchange::to_home_agent(Purpose::Deregister, Vec::new(), next, false));
+    }
+
+    /// Returns the end of the hold, if the entry is held.
+    pub(crate) fn held_until(&self) -> Option<Time> {
+        self.exchange.as_ref().filter(|exchange| exchange.is_held())?.next()
+    }
+
+    /// Ends a hold.
+    pub(crate) fn end_hold(&mut self) {
+        self.exchange.take_if(|exchange| exchange.is_held());
+    }
+
+    /// Makes the outstanding request due at once. A hold stays.
+    pub(crate) fn hasten(&mut self, now: Time) {
+        if let Some(exchange) = &mut self.exchange {
+            exchange.apply(now, Event::Haste);
+        }
+    }
+
+    /// Ends a hold, and makes the outstanding request due at once.
+    pub(crate) fn resume(&mut self, now: Time) {
+        self.end_hold();
+        self.hasten(now);
     }
 
     /// Whether the home agent may have the binding.
     pub(crate) fn is_known(&self) -> bool {
-        self.registration.is_some() || self.attempt.as_ref().is_some_and(|attempt| !attempt.sent.is_empty())
+        self.registration.is_some() || self.request().is_some_and(Exchange::is_sent)
     }
 
     /// Returns the care-of address of the last Binding Update without an answer.
     pub(crate) fn asked_for(&self) -> Option<IpAddr> {
-        self.attempt.as_ref()?.sent.last().map(|(_, address)| *address)
+        Some(self.request()?.last_sent()?.care_of_address)
+    }
+
+    /// Sets the care-of addresses of the outstanding request to those of the uplink now.
+    pub(crate) fn take_care_of_addresses(&mut self, links: &dyn Links) {
+        let uplink = self.uplink;
+        if let Some(exchange) = &mut self.exchange {
+            exchange.care_of_addresses = links.care_of_addresses(uplink);
+        }
+    }
+
+    /// Returns the care-of addresses that the next Binding Update races. A mere renewal of a working care-of
+    /// address does not involve the other family.
+    pub(crate) fn rivals(&self) -> &[IpAddr] {
+        let Some(exchange) = &self.exchange else { return &[] };
+        let all = exchange.care_of_addresses.as_slice();
+        match all.first() {
+            Some(first)
+                if self.care_of_address() == Some(*first) && exchange.retransmission.rounds() == 0 =>
+            {
+                std::slice::from_ref(first)
+            }
+            _ => all,
+        }
+    }
+
+    /// Returns the care-of address of the next Binding Update.
+    pub(crate) fn next_care_of_address(&self) -> Option<IpAddr> {
+        let turn = self.exchange.as_ref()?.retransmission.turn();
+        let rivals = self.rivals();
+        rivals.get(turn).or(rivals.first()).copied()
+    }
+
+    /// Removes the removal once it was tried often enough.
+    pub(crate) fn drop_exhausted_removal(&mut self) {
+        self.removal.take_if(|removal| removal.retransmission.rounds() >= MAX_REMOVALS);
     }
 }
 
-/// A request to the home agent until the answer (RFC 6275 11.8).
-#[derive(Debug, Clone)]
-pub(crate) struct Attempt {
-    /// Time of the next transmission.
-    pub next: Time,
-    /// Sequence numbers and care-of addresses of the last transmissions.
-    pub sent: Vec<(u16, IpAddr)>,
-    pub retransmission: Retransmission,
-}
-
-impl Attempt {
-    pub fn new(next: Time, first: bool) -> Attempt {
-        Attempt { next, sent: Vec::new(), retransmission: Retransmission::to_home_agent(first) }
-    }
-
-    /// Records a transmission about one of `candidates` care-of addresses, and sets the time of the next.
-    pub fn transmitted(&mut self, now: Time, sequence: u16, address: IpAddr, candidates: usize) {
-        remember(&mut self.sent, (sequence, address));
-        self.next = now + self.retransmission.transmitted(now, candidates);
-    }
-
-    /// Whether a removal has been tried often enough.
-    pub fn is_exhausted(&self) -> bool {
-        self.retransmission.rounds() >= MAX_REMOVALS
-    }
-}
-
-/// One entry of a Binding Update.
+/// One entry of a Binding Update with identifiers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Member {
-    /// Index into the list of bindings.
+    /// Index into the list of entries with identifiers.
     pub binding: usize,
     /// Care-of address to register; any address in a removal.
     pub care_of_address: IpAddr,
@@ -115,15 +170,17 @@ pub(crate) struct Member {
     pub priority: u8,
 }
 
-/// An outstanding Binding Update.
+/// A Binding Update.
 #[derive(Debug, Clone)]
 pub(crate) struct Update {
     pub sequence: u16,
     pub at: Time,
     pub timestamp: Option<u64>,
+    /// Whether the update concerns the entry without identifier. It has no members.
+    pub is_plain: bool,
     /// O flag: the home agent removes all other bindings.
     pub overwrite: bool,
-    /// Whether the update removes the members.
+    /// Whether the update ends its entries.
     pub removal: bool,
     /// Uplink and care-of address that the update left from.
     pub via: (usize, IpAddr),
@@ -132,11 +189,37 @@ pub(crate) struct Update {
     /// Number of members when the update left.
     pub count: usize,
     /// Care-of address by which the answer is authenticated.
-    pub authenticated: std::net::Ipv6Addr,
+    pub authenticated: Ipv6Addr,
     /// Flows that the update described.
     pub flows: Vec<FlowBinding>,
     /// Flows that the update only named.
     pub summary: Vec<u16>,
+}
+
+impl Update {
+    /// A Binding Update of the entry without identifier.
+    pub(crate) fn plain(uplink: usize, purpose: Purpose, sent: Sent) -> Update {
+        let Sent { sequence, at, timestamp, care_of_address } = sent;
+        Update {
+            sequence,
+            at,
+            timestamp,
+            is_plain: true,
+            overwrite: false,
+            removal: purpose == Purpose::Deregister,
+            via: (uplink, care_of_address),
+            members: Vec::new(),
+            count: 0,
+            authenticated: mapped(care_of_address),
+            flows: Vec::new(),
+            summary: Vec::new(),
+        }
+    }
+
+    /// Returns the transmission of this update about a care-of address.
+    pub(crate) fn sent(&self, care_of_address: IpAddr) -> Sent {
+        Sent { sequence: self.sequence, at: self.at, timestamp: self.timestamp, care_of_address }
+    }
 }
 
 /// Support of the home agent for several care-of addresses, as far as the router knows it.

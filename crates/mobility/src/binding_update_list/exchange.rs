@@ -1,19 +1,19 @@
-//! The Binding Update List entry for the home agent (RFC 6275 11.1, RFC 3963 5.1).
+//! A request until its answer (RFC 6275 11.8), by one engine for every entry of the Binding Update List and
+//! for direct routes.
 //!
-//! An [`Exchange`] is an outstanding Binding Update with its retransmissions; a [`Registration`] is the state
-//! that the home agent acknowledged last. Both exist side by side: while the router registers a new care-of
-//! address, the old registration still carries traffic.
+//! An [`Exchange`] registers a care-of address, ends a binding, or tests an address of a direct route: its
+//! `purpose` says which. It knows when the next message leaves, and the last transmissions, whose answers the
+//! router still accepts. Its phase changes by [`Event`]s only. A registration exists beside the exchange:
+//! while the router registers a new care-of address, the old registration still carries traffic.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::time::Duration;
 
 use carnet_base::Time;
-use carnet_wire::mobility::status::Status;
 
-use super::retransmission::{MAX_BINDACK_TIMEOUT, Retransmission, remember};
+use super::retransmission::{Retransmission, remember};
 
-/// Purpose of an exchange.
+/// Purpose of a request to the home agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// The exchange registers a care-of address.
@@ -22,13 +22,13 @@ pub(crate) enum Purpose {
     Deregister,
 }
 
-/// One Binding Update as it was sent.
+/// One message as it was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sent {
     pub sequence: u16,
     pub at: Time,
     pub timestamp: Option<u64>,
-    /// Care-of address that the update left from and registers.
+    /// Care-of address that the message is about.
     pub care_of_address: IpAddr,
 }
 
@@ -43,14 +43,12 @@ pub(crate) struct Outstanding {
     pub authenticated: Ipv6Addr,
 }
 
-/// A Binding Update that has not been acknowledged yet, with all its retransmissions.
+/// A request with all its retransmissions, until its answer.
 #[derive(Debug, Clone)]
-pub(crate) struct Exchange {
-    pub purpose: Purpose,
-    /// Index of the uplink that the update leaves by.
-    pub uplink: usize,
-    /// Care-of addresses of that uplink, at most one of each family. They race in this order, in the manner
-    /// of happy eyeballs (RFC 8305 5). A de-registration on the home link has the home address instead.
+pub(crate) struct Exchange<P = Purpose> {
+    pub purpose: P,
+    /// Care-of addresses that the request may be about. Several race in this order, in the manner of happy
+    /// eyeballs (RFC 8305 5). A de-registration on the home link has the home address instead.
     pub care_of_addresses: Vec<IpAddr>,
     /// Last transmissions, the latest at the end.
     pub sent: Vec<Sent>,
@@ -58,14 +56,16 @@ pub(crate) struct Exchange {
     /// Router by which the last transmission from each care-of address left.
     routers: BTreeMap<IpAddr, Option<IpAddr>>,
     phase: Phase,
+    /// Time of the next transmission; `None` if no message follows.
+    next: Option<Time>,
 }
 
 /// Phase of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// The router retransmits until the home agent answers.
+    /// The router retransmits until the other side answers.
     Retransmitting,
-    /// The home agent refused for the moment: neither traffic nor hints hasten the next try.
+    /// The other side refused for the moment: neither traffic nor hints hasten the next try.
     Held,
     /// The exchange asks a home agent that has refused: it is sent once and not again.
     Single,
@@ -74,40 +74,100 @@ enum Phase {
 /// An event that may change the phase of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// A Binding Update left.
-    Transmission,
-    /// The home agent has answered, and the answer is new.
+    /// A message left, about one of `rivals` care-of addresses that race.
+    Transmission {
+        /// Number of care-of addresses in the race; at least 1.
+        rivals: usize,
+    },
+    /// A message of the other side answers one of the transmissions, whatever it says.
+    Response,
+    /// The answer is new, and not a correction.
     Answer,
-    /// The home agent refused for the moment.
-    Refusal,
+    /// The answer asks for another try at once.
+    Correction,
+    /// The other side refused until this time.
+    Refusal(Time),
+    /// Traffic waits, or a hint says that the other side lacks the binding.
+    Haste,
+    /// Another request goes first: this one leaves at this time at the earliest.
+    Delay(Time),
+    /// The path carries packets again.
+    Recovery,
 }
 
-impl Exchange {
-    pub fn new(purpose: Purpose, uplink: usize, care_of_addresses: Vec<IpAddr>, first: bool) -> Self {
+impl<P> Exchange<P> {
+    /// A request whose first message leaves at `next`.
+    pub fn new(
+        purpose: P,
+        care_of_addresses: Vec<IpAddr>,
+        next: Time,
+        retransmission: Retransmission,
+    ) -> Self {
         Exchange {
             purpose,
-            uplink,
             care_of_addresses,
             sent: Vec::new(),
-            retransmission: Retransmission::to_home_agent(first),
+            retransmission,
             routers: BTreeMap::new(),
             phase: Phase::Retransmitting,
+            next: Some(next),
         }
     }
 
-    /// Returns an exchange that asks a home agent that has refused: it is sent once and not again.
-    pub fn single(uplink: usize, care_of_addresses: Vec<IpAddr>) -> Self {
-        let exchange = Exchange::new(Purpose::Register, uplink, care_of_addresses, true);
-        Exchange { phase: Phase::Single, ..exchange }
+    /// Changes phase, retransmission and time of the next transmission by an event.
+    pub fn apply(&mut self, now: Time, event: Event) {
+        (self.phase, self.next) = match (self.phase, event) {
+            (phase, Event::Transmission { rivals }) => {
+                let next = now + self.retransmission.transmitted(now, rivals);
+                match phase {
+                    Phase::Single => (phase, None),
+                    Phase::Retransmitting | Phase::Held => (Phase::Retransmitting, Some(next)),
+                }
+            }
+            (phase, Event::Response) => {
+                self.retransmission.answered();
+                (phase, self.next)
+            }
+            (Phase::Single, Event::Answer) => (Phase::Retransmitting, self.next),
+            (phase, Event::Answer) => (phase, self.next),
+            (phase, Event::Correction) => {
+                (phase, if self.retransmission.correct() { Some(now) } else { self.next })
+            }
+            (_, Event::Refusal(until)) => (Phase::Held, Some(until)),
+            (Phase::Retransmitting, Event::Haste) => {
+                (Phase::Retransmitting, self.next.map(|next| next.min(now)))
+            }
+            (phase @ (Phase::Held | Phase::Single), Event::Haste) => (phase, self.next),
+            (phase, Event::Delay(until)) => (phase, self.next.map(|next| next.max(until))),
+            (phase @ (Phase::Held | Phase::Retransmitting), Event::Recovery) => (phase, Some(now)),
+            (Phase::Single, Event::Recovery) => (Phase::Single, self.next),
+        };
     }
 
-    /// Changes the phase by an event.
-    pub fn apply(&mut self, event: Event) {
-        self.phase = match (self.phase, event) {
-            (_, Event::Refusal) => Phase::Held,
-            (Phase::Held, Event::Transmission) | (Phase::Single, Event::Answer) => Phase::Retransmitting,
-            (phase, Event::Transmission | Event::Answer) => phase,
-        };
+    /// Records a transmission. Answers to it are accepted from now on.
+    pub fn record(&mut self, sent: Sent) {
+        remember(&mut self.sent, sent);
+    }
+
+    /// Sets the time of the next transmission.
+    pub fn schedule(&mut self, at: Time) {
+        self.next = Some(at);
+    }
+
+    /// Returns the time of the next transmission.
+    pub fn next(&self) -> Option<Time> {
+        self.next
+    }
+
+    /// Whether the next transmission is due.
+    pub fn is_due(&self, now: Time) -> bool {
+        self.next.is_some_and(|next| next <= now)
+    }
+
+    /// Handles an answer that asks for another try at once; returns false if there were too many.
+    pub fn correct(&mut self, now: Time) -> bool {
+        self.apply(now, Event::Correction);
+        self.retransmission.is_patient()
     }
 
     /// Whether neither traffic nor hints hasten the next try.
@@ -127,15 +187,7 @@ impl Exchange {
 
     /// Returns the care-of address of the last transmission; before the first one, that of the next.
     pub fn care_of_address(&self) -> Option<IpAddr> {
-        self.sent.last().map(|sent| sent.care_of_address).or_else(|| self.next_care_of_address())
-    }
-
-    /// Records a transmission; the timeout doubles for the next one (RFC 6275 11.8). Returns the wait for its
-    /// answer before the next one leaves. The wait is short if the next one is about another care-of address.
-    pub fn transmitted(&mut self, sent: Sent) -> Duration {
-        self.apply(Event::Transmission);
-        remember(&mut self.sent, sent);
-        self.retransmission.transmitted(sent.at, self.care_of_addresses.len())
+        self.last_sent().map(|sent| sent.care_of_address).or_else(|| self.next_care_of_address())
     }
 
     /// Records the router by which a transmission from this care-of address leaves.
@@ -148,117 +200,85 @@ impl Exchange {
         self.routers.get(&care_of_address).is_some_and(|known| *known != router)
     }
 
-    /// Returns the transmission that an acknowledgement with this sequence number answers.
+    /// Returns the transmission that an answer with this sequence number answers.
     pub fn find(&self, sequence: u16) -> Option<Sent> {
         self.sent.iter().rev().find(|sent| sent.sequence == sequence).copied()
     }
 
-    /// Returns when the last transmission left.
-    pub fn last_sent(&self) -> Option<Time> {
-        self.sent.last().map(|sent| sent.at)
+    /// Returns the last transmission.
+    pub fn last_sent(&self) -> Option<&Sent> {
+        self.sent.last()
+    }
+
+    /// Whether a message has left.
+    pub fn is_sent(&self) -> bool {
+        !self.sent.is_empty()
     }
 }
 
-/// Registration that the home agent acknowledged last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Registration {
-    /// Index of the uplink. The address does not identify it: two uplinks behind NATs of one make may have
-    /// the same address.
-    pub uplink: usize,
-    /// Care-of address as the router sees it: a NAT may have translated it.
-    pub care_of_address: IpAddr,
-    /// Time since when this address has been registered.
-    pub since: Time,
-    /// Whether packets go in UDP: there is a NAT on the path, or one side requires UDP (RFC 5555 4.2).
-    pub udp: bool,
-    /// Granted lifetime.
-    pub lifetime: Duration,
-    /// End of the lifetime, counted from the sending of the Binding Update (RFC 6275 11.7.3).
-    pub expires: Time,
-    /// Sequence number of the acknowledged Binding Update.
-    pub sequence: u16,
-}
-
-impl Registration {
-    /// Returns this registration as the successor of `before`. If the care-of address is the same, it keeps
-    /// the time since when it has been registered.
-    pub(crate) fn after(self, before: Option<&Registration>) -> Registration {
-        let here = |other: &&Registration| {
-            (other.uplink, other.care_of_address) == (self.uplink, self.care_of_address)
-        };
-        Registration { since: before.filter(here).map_or(self.since, |before| before.since), ..self }
+impl Exchange {
+    /// A request to the home agent; `is_first` if the home agent does not know the home address yet.
+    pub fn to_home_agent(purpose: Purpose, addresses: Vec<IpAddr>, next: Time, is_first: bool) -> Self {
+        Exchange::new(purpose, addresses, next, Retransmission::to_home_agent(is_first))
     }
-}
 
-/// Returns a care-of address in the form in which it is authenticated and compared: an IPv4 address as
-/// IPv4-mapped.
-pub(crate) fn mapped(care_of_address: IpAddr) -> Ipv6Addr {
-    match care_of_address {
-        IpAddr::V6(address) => address,
-        IpAddr::V4(address) => address.to_ipv6_mapped(),
+    /// A request to a home agent that has refused: it is sent once and not again.
+    pub fn single(care_of_addresses: Vec<IpAddr>, next: Time) -> Self {
+        let exchange = Exchange::to_home_agent(Purpose::Register, care_of_addresses, next, true);
+        Exchange { phase: Phase::Single, ..exchange }
     }
-}
 
-/// Reaction to a refusal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Remedy {
-    /// Send again after this long.
-    Retry(Duration),
-    /// De-register and begin anew (the type of registration changed under us).
-    StartOver,
-    /// Continue as if there had been no answer.
-    GoOn,
-    /// Stop the service, and ask again after a pause that doubles each time.
-    BackOff,
-    /// Stop the service, and ask again after a long while.
-    Stop,
-}
-
-/// Returns the remedy for each status (RFC 6275 11.7.3, RFC 3963 5.4, RFC 4285). With one home agent and one
-/// configured mode, "every available mode" has been tried after the first answer.
-pub(crate) fn remedy(status: Status) -> Remedy {
-    match status {
-        Status::TYPE_CHANGE_DISALLOWED => Remedy::StartOver,
-        // The operator of the home agent may be changing the key right now.
-        Status::AUTHENTICATION_FAILED => Remedy::Retry(Duration::from_secs(30)),
-        // A home agent that has just started sends this status until it has received the prefixes of its home
-        // link. RFC 6275 11.7.3 permits the node to try again; the pauses double as in 11.8.
-        Status::HOME_REGISTRATION_NOT_SUPPORTED
-        | Status::NOT_HOME_SUBNET
-        | Status::NOT_HOME_AGENT
-        | Status::PROHIBITED => Remedy::BackOff,
-        // RFC 3963 5.4: the router refrains from sending Binding Updates.
-        Status::MOBILE_ROUTER_NOT_PERMITTED
-        | Status::INVALID_PREFIX
-        | Status::NOT_AUTHORIZED_FOR_PREFIX
-        | Status::FORWARDING_SETUP_FAILED
-        | Status::MESSAGE_ID_REQUIRED => Remedy::Stop,
-        // Among them is 134: the node that has this home address on the home link may be gone soon.
-        _ => Remedy::Retry(MAX_BINDACK_TIMEOUT),
+    /// A registration that begins at `until` at the earliest.
+    pub fn held(until: Time) -> Self {
+        let mut exchange = Exchange::to_home_agent(Purpose::Register, Vec::new(), until, false);
+        exchange.apply(until, Event::Refusal(until));
+        exchange
     }
-}
-
-/// Returns when to renew a registration: a quarter of the lifetime before its end, but not before half of it.
-/// The time that is left suffices for three retransmissions. A full uplink loses many Binding Updates and
-/// delays all: the router renews over it at half of the lifetime.
-pub(crate) fn refresh_after(lifetime: Duration, is_full: bool) -> Duration {
-    if is_full {
-        return lifetime / 2;
-    }
-    let margin = (lifetime / 4).max(Duration::from_secs(8)).min(lifetime / 2);
-    lifetime.saturating_sub(margin)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const SECOND: Time = Time::from_secs(1);
+
+    fn exchange() -> Exchange {
+        Exchange::to_home_agent(Purpose::Register, Vec::new(), Time::ZERO, false)
+    }
+
     #[test]
-    fn renewal_leaves_time_for_retransmissions() {
-        let after = |secs| refresh_after(Duration::from_secs(secs), false).as_secs_f64();
-        assert_eq!(after(60), 45.0);
-        assert_eq!(refresh_after(Duration::from_secs(60), true), Duration::from_secs(30));
-        assert_eq!(after(20), 12.0);
-        assert_eq!(after(4), 2.0);
+    fn refused_exchange_is_not_hastened_before_its_next_transmission() {
+        let mut exchange = exchange();
+        exchange.apply(Time::ZERO, Event::Transmission { rivals: 1 });
+        exchange.apply(Time::ZERO, Event::Refusal(Time::from_secs(32)));
+        exchange.apply(SECOND, Event::Haste);
+        assert_eq!((exchange.is_held(), exchange.next()), (true, Some(Time::from_secs(32))));
+        exchange.apply(Time::from_secs(32), Event::Transmission { rivals: 1 });
+        exchange.apply(Time::from_secs(33), Event::Haste);
+        assert_eq!((exchange.is_held(), exchange.next()), (false, Some(Time::from_secs(33))));
+    }
+
+    #[test]
+    fn single_exchange_is_sent_once_until_its_answer() {
+        let mut exchange = Exchange::single(Vec::new(), Time::ZERO);
+        exchange.apply(Time::ZERO, Event::Transmission { rivals: 1 });
+        for event in [Event::Haste, Event::Recovery, Event::Delay(SECOND), Event::Response] {
+            exchange.apply(SECOND, event);
+            assert_eq!((exchange.is_single(), exchange.next()), (true, None), "{event:?}");
+        }
+        exchange.apply(SECOND, Event::Answer);
+        assert!(!exchange.is_single());
+    }
+
+    #[test]
+    fn fourth_correction_does_not_hasten_the_next_transmission() {
+        let mut exchange = exchange();
+        exchange.schedule(Time::from_secs(9));
+        for second in 1..4 {
+            assert!(exchange.correct(Time::from_secs(second)));
+            assert_eq!(exchange.next(), Some(Time::from_secs(second)));
+        }
+        assert!(!exchange.correct(Time::from_secs(4)));
+        assert_eq!(exchange.next(), Some(Time::from_secs(3)));
     }
 }

@@ -21,8 +21,9 @@ use std::time::Duration;
 
 use carnet_base::Time;
 
-use super::entry::{Attempt, Binding, MAX_UPDATES, Member, Update};
-use super::exchange::Registration;
+use super::entry::{BindingUpdateListEntry, MAX_UPDATES, Member, Update};
+use super::exchange::{Event, Exchange};
+use super::registration::Registration;
 use super::retransmission::INITIAL_BINDACK_TIMEOUT;
 use super::{BindingUpdateList, Links};
 use crate::is_newer;
@@ -86,28 +87,28 @@ impl BindingUpdateList {
         for index in 0..self.bindings.len() {
             let silent = links.is_silent(self.bindings[index].uplink);
             let binding = &mut self.bindings[index];
-            binding.held_until = binding.held_until.filter(|_| !silent);
-            if let Some(attempt) = &mut binding.attempt {
-                attempt.next = attempt.next.min(now);
-                attempt.retransmission.limit(INITIAL_BINDACK_TIMEOUT);
+            if silent {
+                binding.end_hold();
+            }
+            binding.hasten(now);
+            if let Some(request) = binding.request_mut() {
+                request.retransmission.limit(INITIAL_BINDACK_TIMEOUT);
             }
         }
     }
 
     /// Returns when the bindings are due next.
     pub(crate) fn next_due(&self, links: &dyn Links, now: Time) -> Option<Time> {
-        let can_remove = |binding: &&Binding| self.others_live(links, binding.uplink);
+        let can_remove = |binding: &&BindingUpdateListEntry| self.others_live(links, binding.uplink);
         let removals = self.bindings.iter().filter(can_remove).filter_map(|b| b.removal.as_ref());
-        let attempts = self.bindings.iter().filter_map(|binding| binding.attempt.as_ref());
-        let held = self.bindings.iter().filter(|b| b.attempt.is_none()).filter_map(|b| b.held_until);
+        let requests = self.bindings.iter().filter_map(|binding| binding.exchange.as_ref());
         let ends = self.bindings.iter().filter_map(|binding| binding.registration.map(|r| r.expires));
-        let usable = |b: &&Binding| !links.care_of_addresses(b.uplink).is_empty();
-        let refresh_at = |binding: &Binding| binding.refresh_at(links.is_full(binding.uplink));
+        let usable = |b: &&BindingUpdateListEntry| !links.care_of_addresses(b.uplink).is_empty();
+        let refresh_at = |binding: &BindingUpdateListEntry| binding.refresh_at(links.is_full(binding.uplink));
         let refreshes = self.bindings.iter().filter(usable).filter_map(refresh_at);
         removals
-            .chain(attempts)
-            .map(|attempt| attempt.next)
-            .chain(held)
+            .chain(requests)
+            .filter_map(Exchange::next)
             .chain(ends)
             .chain(refreshes)
             // A request that is due and cannot be sent waits for a change.
@@ -126,7 +127,7 @@ impl BindingUpdateList {
         for index in 0..self.bindings.len() {
             let uplink = self.bindings[index].uplink;
             let candidates = links.care_of_addresses(uplink);
-            let held = self.bindings[index].held_until.is_some_and(|until| until > now);
+            let held = self.bindings[index].held_until().is_some_and(|until| until > now);
             let Some(first) = candidates.first().copied() else {
                 self.give_up(links, now, index);
                 continue;
@@ -134,14 +135,13 @@ impl BindingUpdateList {
             let priority = links.priority(uplink);
             let is_full = links.is_full(uplink);
             let tells = self.bindings[index]
-                .attempt
-                .as_ref()
-                .and_then(|attempt| attempt.sent.last())
-                .is_some_and(|(sequence, _)| tells_flows(*sequence));
+                .request()
+                .and_then(Exchange::last_sent)
+                .is_some_and(|sent| tells_flows(sent.sequence));
             let wants_flows = carrier == Some(index) || tells;
             let binding = &mut self.bindings[index];
             if !held {
-                binding.held_until = None;
+                binding.end_hold();
             }
             let due = binding.refresh_at(is_full).is_some_and(|at| at <= now);
             let differs = binding.again
@@ -150,17 +150,16 @@ impl BindingUpdateList {
                 || binding.care_of_address() != Some(first)
                 || binding.priority != priority;
             if !differs {
-                binding.attempt = None;
-            } else if let Some(attempt) = &mut binding.attempt {
+                binding.take_request();
+            } else if binding.request().is_some() {
                 // Another care-of address or priority is another request, not a repetition.
-                let asked = attempt.sent.last().is_none_or(|(_, address)| candidates.contains(address));
-                if !asked {
-                    *attempt = Attempt::new(now, false);
+                if binding.asked_for().is_some_and(|address| !candidates.contains(&address)) {
+                    binding.begin(now, false);
                 }
             } else if !held {
                 let first = binding.registration.is_none();
                 let start = if first && !self.abilities.bootstrapped { now + GATHERING } else { now };
-                binding.attempt = Some(Attempt::new(start, first));
+                binding.begin(start, first);
             }
         }
     }
@@ -173,9 +172,10 @@ impl BindingUpdateList {
             self.forget(now, index);
         }
         // The uplink has nothing to register. A Binding Update without an answer may have been accepted.
-        let attempt = self.bindings[index].attempt.take();
-        if !others && attempt.is_some_and(|attempt| !attempt.sent.is_empty()) {
-            self.bindings[index].removal.get_or_insert(Attempt::new(now, false));
+        let request = self.bindings[index].take_request();
+        let binding = &mut self.bindings[index];
+        if !others && request.is_some_and(|request| request.is_sent()) && binding.removal.is_none() {
+            binding.begin_removal(now);
         }
     }
 
@@ -183,9 +183,9 @@ impl BindingUpdateList {
     pub(crate) fn forget(&mut self, now: Time, index: usize) {
         let binding = &mut self.bindings[index];
         let known = binding.is_known();
-        binding.attempt = None;
+        binding.take_request();
         if known {
-            binding.removal = Some(Attempt::new(now, false));
+            binding.begin_removal(now);
         }
         let registration = binding.registration.take();
         for update in &mut self.updates {
@@ -220,7 +220,7 @@ impl BindingUpdateList {
             return None;
         }
         let due: Vec<usize> = (0..self.bindings.len())
-            .filter(|&index| self.bindings[index].removal.as_ref().is_some_and(|r| r.next <= now))
+            .filter(|&index| self.bindings[index].removal.as_ref().is_some_and(|r| r.is_due(now)))
             .collect();
         let except: Vec<usize> = due.iter().map(|&index| self.bindings[index].uplink).collect();
         let via = self.living(links, &except)?;
@@ -234,15 +234,11 @@ impl BindingUpdateList {
     }
 
     fn draft_registration(&mut self, links: &dyn Links, now: Time) -> Option<Draft> {
-        let member = |router: &BindingUpdateList, index: usize| {
-            let binding = &router.bindings[index];
-            let attempt = binding.attempt.as_ref()?;
-            let candidates = links.care_of_addresses(binding.uplink);
-            // A mere renewal of a working care-of address does not involve the other family.
-            let alone = binding.care_of_address() == candidates.first().copied()
-                && attempt.retransmission.rounds() == 0;
-            let turn = if alone { 0 } else { attempt.retransmission.turn() };
-            let care_of_address = *candidates.get(turn).or(candidates.first())?;
+        let member = |router: &mut BindingUpdateList, index: usize| {
+            let binding = &mut router.bindings[index];
+            binding.take_care_of_addresses(links);
+            binding.request()?;
+            let care_of_address = binding.next_care_of_address()?;
             Some(Member { binding: index, care_of_address, priority: links.priority(binding.uplink) })
         };
         let mut order: Vec<usize> = (0..self.bindings.len()).collect();
@@ -250,7 +246,7 @@ impl BindingUpdateList {
         order
             .sort_by_key(|&index| (is_full(self, index), links.priority(self.bindings[index].uplink), index));
         let due = |router: &BindingUpdateList, index: usize| {
-            router.bindings[index].attempt.as_ref().is_some_and(|attempt| attempt.next <= now)
+            router.bindings[index].request().is_some_and(|request| request.is_due(now))
         };
         let soon = |router: &BindingUpdateList, index: usize| {
             router.bindings[index]
@@ -261,17 +257,19 @@ impl BindingUpdateList {
         // Renewals that are due before the lifetime over the full uplink can end go before its first Binding
         // Update.
         let begins = |router: &BindingUpdateList, index: usize| {
-            router.bindings[index].attempt.as_ref().is_some_and(|attempt| attempt.sent.is_empty())
+            router.bindings[index].request().is_some_and(|request| !request.is_sent())
         };
         if order.iter().any(|&index| is_full(self, index) && due(self, index) && begins(self, index)) {
             for &index in &order {
                 let binding = &self.bindings[index];
                 let lasts = |at: Time| binding.registration.is_some_and(|r| at <= now + r.lifetime / 2);
                 let is_due_meanwhile = binding.refresh_at(false).is_some_and(lasts);
-                if binding.held_until.is_none() && !is_full(self, index) && is_due_meanwhile {
+                if binding.held_until().is_none() && !is_full(self, index) && is_due_meanwhile {
                     let binding = &mut self.bindings[index];
                     binding.again = true;
-                    binding.attempt.get_or_insert_with(|| Attempt::new(now, false));
+                    if binding.exchange.is_none() {
+                        binding.begin(now, false);
+                    }
                 }
             }
         }
@@ -286,13 +284,12 @@ impl BindingUpdateList {
             care_of_address.is_ipv6()
                 && !router.is_trying_ipv6(index, care_of_address)
                 && !links.is_silent(binding.uplink)
-                && binding.attempt.as_ref().is_none_or(|attempt| attempt.retransmission.is_fresh())
+                && binding.request().is_none_or(|request| request.retransmission.is_fresh())
         };
         if self.abilities.bulk && links.is_probing() && fit(self, first, lead.care_of_address) {
             for &index in order.iter().filter(|&&index| index != first) {
-                if self.bindings[index].attempt.is_none() && soon(self, index) {
-                    let attempt = Attempt::new(now, false);
-                    self.bindings[index].attempt = Some(attempt);
+                if self.bindings[index].request().is_none() && soon(self, index) {
+                    self.bindings[index].begin(now, false);
                 }
                 let Some(other) = member(self, index).filter(|_| due(self, index) || overwrite) else {
                     continue;
@@ -329,10 +326,7 @@ impl BindingUpdateList {
         for binding in &mut self.bindings {
             if binding.is_known() {
                 binding.again = true;
-                binding.held_until = None;
-                if let Some(attempt) = &mut binding.attempt {
-                    attempt.next = attempt.next.min(now);
-                }
+                binding.resume(now);
             }
         }
     }
@@ -341,9 +335,9 @@ impl BindingUpdateList {
     /// registered. Returns whether there are any.
     pub(crate) fn hasten(&mut self, now: Time, interval: Duration) -> bool {
         let mut due = false;
-        for attempt in self.bindings.iter_mut().filter_map(|binding| binding.attempt.as_mut()) {
-            if attempt.retransmission.last().is_some_and(|at| now.saturating_since(at) >= interval) {
-                attempt.next = attempt.next.min(now);
+        for request in self.bindings.iter_mut().filter_map(BindingUpdateListEntry::request_mut) {
+            if request.retransmission.last().is_some_and(|at| now.saturating_since(at) >= interval) {
+                request.apply(now, Event::Haste);
                 due = true;
             }
         }
@@ -375,35 +369,31 @@ impl BindingUpdateList {
     }
 
     pub(crate) fn retry_binding(&mut self, now: Time, index: usize) {
-        self.bindings[index].attempt = Some(Attempt::new(now, false));
+        self.bindings[index].begin(now, false);
         self.bindings[index].again = true;
     }
 
     pub(crate) fn correct_binding(&mut self, now: Time, index: usize) -> bool {
-        let Some(attempt) = &mut self.bindings[index].attempt else { return false };
-        attempt.next = now;
-        attempt.retransmission.correct()
+        self.bindings[index].request_mut().is_some_and(|request| request.correct(now))
     }
 
     /// Delays the next request for a binding by `after`.
     pub(crate) fn hold_binding(&mut self, now: Time, index: usize, after: Duration) {
-        self.bindings[index].attempt = None;
-        self.bindings[index].held_until = Some(now + after);
+        self.bindings[index].exchange = Some(Exchange::held(now + after));
         // The request is still wanted after the delay.
         self.bindings[index].again = true;
     }
 
     /// Makes the members of a Binding Update due at once; false if all of them have been corrected too often.
-    pub(crate) fn correct_members(&mut self, now: Time, update: &Update) -> bool {
+    pub(super) fn correct_members(&mut self, now: Time, update: &Update) -> bool {
         let mut patient = false;
         for member in &update.members {
             let binding = &mut self.bindings[member.binding];
-            let attempt = if update.removal { &mut binding.removal } else { &mut binding.attempt };
-            if let Some(attempt) = attempt
-                && attempt.retransmission.correct()
+            let request = if update.removal { binding.removal.as_mut() } else { binding.request_mut() };
+            if let Some(request) = request
+                && request.correct(now)
             {
-                attempt.next = now;
-                attempt.retransmission.begin_anew();
+                request.retransmission.begin_anew();
                 patient = true;
             }
         }
@@ -416,8 +406,8 @@ impl BindingUpdateList {
         if !self.abilities.bootstrapped {
             for binding in &mut self.bindings {
                 // Requests that have waited for the first acknowledgement are due now.
-                if let Some(attempt) = binding.attempt.as_mut().filter(|attempt| attempt.sent.is_empty()) {
-                    attempt.next = now;
+                if let Some(request) = binding.request_mut().filter(|request| !request.is_sent()) {
+                    request.schedule(now);
                 }
             }
         }
@@ -430,11 +420,11 @@ impl BindingUpdateList {
             let older = binding.registration.is_some_and(|r| is_newer(update.sequence, r.sequence));
             binding.again |= older && update.members.iter().all(|member| member.binding != index);
         }
-        self.registration.take()
+        self.plain.registration.take()
     }
 
-    /// Records that a Binding Update was sent.
-    pub(crate) fn transmitted(&mut self, links: &dyn Links, now: Time, update: &Update) {
+    /// Records that a Binding Update of entries with identifiers was sent.
+    pub(super) fn members_transmitted(&mut self, links: &dyn Links, now: Time, update: &Update) {
         let sequence = update.sequence;
         for member in update.members.iter().filter(|_| update.removal) {
             self.bindings[member.binding].registration = None;
@@ -442,33 +432,26 @@ impl BindingUpdateList {
         }
         let full: Vec<usize> = (0..links.count()).filter(|&uplink| links.is_full(uplink)).collect();
         for member in &update.members {
-            let candidates = links.care_of_addresses(self.bindings[member.binding].uplink);
             let binding = &mut self.bindings[member.binding];
-            let attempt = if update.removal { &mut binding.removal } else { &mut binding.attempt };
-            if let Some(attempt) = attempt {
-                let renewal =
-                    binding.registration.is_some_and(|r| candidates.first() == Some(&r.care_of_address));
-                let rivals = if update.removal || (renewal && attempt.retransmission.rounds() == 0) {
-                    1
-                } else {
-                    candidates.len()
-                };
-                attempt.transmitted(now, sequence, member.care_of_address, rivals);
-                if full.contains(&binding.uplink) {
-                    attempt.retransmission.limit(FULL_TIMEOUT);
+            let rivals = if update.removal { 1 } else { binding.rivals().len() };
+            let is_full = full.contains(&binding.uplink);
+            let request = if update.removal { binding.removal.as_mut() } else { binding.request_mut() };
+            if let Some(request) = request {
+                request.record(update.sent(member.care_of_address));
+                request.apply(now, Event::Transmission { rivals });
+                if is_full {
+                    request.retransmission.limit(FULL_TIMEOUT);
                 }
             }
-            binding.removal.take_if(|removal| removal.is_exhausted());
+            binding.drop_exhausted_removal();
             if let Some(removal) = binding.removal.as_mut().filter(|_| !update.removal) {
                 // The registration may replace the removal.
-                removal.next = removal.next.max(now + STAGGER);
+                removal.apply(now, Event::Delay(now + STAGGER));
             }
         }
         if update.overwrite {
-            for binding in &mut self.bindings {
-                if let Some(attempt) = &mut binding.attempt {
-                    attempt.next = attempt.next.max(now + STAGGER);
-                }
+            for request in self.bindings.iter_mut().filter_map(BindingUpdateListEntry::request_mut) {
+                request.apply(now, Event::Delay(now + STAGGER));
             }
         }
     }

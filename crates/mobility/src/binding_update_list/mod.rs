@@ -1,14 +1,18 @@
 //! The Binding Update List (RFC 6275 11.1, RFC 3963 5.1, RFC 5648 4).
 //!
 //! A mobile router has one entry without a Binding Identifier, and one for each uplink that has an
-//! identifier. Entries with identifiers share Binding Updates ([`Update`]); all share the sequence numbers
-//! ([`UpdateNumbers`]).
+//! identifier. Each is a [`BindingUpdateListEntry`], found by its optional identifier. Each makes its requests
+//! by an [`Exchange`]. Entries with identifiers share Binding Updates ([`Update`]); all share the sequence
+//! numbers ([`UpdateNumbers`]). Direct routes have no entry here, but make their requests by an [`Exchange`]
+//! too.
 
 mod entry;
 mod exchange;
 mod identified;
 mod links;
 mod numbers;
+mod registration;
+mod remedy;
 mod retransmission;
 
 use std::collections::VecDeque;
@@ -17,15 +21,15 @@ use std::time::Duration;
 
 use carnet_base::Time;
 
-pub use entry::Binding;
-pub(crate) use entry::{Abilities, Attempt, Member, Update};
-pub use exchange::Registration;
-pub(crate) use exchange::{
-    Event, Exchange, Outstanding, Purpose, Remedy, Sent, mapped, refresh_after, remedy,
-};
+pub use entry::BindingUpdateListEntry;
+pub(crate) use entry::{Abilities, Member, Update};
+pub(crate) use exchange::{Event, Exchange, Outstanding, Purpose, Sent};
 pub(crate) use identified::{Draft, FULL_TIMEOUT, STAGGER};
 pub(crate) use links::Links;
 pub(crate) use numbers::{Judgement, UpdateNumbers};
+pub use registration::Registration;
+pub(crate) use registration::{Renewal, mapped};
+pub(crate) use remedy::{Remedy, remedy};
 pub(crate) use retransmission::{
     CONNECTION_ATTEMPT_DELAY, INITIAL_BINDACK_TIMEOUT, MAX_BINDACK_TIMEOUT, Retransmission,
 };
@@ -38,19 +42,14 @@ pub(crate) type Bid = u16;
 /// Registrations of a mobile router with its home agent, and those that it is requesting.
 #[derive(Debug)]
 pub(crate) struct BindingUpdateList {
-    /// Registration without identifier.
-    pub(crate) registration: Option<Registration>,
-    /// A Binding Update for another care-of address was given up unanswered. The home agent may have received
-    /// it, so that [`Self::registration`] may be wrong.
-    pub(crate) doubtful: bool,
-    /// The Binding Update without identifier that waits for its acknowledgement.
-    pub(crate) exchange: Option<Exchange>,
+    /// The entry without identifier.
+    pub(crate) plain: BindingUpdateListEntry,
     /// The last Binding Update without an answer: no other leaves while that could overtake it.
     pub(crate) outstanding: Option<Outstanding>,
-    /// Whether the exchange waits for the answer to the outstanding Binding Update.
+    /// Whether the plain entry's request waits for the answer to the outstanding Binding Update.
     pub(crate) is_waiting: bool,
-    /// Bindings with identifiers, in the order of the uplinks.
-    pub(crate) bindings: Vec<Binding>,
+    /// Entries with identifiers, in the order of the uplinks.
+    pub(crate) bindings: Vec<BindingUpdateListEntry>,
     /// Whether a binding with identifier was on a working uplink at the last review.
     pub(crate) lived: bool,
     /// Outstanding Binding Updates with identifiers, the oldest first.
@@ -66,14 +65,14 @@ pub(crate) struct BindingUpdateList {
 
 impl BindingUpdateList {
     /// Returns a list without any registration. `identifiers` are the uplinks that have a Binding Identifier.
-    pub(crate) fn new(identifiers: impl Iterator<Item = (usize, u16)>) -> BindingUpdateList {
+    pub(crate) fn new(identifiers: impl Iterator<Item = (usize, Bid)>) -> BindingUpdateList {
         BindingUpdateList {
-            registration: None,
-            doubtful: false,
-            exchange: None,
+            plain: BindingUpdateListEntry::new(0, None),
             outstanding: None,
             is_waiting: false,
-            bindings: identifiers.map(|(uplink, bid)| Binding::new(uplink, bid)).collect(),
+            bindings: identifiers
+                .map(|(uplink, bid)| BindingUpdateListEntry::new(uplink, Some(bid)))
+                .collect(),
             lived: false,
             updates: VecDeque::new(),
             abilities: Abilities::default(),
@@ -81,6 +80,55 @@ impl BindingUpdateList {
             previous: Vec::new(),
             grace: None,
         }
+    }
+
+    /// Returns the entry with this identifier, or the one without.
+    pub(crate) fn entry(&mut self, bid: Option<Bid>) -> Option<&mut BindingUpdateListEntry> {
+        std::iter::once(&mut self.plain).chain(&mut self.bindings).find(|entry| entry.bid == bid)
+    }
+
+    /// Takes over the state of the same home address under an earlier configuration. `position` returns the
+    /// present index of a former uplink.
+    pub(crate) fn adopt(
+        &mut self,
+        now: Time,
+        old: &BindingUpdateList,
+        position: &dyn Fn(usize) -> Option<usize>,
+    ) {
+        self.abilities = Abilities { bootstrapped: old.abilities.bootstrapped, ..Abilities::default() };
+        for entry in &mut self.bindings {
+            let is_former = |other: &&BindingUpdateListEntry| {
+                other.bid == entry.bid && position(other.uplink) == Some(entry.uplink)
+            };
+            if let Some(former) = old.bindings.iter().find(is_former) {
+                entry.registration = former.registration.filter(|r| r.expires > now);
+                entry.priority = former.priority;
+                // The prefixes, the lifetime or the key may have changed.
+                entry.again = true;
+            }
+        }
+        // A registered binding that is no longer wanted is replaced.
+        let kept = |other: &BindingUpdateListEntry| {
+            self.bindings.iter().any(|b| b.bid == other.bid && b.registration == other.registration)
+        };
+        if !old.bindings.iter().filter(|binding| binding.is_known()).all(kept) {
+            self.abilities.bootstrapped = false;
+        }
+        // The registration of an uplink that is gone no longer has an address.
+        let uplink = |registration: Registration| position(registration.uplink).unwrap_or(0);
+        let registration = old.plain.registration.filter(|registration| registration.expires > now);
+        self.plain.registration = registration.map(|it| Registration { uplink: uplink(it), ..it });
+    }
+
+    /// Begins a request of the entry without identifier over an uplink.
+    pub(crate) fn begin(&mut self, uplink: usize, exchange: Exchange) {
+        self.plain.uplink = uplink;
+        self.plain.exchange = Some(exchange);
+    }
+
+    /// Returns the outstanding request of the entry without identifier, if it has this purpose.
+    pub(crate) fn plain_request(&self, purpose: Purpose) -> Option<&Exchange> {
+        self.plain.exchange.as_ref().filter(|exchange| exchange.purpose == purpose)
     }
 
     /// Whether a care-of address is an IPv6 one that the router tries while IPv4 carries the uplink. Such an
@@ -124,24 +172,13 @@ impl BindingUpdateList {
         for index in 0..self.bindings.len() {
             let binding = &mut self.bindings[index];
             let registration = binding.registration.take();
-            *binding = Binding::new(binding.uplink, binding.bid);
+            *binding = BindingUpdateListEntry::new(binding.uplink, binding.bid);
             if let Some(registration) = registration {
                 self.retire(now, registration.care_of_address);
             }
         }
         self.updates.clear();
         self.abilities.bootstrapped = false;
-    }
-
-    /// Returns the registration of an entry, to be changed; `None` if no entry has this identifier.
-    fn registration_mut(&mut self, bid: Option<Bid>) -> Option<&mut Option<Registration>> {
-        match bid {
-            None => Some(&mut self.registration),
-            Some(bid) => {
-                let entry = self.bindings.iter_mut().find(|entry| entry.bid == bid)?;
-                Some(&mut entry.registration)
-            }
-        }
     }
 
     /// Registers a care-of address for an entry. Returns the new registration and the former one. The new one
@@ -151,13 +188,66 @@ impl BindingUpdateList {
         bid: Option<Bid>,
         registration: Registration,
     ) -> (Registration, Option<Registration>) {
-        let Some(entry) = self.registration_mut(bid) else { return (registration, None) };
-        let registration = registration.after(entry.as_ref());
-        (registration, entry.replace(registration))
+        let Some(entry) = self.entry(bid) else { return (registration, None) };
+        let registration = registration.after(entry.registration.as_ref());
+        (registration, entry.registration.replace(registration))
     }
 
     /// Whether any entry is registered.
     pub(crate) fn has_registration(&self) -> bool {
-        self.registration.is_some() || self.bindings.iter().any(|entry| entry.registration.is_some())
+        self.plain.registration.is_some() || self.bindings.iter().any(|entry| entry.registration.is_some())
+    }
+
+    /// Records that a Binding Update was sent.
+    pub(crate) fn transmitted(&mut self, links: &dyn Links, now: Time, update: &Update) {
+        if !update.is_plain {
+            return self.members_transmitted(links, now, update);
+        }
+        if let Some(exchange) = &mut self.plain.exchange {
+            exchange.record(update.sent(update.via.1));
+            let rivals = exchange.care_of_addresses.len();
+            exchange.apply(now, Event::Transmission { rivals });
+            if links.is_full(update.via.0) {
+                exchange.retransmission.limit(FULL_TIMEOUT);
+            }
+        }
+    }
+
+    /// Returns the Binding Update with this number that an acknowledgement may answer.
+    pub(crate) fn answered(&self, sequence: u16) -> Option<Update> {
+        let identified = self.updates.iter().find(|update| update.sequence == sequence).cloned();
+        identified.or_else(|| {
+            let exchange = self.plain.exchange.as_ref()?;
+            Some(Update::plain(self.plain.uplink, exchange.purpose, exchange.find(sequence)?))
+        })
+    }
+
+    /// Records that the home agent has answered a Binding Update, whatever the answer says.
+    pub(crate) fn responded(&mut self, now: Time, update: &Update) {
+        if !update.is_plain {
+            let answered = self.updates.iter().position(|other| other.sequence == update.sequence);
+            answered.and_then(|position| self.updates.remove(position));
+        } else if let Some(exchange) = &mut self.plain.exchange {
+            exchange.apply(now, Event::Response);
+        }
+    }
+
+    /// Makes the request of a Binding Update due at once after a correction; returns false if its entries
+    /// were corrected too often.
+    pub(crate) fn correct(&mut self, now: Time, update: &Update) -> bool {
+        if !update.is_plain {
+            return self.correct_members(now, update);
+        }
+        self.plain.exchange.as_mut().is_some_and(|exchange| exchange.correct(now))
+    }
+
+    /// Gives up the request of the entry without identifier. The home agent's binding may then differ from
+    /// the registration.
+    pub(crate) fn abandon(&mut self) {
+        let Some(exchange) = self.plain.exchange.take() else { return };
+        let registered = self.plain.care_of_address();
+        let differs = |sent: &Sent| registered.is_some_and(|address| sent.care_of_address != address);
+        let changes = exchange.purpose == Purpose::Deregister || exchange.sent.iter().any(differs);
+        self.plain.again |= exchange.is_sent() && changes;
     }
 }

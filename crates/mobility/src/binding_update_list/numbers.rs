@@ -62,6 +62,18 @@ impl UpdateNumbers {
         }
     }
 
+    /// Takes over the numbers of the same router under an earlier configuration.
+    pub(crate) fn adopt(&mut self, old: &UpdateNumbers) {
+        self.sequence = old.sequence;
+        self.is_numbered = old.is_numbered;
+        self.timestamps_demanded =
+            old.timestamps_demanded && self.authentication.association() == old.authentication.association();
+        self.clock_offset = old.clock_offset;
+        self.newest_timestamp = old.newest_timestamp;
+        self.acknowledged_timestamp = old.acknowledged_timestamp;
+        self.sent_at.clone_from(&old.sent_at);
+    }
+
     pub(crate) fn update_rate_limit(&mut self, now: Time) -> Option<Time> {
         let second = Duration::from_secs(1);
         while self.sent_at.front().is_some_and(|at| now.saturating_since(*at) >= second) {

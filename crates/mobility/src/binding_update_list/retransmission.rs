@@ -90,6 +90,11 @@ impl Retransmission {
     /// Handles an answer that asks for another try at once. Returns false if there were too many.
     pub(crate) fn correct(&mut self) -> bool {
         self.corrections += 1;
+        self.is_patient()
+    }
+
+    /// Whether there were few enough answers that asked for another try at once.
+    pub(crate) fn is_patient(&self) -> bool {
         self.corrections <= MAX_CORRECTIONS
     }
 

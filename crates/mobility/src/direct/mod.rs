@@ -325,7 +325,7 @@ impl Direct {
             if moved {
                 // Former failures were from another care-of address.
                 (peer.choice, peer.hold, peer.failures) = (0, now, 0);
-                peer.exchange.take_if(|exchange| !matches!(exchange.step, peer::Step::Home(_)));
+                peer.exchange.take_if(|exchange| exchange.home_tests().is_none());
             }
         }
         if moved {
@@ -369,12 +369,9 @@ impl Direct {
         }
         let candidate = Candidate {
             destination,
-            cookie: self.rng.u64(),
-            tests: peer::HomeTests::default(),
-            retransmission: registering::home_tests(),
+            exchange: peer::Exchange::home_test(self.rng.u64(), now),
             failures: 0,
             used: now,
-            next: now,
         };
         self.candidates.insert(network, Box::new(candidate));
     }

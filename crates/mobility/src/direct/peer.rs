@@ -9,8 +9,8 @@ use carnet_wire::mobility::DirectRoute;
 use carnet_wire::mobility::direct_route::MAX_PREFIXES;
 use ipnet::Ipv6Net;
 
-use super::tokens::{Key, verify};
-use crate::binding_update_list::Retransmission;
+use super::tokens::{Key, MAX_TOKEN_LIFETIME, verify};
+use crate::binding_update_list::{self, Renewal, Retransmission};
 use crate::path_liveness::{PathLiveness, Proof, RoundTrip};
 
 /// Burst of answers of each kind to a router that has proven that it asked.
@@ -21,6 +21,20 @@ const FORGERIES: u32 = 16;
 const FORGERY_INTERVAL: Duration = Duration::from_millis(20);
 /// Time for which an unproven claim of a network counts; then this router asks for the network again.
 const CLAIM_LIFETIME: Duration = Duration::from_secs(480);
+
+/// Age of tokens and registrations at which they are renewed. So there are always tokens for the next
+/// handover.
+const RENEWAL_AGE: Duration = Duration::from_secs(180);
+const _: () = assert!(RENEWAL_AGE.as_secs() < MAX_TOKEN_LIFETIME.as_secs());
+const RENEWAL: Renewal = Renewal::AtAge(RENEWAL_AGE);
+/// Most questions by the home agents, with waits of 1, 2 and 4 seconds.
+const HOME_TRIES: u32 = 3;
+const HOME_INTERVAL: Duration = Duration::from_secs(1);
+/// Most direct questions, with waits of 250, 500 and 1000 milliseconds.
+const STRAIGHT_TRIES: u32 = 3;
+const STRAIGHT_INTERVAL: Duration = Duration::from_millis(250);
+/// Longest time for an answer. A request with a limit of tries never reaches it.
+const LONGEST: Duration = Duration::from_secs(64);
 
 /// Answers in a row after which a failed path is used again.
 const PROOF: Proof = Proof { of_failed: 3, of_proving: 3 };
@@ -58,9 +72,16 @@ impl Binding {
 pub(super) struct Registration {
     pub(super) care_of_address: Ipv6Addr,
     pub(super) key: Key,
-    /// Time at which the Binding Update left.
+    /// Time at which the first of the Binding Updates left, from which the lifetime counts.
     pub(super) since: Time,
     pub(super) until: Time,
+}
+
+impl Registration {
+    /// Returns when to renew this registration.
+    pub(super) fn renew_at(&self) -> Time {
+        RENEWAL.due(self.since, self.until.saturating_since(self.since))
+    }
 }
 
 /// Tokens of home address and prefixes.
@@ -70,6 +91,11 @@ pub(super) struct HomeTokens {
     pub(super) prefixes: Vec<u64>,
     pub(super) nonce: u16,
     pub(super) since: Time,
+}
+
+/// Whether a token that came at `since` need not be renewed yet.
+pub(super) fn is_fresh(now: Time, since: Time) -> bool {
+    now < RENEWAL.due(since, MAX_TOKEN_LIFETIME)
 }
 
 /// Token of a care-of address.
@@ -112,26 +138,72 @@ impl HomeTests {
     }
 }
 
-/// The outstanding question.
+/// Step of a registration.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
+    /// Home Test Init, with the answers so far.
     Home(HomeTests),
-    CareOf { care_of_address: Ipv6Addr },
-    Update { care_of_address: Ipv6Addr, sequence: u16, key: Key, first: Time },
+    /// Care-of Test Init.
+    CareOf,
+    /// Binding Update with this key.
+    Update(Key),
 }
 
+/// Purpose of an exchange with another router.
 #[derive(Debug, Clone)]
-pub(super) struct Exchange {
+pub(super) struct Question {
     pub(super) step: Step,
+    /// Value that every answer repeats.
     pub(super) cookie: u64,
-    pub(super) retransmission: Retransmission,
-    pub(super) next: Time,
 }
+
+/// A request to another router, by the engine of the Binding Update List. Its care-of address is this
+/// router's, except in a Home Test Init, which names none.
+pub(super) type Exchange = binding_update_list::Exchange<Question>;
 
 impl Exchange {
-    /// Whether the step is a Binding Update with this care-of address.
-    pub(super) fn is_update_from(&self, local: Ipv6Addr) -> bool {
-        matches!(self.step, Step::Update { care_of_address, .. } if care_of_address == local)
+    /// Begins to ask for the tokens of home address and prefixes.
+    pub(super) fn home_test(cookie: u64, next: Time) -> Exchange {
+        let question = Question { step: Step::Home(HomeTests::default()), cookie };
+        Exchange::new(question, Vec::new(), next, Retransmission::new(HOME_INTERVAL, LONGEST))
+    }
+
+    /// Begins the request of a step; `local` is this router's care-of address.
+    pub(super) fn of_step(step: Step, local: Ipv6Addr, cookie: u64, next: Time) -> Exchange {
+        let retransmission = Retransmission::new(STRAIGHT_INTERVAL, LONGEST);
+        match step {
+            Step::Home(_) => Exchange::home_test(cookie, next),
+            Step::CareOf | Step::Update(_) => {
+                Exchange::new(Question { step, cookie }, vec![local.into()], next, retransmission)
+            }
+        }
+    }
+
+    /// Whether the request was sent as often as it may be.
+    pub(super) fn is_exhausted(&self) -> bool {
+        let most = if self.home_tests().is_some() { HOME_TRIES } else { STRAIGHT_TRIES };
+        self.retransmission.rounds() >= most
+    }
+
+    /// Returns the answers to a Home Test Init so far; `None` in another step.
+    pub(super) fn home_tests(&self) -> Option<&HomeTests> {
+        match &self.purpose.step {
+            Step::Home(tests) => Some(tests),
+            Step::CareOf | Step::Update(_) => None,
+        }
+    }
+
+    /// Returns the answers to a Home Test Init so far, to be extended.
+    pub(super) fn home_tests_mut(&mut self) -> Option<&mut HomeTests> {
+        match &mut self.purpose.step {
+            Step::Home(tests) => Some(tests),
+            Step::CareOf | Step::Update(_) => None,
+        }
+    }
+
+    /// Whether the request is about this care-of address.
+    pub(super) fn is_from(&self, local: Ipv6Addr) -> bool {
+        self.care_of_addresses.contains(&local.into())
     }
 }
 
@@ -262,7 +334,7 @@ impl Peer {
 
     /// Whether the outstanding exchange expects this cookie.
     pub(super) fn awaits(&self, cookie: u64) -> bool {
-        self.exchange.as_ref().is_some_and(|exchange| exchange.cookie == cookie)
+        self.exchange.as_ref().is_some_and(|exchange| exchange.purpose.cookie == cookie)
     }
 }
 
@@ -271,11 +343,15 @@ impl Peer {
 pub(super) struct Candidate {
     /// Address that is asked.
     pub(super) destination: Ipv6Addr,
-    pub(super) cookie: u64,
-    pub(super) tests: HomeTests,
-    pub(super) retransmission: Retransmission,
+    /// The Home Test Init, also while the network is not asked for a while.
+    pub(super) exchange: Exchange,
     pub(super) failures: u32,
     pub(super) used: Time,
-    /// Time of the next question.
-    pub(super) next: Time,
+}
+
+impl Candidate {
+    /// Whether the question expects this cookie.
+    pub(super) fn awaits(&self, cookie: u64) -> bool {
+        self.exchange.purpose.cookie == cookie
+    }
 }

@@ -2,7 +2,7 @@
 //! 11.6, 11.7.2).
 
 use std::collections::BTreeMap;
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use carnet_base::Time;
@@ -10,24 +10,12 @@ use carnet_wire::mobility::{DirectRoute, DirectRouteKind};
 use ipnet::Ipv6Net;
 
 use super::liveness::Ends;
-use super::peer::{Candidate, CareOfToken, Exchange, HomeTests, Peer, Registration, Step};
-use super::tokens::{Key, MAX_TOKEN_LIFETIME, key, sign, verify};
+use super::peer::{Candidate, CareOfToken, Exchange, HomeTests, Peer, Registration, Step, is_fresh};
+use super::tokens::{Key, key, sign, verify};
 use super::{Direct, DirectDrop, IDLE, LENGTH, MAX_PEERS, MAX_RR_BINDING_LIFETIME};
-use crate::binding_update_list::Retransmission;
+use crate::binding_update_list::{Event, Sent};
 use crate::{is_unicast_routable, lifetime_from_units, lifetime_units};
 
-/// Age of tokens and registrations at which they are renewed. So there are always tokens for the next
-/// handover.
-const RENEWAL: Duration = Duration::from_secs(180);
-const _: () = assert!(RENEWAL.as_secs() < MAX_TOKEN_LIFETIME.as_secs());
-/// Most questions by the home agents, with waits of 1, 2 and 4 seconds.
-const HOME_TRIES: u32 = 3;
-const HOME_INTERVAL: Duration = Duration::from_secs(1);
-/// Most direct questions, with waits of 250, 500 and 1000 milliseconds.
-const STRAIGHT_TRIES: u32 = 3;
-const STRAIGHT_INTERVAL: Duration = Duration::from_millis(250);
-/// Longest time for an answer. A request with a limit of tries never reaches it.
-const LONGEST: Duration = Duration::from_secs(64);
 /// Pause after a failure: 1, 2, 4 and up to 64 seconds for a router. [`CANDIDATE_HOLD`] is for a network
 /// without a known router: 30 seconds up to 8 minutes.
 const HOLD: Duration = Duration::from_secs(1);
@@ -38,16 +26,6 @@ const LATELY: Duration = Duration::from_secs(10);
 const SEQUENCE_OUT_OF_WINDOW: u8 = 135;
 const EXPIRED_HOME_NONCE: u8 = 136;
 const EXPIRED_NONCES: u8 = 138;
-
-/// Returns the retransmission of a Home Test Init.
-pub(super) fn home_tests() -> Retransmission {
-    Retransmission::new(HOME_INTERVAL, LONGEST)
-}
-
-/// Returns the retransmission of a message from care-of address to care-of address.
-fn direct_requests() -> Retransmission {
-    Retransmission::new(STRAIGHT_INTERVAL, LONGEST)
-}
 
 /// Returns the peer whose exchange this answer's cookie belongs to.
 fn asked(
@@ -62,7 +40,7 @@ impl Direct {
     /// Returns when a network is to be asked for, if packets go there.
     pub(super) fn due(&self, candidate: &Candidate) -> Option<Time> {
         let able = self.has_tunnel && !self.care_of_addresses.is_empty();
-        (able && candidate.next <= candidate.used + LATELY).then_some(candidate.next)
+        candidate.exchange.next().filter(|next| able && *next <= candidate.used + LATELY)
     }
 
     pub(super) fn ask_candidates(&mut self, now: Time) {
@@ -80,21 +58,20 @@ impl Direct {
             let ready = self.questions.ready_at(now);
             let fresh = self.rng.u64();
             let Some(candidate) = self.candidates.get_mut(&network) else { continue };
-            if candidate.retransmission.rounds() >= HOME_TRIES {
-                candidate.next = now + CANDIDATE_HOLD * (1 << candidate.failures.min(4));
+            let is_first = candidate.exchange.retransmission.is_fresh();
+            if candidate.exchange.is_exhausted() {
+                let next = now + CANDIDATE_HOLD * (1 << candidate.failures.min(4));
                 candidate.failures = candidate.failures.saturating_add(1);
-                (candidate.cookie, candidate.tests) = (fresh, HomeTests::default());
-                candidate.retransmission = home_tests();
-            } else if candidate.retransmission.rounds() > 0 || may_ask {
-                let first = candidate.retransmission.is_fresh();
-                candidate.next = now + candidate.retransmission.transmitted(now, 1);
-                let (destination, cookie) = (candidate.destination, candidate.cookie);
-                if first {
+                candidate.exchange = Exchange::home_test(fresh, next);
+            } else if is_first && !may_ask {
+                candidate.exchange.schedule(ready);
+            } else {
+                candidate.exchange.apply(now, Event::Transmission { rivals: 1 });
+                let (destination, cookie) = (candidate.destination, candidate.exchange.purpose.cookie);
+                if is_first {
                     let _taken = self.questions.allow(now);
                 }
                 self.send_home_test_init(destination, cookie);
-            } else {
-                candidate.next = ready;
             }
         }
     }
@@ -138,14 +115,14 @@ impl Direct {
         let Some(local) = self.choice(peer) else { return false };
         peer.heartbeats.has_failed()
             || peer.registration.as_ref().is_none_or(|registration| {
-                registration.care_of_address != local || now >= registration.since + RENEWAL
+                registration.care_of_address != local || now >= registration.renew_at()
             })
     }
 
     /// Returns when [`Self::register`] is due.
     pub(super) fn registering_due(&self, now: Time, peer: &Peer) -> Option<Time> {
         if let Some(exchange) = &peer.exchange {
-            return Some(exchange.next);
+            return exchange.next();
         }
         if !Direct::is_wanted(now, peer) {
             return None;
@@ -154,28 +131,21 @@ impl Direct {
             // The registration continues when there is a tunnel.
             (true, _) if !self.has_tunnel && self.first_step(now, peer).is_none() => None,
             (true, _) => Some(peer.hold),
-            (false, Some(registration)) if self.choice(peer).is_some() => Some(registration.since + RENEWAL),
+            (false, Some(registration)) if self.choice(peer).is_some() => Some(registration.renew_at()),
             (false, _) => None,
         }
     }
 
-    /// Returns the first step that the existing tokens need.
-    fn first_step(&self, now: Time, peer: &Peer) -> Option<Step> {
+    /// Returns the first step that the existing tokens need, and this router's care-of address.
+    fn first_step(&self, now: Time, peer: &Peer) -> Option<(Step, Ipv6Addr)> {
         let local = self.choice(peer)?;
-        let fresh = |since: Time| now.saturating_since(since) < RENEWAL;
-        let Some(home) = peer.home.as_ref().filter(|home| fresh(home.since) && peer.remote.is_some()) else {
-            return self.has_tunnel.then(|| Step::Home(HomeTests::default()));
+        let home = peer.home.as_ref().filter(|home| is_fresh(now, home.since) && peer.remote.is_some());
+        let Some(home) = home else {
+            return self.has_tunnel.then(|| (Step::Home(HomeTests::default()), local));
         };
-        let care_of = peer.care_of.filter(|token| token.care_of_address == local && fresh(token.since));
-        Some(match care_of {
-            None => Step::CareOf { care_of_address: local },
-            Some(token) => Step::Update {
-                care_of_address: local,
-                sequence: peer.sequence,
-                key: key(home.home, token.token, home.prefixes.iter().copied()),
-                first: now,
-            },
-        })
+        let care_of = peer.care_of.filter(|it| it.care_of_address == local && is_fresh(now, it.since));
+        let key = |it: CareOfToken| key(home.home, it.token, home.prefixes.iter().copied());
+        Some((care_of.map_or(Step::CareOf, |token| Step::Update(key(token))), local))
     }
 
     /// Does the next step of a registration if it is due.
@@ -188,23 +158,17 @@ impl Direct {
             return;
         }
         match &peer.exchange {
-            Some(exchange) if exchange.next > now => return,
-            Some(exchange) => {
-                let most = if matches!(exchange.step, Step::Home(_)) { HOME_TRIES } else { STRAIGHT_TRIES };
-                if exchange.retransmission.rounds() >= most {
-                    self.give_up(now, home_address);
-                }
-            }
-            None => {}
+            Some(exchange) if !exchange.is_due(now) => return,
+            Some(exchange) if exchange.is_exhausted() => self.give_up(now, home_address),
+            Some(_) | None => {}
         }
         let Some(peer) = self.peers.get(&home_address) else { return };
         if peer.exchange.is_none() {
             if peer.hold > now || !self.is_needed(now, peer) {
                 return;
             }
-            let Some(step) = self.first_step(now, peer) else { return };
-            let retransmission = if matches!(step, Step::Home(_)) { home_tests() } else { direct_requests() };
-            let exchange = Exchange { step, cookie: self.rng.u64(), retransmission, next: now };
+            let Some((step, local)) = self.first_step(now, peer) else { return };
+            let exchange = Exchange::of_step(step, local, self.rng.u64(), now);
             if let Some(peer) = self.peers.get_mut(&home_address) {
                 peer.exchange = Some(exchange);
             }
@@ -216,13 +180,12 @@ impl Direct {
         let registered = self.key_at(home_address);
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
         let Some(exchange) = &mut peer.exchange else { return };
-        exchange.next = now + exchange.retransmission.transmitted(now, 1);
-        let cookie = exchange.cookie;
+        exchange.apply(now, Event::Transmission { rivals: 1 });
+        let cookie = exchange.purpose.cookie;
         let remote = peer.remote.unwrap_or(Ipv6Addr::UNSPECIFIED);
-        match &mut exchange.step {
-            Step::Home(_) => self.send_home_test_init(home_address, cookie),
-            Step::CareOf { care_of_address } => {
-                let local = *care_of_address;
+        let care_of_address = exchange.next_care_of_address();
+        match (&exchange.purpose.step, care_of_address) {
+            (Step::CareOf, Some(IpAddr::V6(local))) => {
                 let mut message = DirectRoute {
                     cookie,
                     home_address: self.config.home_address,
@@ -234,10 +197,11 @@ impl Direct {
                 }
                 self.send_straight((local, remote), &message);
             }
-            Step::Update { care_of_address, sequence, key, .. } => {
+            (Step::Update(key), Some(IpAddr::V6(local))) => {
+                let key = *key;
                 peer.sequence = peer.sequence.wrapping_add(1);
-                *sequence = peer.sequence;
-                let (local, key) = (*care_of_address, *key);
+                let (sequence, care_of_address) = (peer.sequence, local.into());
+                exchange.record(Sent { sequence, at: now, timestamp: None, care_of_address });
                 let message = DirectRoute {
                     sequence: peer.sequence,
                     lifetime: lifetime_units(MAX_RR_BINDING_LIFETIME),
@@ -248,6 +212,10 @@ impl Direct {
                     ..DirectRoute::new(DirectRouteKind::BindingUpdate)
                 };
                 self.send_update((local, remote), message, &key);
+            }
+            // A Home Test Init has no care-of address.
+            (Step::Home(_), _) | (_, None | Some(IpAddr::V4(_))) => {
+                self.send_home_test_init(home_address, cookie);
             }
         }
     }
@@ -268,7 +236,7 @@ impl Direct {
         let count = self.care_of_addresses.len();
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
         let Some(exchange) = peer.exchange.take() else { return };
-        if !matches!(exchange.step, Step::Home(_)) {
+        if exchange.home_tests().is_none() {
             peer.care_of = None;
             if peer.choice + 1 < count {
                 // The access network of this care-of address may drop direct packets.
@@ -319,7 +287,7 @@ impl Direct {
             return Err(DirectDrop::NotForUs);
         }
         let answer = (message.token, message.home_nonce);
-        if let Some((network, candidate)) = self.candidates.iter().find(|(_, c)| c.cookie == message.cookie) {
+        if let Some((network, candidate)) = self.candidates.iter().find(|(_, c)| c.awaits(message.cookie)) {
             let (network, destination) = (*network, candidate.destination);
             // The sender has proven nothing: its claim counts only for the network that was asked for.
             let claim = Ipv6Net::new_assert(destination, LENGTH).trunc();
@@ -332,31 +300,22 @@ impl Direct {
                 peer.claim(now, claim);
                 if let Some(candidate) = self.candidates.get_mut(&network) {
                     // If the prefix is never bound, the long pause limits the questions.
-                    (candidate.tests, candidate.retransmission) = (HomeTests::default(), home_tests());
-                    candidate.next = now + CANDIDATE_HOLD * 16;
+                    candidate.exchange = Exchange::home_test(message.cookie, now + CANDIDATE_HOLD * 16);
                 }
                 return Ok(());
             }
             self.make_room(now, claim, false)?;
             debug_assert!(self.peers.len() < MAX_PEERS);
-            let Some(mut candidate) = self.candidates.remove(&network) else { return Ok(()) };
-            candidate.tests.home = Some(answer);
+            let Some(candidate) = self.candidates.remove(&network) else { return Ok(()) };
             let mut peer = Peer::new(now, claim);
             peer.claim(now, claim);
             peer.used = Some(candidate.used);
-            let step = Step::Home(candidate.tests);
-            let Candidate { cookie, retransmission, next, .. } = *candidate;
-            peer.exchange = Some(Exchange { step, cookie, retransmission, next });
+            peer.exchange = Some(candidate.exchange);
             self.peers.insert(source, Box::new(peer));
-            self.home_tests_came(now, source);
-            return Ok(());
         }
         let peer = self.peers.get_mut(&source).filter(|peer| peer.awaits(message.cookie));
-        let Some(Exchange { step: Step::Home(tests), .. }) = peer.and_then(|peer| peer.exchange.as_mut())
-        else {
-            return Err(DirectDrop::Unasked);
-        };
-        tests.home = Some(answer);
+        let exchange = peer.and_then(|peer| peer.exchange.as_mut());
+        exchange.and_then(Exchange::home_tests_mut).ok_or(DirectDrop::Unasked)?.home = Some(answer);
         self.home_tests_came(now, source);
         Ok(())
     }
@@ -372,19 +331,17 @@ impl Direct {
         if !prefix.contains(&destination) {
             return Err(DirectDrop::NotForUs);
         }
-        let candidate = self.candidates.values_mut().find(|candidate| candidate.cookie == message.cookie);
+        let candidate = self.candidates.values_mut().find(|candidate| candidate.awaits(message.cookie));
         let mut home_address = None;
-        let tests = match candidate {
-            Some(candidate) => &mut candidate.tests,
+        let exchange = match candidate {
+            Some(candidate) => Some(&mut candidate.exchange),
             None => {
                 let (home, peer) = asked(&mut self.peers, message.cookie)?;
                 home_address = Some(home);
-                match peer.exchange.as_mut().map(|exchange| &mut exchange.step) {
-                    Some(Step::Home(tests)) => tests,
-                    _ => return Err(DirectDrop::Unasked),
-                }
+                peer.exchange.as_mut()
             }
         };
+        let tests = exchange.and_then(Exchange::home_tests_mut).ok_or(DirectDrop::Unasked)?;
         if !is_unicast_routable(message.care_of_address) {
             return Err(DirectDrop::CareOfAddress);
         }
@@ -400,7 +357,7 @@ impl Direct {
     /// Continues when all tokens of home address and prefixes have come.
     fn home_tests_came(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
-        let Some(Exchange { step: Step::Home(tests), .. }) = &peer.exchange else { return };
+        let Some(tests) = peer.exchange.as_ref().and_then(Exchange::home_tests) else { return };
         if let Some((tokens, care_of_address)) = tests.tokens(now, &self.config.prefixes) {
             (peer.home, peer.exchange) = (Some(tokens), None);
             // The proven care-of address counts as long as the path works.
@@ -419,9 +376,9 @@ impl Direct {
         message: &DirectRoute,
     ) -> Result<(), DirectDrop> {
         let (home_address, peer) = asked(&mut self.peers, message.cookie)?;
-        match peer.exchange.as_ref().map(|exchange| &exchange.step) {
-            Some(Step::CareOf { care_of_address }) if *care_of_address == local => {}
-            _ => return Err(DirectDrop::Unasked),
+        let asked = peer.exchange.as_ref().filter(|exchange| exchange.is_from(local));
+        if !asked.is_some_and(|exchange| matches!(exchange.purpose.step, Step::CareOf)) {
+            return Err(DirectDrop::Unasked);
         }
         if peer.remote != Some(remote) {
             return Err(DirectDrop::CareOfAddress);
@@ -441,30 +398,25 @@ impl Direct {
         message: &DirectRoute,
     ) -> Result<(), DirectDrop> {
         let (home_address, peer) = asked(&mut self.peers, message.cookie)?;
-        let Some(Exchange {
-            step: Step::Update { care_of_address, sequence, key, first },
-            retransmission,
-            ..
-        }) = peer.exchange.as_ref().filter(|exchange| exchange.is_update_from(local))
-        else {
+        let asked = peer.exchange.as_ref().filter(|exchange| exchange.is_from(local));
+        let Some((exchange, Step::Update(key))) = asked.map(|it| (it, &it.purpose.step)) else {
             return Err(DirectDrop::Unasked);
         };
         // RFC 6275 11.7.3: an acknowledgement must answer an Update that was sent, with that Update's key,
         // unless its status means that there can be no key.
-        let is_about_ours = u32::from(sequence.wrapping_sub(message.sequence)) < retransmission.rounds();
-        if message.status != SEQUENCE_OUT_OF_WINDOW && !is_about_ours {
+        if message.status != SEQUENCE_OUT_OF_WINDOW && exchange.find(message.sequence).is_none() {
             return Err(DirectDrop::Sequence);
         }
         let lacks_key = (EXPIRED_HOME_NONCE..=EXPIRED_NONCES).contains(&message.status);
         if !lacks_key && !verify(message, key) {
             return Err(DirectDrop::Authenticator);
         }
-        let (care_of_address, key, first) = (*care_of_address, *key, *first);
+        let (key, since) = (*key, exchange.retransmission.started().unwrap_or(now));
         match message.status {
             0..128 => {
                 let lifetime = lifetime_from_units(message.lifetime).min(MAX_RR_BINDING_LIFETIME);
-                peer.registration =
-                    Some(Registration { care_of_address, key, since: first, until: first + lifetime });
+                let until = since + lifetime;
+                peer.registration = Some(Registration { care_of_address: local, key, since, until });
                 (peer.exchange, peer.failures, peer.mute) = (None, 0, false);
                 // An acknowledgement from another address says nothing about the address that packets go to.
                 if peer.binding.as_ref().is_none_or(|binding| binding.care_of_address == remote) {

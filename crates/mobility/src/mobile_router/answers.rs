@@ -21,9 +21,8 @@ use carnet_wire::mobility::{
 use super::orders::{Answered, MAX_ALTERNATIVES, Proof, REPETITIONS, Switch, came_to, judge_revocation};
 use super::refusals::{Contradicted, REFUSED_INTERVAL};
 use super::{Hints, MobileRouter, Registration, Timer};
-use crate::binding_update_list::{self, mapped};
 use crate::binding_update_list::{
-    Bid, Exchange, Judgement, MAX_BINDACK_TIMEOUT, Member, Purpose, Remedy, Sent, Update, refresh_after,
+    self, Bid, Exchange, Judgement, MAX_BINDACK_TIMEOUT, Member, Purpose, Remedy, Sent, Update, mapped,
     remedy,
 };
 use crate::{Event, MobilityDrop, MobilityMessage, Output, is_newer, lifetime_from_units};
@@ -77,63 +76,114 @@ impl MobileRouter {
             self.evaluate(now, wall, "the home agent accepted what it had refused");
             return Ok(());
         }
-        if self.answers_bindings(acknowledgement) {
-            return self.bindings_acknowledged(now, wall, acknowledgement, octets);
-        }
-        let Some(mut exchange) = self.list.exchange.clone() else { return Err(MobilityDrop::Unexpected) };
-        let sequence = self.answered_sequence(acknowledgement).ok_or(MobilityDrop::Unexpected)?;
-        let sent = exchange.find(sequence).ok_or(MobilityDrop::Unexpected)?;
-        self.verify_acknowledgement(now, octets, mapped(sent.care_of_address))?;
+        let update = self.answered_update(acknowledgement).ok_or(MobilityDrop::Unexpected)?;
+        self.verify_acknowledgement(now, octets, update.authenticated)?;
         let status = Status(acknowledgement.status);
         if status == Status::SEQUENCE_OUT_OF_WINDOW {
-            return self.sequence_error(now, wall, exchange, acknowledgement.sequence);
+            if !self.numbers.take_sequence(acknowledgement.sequence) {
+                return Err(MobilityDrop::Unexpected);
+            }
+            self.list.outstanding = None;
+            if update.is_plain {
+                self.list.responded(now, &update);
+            }
+            return self.correct(now, wall, &update);
         }
-        exchange.retransmission.answered();
-        self.list.exchange = Some(exchange.clone());
+        self.list.responded(now, &update);
         let timestamp = message_identifier(acknowledgement);
-        if self.numbers.judge(wall, status, sent.timestamp, timestamp)? == Judgement::Repeat {
-            return self.correct(now, wall, exchange);
-        }
-        if exchange.is_single() {
-            // The answer is a new one, and may repeat the refusal.
-            self.end_refusal();
-            let mut asked = exchange.clone();
-            asked.apply(binding_update_list::Event::Answer);
-            self.list.exchange = Some(asked);
+        if self.numbers.judge(wall, status, update.timestamp, timestamp)? == Judgement::Repeat {
+            return self.correct(now, wall, &update);
         }
         if !status.is_rejection() {
-            let registers = exchange.purpose == Purpose::Register;
-            self.timestamp_acknowledged(sent.at, sent.timestamp, timestamp, registers);
+            self.timestamp_acknowledged(&update, timestamp);
         }
-        if exchange.purpose == Purpose::Deregister {
-            self.deregistered(now, wall, status);
-            return Ok(());
+        if update.is_plain {
+            self.plain_acknowledged(now, wall, &update, acknowledgement);
+        } else {
+            self.bindings_acknowledged(now, wall, &update, acknowledgement);
+        }
+        Ok(())
+    }
+
+    /// Returns the Binding Update that an acknowledgement answers. Status 135 has the last accepted number
+    /// instead of the update's (RFC 6275 9.5.1), so it can answer only the outstanding update.
+    fn answered_update(&self, acknowledgement: &BindingAcknowledgement<'_>) -> Option<Update> {
+        let sequence = match Status(acknowledgement.status) {
+            Status::SEQUENCE_OUT_OF_WINDOW => self.list.outstanding?.sequence,
+            _ => acknowledgement.sequence,
+        };
+        self.list.answered(sequence)
+    }
+
+    /// Sends again at once after a correction, a limited number of times.
+    fn correct(&mut self, now: Time, wall: WallTime, update: &Update) -> Result<(), MobilityDrop> {
+        let is_patient = self.list.correct(now, update);
+        if !update.is_plain {
+            self.reconcile(now, wall);
+        } else if is_patient {
+            self.transmit(now, wall);
+        }
+        if is_patient { Ok(()) } else { Err(MobilityDrop::RateLimited) }
+    }
+
+    /// Handles the answer to a Binding Update of the entry without identifier.
+    fn plain_acknowledged(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        update: &Update,
+        acknowledgement: &BindingAcknowledgement<'_>,
+    ) {
+        let status = Status(acknowledgement.status);
+        if let Some(single) = self.list.plain.exchange.take_if(|exchange| exchange.is_single()) {
+            // The answer is a new one, and may repeat the refusal.
+            self.end_refusal();
+            let exchange = self.list.plain.exchange.insert(single);
+            exchange.apply(now, binding_update_list::Event::Answer);
+        }
+        if update.removal {
+            return self.deregistered(now, wall, status);
         }
         if status.is_rejection() {
-            self.rejected(now, wall, exchange, sent, status);
-            return Ok(());
+            return self.rejected(now, wall, update, None, status);
         }
         if self.taken_for_a_host(acknowledgement) {
-            self.not_a_mobile_router(now, wall, exchange.uplink, sent.care_of_address);
-            return Ok(());
+            return self.not_a_mobile_router(now, wall, update.via);
         }
-        if acknowledgement.lifetime == 0 {
+        let registration = self.granted(now, update, update.via, acknowledgement);
+        if registration.lifetime.is_zero() {
             // RFC 6275 11.7.3: without a remaining lifetime nothing is registered. A later update may
             // succeed.
             self.unregister();
             self.hold(now, MAX_BINDACK_TIMEOUT);
             self.forwarding_changed("the home agent granted no lifetime");
-            return Ok(());
+            return;
         }
-        self.accept(now, &exchange, sent, acknowledgement);
+        let exchange = self.registered(now, update, None, registration);
+        self.set_refresh(&registration, acknowledgement);
+        self.list.back_off = None;
+        let reason = self.reason_to_move(now);
+        self.forwarding_changed(&reason);
         // The registration undoes a later Binding Update about another care-of address of the race.
-        let overtaken = exchange.sent.iter().any(|other| {
-            other.care_of_address != sent.care_of_address && is_newer(other.sequence, sent.sequence)
-        });
-        if overtaken {
+        let overtakes =
+            |other: &Sent| other.care_of_address != update.via.1 && is_newer(other.sequence, update.sequence);
+        if exchange.is_some_and(|exchange| exchange.sent.iter().any(overtakes)) {
             self.refresh(now, wall);
         }
-        Ok(())
+    }
+
+    /// Sets the timers of the plain registration. The home agent may advise an earlier refresh.
+    fn set_refresh(&mut self, registration: &Registration, acknowledgement: &BindingAcknowledgement<'_>) {
+        let is_full = self.uplinks.is_full(registration.uplink);
+        let advised = acknowledgement.options.iter().find_map(|option| match option {
+            Ok(MobilityOption::BindingRefreshAdvice(units)) => Some(lifetime_from_units(units)),
+            _ => None,
+        });
+        let advised = advised.filter(|advice| *advice < registration.lifetime && !advice.is_zero());
+        let due = registration.renew_at(is_full);
+        let due = advised.map_or(due, |advice| due.min(registration.sent_at() + advice));
+        self.timers.set(Timer::Refresh, due);
+        self.timers.set(Timer::Expire, registration.expires);
     }
 
     /// Verifies the MAC of an acknowledgement, if there must be one. The operator gets the fault, but a fault
@@ -178,7 +228,7 @@ impl MobileRouter {
         let current = self.accepted_care_of_addresses().into_iter().map(|(address, _)| mapped(address));
         let previous = self.list.previous.iter().map(|(address, _)| mapped(*address));
         let updates = self.list.updates.iter().map(|update| update.authenticated);
-        let sent = self.list.exchange.iter().flat_map(|exchange| &exchange.sent);
+        let sent = self.list.plain.exchange.iter().flat_map(|exchange| &exchange.sent);
         let sent = sent.map(|sent| mapped(sent.care_of_address));
         current.chain(previous).chain(updates).chain(sent).chain([self.config.home_address])
     }
@@ -194,8 +244,7 @@ impl MobileRouter {
         &mut self,
         now: Time,
         wall: WallTime,
-        uplink: usize,
-        care_of_address: IpAddr,
+        (uplink, care_of_address): (usize, IpAddr),
     ) {
         self.clear_bindings(now);
         self.refuse(now, Status::MOBILE_ROUTER_NOT_PERMITTED);
@@ -204,7 +253,7 @@ impl MobileRouter {
             reason: "the home agent does not support mobile routers (no R flag in its acknowledgement)"
                 .into(),
         }));
-        self.deregister_from(now, wall, uplink, care_of_address);
+        self.deregister_from(now, wall, uplink, vec![care_of_address]);
         self.forwarding_changed("the home agent does not support mobile routers");
     }
 
@@ -214,127 +263,126 @@ impl MobileRouter {
         now: Time,
         wall: WallTime,
         uplink: usize,
-        care_of_address: IpAddr,
+        care_of_addresses: Vec<IpAddr>,
     ) {
-        self.list.exchange = Some(Exchange::new(Purpose::Deregister, uplink, vec![care_of_address], false));
+        let exchange = Exchange::to_home_agent(Purpose::Deregister, care_of_addresses, now, false);
+        self.list.begin(uplink, exchange);
         self.transmit(now, wall);
     }
 
-    fn accept(
-        &mut self,
-        now: Time,
-        exchange: &Exchange,
-        sent: Sent,
-        acknowledgement: &BindingAcknowledgement<'_>,
-    ) {
-        let registration = self.granted(now, exchange.uplink, sent, acknowledgement);
-        let lifetime = registration.lifetime;
-        let (registration, same) = self.entry_registered(now, None, registration);
-        self.list.exchange = None;
-        self.list.doubtful = false;
-        // A plain binding replaces all (RFC 5648 6.2).
-        self.clear_bindings(now);
-        self.timers.stop(Timer::Retransmit);
-        self.race_decided(now, exchange.uplink, &exchange.sent, sent);
-        let advised = acknowledgement.options.iter().find_map(|option| match option {
-            Ok(MobilityOption::BindingRefreshAdvice(units)) => Some(lifetime_from_units(units)),
-            _ => None,
-        });
-        let after = advised
-            .filter(|advice| *advice < lifetime && !advice.is_zero())
-            .unwrap_or(lifetime)
-            .min(refresh_after(lifetime, self.uplinks.is_full(exchange.uplink)));
-        self.timers.set(Timer::Refresh, sent.at + after);
-        self.timers.set(Timer::Expire, registration.expires);
-        self.rehabilitate(exchange.uplink);
-        let started = exchange.retransmission.started().unwrap_or(now);
-        self.announce_registration(now, None, registration, started, same);
-        self.list.back_off = None;
-        let reason = self.reason_to_move(now);
-        self.forwarding_changed(&reason);
-    }
-
-    /// Decides a race: the first care-of address with an answer wins (RFC 8305 5). Addresses that were tried
-    /// before it are no longer tried first on this network.
-    fn race_decided(&mut self, now: Time, index: usize, all: &[Sent], winner: Sent) {
-        let Some(uplink) = self.uplinks.get_mut(index) else { return };
-        let before = all.iter().filter(|sent| !is_newer(sent.sequence, winner.sequence));
-        uplink.race_decided(now, winner.care_of_address, before.map(|sent| sent.care_of_address));
-        self.watch_candidates(now, index);
-    }
-
-    /// Handles status 135: sends the number after the named one at once, a limited number of times.
-    fn sequence_error(
+    /// Handles the refusal of a Binding Update: of its entry without identifier, or of one member.
+    fn rejected(
         &mut self,
         now: Time,
         wall: WallTime,
-        exchange: Exchange,
-        last: u16,
-    ) -> Result<(), MobilityDrop> {
-        if !self.numbers.take_sequence(last) {
-            return Err(MobilityDrop::Unexpected);
-        }
-        self.list.outstanding = None;
-        let mut exchange = exchange;
-        exchange.retransmission.answered();
-        self.correct(now, wall, exchange)
-    }
-
-    /// Tries again at once after a correction, a limited number of times.
-    fn correct(&mut self, now: Time, wall: WallTime, mut exchange: Exchange) -> Result<(), MobilityDrop> {
-        let patient = exchange.retransmission.correct();
-        self.list.exchange = Some(exchange);
-        if !patient {
-            return Err(MobilityDrop::RateLimited);
-        }
-        self.transmit(now, wall);
-        Ok(())
-    }
-
-    fn rejected(&mut self, now: Time, wall: WallTime, exchange: Exchange, sent: Sent, status: Status) {
-        let action = if status == Status::AUTHENTICATION_FAILED && self.list.registration.is_some() {
+        update: &Update,
+        member: Option<Member>,
+        status: Status,
+    ) {
+        let entry = member.map_or(&self.list.plain, |member| &self.list.bindings[member.binding]);
+        let is_registered = entry.registration.is_some();
+        let prefix = match entry.bid {
+            Some(_) => format!("{}: ", self.uplinks[entry.uplink].config.interface),
+            None => String::new(),
+        };
+        let correction = member.and_then(|member| self.correct_refused(now, update, member, status));
+        let remedy = match correction {
+            Some(_) => Remedy::GoOn,
             // The home agent has a binding of this router, so the key was right a moment ago. An attacker is
             // more likely than a new key: a forgery with the router's address and number makes the home agent
             // send this status. It must not use up the time that the registration has left.
-            Remedy::GoOn
-        } else {
-            remedy(status)
+            None if status == Status::AUTHENTICATION_FAILED && is_registered => Remedy::GoOn,
+            None => remedy(status),
         };
-        let what = match action {
-            Remedy::GoOn => "registered all the same, trying again".into(),
+        let what = match remedy {
+            Remedy::GoOn => correction.unwrap_or("registered all the same, trying again").into(),
             Remedy::Retry(after) => format!("trying again in {} s", after.as_secs()),
             Remedy::StartOver => "de-registering first".into(),
             Remedy::BackOff | Remedy::Stop => {
                 // RFC 3963 5.4: the home agent did not create (or keep) a binding for this router.
+                if member.is_some() {
+                    self.clear_bindings(now);
+                }
                 self.refuse(now, status);
                 self.service_stops(now)
             }
         };
         self.outputs.push_back(Output::Event(Event::Rejected {
             status: status.0,
-            reason: format!("{}; {what}", status.meaning()),
+            reason: format!("{prefix}{}; {what}", status.meaning()),
         }));
-        match action {
-            Remedy::Retry(after) => {
+        match (remedy, member) {
+            (Remedy::GoOn, _) => {
+                if !update.is_plain && status == Status::MCOA_PROHIBITED {
+                    self.clear_bindings(now);
+                    self.evaluate(now, wall, "the home agent permits one care-of address only");
+                }
+                return;
+            }
+            (Remedy::Retry(after), Some(member)) => {
+                // As with RFC 6275 11.7.3, the former registration stays as it is.
+                self.refusals.setback = Some(status);
+                return self.list.hold_binding(now, member.binding, after);
+            }
+            (Remedy::Retry(after), None) => {
                 self.refusals.setback = Some(status);
                 self.hold(now, after);
             }
-            Remedy::StartOver => {
-                self.unregister();
-                let addresses = exchange.care_of_address().into_iter().collect();
-                self.list.exchange =
-                    Some(Exchange::new(Purpose::Deregister, exchange.uplink, addresses, false));
-                self.transmit(now, wall);
+            (Remedy::StartOver, Some(_)) => {
+                self.clear_bindings(now);
+                self.deregister_from(now, wall, update.via.0, vec![update.via.1]);
             }
-            Remedy::GoOn => return,
-            Remedy::BackOff | Remedy::Stop => {
-                let authenticated = mapped(sent.care_of_address);
-                self.refusals.contradicted = Some(Contradicted { sequence: sent.sequence, authenticated });
-                self.list.exchange = None;
-                self.timers.stop(Timer::Retransmit);
+            (Remedy::StartOver, None) => {
+                self.unregister();
+                let last = self.list.plain.exchange.as_ref().and_then(Exchange::care_of_address);
+                self.deregister_from(now, wall, update.via.0, last.into_iter().collect());
+            }
+            (Remedy::BackOff | Remedy::Stop, _) => {
+                let Update { sequence, authenticated, .. } = *update;
+                self.refusals.contradicted = Some(Contradicted { sequence, authenticated });
+                if update.is_plain {
+                    self.list.plain.exchange = None;
+                    self.watch_exchange();
+                }
             }
         }
         self.forwarding_changed("the home agent refused");
+    }
+
+    /// Corrects the requests of an entry with identifier after a refusal that asks for that. Returns the
+    /// words for the operator, or `None` if the status has the remedy of any entry.
+    fn correct_refused(
+        &mut self,
+        now: Time,
+        update: &Update,
+        member: Member,
+        status: Status,
+    ) -> Option<&'static str> {
+        match status {
+            // RFC 5648 5.7: "MUST set 'O' flag".
+            Status::MCOA_NON_MCOA_BINDING_EXISTS => {
+                self.list.abilities.bootstrapped = false;
+                self.list.retry_binding(now, member.binding);
+                Some("replacing the plain binding")
+            }
+            // "needs to stop using bulk registrations".
+            Status::MCOA_BULK_PROHIBITED if update.count > 1 => {
+                self.list.abilities.bulk = false;
+                self.list.retry_binding(now, member.binding);
+                Some("registering one at a time")
+            }
+            // "SHOULD send a Binding Identifier mobility option including the Care-of Address field": the
+            // field is always present, so the home agent has lost the binding meanwhile.
+            Status::MCOA_UNKNOWN_CARE_OF_ADDRESS => {
+                self.list.correct_binding(now, member.binding).then_some("trying again")
+            }
+            // "MUST stop registering multiple bindings".
+            Status::MCOA_PROHIBITED => {
+                self.list.abilities.identifiers = false;
+                Some("registering without binding identifiers")
+            }
+            _ => None,
+        }
     }
 
     /// Handles the answer to a de-registration; 133 means that there was nothing to end.
@@ -350,8 +398,8 @@ impl MobileRouter {
                 return;
             }
         }
-        self.list.exchange = None;
-        self.timers.stop(Timer::Retransmit);
+        self.list.plain.exchange = None;
+        self.watch_exchange();
         if self.home.at_home {
             self.came_home(now);
         } else if !self.stopping && self.refusals.status.is_none() {
@@ -383,23 +431,23 @@ impl MobileRouter {
         self.refusals.contradicted = None;
         if self.refusals.status.take().is_some() {
             self.timers.stop(Timer::AskAgain);
-            self.list.exchange.take_if(|exchange| exchange.is_single());
+            self.list.plain.exchange.take_if(|exchange| exchange.is_single());
             self.outputs.push_back(Output::Forwarding(self.config.home_address));
         }
     }
 
     /// Removes the registration.
     pub(super) fn unregister(&mut self) {
-        self.list.registration = None;
+        self.list.plain.registration = None;
         self.timers.stop(Timer::Refresh);
         self.timers.stop(Timer::Expire);
     }
 
     /// Continues the exchange after `after` has passed.
     fn hold(&mut self, now: Time, after: Duration) {
-        if let Some(exchange) = &mut self.list.exchange {
-            exchange.apply(binding_update_list::Event::Refusal);
-            self.timers.set(Timer::Retransmit, now + after);
+        if let Some(exchange) = &mut self.list.plain.exchange {
+            exchange.apply(now, binding_update_list::Event::Refusal(now + after));
+            self.watch_exchange();
         }
     }
 
@@ -478,22 +526,23 @@ impl MobileRouter {
     /// Ends the bindings with these identifiers, or all. Afterwards the router asks the home agent again
     /// after a long pause, as after a refusal; if some bindings are left, it asks only for the revoked ones.
     fn revoked(&mut self, now: Time, bids: &[u16]) {
+        let is_named = |bid: Option<Bid>| bid.is_some_and(|bid| bids.contains(&bid));
         let all = bids.is_empty()
-            || self.list.bindings.iter().filter(|b| b.registration.is_some()).all(|b| bids.contains(&b.bid));
+            || self.list.bindings.iter().filter(|b| b.registration.is_some()).all(|b| is_named(b.bid));
         let what = if all { "the service" } else { "some bindings" };
         self.outputs.push_back(Output::Event(Event::Deregistered {
             reason: format!("the home agent {} has revoked {what}", self.config.home_agent),
         }));
         if all {
-            self.list.exchange = None;
-            self.timers.stop(super::Timer::Retransmit);
+            self.list.plain.exchange = None;
+            self.watch_exchange();
             self.clear_bindings(now);
             // The home agent's operator has decided the revocation, so the pause is not short.
             self.refusals.pause = Some(super::REFUSED_INTERVAL);
             self.refuse(now, Status::PROHIBITED);
         } else {
             for index in 0..self.list.bindings.len() {
-                if bids.contains(&self.list.bindings[index].bid) {
+                if is_named(self.list.bindings[index].bid) {
                     if let Some(registration) = self.list.bindings[index].registration.take() {
                         self.retire(now, registration.care_of_address);
                     }
@@ -537,50 +586,15 @@ impl MobileRouter {
         Ok(proof != Proof::None)
     }
 
-    /// Whether an acknowledgement is for bindings with identifiers.
-    pub(super) fn answers_bindings(&self, acknowledgement: &BindingAcknowledgement<'_>) -> bool {
-        self.answered_sequence(acknowledgement)
-            .is_some_and(|sequence| self.list.updates.iter().any(|update| update.sequence == sequence))
-    }
-
-    /// Returns the number of the Binding Update that an acknowledgement answers. Status 135 has the last
-    /// accepted number instead (RFC 6275 9.5.1), so it can answer only the outstanding update.
-    pub(super) fn answered_sequence(&self, acknowledgement: &BindingAcknowledgement<'_>) -> Option<u16> {
-        match Status(acknowledgement.status) {
-            Status::SEQUENCE_OUT_OF_WINDOW => self.list.outstanding.map(|outstanding| outstanding.sequence),
-            _ => Some(acknowledgement.sequence),
-        }
-    }
-
-    /// Handles an acknowledgement of bindings with identifiers that is known to be for this router.
-    pub(super) fn bindings_acknowledged(
+    /// Handles the answer to a Binding Update of entries with identifiers.
+    fn bindings_acknowledged(
         &mut self,
         now: Time,
         wall: WallTime,
+        update: &Update,
         acknowledgement: &BindingAcknowledgement<'_>,
-        octets: &[u8],
-    ) -> Result<(), MobilityDrop> {
-        let sequence = self.answered_sequence(acknowledgement).ok_or(MobilityDrop::Unexpected)?;
-        let position = self.list.updates.iter().position(|update| update.sequence == sequence);
-        let position = position.ok_or(MobilityDrop::Unexpected)?;
-        let update = self.list.updates[position].clone();
-        self.verify_acknowledgement(now, octets, update.authenticated)?;
+    ) {
         let status = Status(acknowledgement.status);
-        if status == Status::SEQUENCE_OUT_OF_WINDOW {
-            if !self.numbers.take_sequence(acknowledgement.sequence) {
-                return Err(MobilityDrop::Unexpected);
-            }
-            self.list.outstanding = None;
-            return self.correct_bindings(now, wall, &update);
-        }
-        self.list.updates.remove(position);
-        let timestamp = message_identifier(acknowledgement);
-        if self.numbers.judge(wall, status, update.timestamp, timestamp)? == Judgement::Repeat {
-            return self.correct_bindings(now, wall, &update);
-        }
-        if !status.is_rejection() {
-            self.timestamp_acknowledged(update.at, update.timestamp, timestamp, !update.removal);
-        }
         // RFC 6275 10.3.1: before the first registration the home agent runs duplicate address detection.
         let known = self.list.has_registration();
         self.path_answered(now, update.via.0, known.then(|| now.saturating_since(update.at)));
@@ -590,67 +604,60 @@ impl MobileRouter {
             for member in &update.members {
                 self.list.bindings[member.binding].removal = None;
             }
-            let warnings = self.flows.acknowledged(&update, acknowledgement);
-            self.warn(warnings);
-            self.reconcile(now, wall);
-            return Ok(());
+            self.flows_acknowledged(update, acknowledgement);
+            return self.reconcile(now, wall);
         }
         let statuses = identifier_statuses(acknowledgement);
         if statuses.is_empty() && !status.is_rejection() {
-            self.identifiers_unknown(now, wall, &update, acknowledgement);
-            return Ok(());
+            return self.identifiers_unknown(now, wall, update, acknowledgement);
         }
         if !status.is_rejection() && self.taken_for_a_host(acknowledgement) {
-            self.not_a_mobile_router(now, wall, update.via.0, update.via.1);
-            return Ok(());
+            return self.not_a_mobile_router(now, wall, update.via);
         }
-        self.list.superseded(&update);
+        self.list.superseded(update);
         let mut registered = false;
         for member in &update.members {
             let bid = self.list.bindings[member.binding].bid;
-            let own = statuses.iter().find(|(other, _)| *other == bid).map_or(0, |(_, status)| *status);
-            let own = if own == 0 { status } else { Status(own) };
-            if own.is_rejection() {
-                self.binding_refused(now, wall, &update, *member, own);
-                if self.refusals.status.is_some() || !self.is_multiple() {
-                    return Ok(());
+            let own = statuses.iter().find(|(other, _)| Some(*other) == bid).map(|(_, status)| *status);
+            match own.filter(|own| *own != 0).map_or(status, Status) {
+                refusal if refusal.is_rejection() => {
+                    self.rejected(now, wall, update, Some(*member), refusal);
+                    if self.refusals.status.is_some() || !self.is_multiple() {
+                        return;
+                    }
                 }
-            } else if statuses.iter().any(|(other, _)| *other == bid) {
-                registered |= self.binding_registered(now, &update, *member, acknowledgement);
+                _ if own.is_some() => {
+                    registered |= self.binding_registered(now, update, *member, acknowledgement);
+                }
+                _ => {}
             }
         }
-        if registered && let Some(plain) = self.list.bootstrapped(now, &update) {
+        if registered && let Some(plain) = self.list.bootstrapped(now, update) {
             self.retire(now, plain.care_of_address);
             self.unregister();
         }
-        let warnings = self.flows.acknowledged(&update, acknowledgement);
-        self.warn(warnings);
+        self.flows_acknowledged(update, acknowledgement);
         self.reconcile(now, wall);
         let reason = self.reason_to_move(now);
         self.forwarding_changed(&reason);
-        Ok(())
+    }
+
+    /// Hands the statuses of flows over, and reports warnings to the operator.
+    fn flows_acknowledged(&mut self, update: &Update, acknowledgement: &BindingAcknowledgement<'_>) {
+        let warnings = self.flows.acknowledged(update, acknowledgement).into_iter();
+        self.outputs.extend(warnings.map(|message| Output::Event(Event::Warning { message })));
     }
 
     /// Records the timestamp of an acknowledgement, which repeats that of its Binding Update. The
     /// acknowledgement of a registration without one has the home agent's time; that of a de-registration has
     /// none, which means nothing.
-    pub(super) fn timestamp_acknowledged(
-        &mut self,
-        sent_at: Time,
-        sent: Option<u64>,
-        told: Option<u64>,
-        registers: bool,
-    ) {
-        if sent.is_none() {
-            if !registers {
-                return;
-            }
-            return self
-                .orders
-                .notices
-                .clock_told(sent_at, told.filter(|_| self.numbers.authentication.authenticates()));
+    fn timestamp_acknowledged(&mut self, update: &Update, told: Option<u64>) {
+        if update.timestamp.is_some() {
+            self.numbers.timestamp_acknowledged(told);
+        } else if !update.removal {
+            let told = told.filter(|_| self.numbers.authentication.authenticates());
+            self.orders.notices.clock_told(update.at, told);
         }
-        self.numbers.timestamp_acknowledged(told);
     }
 
     /// Takes over the registration that the home agent has acknowledged for one binding; returns false if it
@@ -662,115 +669,14 @@ impl MobileRouter {
         member: Member,
         acknowledgement: &BindingAcknowledgement<'_>,
     ) -> bool {
-        let uplink = self.list.bindings[member.binding].uplink;
-        let Update { sequence, at, timestamp, .. } = *update;
-        let sent = Sent { sequence, at, timestamp, care_of_address: member.care_of_address };
-        let registration = self.granted(now, uplink, sent, acknowledgement);
+        let via = (self.list.bindings[member.binding].uplink, member.care_of_address);
+        let registration = self.granted(now, update, via, acknowledgement);
         if registration.lifetime.is_zero() {
             self.list.hold_binding(now, member.binding, MAX_BINDACK_TIMEOUT);
             return false;
         }
-        let bid = self.list.bindings[member.binding].bid;
-        let (registration, same) = self.entry_registered(now, Some(bid), registration);
-        let binding = &mut self.list.bindings[member.binding];
-        binding.priority = member.priority;
-        let attempt = binding.attempt.take();
-        binding.removal = None;
-        let started =
-            attempt.as_ref().and_then(|attempt| attempt.retransmission.started()).unwrap_or(update.at);
-        if let Some(attempt) = attempt {
-            // Addresses that were tried before this one without an answer.
-            let before = attempt.sent.iter().filter(|(sequence, _)| !is_newer(*sequence, update.sequence));
-            let losers = before.map(|(_, address)| *address);
-            self.uplinks[uplink].race_decided(now, member.care_of_address, losers);
-            self.watch_candidates(now, uplink);
-        }
-        self.announce_registration(now, Some(bid), registration, started, same);
+        self.registered(now, update, Some(member), registration);
         true
-    }
-
-    /// Returns the remedy for each status of a refused binding.
-    fn binding_refused(
-        &mut self,
-        now: Time,
-        wall: WallTime,
-        update: &Update,
-        member: Member,
-        status: Status,
-    ) {
-        let uplink = self.list.bindings[member.binding].uplink;
-        let name = self.uplinks[uplink].config.interface.clone();
-        let held = self.list.bindings[member.binding].registration.is_some();
-        let after = match status {
-            // RFC 5648 5.7: "MUST set 'O' flag".
-            Status::MCOA_NON_MCOA_BINDING_EXISTS => {
-                self.list.abilities.bootstrapped = false;
-                self.list.retry_binding(now, member.binding);
-                Some("replacing the plain binding".to_string())
-            }
-            // "needs to stop using bulk registrations".
-            Status::MCOA_BULK_PROHIBITED if update.count > 1 => {
-                self.list.abilities.bulk = false;
-                self.list.retry_binding(now, member.binding);
-                Some("registering one at a time".to_string())
-            }
-            // "SHOULD send a Binding Identifier mobility option including the Care-of Address field": the
-            // field is always present, so the home agent has lost the binding meanwhile.
-            Status::MCOA_UNKNOWN_CARE_OF_ADDRESS => {
-                self.list.correct_binding(now, member.binding).then(|| "trying again".to_string())
-            }
-            // "MUST stop registering multiple bindings".
-            Status::MCOA_PROHIBITED => {
-                self.list.abilities.identifiers = false;
-                Some("registering without binding identifiers".to_string())
-            }
-            Status::AUTHENTICATION_FAILED if held => {
-                Some("registered all the same, trying again".to_string())
-            }
-            _ => None,
-        };
-        let remedy = remedy(status);
-        let what = match (&after, remedy) {
-            (Some(what), _) => what.clone(),
-            (None, Remedy::Retry(after)) => format!("trying again in {} s", after.as_secs()),
-            (None, Remedy::StartOver) => "de-registering first".into(),
-            (None, Remedy::GoOn) => "trying again".into(),
-            (None, Remedy::BackOff | Remedy::Stop) => {
-                self.clear_bindings(now);
-                self.refuse(now, status);
-                self.service_stops(now)
-            }
-        };
-        self.outputs.push_back(Output::Event(Event::Rejected {
-            status: status.0,
-            reason: format!("{name}: {}; {what}", status.meaning()),
-        }));
-        if status == Status::MCOA_PROHIBITED {
-            self.clear_bindings(now);
-            self.evaluate(now, wall, "the home agent permits one care-of address only");
-        }
-        if after.is_some() {
-            return;
-        }
-        match remedy {
-            Remedy::Retry(after) => {
-                // As with RFC 6275 11.7.3, the former registration stays as it is.
-                self.refusals.setback = Some(status);
-                self.list.hold_binding(now, member.binding, after);
-            }
-            Remedy::GoOn => {}
-            Remedy::StartOver => {
-                let (uplink, address) = update.via;
-                self.clear_bindings(now);
-                self.deregister_from(now, wall, uplink, address);
-                self.forwarding_changed("the home agent refused");
-            }
-            Remedy::BackOff | Remedy::Stop => {
-                let Update { sequence, authenticated, .. } = *update;
-                self.refusals.contradicted = Some(Contradicted { sequence, authenticated });
-                self.forwarding_changed("the home agent refused");
-            }
-        }
     }
 
     /// Handles an answer without Binding Identifier option (RFC 5648 5.7). The home agent has registered the
@@ -789,61 +695,49 @@ impl MobileRouter {
         );
         self.outputs.push_back(Output::Event(Event::Warning { message }));
         self.clear_bindings(now);
-        let (uplink, care_of_address) = update.via;
-        let Update { sequence, at, timestamp, .. } = *update;
-        let sent = Sent { sequence, at, timestamp, care_of_address };
-        let registration = self.granted(now, uplink, sent, acknowledgement);
+        let registration = self.granted(now, update, update.via, acknowledgement);
         if !self.taken_for_a_host(acknowledgement) && !registration.lifetime.is_zero() {
-            self.list.registration = Some(registration);
+            self.list.plain.registration = Some(registration);
             // A home agent without RFC 5648 does not understand the option that named an IPv4 care-of
             // address.
-            self.list.doubtful = care_of_address.is_ipv4();
+            self.list.plain.again = update.via.1.is_ipv4();
             self.timers.set(Timer::Expire, registration.expires);
         }
         self.evaluate(now, wall, "the home agent knows no binding identifiers");
     }
 
-    fn warn(&mut self, messages: Vec<String>) {
-        let warnings = messages.into_iter().map(|message| Output::Event(Event::Warning { message }));
-        self.outputs.extend(warnings);
-    }
-
-    /// Sends again at once after a correction, a limited number of times.
-    fn correct_bindings(&mut self, now: Time, wall: WallTime, update: &Update) -> Result<(), MobilityDrop> {
-        let patient = self.list.correct_members(now, update);
-        self.reconcile(now, wall);
-        if patient { Ok(()) } else { Err(MobilityDrop::RateLimited) }
-    }
-
-    /// Returns the registration that an acknowledgement grants: at most the requested lifetime, counted from
-    /// the sending of the Binding Update.
+    /// Returns the registration of a care-of address that an acknowledgement grants: at most the requested
+    /// lifetime, counted from the sending of the Binding Update.
     fn granted(
         &self,
         now: Time,
-        uplink: usize,
-        sent: Sent,
+        update: &Update,
+        (uplink, care_of_address): (usize, IpAddr),
         acknowledgement: &BindingAcknowledgement<'_>,
     ) -> Registration {
         let lifetime = lifetime_from_units(acknowledgement.lifetime).min(self.config.lifetime);
         Registration {
             uplink,
-            care_of_address: sent.care_of_address,
+            care_of_address,
             since: now,
-            udp: self.composer().takes_udp(uplink, sent.care_of_address, acknowledgement),
+            udp: self.composer().takes_udp(uplink, care_of_address, acknowledgement),
             lifetime,
-            expires: sent.at + lifetime,
-            sequence: sent.sequence,
+            expires: update.at + lifetime,
+            sequence: update.sequence,
         }
     }
 
-    /// Takes over a registration for an entry of the Binding Update List. Returns it, and whether the care-of
-    /// address is the same as before.
-    fn entry_registered(
+    /// Takes over a registration for the entry without identifier, or for that of a member. Reports it to the
+    /// path and to the operator. Returns the request that the home agent has accepted.
+    fn registered(
         &mut self,
         now: Time,
-        bid: Option<Bid>,
+        update: &Update,
+        member: Option<Member>,
         registration: Registration,
-    ) -> (Registration, bool) {
+    ) -> Option<Exchange> {
+        let uplink = registration.uplink;
+        let bid = member.and_then(|member| self.list.bindings[member.binding].bid);
         let (registration, before) = self.list.register(bid, registration);
         let same = before.is_some_and(|it| it.care_of_address == registration.care_of_address);
         if let Some(before) = before.filter(|_| !same) {
@@ -855,21 +749,34 @@ impl MobileRouter {
         self.refusals.setback = None;
         self.refusals.acknowledged();
         self.hints.acknowledged();
-        (registration, same)
-    }
-
-    /// Reports a registration to the path and to the operator. The router requested it first at `started`.
-    fn announce_registration(
-        &mut self,
-        now: Time,
-        bid: Option<Bid>,
-        registration: Registration,
-        started: Time,
-        same: bool,
-    ) {
-        let uplink = registration.uplink;
+        let request = match member {
+            Some(member) => {
+                let entry = &mut self.list.bindings[member.binding];
+                (entry.priority, entry.removal) = (member.priority, None);
+                entry.take_request()
+            }
+            None => {
+                self.list.plain.again = false;
+                let request = self.list.plain.exchange.take();
+                self.watch_exchange();
+                // A plain binding replaces all (RFC 5648 6.2).
+                self.clear_bindings(now);
+                self.rehabilitate(uplink);
+                request
+            }
+        };
+        if let Some(request) = &request
+            && let Some(uplink) = self.uplinks.get_mut(uplink)
+        {
+            // The first care-of address with an answer wins the race (RFC 8305 5). Addresses that were tried
+            // before it are no longer tried first on this network.
+            let before = request.sent.iter().filter(|sent| !is_newer(sent.sequence, update.sequence));
+            uplink.race_decided(now, registration.care_of_address, before.map(|sent| sent.care_of_address));
+            self.watch_candidates(now, registration.uplink);
+        }
+        let started = request.as_ref().and_then(|request| request.retransmission.started());
+        let latency = now.saturating_since(started.unwrap_or(update.at));
         self.path_registered(now, uplink, registration, same);
-        let latency = now.saturating_since(started);
         self.outputs.push_back(Output::Forwarding(self.config.home_address));
         self.outputs.push_back(Output::Event(Event::Registered {
             home_agent: self.config.home_agent,
@@ -880,6 +787,7 @@ impl MobileRouter {
             lifetime_s: u32::try_from(registration.lifetime.as_secs()).unwrap_or(u32::MAX),
             refresh: same,
         }));
+        request
     }
 }
 

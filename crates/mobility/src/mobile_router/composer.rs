@@ -12,7 +12,7 @@ use carnet_wire::mobility::{
 use super::flows::Flows;
 use super::uplinks::Uplinks;
 use super::{MobileRouterConfig, Registration, RegistrationMode};
-use crate::binding_update_list::{BindingUpdateList, Exchange, Purpose, Sent, Update, UpdateNumbers, mapped};
+use crate::binding_update_list::{BindingUpdateList, Update, UpdateNumbers, mapped};
 use crate::{HOP_LIMIT, Output, UDP_PORT, lifetime_units};
 
 /// Values that messages are composed of.
@@ -131,22 +131,24 @@ impl Composer<'_> {
         mobility_header
     }
 
-    /// Builds a Binding Update (RFC 6275 11.7.1, RFC 3963 5.2, RFC 4285 5.1, RFC 5555 4.4.2).
-    pub(super) fn binding_update(&self, exchange: &Exchange, sent: Sent) -> Output {
+    /// Builds a Binding Update (RFC 6275 11.7.1, RFC 3963 5.2, RFC 4285 5.1, RFC 5555 4.4.2, RFC 5648 5).
+    pub(super) fn update(&self, list: &BindingUpdateList, flows: &Flows, update: &Update) -> Output {
         let config = &self.config;
-        let from_home = sent.care_of_address == IpAddr::V6(config.home_address);
-        let register = exchange.purpose == Purpose::Register;
+        let (uplink, care_of_address) = update.via;
         let flags = BindingUpdateFlags {
             acknowledge: true,
             home_registration: true,
             mobile_router: config.is_router(),
-            force_udp: sent.care_of_address.is_ipv4() && self.forces_udp(exchange.uplink),
+            force_udp: care_of_address.is_ipv4() && self.forces_udp(uplink),
+            overwrite: update.overwrite,
             ..BindingUpdateFlags::default()
         };
-        let lifetime = if register { lifetime_units(config.lifetime) } else { 0 };
-        let mut builder = Builder::binding_update(sent.sequence, flags, lifetime);
-        match sent.care_of_address {
-            _ if from_home => {}
+        let lifetime = if update.removal { 0 } else { lifetime_units(config.lifetime) };
+        let mut builder = Builder::binding_update(update.sequence, flags, lifetime);
+        // Design 6: no Alternate Care-of Address and no IPv4 Care-of Address option beside the Binding
+        // Identifier. An update from the home link has none of them.
+        match care_of_address {
+            _ if !update.is_plain || care_of_address == IpAddr::V6(config.home_address) => {}
             IpAddr::V6(address) => {
                 builder = builder.option(&MobilityOption::AlternateCareOfAddress(address));
             }
@@ -154,30 +156,10 @@ impl Composer<'_> {
                 builder = builder.option(&MobilityOption::Ipv4CareOfAddress(address));
             }
         }
-        if register {
-            builder = self.add_prefixes(builder);
-        }
-        let authenticated = mapped(sent.care_of_address);
-        let mut mobility_header = self.finish_authenticated(builder, sent.timestamp, authenticated);
-        self.control_packet(exchange.uplink, sent.care_of_address, &mut mobility_header)
-    }
-
-    pub(super) fn bindings_update(&self, list: &BindingUpdateList, flows: &Flows, update: &Update) -> Output {
-        let flags = BindingUpdateFlags {
-            acknowledge: true,
-            home_registration: true,
-            mobile_router: self.config.is_router(),
-            force_udp: update.via.1.is_ipv4() && self.forces_udp(update.via.0),
-            overwrite: update.overwrite,
-            ..BindingUpdateFlags::default()
-        };
-        let lifetime = if update.removal { 0 } else { lifetime_units(self.config.lifetime) };
-        let mut builder = Builder::binding_update(update.sequence, flags, lifetime);
         for member in &update.members {
-            // Design 6: no Alternate Care-of Address and no IPv4 Care-of Address option beside the Binding
-            // Identifier.
+            let Some(bid) = list.bindings[member.binding].bid else { continue };
             builder = builder.option(&MobilityOption::BindingIdentifier {
-                bid: list.bindings[member.binding].bid,
+                bid,
                 status: 0,
                 home: false,
                 // RFC 6089 5.2.1: the priority is never 0.
@@ -190,7 +172,7 @@ impl Composer<'_> {
         }
         builder = flows.add_options(builder, &update.flows, &update.summary);
         let mut mobility_header = self.finish_authenticated(builder, update.timestamp, update.authenticated);
-        self.control_packet(update.via.0, update.via.1, &mut mobility_header)
+        self.control_packet(uplink, care_of_address, &mut mobility_header)
     }
 
     /// Returns this router's end of the tunnel of a registration over an uplink.

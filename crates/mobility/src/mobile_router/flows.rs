@@ -199,7 +199,7 @@ impl Flows {
             return None;
         }
         // An outstanding Binding Update describes the flows again until it is answered.
-        let under_way = list.bindings.iter().any(|b| b.attempt.is_some() || b.removal.is_some());
+        let under_way = list.bindings.iter().any(|b| b.request().is_some() || b.removal.is_some());
         let due = self.states.iter().any(|flow| {
             let said = flow.pending.as_ref().map(|(_, flow)| flow).or(flow.acknowledged.as_ref());
             self.flow_news(all, flow, said, |u| list.is_registered(u)).is_some()

@@ -32,7 +32,7 @@ use super::arrivals::{
 };
 use super::capacity::RoundTrips;
 use super::{MobileRouter, Registration, Timer};
-use crate::binding_update_list::refresh_after;
+use crate::binding_update_list::{Exchange, INITIAL_BINDACK_TIMEOUT};
 use crate::path_liveness::{PathLiveness, Proof, RoundTrip, Timing};
 use crate::{Event, MobilityDrop, MobilityMessage};
 
@@ -265,8 +265,11 @@ impl MobileRouter {
         }
         let of_binding =
             self.list.binding_of(uplink).and_then(|index| self.list.bindings[index].registration);
-        let plain =
-            self.list.registration.filter(|r| self.uplinks[uplink].has_care_of_address(r.care_of_address));
+        let plain = self
+            .list
+            .plain
+            .registration
+            .filter(|r| self.uplinks[uplink].has_care_of_address(r.care_of_address));
         let registration = of_binding.or(plain)?;
         self.uplinks[uplink].has_care_of_address(registration.care_of_address).then_some(registration)
     }
@@ -486,10 +489,7 @@ impl MobileRouter {
         if answer.came_back {
             // The only uplink, and with it the home agent, is back: the router tries the others as well.
             for binding in &mut self.list.bindings {
-                binding.held_until = None;
-                if let Some(attempt) = &mut binding.attempt {
-                    attempt.next = attempt.next.min(now);
-                }
+                binding.resume(now);
             }
         }
         if is_full_now {
@@ -545,8 +545,8 @@ impl MobileRouter {
                 self.list.forget(now, index);
                 self.watch_grace();
                 self.list.bindings[index].again = true;
-                self.list.bindings[index].held_until = (!rival).then_some(now + hold);
-            } else if self.list.bindings[index].attempt.is_none() {
+                self.list.bindings[index].exchange = (!rival).then(|| Exchange::held(now + hold));
+            } else if self.list.bindings[index].request().is_none() {
                 self.list.bindings[index].again = true;
             }
             self.timers.set(Timer::Bindings, now);
@@ -556,15 +556,15 @@ impl MobileRouter {
 
     /// Without identifiers, registers the next uplink instead.
     fn demote_failed(&mut self, now: Time, wall: WallTime, uplink: usize) {
-        if self.is_multiple() || self.uplinks.target != Some(uplink) || self.list.exchange.is_some() {
+        if self.is_multiple() || self.uplinks.target != Some(uplink) || self.list.plain.exchange.is_some() {
             return;
         }
         let others = (0..self.uplinks.len())
             .any(|other| other != uplink && !self.uplinks[other].care_of_addresses().is_empty());
         if others && self.uplinks.forced != Some(uplink) && self.uplinks.demoted_until(uplink).is_none() {
-            self.demote_uplink(now, wall, uplink, crate::binding_update_list::INITIAL_BINDACK_TIMEOUT);
+            self.demote_uplink(now, wall, uplink, INITIAL_BINDACK_TIMEOUT);
         } else {
-            self.list.doubtful = true;
+            self.list.plain.again = true;
             self.evaluate(now, wall, "no answer from the home agent");
         }
     }
@@ -620,13 +620,13 @@ impl MobileRouter {
         let is_multiple = self.is_multiple();
         let of_binding = self.list.binding_of(uplink).filter(|_| is_multiple);
         let plain =
-            self.list.registration.filter(|registration| !is_multiple && registration.uplink == uplink);
+            self.list.plain.registration.filter(|registration| !is_multiple && registration.uplink == uplink);
         let (timer, registration) = match of_binding {
             Some(index) => (Timer::Bindings, self.list.bindings[index].registration),
             None => (Timer::Refresh, plain),
         };
         let Some(registration) = registration else { return };
-        let due = registration.expires - registration.lifetime + refresh_after(registration.lifetime, true);
+        let due = registration.renew_at(true);
         if self.timers.get(timer).is_some_and(|at| at > due) {
             self.timers.set(timer, due.max(now));
         }

@@ -89,8 +89,8 @@ pub use uplink::{Attachment, MAX_NEXT_HOPS, Uplink, UplinkConfig};
 use uplinks::Uplinks;
 pub use volume::{Octets, StoredVolume, VolumeAction, VolumePeriod};
 
-pub use crate::binding_update_list::{Binding, Registration};
-use crate::binding_update_list::{BindingUpdateList, Exchange, Outstanding, Purpose, UpdateNumbers};
+use crate::binding_update_list::{self, BindingUpdateList, Outstanding, Purpose, UpdateNumbers};
+pub use crate::binding_update_list::{BindingUpdateListEntry, Registration};
 use crate::flow::FlowBinding;
 use crate::{Event, MAX_UPDATE_RATE, MobilityDrop, MobilityMessage, Output};
 
@@ -226,11 +226,11 @@ impl MobileRouter {
 
     /// Returns the registration that the home agent acknowledged last, while it lasts.
     pub fn registration(&self) -> Option<&Registration> {
-        self.list.registration.as_ref()
+        self.list.plain.registration.as_ref()
     }
 
-    /// Returns the bindings with identifiers, in the order of the uplinks.
-    pub fn bindings(&self) -> &[Binding] {
+    /// Returns the Binding Update List entries with identifiers, in the order of the uplinks.
+    pub fn bindings(&self) -> &[BindingUpdateListEntry] {
         &self.list.bindings
     }
 
@@ -259,7 +259,7 @@ impl MobileRouter {
 
     /// Whether a de-registration that [`Self::handle_shutdown`] began is over, or none was needed.
     pub fn is_quiescent(&self) -> bool {
-        self.list.exchange.is_none()
+        self.list.plain.exchange.is_none()
     }
 
     /// Returns the next output. Call it until it returns `None` after every `handle_*`.
@@ -300,56 +300,50 @@ impl MobileRouter {
     /// Takes over the state of `old`, the same router under an earlier configuration, so that traffic
     /// continues while the new configuration is registered. The caller reports the uplinks again afterwards.
     pub fn adopt(&mut self, now: Time, wall: WallTime, old: &MobileRouter) {
-        self.numbers.sequence = old.numbers.sequence;
-        self.numbers.is_numbered = old.numbers.is_numbered;
-        self.numbers.timestamps_demanded = old.numbers.timestamps_demanded
-            && self.numbers.authentication.association() == old.numbers.authentication.association();
-        self.numbers.clock_offset = old.numbers.clock_offset;
-        self.numbers.newest_timestamp = old.numbers.newest_timestamp;
-        self.numbers.acknowledged_timestamp = old.numbers.acknowledged_timestamp;
+        self.numbers.adopt(&old.numbers);
         self.orders.notices = old.orders.notices.clone();
         if old.config.home_agent != self.config.home_agent {
             self.orders.notices.forget_clock();
         }
-        self.numbers.sent_at.clone_from(&old.numbers.sent_at);
-        self.list.outstanding = old.list.outstanding.and_then(|it| {
-            let name = &old.uplinks.get(it.via.0)?.config.interface;
-            let uplink = self.uplinks.iter().position(|u| u.config.interface == *name)?;
-            Some(Outstanding { via: (uplink, it.via.1), ..it })
-        });
-        self.uplinks.forced = old.forced_uplink().and_then(|forced| {
-            self.uplinks.iter().position(|u| u.config.interface == forced.config.interface)
-        });
-        let position = |uplinks: &[Uplink], index: Option<usize>| {
-            let name = &old.uplinks.get(index?)?.config.interface;
-            uplinks.iter().position(|u| u.config.interface == *name)
+        let names: Vec<&str> = self.config.uplinks.iter().map(|uplink| uplink.interface.as_str()).collect();
+        let position = |index: usize| {
+            let former = old.uplinks.get(index)?.config.interface.as_str();
+            names.iter().position(|name| *name == former)
         };
+        self.list.outstanding = old
+            .list
+            .outstanding
+            .and_then(|it| Some(Outstanding { via: (position(it.via.0)?, it.via.1), ..it }));
+        self.uplinks.forced = old.uplinks.forced.and_then(position);
         for uplink in self.uplinks.iter_mut() {
             if let Some(before) = old.uplinks.iter().find(|u| u.config.interface == uplink.config.interface) {
                 uplink.adopt(before, &self.config);
             }
         }
-        (0..self.uplinks.len()).for_each(|index| self.expect_signal(index));
         let same_home = self.config.home_address == old.config.home_address
             && self.config.home_agent == old.config.home_agent;
         if same_home {
             self.refusals.was_acknowledged = old.refusals.was_acknowledged;
-            self.uplinks.target = position(&self.uplinks, old.uplinks.target);
+            self.uplinks.target = old.uplinks.target.and_then(position);
             self.home.at_home = old.home.at_home && self.uplinks.target.is_some();
             self.home.returned = old.home.returned;
             self.list.previous.clone_from(&old.list.previous);
+            self.handovers.reported = old.handovers.reported.and_then(position);
+            self.list.adopt(now, &old.list, &position);
+            for uplink in self.uplinks.iter_mut() {
+                let before = old.uplinks.iter().find(|u| u.config.interface == uplink.config.interface);
+                if let Some(before) = before {
+                    uplink.path = before.path.clone();
+                }
+            }
             self.grace_over(now);
-            self.handovers.reported = position(&self.uplinks, old.handovers.reported);
-            self.adopt_bindings(now, old);
-            if let Some(registration) = old.list.registration.filter(|r| r.expires > now) {
-                // The registration of an uplink that is gone no longer has an address.
-                let uplink = position(&self.uplinks, Some(registration.uplink)).unwrap_or(0);
-                self.list.registration = Some(Registration { uplink, ..registration });
+            if let Some(registration) = self.list.plain.registration {
                 self.timers.set(Timer::Expire, registration.expires);
                 // The prefixes, the lifetime or the key may have changed.
                 self.timers.set(Timer::Refresh, now);
             }
         }
+        (0..self.uplinks.len()).for_each(|index| self.expect_signal(index));
         self.evaluate(now, wall, "the configuration changed");
     }
 
@@ -504,23 +498,19 @@ impl MobileRouter {
         for timer in [Timer::Refresh, Timer::Expire, Timer::Settle, Timer::AskAgain] {
             self.timers.stop(timer);
         }
-        self.list.registration = None;
+        self.list.plain.registration = None;
         self.clear_bindings(now);
-        match self.list.exchange.take() {
-            // An outstanding de-registration continues.
-            Some(exchange) if exchange.purpose == Purpose::Deregister => self.list.exchange = Some(exchange),
-            exchange => {
-                self.timers.stop(Timer::Retransmit);
-                // A Binding Update without an answer may have been accepted.
-                let sent = exchange.and_then(|e| e.sent.last().map(|sent| sent.care_of_address));
-                let position = |address| self.uplinks.iter().position(|u| u.has_care_of_address(address));
-                if let Some(care_of_address) = path.or(sent)
-                    && let Some(uplink) = position(care_of_address)
-                {
-                    let addresses = vec![care_of_address];
-                    self.list.exchange = Some(Exchange::new(Purpose::Deregister, uplink, addresses, false));
-                    self.transmit(now, wall);
-                }
+        // An outstanding de-registration continues.
+        if self.list.plain_request(Purpose::Deregister).is_none() {
+            // A Binding Update without an answer may have been accepted.
+            let given_up = self.list.plain.exchange.take();
+            let sent = given_up.and_then(|given_up| Some(given_up.last_sent()?.care_of_address));
+            self.watch_exchange();
+            let position = |address| self.uplinks.iter().position(|u| u.has_care_of_address(address));
+            if let Some(care_of_address) = path.or(sent)
+                && let Some(uplink) = position(care_of_address)
+            {
+                self.deregister_from(now, wall, uplink, vec![care_of_address]);
             }
         }
         self.forwarding_changed("the station stops");
@@ -601,13 +591,10 @@ impl MobileRouter {
             }
             return;
         }
-        let Some(exchange) = self.list.exchange.as_mut().filter(|e| e.purpose == Purpose::Register) else {
-            return;
-        };
-        let due = !exchange.is_held()
-            && !exchange.is_single()
-            && exchange.last_sent().is_some_and(|at| now.saturating_since(at) >= DEMAND_INTERVAL);
-        if due {
+        let request = self.list.plain_request(Purpose::Register);
+        let request = request.filter(|request| !request.is_held() && !request.is_single());
+        let last = request.and_then(|request| request.retransmission.last());
+        if last.is_some_and(|at| now.saturating_since(at) >= DEMAND_INTERVAL) {
             self.transmit(now, wall);
         }
     }
@@ -619,16 +606,16 @@ impl MobileRouter {
             match timer {
                 Timer::Retransmit => {
                     let given_up = self.stopping
-                        && self.list.exchange.as_ref().is_some_and(|e| e.sent.len() >= MAX_UPDATE_RATE);
+                        && self.list.plain.exchange.as_ref().is_some_and(|e| e.sent.len() >= MAX_UPDATE_RATE);
                     if given_up {
-                        self.list.exchange = None;
+                        self.list.plain.exchange = None;
                     } else {
                         self.transmit(now, wall);
                     }
                 }
                 Timer::Refresh => self.refresh(now, wall),
                 Timer::Expire => {
-                    self.list.registration = None;
+                    self.list.plain.registration = None;
                     self.hints = Hints::default();
                     self.outputs.push_back(Output::Event(Event::Deregistered {
                         reason: "the lifetime ended without an acknowledgement from the home agent".into(),
@@ -637,7 +624,8 @@ impl MobileRouter {
                 }
                 Timer::AskAgain => {
                     // Without an uplink the router asks as soon as it has one.
-                    self.list.exchange.take_if(|exchange| exchange.is_single());
+                    self.list.plain.exchange.take_if(|exchange| exchange.is_single());
+                    self.watch_exchange();
                     // RFC 6275 11.8: the pauses double.
                     self.refusals.back_off();
                     self.evaluate(now, wall, "the home agent is asked again");
@@ -886,21 +874,14 @@ impl MobileRouter {
     /// Ends the back-off that an uplink has accumulated without answers: a user has accepted the terms.
     fn portal_passed(&mut self, now: Time, wall: WallTime, index: usize) {
         if let Some(binding) = self.list.binding_of(index).filter(|_| self.is_multiple()) {
-            let binding = &mut self.list.bindings[binding];
-            binding.held_until = None;
-            if let Some(attempt) = &mut binding.attempt {
-                attempt.next = attempt.next.min(now);
-            }
+            self.list.bindings[binding].resume(now);
             return self.reconcile(now, wall);
         }
         self.rehabilitate(index);
-        if self
-            .list
-            .exchange
-            .as_ref()
-            .is_some_and(|exchange| exchange.uplink == index && !exchange.is_single())
+        if let Some(exchange) = self.list.plain.exchange.as_mut().filter(|_| self.list.plain.uplink == index)
         {
-            self.timers.set(Timer::Retransmit, now);
+            exchange.apply(now, binding_update_list::Event::Recovery);
+            self.watch_exchange();
         }
         self.evaluate(now, wall, "a captive portal lets packets pass");
     }

@@ -12,8 +12,8 @@ use carnet_base::{Time, WallTime};
 use super::captive_portal::PortalProbes;
 use super::demotion::is_given_up;
 use super::uplink::ipv4_of;
-use super::{Attachment, MobileRouter, Registration, Timer};
-use crate::binding_update_list::{Exchange, Purpose, refresh_after};
+use super::{Attachment, MobileRouter, Timer};
+use crate::binding_update_list::{Exchange, Purpose};
 use crate::{Event, Output, UDP_PORT};
 
 /// Time for which an uplink that has just come back must stay up before it replaces a working one.
@@ -30,7 +30,7 @@ impl MobileRouter {
         if self.uplinks[index].ipv4_care_of_address() != ipv4_of(before) {
             self.choose_port(index);
         }
-        if let Some(registration) = self.list.registration
+        if let Some(registration) = self.list.plain.registration
             && was.contains(&Some(registration.care_of_address))
             && !self.uplinks[index].has_care_of_address(registration.care_of_address)
         {
@@ -117,8 +117,8 @@ impl MobileRouter {
         }
         let Some(target) = self.uplinks.target else {
             self.leave_home();
-            self.abandon();
-            self.timers.stop(Timer::Retransmit);
+            self.list.abandon();
+            self.watch_exchange();
             self.timers.stop(Timer::Refresh);
             self.forwarding_changed(reason);
             return;
@@ -164,15 +164,15 @@ impl MobileRouter {
     /// a de-registration.
     fn register_bindings(&mut self, now: Time, wall: WallTime) {
         if self.refusals.status.is_some() {
-            if self.list.exchange.is_none() && self.timers.get(Timer::AskAgain).is_none() {
+            if self.list.plain.exchange.is_none() && self.timers.get(Timer::AskAgain).is_none() {
                 self.end_refusal();
             } else {
                 return;
             }
         }
-        if self.list.exchange.as_ref().is_some_and(|exchange| exchange.purpose == Purpose::Register) {
-            self.abandon();
-            self.timers.stop(Timer::Retransmit);
+        if self.list.plain_request(Purpose::Register).is_some() {
+            self.list.abandon();
+            self.watch_exchange();
             self.list.abilities.bootstrapped = false;
         }
         self.settle(now);
@@ -203,9 +203,9 @@ impl MobileRouter {
             self.register_refused(now, wall, uplink, care_of_addresses);
             return;
         }
-        if let Some(exchange) = &mut self.list.exchange
+        if let Some(exchange) = &mut self.list.plain.exchange
             && exchange.purpose == Purpose::Register
-            && exchange.uplink == uplink
+            && self.list.plain.uplink == uplink
             && exchange.care_of_addresses.contains(&care_of_address)
         {
             exchange.care_of_addresses.retain(|address| care_of_addresses.contains(address));
@@ -221,26 +221,25 @@ impl MobileRouter {
         }
         let registered = self
             .list
+            .plain
             .registration
             .is_some_and(|r| (r.uplink, r.care_of_address) == (uplink, care_of_address));
-        self.abandon();
-        if registered && !self.list.doubtful {
-            self.timers.stop(Timer::Retransmit);
+        self.list.abandon();
+        if registered && !self.list.plain.again {
+            self.watch_exchange();
             if self.timers.get(Timer::Refresh).is_none() {
                 // The timer was stopped while no uplink could be used.
                 let is_full = self.uplinks.is_full(uplink);
-                let refresh_at =
-                    |r: Registration| r.expires - r.lifetime + refresh_after(r.lifetime, is_full);
-                let after = self.list.registration.map_or(now, refresh_at);
-                self.timers.set(Timer::Refresh, after.max(now));
+                let due = self.list.plain.refresh_at(is_full).unwrap_or(now);
+                self.timers.set(Timer::Refresh, due.max(now));
             }
             return;
         }
         self.timers.stop(Timer::Refresh);
-        let first = self.list.registration.is_none();
-        let mut exchange = Exchange::new(Purpose::Register, uplink, care_of_addresses, first);
+        let first = self.list.plain.registration.is_none();
+        let mut exchange = Exchange::to_home_agent(Purpose::Register, care_of_addresses, now, first);
         exchange.retransmission.extend(self.list.back_off.unwrap_or_default());
-        self.list.exchange = Some(exchange);
+        self.list.begin(uplink, exchange);
         self.transmit(now, wall);
     }
 
@@ -248,13 +247,12 @@ impl MobileRouter {
     /// outstanding de-registration continues from the router's current address; otherwise a single Binding
     /// Update asks again when it is time.
     fn register_refused(&mut self, now: Time, wall: WallTime, uplink: usize, addresses: Vec<IpAddr>) {
-        if let Some(exchange) = self.list.exchange.as_ref().filter(|e| e.purpose == Purpose::Deregister) {
+        if let Some(exchange) = self.list.plain_request(Purpose::Deregister) {
             if exchange.care_of_addresses.first() != addresses.first() {
-                self.list.exchange = Some(Exchange::new(Purpose::Deregister, uplink, addresses, false));
-                self.transmit(now, wall);
+                self.deregister_from(now, wall, uplink, addresses);
             }
         } else if self.timers.get(Timer::AskAgain).is_none() {
-            self.list.exchange = Some(Exchange::single(uplink, addresses));
+            self.list.begin(uplink, Exchange::single(addresses, now));
             let pause = self
                 .refusals
                 .status
@@ -264,51 +262,39 @@ impl MobileRouter {
         }
     }
 
-    /// Gives up the outstanding exchange. The home agent's binding may then differ from the registration.
-    fn abandon(&mut self) {
-        if let Some(exchange) = self.list.exchange.take() {
-            let other = self
-                .list
-                .registration
-                .is_some_and(|r| exchange.sent.iter().any(|sent| sent.care_of_address != r.care_of_address));
-            let changes = exchange.purpose == Purpose::Deregister || other;
-            self.list.doubtful |= !exchange.sent.is_empty() && changes;
-        }
-    }
-
     /// RFC 6275 11.5.5, RFC 3963 5.8: on the home link the router deletes the binding, from the home address.
     /// Until the answer the old path carries the traffic if it works; the registration is not renewed.
     fn go_home(&mut self, now: Time, wall: WallTime, uplink: usize) {
         let was_home = std::mem::replace(&mut self.home.at_home, true);
         let home_address = self.config.home_address;
         let home_addresses = vec![IpAddr::V6(home_address)];
-        let under_way = self.list.exchange.as_ref().is_some_and(|e| {
-            e.purpose == Purpose::Deregister && e.care_of_addresses == home_addresses && e.uplink == uplink
-        });
+        let under_way = self
+            .list
+            .plain_request(Purpose::Deregister)
+            .is_some_and(|e| e.care_of_addresses == home_addresses && self.list.plain.uplink == uplink);
         if was_home && (self.home.returned || under_way) {
             return;
         }
         self.timers.stop(Timer::Refresh);
         self.list.updates.clear();
         for binding in &mut self.list.bindings {
-            binding.attempt = None;
+            binding.take_request();
             binding.removal = None;
         }
         // The router also de-registers without a known registration: one from before a restart may still
         // exist.
-        self.list.exchange = Some(Exchange::new(Purpose::Deregister, uplink, home_addresses, false));
         self.outputs.push_back(Output::Forwarding(home_address));
-        self.transmit(now, wall);
+        self.deregister_from(now, wall, uplink, home_addresses);
     }
 
     /// Handles the acknowledgement of the return: traffic leaves the tunnel.
     pub(super) fn came_home(&mut self, now: Time) {
-        if let Some(registration) = self.list.registration {
-            self.retire(now, registration.care_of_address);
+        if let Some(care_of_address) = self.list.plain.care_of_address() {
+            self.retire(now, care_of_address);
         }
         self.clear_bindings(now);
         self.unregister();
-        self.list.doubtful = false;
+        self.list.plain.again = false;
         self.home.returned = true;
         if let Some(uplink) = self.home_link() {
             let announcement = self.config.home_announcement(uplink);
@@ -325,7 +311,7 @@ impl MobileRouter {
     }
 
     pub(super) fn refresh(&mut self, now: Time, wall: WallTime) {
-        if self.list.exchange.is_some()
+        if self.list.plain.exchange.is_some()
             || self.refusals.status.is_some()
             || self.stopping
             || self.is_multiple()
@@ -335,7 +321,8 @@ impl MobileRouter {
         let Some(target) = self.uplinks.target else { return };
         if let Some(care_of_address) = self.uplinks[target].care_of_addresses().first().copied() {
             let addresses = vec![care_of_address];
-            self.list.exchange = Some(Exchange::new(Purpose::Register, target, addresses, false));
+            let exchange = Exchange::to_home_agent(Purpose::Register, addresses, now, false);
+            self.list.begin(target, exchange);
             self.transmit(now, wall);
         }
     }
@@ -363,21 +350,21 @@ impl MobileRouter {
     /// Whether the uplink of the outstanding Binding Update has had enough time, so that another is to be
     /// tried.
     pub(super) fn is_uplink_silent(&self, now: Time) -> bool {
-        let Some(exchange) = self.list.exchange.as_ref() else { return false };
-        exchange.purpose == Purpose::Register
-            && !exchange.is_single()
+        let Some(exchange) = self.list.plain_request(Purpose::Register) else { return false };
+        let uplink = self.list.plain.uplink;
+        !exchange.is_single()
             && !self.stopping
             && self.refusals.status.is_none()
             && is_given_up(exchange, now)
-            && self.uplinks.forced != Some(exchange.uplink)
-            && !self.uplinks.is_heard(now, exchange.uplink)
-            && self.uplinks.has_alternative(exchange.uplink)
+            && self.uplinks.forced != Some(uplink)
+            && !self.uplinks.is_heard(now, uplink)
+            && self.uplinks.has_alternative(uplink)
     }
 
     /// Demotes the uplink of the outstanding Binding Update and tries the next.
     pub(super) fn demote(&mut self, now: Time, wall: WallTime) {
-        let Some(exchange) = self.list.exchange.as_ref() else { return };
-        let (index, timeout) = (exchange.uplink, exchange.retransmission.timeout());
+        let Some(exchange) = self.list.plain.exchange.as_ref() else { return };
+        let (index, timeout) = (self.list.plain.uplink, exchange.retransmission.timeout());
         let sent: BTreeSet<IpAddr> = exchange.sent.iter().map(|sent| sent.care_of_address).collect();
         for address in sent {
             self.candidate_failed(now, index, address);
@@ -397,7 +384,7 @@ impl MobileRouter {
             self.list.back_off = self.list.back_off.max(Some(timeout));
         }
         self.evaluate(now, wall, &reason);
-        if self.list.exchange.as_ref().is_some_and(|exchange| exchange.uplink == index) {
+        if self.list.plain.exchange.is_some() && self.list.plain.uplink == index {
             // The same uplink is still the best one.
             self.transmit(now, wall);
         } else {

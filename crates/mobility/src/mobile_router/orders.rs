@@ -130,7 +130,8 @@ pub(super) fn judge_revocation(
             _ => {}
         }
     }
-    let known = |bid: &u16| list.bindings.iter().any(|binding| binding.bid == *bid && binding.is_known());
+    let known =
+        |bid: &u16| list.bindings.iter().any(|binding| binding.bid == Some(*bid) && binding.is_known());
     let status = if proxy {
         revocation_status::PROXY_NOT_SUPPORTED
     } else if global {

@@ -8,7 +8,7 @@ use carnet_wire::mobility::status::Status;
 
 use super::demotion::{Response, UNANSWERED};
 use super::{MobileRouter, Timer, Uplink};
-use crate::binding_update_list::Purpose;
+use crate::binding_update_list::{Exchange, Purpose};
 use crate::{Event, Output};
 
 /// Time for which a failure of an uplink counts as the reason of a move.
@@ -54,15 +54,15 @@ impl MobileRouter {
                 .map(|r| (r.care_of_address, r.udp))
                 .or(binding.asked_for().map(|address| (address, true)));
             if let Some((care_of_address, udp)) = ends {
-                self.push_ends(&mut paths, binding.uplink, Some(binding.bid), care_of_address, Some(udp));
+                self.push_ends(&mut paths, binding.uplink, binding.bid, care_of_address, Some(udp));
             }
         }
         let path = self.plain_path().filter(|_| bindings.is_empty());
-        let udp = self.list.registration.is_none_or(|r| Some(r.care_of_address) != path || r.udp);
+        let udp = self.list.plain.registration.is_none_or(|r| Some(r.care_of_address) != path || r.udp);
         let over = path.and_then(|path| self.uplink_with(path));
         for (care_of_address, uplink) in self.accepted_care_of_addresses() {
             let transmit = path == Some(care_of_address) && over.is_none_or(|over| over == uplink);
-            let bid = self.list.binding_of(uplink).map(|index| self.list.bindings[index].bid);
+            let bid = self.list.binding_of(uplink).and_then(|index| self.list.bindings[index].bid);
             self.push_ends(&mut paths, uplink, bid, care_of_address, transmit.then_some(udp));
         }
         // Paths that carry traffic keep their order.
@@ -150,16 +150,11 @@ impl MobileRouter {
                 .map(|(previous, _)| *previous)
                 .rfind(|previous| self.uplinks.iter().any(|uplink| uplink.has_care_of_address(*previous)));
         }
-        let registered = self.list.registration?.care_of_address;
+        let registered = self.list.plain.care_of_address()?;
         if self.uplink_with(registered).is_some() {
             return Some(registered);
         }
-        match &self.list.exchange {
-            Some(exchange) if exchange.purpose == Purpose::Register && !exchange.sent.is_empty() => {
-                exchange.care_of_address()
-            }
-            _ => None,
-        }
+        self.list.plain_request(Purpose::Register)?.last_sent().map(|sent| sent.care_of_address)
     }
 
     /// Returns the uplink that carries traffic now: the path's, or the one on the home link.
@@ -179,7 +174,7 @@ impl MobileRouter {
     pub(super) fn uplink_with(&self, care_of_address: IpAddr) -> Option<usize> {
         let has = |uplink: &Uplink| uplink.has_care_of_address(care_of_address);
         let chosen =
-            self.list.registration.filter(|r| r.care_of_address == care_of_address).map(|r| r.uplink);
+            self.list.plain.registration.filter(|r| r.care_of_address == care_of_address).map(|r| r.uplink);
         let chosen = chosen.filter(|index| self.uplinks.get(*index).is_some_and(has));
         let attached = chosen.or_else(|| self.uplinks.iter().position(has));
         let coming_home = self.home.at_home && !self.is_home();
@@ -222,7 +217,7 @@ impl MobileRouter {
                 uplink.care_of_addresses().into_iter().map(move |address| (address, index))
             })
             .collect();
-        let plain = self.list.registration.filter(|_| self.home.at_home);
+        let plain = self.list.plain.registration.filter(|_| self.home.at_home);
         let registered = self.list.bindings.iter().filter_map(|binding| binding.registration).chain(plain);
         let previous = self.list.previous.iter().map(|(previous, _)| *previous);
         for address in previous.chain(registered.map(|r| r.care_of_address)) {
@@ -290,11 +285,8 @@ impl MobileRouter {
         {
             return false;
         }
-        let given_up = self
-            .list
-            .exchange
-            .as_ref()
-            .is_some_and(|exchange| exchange.retransmission.rounds() >= UNANSWERED);
+        let request = self.list.plain.exchange.as_ref();
+        let given_up = request.is_some_and(|request| request.retransmission.rounds() >= UNANSWERED);
         self.living_uplinks().next().is_none() || given_up
     }
 
@@ -310,18 +302,17 @@ impl MobileRouter {
         }
         let binding = self.list.binding_of(uplink).filter(|_| self.is_multiple());
         if let Some(binding) = binding.and_then(|index| self.list.bindings.get(index)) {
-            let attempt = binding.attempt.as_ref();
-            let next = attempt.map(|attempt| attempt.next).or(binding.held_until);
-            let is_refused =
-                attempt.is_none() && binding.held_until.is_some() && self.refusals.setback.is_some();
+            let request = binding.request();
+            let next = binding.exchange.as_ref().and_then(Exchange::next);
+            let is_refused = binding.held_until().is_some() && self.refusals.setback.is_some();
             if binding.registration.is_none() && (is_refused || self.refusals.key_trouble.is_some()) {
                 return Response::Refused { again: next };
             }
-            let unanswered = attempt.is_some_and(|attempt| attempt.retransmission.rounds() > UNANSWERED)
+            let unanswered = request.is_some_and(|request| request.retransmission.rounds() > UNANSWERED)
                 && !self.uplinks.is_full(uplink);
             return if unanswered || self.uplinks.is_silent(uplink) {
                 Response::Silent { again: next }
-            } else if binding.registration.is_none() && attempt.is_some() {
+            } else if binding.registration.is_none() && request.is_some() {
                 Response::Asked
             } else {
                 Response::Answers
@@ -330,24 +321,24 @@ impl MobileRouter {
         if self.uplinks.is_silent(uplink) || self.uplinks.demoted_until(uplink).is_some() {
             return Response::Silent { again: self.uplinks.demoted_until(uplink) };
         }
-        let exchange = self.list.exchange.as_ref();
-        match exchange.filter(|e| e.uplink == uplink && e.purpose == Purpose::Register && !e.is_single()) {
-            Some(exchange)
-                if self.list.registration.is_none()
-                    && (exchange.is_held() || self.refusals.key_trouble.is_some()) =>
+        let plain = &self.list.plain;
+        let request = self.list.plain_request(Purpose::Register);
+        match request.filter(|request| plain.uplink == uplink && !request.is_single()) {
+            Some(request)
+                if plain.registration.is_none()
+                    && (request.is_held() || self.refusals.key_trouble.is_some()) =>
             {
-                Response::Refused { again: self.timers.get(Timer::Retransmit) }
+                Response::Refused { again: request.next() }
             }
-            Some(exchange)
-                if exchange.retransmission.rounds() >= UNANSWERED && !self.uplinks.is_full(uplink) =>
+            Some(request)
+                if request.retransmission.rounds() >= UNANSWERED && !self.uplinks.is_full(uplink) =>
             {
-                Response::Silent { again: self.timers.get(Timer::Retransmit) }
+                Response::Silent { again: request.next() }
             }
-            Some(exchange) => {
-                let registered = self.list.registration.is_some_and(|registration| {
-                    exchange.care_of_addresses.contains(&registration.care_of_address)
-                });
-                if registered { Response::Answers } else { Response::Asked }
+            Some(request) => {
+                let registered = plain.care_of_address();
+                let is_registered = registered.is_some_and(|it| request.care_of_addresses.contains(&it));
+                if is_registered { Response::Answers } else { Response::Asked }
             }
             None => Response::Answers,
         }

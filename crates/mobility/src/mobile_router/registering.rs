@@ -13,7 +13,7 @@
 //! Left out: bindings to the home link beside others (the H flag, RFC 5648 5.6). On the home link the router
 //! ends all bindings, as without Binding Identifiers.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
 use carnet_base::{Time, WallTime};
 
@@ -22,8 +22,8 @@ use super::hints::HINT_INTERVAL;
 use super::movement::care_of_addresses;
 use super::{Attachment, MobileRouter, Timer};
 use crate::binding_update_list::{
-    Abilities, Attempt, Binding, CONNECTION_ATTEMPT_DELAY, Draft, Exchange, FULL_TIMEOUT, Outstanding,
-    Purpose, STAGGER, Sent, Update, mapped,
+    BindingUpdateListEntry, CONNECTION_ATTEMPT_DELAY, Draft, Exchange, Outstanding, Purpose, STAGGER, Sent,
+    Update, mapped,
 };
 use crate::{Event, MobilityDrop, Output};
 
@@ -40,7 +40,7 @@ impl MobileRouter {
             && !self.home.at_home
             && self.refusals.status.is_none()
             && self.list.abilities.identifiers
-            && self.list.exchange.is_none()
+            && self.list.plain.exchange.is_none()
             && self.uplinks.target.is_some_and(|target| self.has_identifier(target))
     }
 
@@ -60,7 +60,7 @@ impl MobileRouter {
             }
             return;
         }
-        self.timers.stop(Timer::Retransmit);
+        self.watch_exchange();
         self.timers.stop(Timer::Refresh);
         self.list.hasten_when_alone(&self.uplinks, now);
         self.list.give_up_silent(&self.uplinks, now);
@@ -100,23 +100,24 @@ impl MobileRouter {
     /// Warns the operator of an uplink without a first registration. Without heartbeats, an uplink fails
     /// after a few unanswered rounds of Binding Updates.
     fn note_silence(&mut self, now: Time, update: &Update) {
+        let plain = self.list.plain_request(Purpose::Register).filter(|_| update.is_plain);
+        if plain.is_some_and(|request| request.sent.len() == SILENT_AFTER) {
+            self.warn_of_silence(update.via.0);
+        }
         for member in &update.members {
             let binding = &self.list.bindings[member.binding];
             let first = !update.removal && binding.registration.is_none();
-            let asked = |attempt: &Attempt| {
-                let made = &attempt.retransmission;
+            let asked = |request: &Exchange| {
+                let made = &request.retransmission;
                 (made.rounds() as usize, made.turn()) == (SILENT_AFTER, 0)
             };
-            if first && binding.attempt.as_ref().is_some_and(asked) {
+            if first && binding.request().is_some_and(asked) {
                 self.warn_of_silence(binding.uplink);
             }
             let binding = &self.list.bindings[member.binding];
             let silent = !update.removal
                 && binding.registration.is_some()
-                && binding
-                    .attempt
-                    .as_ref()
-                    .is_some_and(|attempt| attempt.retransmission.rounds() > SILENT_ROUNDS);
+                && binding.request().is_some_and(|it| it.retransmission.rounds() > SILENT_ROUNDS);
             let uplink = binding.uplink;
             if silent && self.list.others_live(&self.uplinks, uplink) && !self.uplinks.is_heard(now, uplink) {
                 self.path_failed(now, uplink);
@@ -136,46 +137,12 @@ impl MobileRouter {
             self.retire(now, address);
             // The new address may lead nowhere: then the home agent learns over another uplink that the old
             // one is gone.
-            self.list.bindings[index].removal = Some(Attempt::new(now + STAGGER, false));
+            self.list.bindings[index].begin_removal(now + STAGGER);
         }
         if registered.is_some() && self.list.bindings[index].asked_for().is_some_and(|a| lost(self, a)) {
             self.list.bindings[index].again = true;
         }
-        self.list.bindings[index].held_until = None;
-        if let Some(attempt) = &mut self.list.bindings[index].attempt {
-            attempt.next = attempt.next.min(now);
-        }
-    }
-
-    /// Takes over the bindings of the same uplinks under an earlier configuration.
-    pub(super) fn adopt_bindings(&mut self, now: Time, old: &MobileRouter) {
-        self.list.abilities =
-            Abilities { bootstrapped: old.list.abilities.bootstrapped, ..Abilities::default() };
-        for binding in &mut self.list.bindings {
-            let name = &self.uplinks[binding.uplink].config.interface;
-            let same = |other: &&Binding| {
-                other.bid == binding.bid && old.uplinks[other.uplink].config.interface == *name
-            };
-            if let Some(before) = old.list.bindings.iter().find(same) {
-                binding.registration = before.registration.filter(|r| r.expires > now);
-                binding.priority = before.priority;
-                // The prefixes, the lifetime or the key may have changed.
-                binding.again = true;
-            }
-        }
-        // A registered binding that is no longer wanted is replaced.
-        let kept = |other: &Binding| {
-            self.list.bindings.iter().any(|b| b.bid == other.bid && b.registration == other.registration)
-        };
-        if !old.list.bindings.iter().filter(|binding| binding.is_known()).all(kept) {
-            self.list.abilities.bootstrapped = false;
-        }
-        for uplink in self.uplinks.iter_mut() {
-            let before = old.uplinks.iter().find(|u| u.config.interface == uplink.config.interface);
-            if let Some(before) = before {
-                uplink.path = before.path.clone();
-            }
-        }
+        self.list.bindings[index].resume(now);
     }
 
     /// Handles an unauthenticated hint that the home agent lacks this router's binding.
@@ -201,10 +168,11 @@ impl MobileRouter {
             self.hints.followed(now, is_proven);
             return Ok(());
         }
-        match self.list.exchange.as_ref().map(Exchange::last_sent) {
+        let request = self.list.plain.exchange.as_ref();
+        match request.map(|request| request.retransmission.last()) {
             None => self.refresh(now, wall),
             // The answer to the last Binding Update may be on its way.
-            Some(_) if self.list.exchange.as_ref().is_some_and(|e| e.is_held()) => return Ok(()),
+            Some(_) if request.is_some_and(Exchange::is_held) => return Ok(()),
             Some(last) if last.is_none_or(|at| now.saturating_since(at) >= HINT_INTERVAL) => {
                 self.transmit(now, wall);
             }
@@ -232,11 +200,11 @@ impl MobileRouter {
             IpAddr::V4(_) => self.config.home_address,
         };
         let authenticated = own_address.unwrap_or(source);
-        let (sequence, timestamp) = self.number_update(now, wall, draft.via, authenticated);
         let update = Update {
-            sequence,
+            sequence: 0,
             at: now,
-            timestamp,
+            timestamp: None,
+            is_plain: false,
             overwrite: draft.overwrite,
             removal: draft.removal,
             via: draft.via,
@@ -246,13 +214,27 @@ impl MobileRouter {
             flows,
             summary,
         };
-        let output = self.composer().bindings_update(&self.list, &self.flows, &update);
+        self.send(now, wall, update);
+    }
+
+    /// Sends a Binding Update with the next sequence number, which all entries share (RFC 5648 4.1). The
+    /// forwarding that the update needs itself, of its source address's uplink, goes before it.
+    fn send(&mut self, now: Time, wall: WallTime, mut update: Update) {
+        let (sequence, timestamp) = self.numbers.next(now, wall);
+        (update.sequence, update.timestamp) = (sequence, timestamp);
+        let Update { via, authenticated, .. } = update;
+        self.list.outstanding = Some(Outstanding { sequence, at: now, via, authenticated });
+        let output = self.composer().update(&self.list, &self.flows, &update);
         self.list.transmitted(&self.uplinks, now, &update);
         self.note_silence(now, &update);
         self.flows.sent(sequence, &update.flows);
-        self.update_sent(now, update.via.0);
-        self.list.push_update(update);
-        self.send_update(output);
+        self.update_sent(now, via.0);
+        if !update.is_plain {
+            self.list.push_update(update);
+        }
+        self.outputs.push_back(Output::Forwarding(self.config.home_address));
+        self.outputs.push_back(Output::Persist(self.config.home_address));
+        self.outputs.push_back(output);
     }
 
     /// Returns the composer of this router's messages.
@@ -267,43 +249,40 @@ impl MobileRouter {
         if self.is_uplink_silent(now) {
             return self.demote(now, wall);
         }
-        let Some(mut exchange) = self.list.exchange.take() else { return };
-        if let Some(next) = self.next_update_allowed(now) {
-            self.timers.set(Timer::Retransmit, next);
-            self.list.exchange = Some(exchange);
-            self.list.is_waiting = self.overtaking_until(now).is_some();
+        if self.list.plain.exchange.is_none() {
             return;
         }
-        self.list.is_waiting = false;
+        let next = self.next_update_allowed(now);
+        self.list.is_waiting = next.is_some() && self.overtaking_until(now).is_some();
+        let BindingUpdateListEntry { uplink, exchange: Some(exchange), .. } = &mut self.list.plain else {
+            return;
+        };
+        if let Some(next) = next {
+            exchange.schedule(next);
+            return self.watch_exchange();
+        }
         if exchange.purpose == Purpose::Register && exchange.retransmission.rounds() > 0 {
             // A path that worked a while ago is silent now: all care-of addresses join the race.
-            for address in self.uplinks[exchange.uplink].care_of_addresses() {
+            for address in self.uplinks[*uplink].care_of_addresses() {
                 if !exchange.care_of_addresses.contains(&address) {
                     exchange.care_of_addresses.push(address);
                 }
             }
         }
         let Some(care_of_address) = exchange.next_care_of_address() else { return };
-        exchange.left_by(care_of_address, self.uplinks[exchange.uplink].next_hop(care_of_address));
-        let via = (exchange.uplink, care_of_address);
-        let (sequence, timestamp) = self.number_update(now, wall, via, mapped(care_of_address));
-        let sent = Sent { sequence, at: now, timestamp, care_of_address };
-        let output = self.composer().binding_update(&exchange, sent);
-        let wait = exchange.transmitted(sent);
-        if self.uplinks.is_full(exchange.uplink) {
-            exchange.retransmission.limit(FULL_TIMEOUT);
+        exchange.left_by(care_of_address, self.uplinks[*uplink].next_hop(care_of_address));
+        let sent = Sent { sequence: 0, at: now, timestamp: None, care_of_address };
+        let update = Update::plain(*uplink, exchange.purpose, sent);
+        self.send(now, wall, update);
+        self.watch_exchange();
+    }
+
+    /// Sets the timer for the request of the entry without identifier.
+    pub(super) fn watch_exchange(&mut self) {
+        match self.list.plain.exchange.as_ref().and_then(Exchange::next) {
+            Some(at) => self.timers.set(Timer::Retransmit, at),
+            None => self.timers.stop(Timer::Retransmit),
         }
-        if exchange.sent.len() == SILENT_AFTER && exchange.purpose == Purpose::Register {
-            self.warn_of_silence(exchange.uplink);
-        }
-        if exchange.is_single() {
-            self.timers.stop(Timer::Retransmit);
-        } else {
-            self.timers.set(Timer::Retransmit, now + wait);
-        }
-        self.update_sent(now, exchange.uplink);
-        self.list.exchange = Some(exchange);
-        self.send_update(output);
     }
 
     /// Warns that [`SILENT_AFTER`] Binding Updates over an uplink are unanswered. Only the home agent's log
@@ -347,29 +326,8 @@ impl MobileRouter {
     pub(super) fn update_answered(&mut self, now: Time, wall: WallTime) {
         if self.is_multiple() {
             self.reconcile(now, wall);
-        } else if std::mem::take(&mut self.list.is_waiting) && self.list.exchange.is_some() {
+        } else if std::mem::take(&mut self.list.is_waiting) && self.list.plain.exchange.is_some() {
             self.transmit(now, wall);
         }
-    }
-
-    /// Returns sequence number and timestamp of a Binding Update that leaves now from `via`. All bindings
-    /// share the number (RFC 5648 4.1).
-    pub(super) fn number_update(
-        &mut self,
-        now: Time,
-        wall: WallTime,
-        via: (usize, IpAddr),
-        authenticated: Ipv6Addr,
-    ) -> (u16, Option<u64>) {
-        let (sequence, timestamp) = self.numbers.next(now, wall);
-        self.list.outstanding = Some(Outstanding { sequence, at: now, via, authenticated });
-        (sequence, timestamp)
-    }
-
-    /// Sends a Binding Update after the forwarding that it needs itself (its source address's uplink).
-    pub(super) fn send_update(&mut self, update: Output) {
-        self.outputs.push_back(Output::Forwarding(self.config.home_address));
-        self.outputs.push_back(Output::Persist(self.config.home_address));
-        self.outputs.push_back(update);
     }
 }

@@ -729,7 +729,7 @@ impl Road {
             assert!(has.is_some(), "path {} is on no running interface", path.local);
             assert_eq!(has.as_ref(), Some(name));
         }
-        let bids: Vec<u16> = self.router.bindings().iter().map(|binding| binding.bid).collect();
+        let bids: Vec<u16> = self.router.bindings().iter().filter_map(|binding| binding.bid).collect();
         for flow in self.router.flows() {
             assert!(!flow.bids.is_empty() && flow.bids.iter().all(|(bid, _)| bids.contains(bid)));
         }

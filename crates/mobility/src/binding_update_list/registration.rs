@@ -1,0 +1,102 @@
+//! Registrations that the home agent has acknowledged, and the rules of their renewal (RFC 6275 11.7.3).
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::time::Duration;
+
+use carnet_base::Time;
+
+/// Registration that the home agent acknowledged last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Registration {
+    /// Index of the uplink. The address does not identify it: two uplinks behind NATs of one make may have
+    /// the same address.
+    pub uplink: usize,
+    /// Care-of address as the router sees it: a NAT may have translated it.
+    pub care_of_address: IpAddr,
+    /// Time since when this address has been registered.
+    pub since: Time,
+    /// Whether packets go in UDP: there is a NAT on the path, or one side requires UDP (RFC 5555 4.2).
+    pub udp: bool,
+    /// Granted lifetime.
+    pub lifetime: Duration,
+    /// End of the lifetime, counted from the sending of the Binding Update (RFC 6275 11.7.3).
+    pub expires: Time,
+    /// Sequence number of the acknowledged Binding Update.
+    pub sequence: u16,
+}
+
+impl Registration {
+    /// Returns this registration as the successor of `before`. If the care-of address is the same, it keeps
+    /// the time since when it has been registered.
+    pub(crate) fn after(self, before: Option<&Registration>) -> Registration {
+        let here = |other: &&Registration| {
+            (other.uplink, other.care_of_address) == (self.uplink, self.care_of_address)
+        };
+        Registration { since: before.filter(here).map_or(self.since, |before| before.since), ..self }
+    }
+
+    /// Returns when the accepted Binding Update left, from which the lifetime counts.
+    pub(crate) fn sent_at(&self) -> Time {
+        self.expires - self.lifetime
+    }
+
+    /// Returns when to renew this registration; earlier over an uplink that `is_full`.
+    pub(crate) fn renew_at(&self, is_full: bool) -> Time {
+        Renewal::BeforeEnd { is_full }.due(self.sent_at(), self.lifetime)
+    }
+}
+
+/// Returns a care-of address in the form in which it is authenticated and compared: an IPv4 address as
+/// IPv4-mapped.
+pub(crate) fn mapped(care_of_address: IpAddr) -> Ipv6Addr {
+    match care_of_address {
+        IpAddr::V6(address) => address,
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+    }
+}
+
+/// Rule for the renewal of a registration or of a token before its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Renewal {
+    /// A quarter of the lifetime before its end, but not before half of it. The time that is left suffices
+    /// for three retransmissions. A full uplink loses many Binding Updates and delays all: the router renews
+    /// over it at half of the lifetime.
+    BeforeEnd {
+        /// Whether the uplink is full.
+        is_full: bool,
+    },
+    /// At this age, whatever the lifetime.
+    AtAge(Duration),
+}
+
+impl Renewal {
+    /// Returns when to renew, by the time of sending and the lifetime that counts from it.
+    pub(crate) fn due(self, sent_at: Time, lifetime: Duration) -> Time {
+        let after = match self {
+            Renewal::AtAge(age) => age,
+            Renewal::BeforeEnd { is_full: true } => lifetime / 2,
+            Renewal::BeforeEnd { is_full: false } => {
+                let margin = (lifetime / 4).max(Duration::from_secs(8)).min(lifetime / 2);
+                lifetime.saturating_sub(margin)
+            }
+        };
+        sent_at + after
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn renewal_leaves_time_for_retransmissions() {
+        let after = |secs, is_full| {
+            let due = Renewal::BeforeEnd { is_full }.due(Time::from_secs(5), Duration::from_secs(secs));
+            due.saturating_since(Time::from_secs(5)).as_secs_f64()
+        };
+        assert_eq!(after(60, false), 45.0);
+        assert_eq!(after(60, true), 30.0);
+        assert_eq!(after(20, false), 12.0);
+        assert_eq!(after(4, false), 2.0);
+    }
+}
