@@ -7,17 +7,17 @@
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{Endpoint, Time};
+use carnet_base::{Endpoint, RateLimiter, Time};
 use carnet_wire::icmpv6;
 use carnet_wire::mobility::flow::FlowActionOption;
 use carnet_wire::mobility::status::Status;
 use carnet_wire::mobility::{Builder, ControlPacket, MobilityOption, ipv4_status};
 
-use super::HomeAgent;
+use super::HomeAgentConfig;
 use super::care_of_address::is_unicast;
 use super::flows::FlowAnswers;
 use super::request::{Ipv4Home, Request};
-use crate::{HOP_LIMIT, MobilityDrop, MobilityMessage, Output, lifetime_units};
+use crate::{HOP_LIMIT, MobilityMessage, Output, lifetime_units};
 
 /// Octets of a Mobility Header up to which the home agent copies the sub-options of flows into an
 /// acknowledgement. The options without them are small. With all headers the packet stays below the least
@@ -46,116 +46,113 @@ impl Answer {
     }
 }
 
-impl HomeAgent {
-    /// Sends an IPv6 packet, inside IPv4 or UDP if the request came so.
-    pub(super) fn send(&mut self, outer: Option<(Endpoint, Endpoint)>, packet: Vec<u8>) {
-        self.outputs.push_back(match outer {
-            None | Some((Endpoint::Ipv6(_), _)) => Output::Packet(packet),
-            Some((local, remote)) => Output::Encapsulated { local, remote, packet },
-        });
+/// Returns the output of an IPv6 packet, inside IPv4 or UDP if the request came so.
+pub(super) fn encapsulated(outer: Option<(Endpoint, Endpoint)>, packet: Vec<u8>) -> Output {
+    match outer {
+        None | Some((Endpoint::Ipv6(_), _)) => Output::Packet(packet),
+        Some((local, remote)) => Output::Encapsulated { local, remote, packet },
     }
+}
 
-    /// Sends a Binding Acknowledgement (RFC 6275 9.5.4, RFC 3963 6.6, RFC 4285 5.1.1, RFC 5648 6.2, RFC 6089
-    /// 5.3.5, RFC 5555 4.5).
-    pub(super) fn acknowledge(&mut self, request: &Request, status: Status, answer: &Answer) {
-        let supports_routers = request.mobile_router && self.config.serves_mobile_routers();
-        let mut builder = Builder::binding_acknowledgement(
-            status.0,
-            false,
-            supports_routers,
-            answer.sequence,
-            lifetime_units(answer.lifetime),
-        );
-        // RFC 5648 8.2: "MUST be present before any Binding Identifier mobility option".
-        if answer.registered {
-            for home in &request.ipv4_homes {
-                builder = builder.option(&MobilityOption::Ipv4AddressAcknowledgement {
-                    status: refuse_ipv4_home(home),
-                    prefix_length: 0,
-                    address: home.address,
-                });
-            }
-        }
-        for (index, identifier) in request.identifiers.iter().enumerate() {
-            // RFC 5648 4.3: no care-of address "in any messages other than a Binding Update".
-            builder = builder.option(&MobilityOption::BindingIdentifier {
-                bid: identifier.bid,
-                status: answer.statuses.get(index).copied().unwrap_or(0),
-                home: identifier.home,
-                priority: identifier.priority,
-                care_of_address: None,
+/// Returns a Binding Acknowledgement (RFC 6275 9.5.4, RFC 3963 6.6, RFC 4285 5.1.1, RFC 5648 6.2, RFC 6089
+/// 5.3.5, RFC 5555 4.5).
+pub(super) fn acknowledgement(
+    config: &HomeAgentConfig,
+    request: &Request,
+    status: Status,
+    answer: &Answer,
+) -> Output {
+    let supports_routers = request.mobile_router && config.serves_mobile_routers();
+    let mut builder = Builder::binding_acknowledgement(
+        status.0,
+        false,
+        supports_routers,
+        answer.sequence,
+        lifetime_units(answer.lifetime),
+    );
+    // RFC 5648 8.2: "MUST be present before any Binding Identifier mobility option".
+    if answer.registered {
+        for home in &request.ipv4_homes {
+            builder = builder.option(&MobilityOption::Ipv4AddressAcknowledgement {
+                status: refuse_ipv4_home(home),
+                prefix_length: 0,
+                address: home.address,
             });
         }
-        if let Some(option) = &answer.nat_detection {
-            builder = builder.option(option);
-        }
-        if let Some(timestamp) = answer.timestamp {
-            builder = builder.option(&MobilityOption::MessageIdentifier(timestamp));
-        }
-        builder = add_flows(builder, &answer.flows);
-        // RFC 4285 5.1: the request's security association signs, whichever signs later messages.
-        let node = self.config.node(request.home_address);
-        let association = node.and_then(|node| node.authentication.association_of(request.spi));
-        if let Some(association) = association {
-            builder = builder.option(&association.blank_option());
-        }
-        let mut mobility_header = builder.finish();
-        if let Some(association) = association {
-            association.sign(&mut mobility_header, request.signed_address(), request.home_address);
-        }
-        let packet = ControlPacket {
-            source: self.config.address,
-            destination: request.source,
-            hop_limit: HOP_LIMIT,
-            home_address: None,
-            routing_home_address: request.away.then_some(request.home_address),
-            mobility_header: &mut mobility_header,
-        };
-        let packet = packet.emit();
-        self.send(request.outer, packet);
     }
+    for (index, identifier) in request.identifiers.iter().enumerate() {
+        // RFC 5648 4.3: no care-of address "in any messages other than a Binding Update".
+        builder = builder.option(&MobilityOption::BindingIdentifier {
+            bid: identifier.bid,
+            status: answer.statuses.get(index).copied().unwrap_or(0),
+            home: identifier.home,
+            priority: identifier.priority,
+            care_of_address: None,
+        });
+    }
+    if let Some(option) = &answer.nat_detection {
+        builder = builder.option(option);
+    }
+    if let Some(timestamp) = answer.timestamp {
+        builder = builder.option(&MobilityOption::MessageIdentifier(timestamp));
+    }
+    builder = add_flows(builder, &answer.flows);
+    // RFC 4285 5.1: the request's security association signs, whichever signs later messages.
+    let node = config.node(request.home_address);
+    let association = node.and_then(|node| node.authentication.association_of(request.spi));
+    if let Some(association) = association {
+        builder = builder.option(&association.blank_option());
+    }
+    let mut mobility_header = builder.finish();
+    if let Some(association) = association {
+        association.sign(&mut mobility_header, request.signed_address(), request.home_address);
+    }
+    let packet = ControlPacket {
+        source: config.address,
+        destination: request.source,
+        hop_limit: HOP_LIMIT,
+        home_address: None,
+        routing_home_address: request.away.then_some(request.home_address),
+        mobility_header: &mut mobility_header,
+    };
+    encapsulated(request.outer, packet.emit())
+}
 
-    /// Sends a Binding Error to a sender without a binding (RFC 6275 9.3.3).
-    pub(super) fn binding_error(
-        &mut self,
-        now: Time,
-        outer: Option<(Endpoint, Endpoint)>,
-        destination: Ipv6Addr,
-        home_address: Ipv6Addr,
-        status: u8,
-    ) {
-        if !crate::is_unicast_routable(destination) || !self.binding_errors.allow(now) {
-            return;
-        }
-        let mut mobility_header = Builder::binding_error(status, home_address).finish();
-        let packet = ControlPacket {
-            source: self.config.address,
-            destination,
-            hop_limit: HOP_LIMIT,
-            home_address: None,
-            routing_home_address: None,
-            mobility_header: &mut mobility_header,
-        };
-        let packet = packet.emit();
-        self.send(outer, packet);
-    }
+/// Returns a Binding Error to a sender without a binding (RFC 6275 9.3.3).
+pub(super) fn binding_error(
+    config: &HomeAgentConfig,
+    outer: Option<(Endpoint, Endpoint)>,
+    destination: Ipv6Addr,
+    home_address: Ipv6Addr,
+    status: u8,
+) -> Output {
+    let mut mobility_header = Builder::binding_error(status, home_address).finish();
+    let packet = ControlPacket {
+        source: config.address,
+        destination,
+        hop_limit: HOP_LIMIT,
+        home_address: None,
+        routing_home_address: None,
+        mobility_header: &mut mobility_header,
+    };
+    encapsulated(outer, packet.emit())
+}
 
-    /// RFC 6275 9.2: wrong Payload Proto and short messages are answered with Parameter Problem.
-    pub(super) fn malformed(
-        &mut self,
-        now: Time,
-        message: &MobilityMessage<'_>,
-        error: carnet_wire::Error,
-    ) -> MobilityDrop {
-        if let Some(problem) = error.parameter_problem(message.offset)
-            && icmpv6::may_answer_with(problem, message.packet)
-            && self.strangers.allow(now)
-        {
-            let packet = icmpv6::error_packet(self.config.address, message.source, problem, message.packet);
-            self.send(message.outer, packet);
-        }
-        error.into()
+/// Returns the ICMPv6 Parameter Problem for a message with a wrong Payload Proto or Header Len (RFC 6275
+/// 9.2). It leaves at the rate of answers to `strangers`.
+pub(super) fn parameter_problem(
+    config: &HomeAgentConfig,
+    strangers: &mut RateLimiter,
+    now: Time,
+    message: &MobilityMessage<'_>,
+    error: carnet_wire::Error,
+) -> Option<Output> {
+    let problem = error.parameter_problem(message.offset)?;
+    if !icmpv6::may_answer_with(problem, message.packet) || !strangers.allow(now) {
+        return None;
     }
+    let packet = icmpv6::error_packet(config.address, message.source, problem, message.packet);
+    Some(encapsulated(message.outer, packet))
 }
 
 /// Copies the flow options with their statuses, with sub-options while they fit.

@@ -18,15 +18,15 @@
 //! [`PROBES`] requests at most, with growing pauses. A node's limit is a burst of [`PROBE_BURST`], then one
 //! in [`PROBE_INTERVAL`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{Endpoint, RateLimiter, Rng, Time};
+use carnet_base::{Endpoint, RateLimiter, Rng, TimerTable};
 use carnet_wire::icmpv6::{self, types};
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 
-use super::{HomeAgent, Timer};
+use super::{BindingCache, Context, Timer};
 use crate::{Event, Output};
 
 /// Octets of the inner packet of a test: IPv6 header, header of the Echo Request, token.
@@ -103,84 +103,89 @@ pub struct CareOfTestCounters {
     pub passed: u64,
 }
 
-impl HomeAgent {
-    /// Counts of the tests of care-of addresses.
-    pub fn care_of_test_counters(&self) -> CareOfTestCounters {
-        self.care_of_tests.counters
+impl CareOfTests {
+    /// Returns the counts of the tests.
+    pub(super) fn counters(&self) -> CareOfTestCounters {
+        self.counters
     }
 
     /// Begins or continues the test of an untested care-of address after an accepted Binding Update.
-    pub(super) fn test_care_of_address(&mut self, now: Time, home_address: Ipv6Addr, bid: Option<u16>) {
-        if let Some(running) = self.care_of_tests.running.get_mut(&(home_address, bid)) {
+    pub(super) fn begin(&mut self, context: Context<'_>, home_address: Ipv6Addr, bid: Option<u16>) {
+        if let Some(running) = self.running.get_mut(&(home_address, bid)) {
             running.left = PROBES;
         }
-        self.send_care_of_test(now, home_address, bid);
+        self.send(context, home_address, bid);
     }
 
     /// Sends the next Echo Request to the care-of address of this binding.
-    pub(super) fn send_care_of_test(&mut self, now: Time, home_address: Ipv6Addr, bid: Option<u16>) {
+    pub(super) fn send(&mut self, context: Context<'_>, home_address: Ipv6Addr, bid: Option<u16>) {
+        let Context { now, config, cache, timers, outputs } = context;
         let key = (home_address, bid);
         let timer = Timer::CareOfTest(home_address, bid);
-        let binding = self.cache.get(home_address, bid);
-        let tests = &mut self.care_of_tests;
+        let binding = cache.get(home_address, bid);
         let Some(binding) = binding.filter(|binding| binding.is_valid() && !binding.care_of_tested) else {
-            tests.running.remove(&key);
-            self.timers.stop(timer);
+            self.running.remove(&key);
+            timers.stop(timer);
             return;
         };
         let ends = binding.ends();
-        if tests.running.get(&key).is_none_or(|running| running.ends != ends) {
-            let token = tests.rng.u64();
-            tests.running.insert(key, Running { ends, token, left: PROBES, sent: 0 });
+        if self.running.get(&key).is_none_or(|running| running.ends != ends) {
+            let token = self.rng.u64();
+            self.running.insert(key, Running { ends, token, left: PROBES, sent: 0 });
         }
-        let Some(running) = tests.running.get_mut(&key) else { return };
+        let Some(running) = self.running.get_mut(&key) else { return };
         if running.left == 0 {
             // A later answer does not count. The next Binding Update begins the test anew.
-            tests.running.remove(&key);
-            self.timers.stop(timer);
+            self.running.remove(&key);
+            timers.stop(timer);
             return;
         }
         let limit =
-            tests.limits.entry(home_address).or_insert_with(|| RateLimiter::new(PROBE_BURST, PROBE_INTERVAL));
+            self.limits.entry(home_address).or_insert_with(|| RateLimiter::new(PROBE_BURST, PROBE_INTERVAL));
         if !limit.allow(now) {
             let ready = limit.ready_at(now).max(now + PROBE_INTERVAL);
-            self.timers.set(timer, ready);
+            timers.set(timer, ready);
             return;
         }
         running.left -= 1;
         running.sent += 1;
-        tests.counters.sent += 1;
-        let packet = echo_request(self.config.address, home_address, running.token, running.sent as u16);
-        self.timers.set(timer, now + running.pause());
+        self.counters.sent += 1;
+        let packet = echo_request(config.address, home_address, running.token, running.sent as u16);
+        timers.set(timer, now + running.pause());
         if running.sent == SILENT {
             let message = format!(
                 "{home_address} does not answer Echo Requests at its care-of address {}: no packets are sent \
                  there before it does (care_of_test)",
                 binding.care_of_address
             );
-            self.outputs.push_back(Output::Event(Event::Warning { message }));
+            outputs.push_back(Output::Event(Event::Warning { message }));
         }
-        self.outputs.push_back(Output::Tunnelled { local: ends.0, remote: ends.1, packet });
+        outputs.push_back(Output::Tunnelled { local: ends.0, remote: ends.1, packet });
     }
 
     /// Takes an inner packet to the home agent, from any tunnel or from outside the tunnels. Returns true if
     /// the packet answers a test.
-    pub fn handle_care_of_answer(&mut self, packet: &[u8]) -> bool {
-        self.assert_drained();
+    pub(super) fn take_answer(
+        &mut self,
+        cache: &mut BindingCache,
+        timers: &mut TimerTable<Timer>,
+        outputs: &mut VecDeque<Output>,
+        packet: &[u8],
+    ) -> bool {
         let Some((home_address, token)) = echo_reply_token(packet) else { return false };
         let of_node = (home_address, None)..=(home_address, Some(u16::MAX));
-        let mut running = self.care_of_tests.running.range(of_node);
+        let mut running = self.running.range(of_node);
         let Some((bid, ends)) =
             running.find(|(_, test)| test.token == token).map(|((_, bid), test)| (*bid, test.ends))
         else {
             return false;
         };
-        self.care_of_tests.running.remove(&(home_address, bid));
-        self.timers.stop(Timer::CareOfTest(home_address, bid));
-        if self.cache.set_care_of_tested(home_address, ends) {
-            self.care_of_tests.counters.passed += 1;
-            self.outputs.push_back(Output::Forwarding(home_address));
-            self.outputs.push_back(Output::Persist(home_address));
+        self.running.remove(&(home_address, bid));
+        timers.stop(Timer::CareOfTest(home_address, bid));
+        if cache.set_care_of_tested(home_address, ends) {
+            self.counters.passed += 1;
+            outputs.push_back(Output::Forwarding(home_address));
+            outputs.push_back(Output::Persist(home_address));
         }
         true
     }

@@ -49,7 +49,7 @@ impl HomeAgent {
         octets: &[u8],
     ) -> Result<(), MobilityDrop> {
         let home_address = request.home_address;
-        self.clock = Some((now, wall));
+        self.notices.clock = Some((now, wall));
         let Some(node) = self.config.node(home_address) else {
             self.ignored(now, &request, octets, MobilityDrop::Unauthorized);
             // RFC 6275 10.3.1: a home address outside the home link is answered with 132. The home agent
@@ -199,6 +199,24 @@ impl HomeAgent {
         })
     }
 
+    /// Ends the registrations of a home address for which duplicate address detection has found another node
+    /// (RFC 6275 10.3.1).
+    pub(super) fn duplicate(&mut self, target: Ipv6Addr) {
+        let home_address = self.testing.keys().copied().find(|&home_address| {
+            home_address == target
+                || self.cache.all(home_address).any(|binding| binding.link_local_address() == Some(target))
+        });
+        if let Some(home_address) = home_address {
+            self.timers.stop(Timer::Dad(home_address));
+            let status = Status::DUPLICATE_ADDRESS;
+            for Tested { request, .. } in self.stop_testing(home_address) {
+                self.refused(&request, status);
+                self.outputs.push_back(Output::Persist(home_address));
+                self.acknowledge(&request, status, &Answer::plain(&request));
+            }
+        }
+    }
+
     /// Reports that a Binding Update was refused.
     pub(super) fn refused(&mut self, request: &Request, status: Status) {
         self.refused_because(request, status, status.meaning().into());
@@ -292,7 +310,7 @@ impl HomeAgent {
         // A link that has only just come up is probed like any other; the probe needs no address of the home
         // agent. RFC 4887 5.3: a home address outside the home link's prefix is not tested there.
         let elsewhere = !self.config.home_prefix.contains(&home_address);
-        if known || elsewhere || self.home_link.as_ref().is_none_or(|link| !link.is_running()) {
+        if known || elsewhere || self.proxy_nd.home_link.as_ref().is_none_or(|link| !link.is_running()) {
             self.accept(now, &request, &registration);
             if !known {
                 self.announce(now, home_address);
@@ -325,7 +343,7 @@ impl HomeAgent {
         if first {
             self.timers.set(Timer::Dad(home_address), now + DAD_WAIT);
             self.timers.stop(Timer::Forget(home_address));
-            if let Some(link) = &self.home_link {
+            if let Some(link) = &self.proxy_nd.home_link {
                 for target in [Some(home_address), link_local].into_iter().flatten() {
                     self.outputs.extend(link.probe(target).map(Output::Link));
                 }
@@ -360,12 +378,13 @@ impl HomeAgent {
             nat_detection: registration.nat_detection,
             flows,
             registered: true,
-            timestamp: request.timestamp.or_else(|| self.time_for_node(now, request)),
+            timestamp: request.timestamp.or_else(|| self.notices.time_for_node(now, &self.config, request)),
             ..Answer::plain(request)
         };
         self.acknowledge(request, registration.status, &answer);
         for registered in &registration.bindings {
-            self.test_care_of_address(now, request.home_address, registered.bid);
+            let (context, _, tests) = self.context(now);
+            tests.begin(context, request.home_address, registered.bid);
         }
     }
 
@@ -541,7 +560,7 @@ impl HomeAgent {
         }
         self.testing.remove(&home_address);
         self.timers.stop(Timer::Dad(home_address));
-        self.announcements.remove(&home_address);
+        self.proxy_nd.announcements.remove(&home_address);
         self.timers.stop(Timer::Announce(home_address));
         self.timers.set(Timer::Forget(home_address), now + MAX_DELETE_BCE_TIMEOUT);
         true

@@ -62,7 +62,7 @@ impl HomeAgent {
     /// The Mobile IPv6 Home-Agents anycast addresses of the home prefix (RFC 2526) at which the home agent
     /// answers.
     pub fn anycast_addresses(&self) -> &[Ipv6Addr] {
-        &self.anycast
+        &self.proxy_nd.anycast
     }
 
     /// Returns all known home agents, with this one unless it is being drained.
@@ -102,7 +102,7 @@ impl HomeAgent {
         message: &[u8],
     ) -> Result<(), MobilityDrop> {
         self.assert_drained();
-        if !self.anycast.contains(&anycast) {
+        if !self.proxy_nd.anycast.contains(&anycast) {
             return Err(MobilityDrop::WrongParty);
         }
         if !is_unicast_routable(source) {

@@ -5,57 +5,46 @@
 //! request of a known home address inside IPv4 from elsewhere draws a Binding Error, so that the node
 //! registers from there. The home agent sends no requests, because nodes renew their bindings.
 
-use carnet_base::{Endpoint, Time};
+use std::net::Ipv6Addr;
+
+use carnet_base::Endpoint;
 use carnet_wire::mobility::message::Heartbeat;
 use carnet_wire::mobility::{Builder, ControlPacket, MobilityOption};
 
-use super::HomeAgent;
-use crate::{HOP_LIMIT, MobilityDrop, MobilityMessage};
+use super::answers::encapsulated;
+use super::{BindingCache, HomeAgentConfig};
+use crate::{HOP_LIMIT, MobilityMessage, Output};
 
-impl HomeAgent {
-    pub(super) fn heartbeat(
-        &mut self,
-        now: Time,
-        message: &MobilityMessage<'_>,
-        heartbeat: &Heartbeat<'_>,
-    ) -> Result<(), MobilityDrop> {
-        if heartbeat.response {
-            return Err(MobilityDrop::Unexpected);
-        }
-        let care_of_address = message.outer.map_or(Endpoint::Ipv6(message.source), |(_, node)| node);
-        let bound = match message.outer {
-            // Inside IPv4 the packet's source is the home address.
-            Some(_) => self
-                .cache
-                .of(message.source)
-                .any(|binding| binding.care_of_address == care_of_address)
-                .then_some(message.source),
-            None => self.cache.bound_to(care_of_address),
-        };
-        let Some(home_address) = bound else {
-            // A NAT has given the node another address, or its binding is lost: the home agent treats the
-            // request like any packet from there.
-            if let Some((local, remote)) = message.outer {
-                self.unbound(now, local, remote, message.source);
-            }
-            return Err(MobilityDrop::WrongParty);
-        };
-        if !self.limits.entry(home_address).or_default().heartbeats.allow(now) {
-            return Err(MobilityDrop::RateLimited);
-        }
-        let mut mobility_header = Builder::heartbeat_response(heartbeat.sequence)
-            .option(&MobilityOption::RestartCounter(self.restart_counter))
-            .finish();
-        let packet = ControlPacket {
-            source: self.config.address,
-            destination: message.source,
-            hop_limit: HOP_LIMIT,
-            home_address: None,
-            routing_home_address: None,
-            mobility_header: &mut mobility_header,
-        };
-        let packet = packet.emit();
-        self.send(message.outer, packet);
-        Ok(())
+/// Returns the home address of the node over whose registered path a request has come.
+pub(super) fn sender(cache: &BindingCache, message: &MobilityMessage<'_>) -> Option<Ipv6Addr> {
+    let care_of_address = message.outer.map_or(Endpoint::Ipv6(message.source), |(_, node)| node);
+    match message.outer {
+        // Inside IPv4 the packet's source is the home address.
+        Some(_) => cache
+            .of(message.source)
+            .any(|binding| binding.care_of_address == care_of_address)
+            .then_some(message.source),
+        None => cache.bound_to(care_of_address),
     }
+}
+
+/// Returns the answer to a request, with the restart counter (RFC 5847 3.2).
+pub(super) fn response(
+    config: &HomeAgentConfig,
+    restart_counter: u32,
+    message: &MobilityMessage<'_>,
+    heartbeat: &Heartbeat<'_>,
+) -> Output {
+    let mut mobility_header = Builder::heartbeat_response(heartbeat.sequence)
+        .option(&MobilityOption::RestartCounter(restart_counter))
+        .finish();
+    let packet = ControlPacket {
+        source: config.address,
+        destination: message.source,
+        hop_limit: HOP_LIMIT,
+        home_address: None,
+        routing_home_address: None,
+        mobility_header: &mut mobility_header,
+    };
+    encapsulated(message.outer, packet.emit())
 }

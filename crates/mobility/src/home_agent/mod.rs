@@ -4,7 +4,7 @@
 //! with `identifiers` for several care-of addresses (RFC 5648), `care_of_address` for IPv4 (RFC 5555) and
 //! `flows` for flow bindings (RFC 6089). `carrying_out` applies the verdict, `binding_cache` keeps each
 //! `binding` (of each node in `node`) and the `replay` protection state. `stored` keeps the part that
-//! survives a restart. `home_link` and `defence` speak Neighbor Discovery for nodes that are away. `answers`
+//! survives a restart. `home_link` and `proxy_nd` speak Neighbor Discovery for nodes that are away. `answers`
 //! builds the answers, `heartbeat` answers heartbeats, and `care_of_test` tests new care-of addresses.
 //! `discovery` and `home_agents_list` name the other home agents; `drain` and `revocation`, by `notices`,
 //! send nodes to another home agent or away. This module joins them and serves timers.
@@ -31,7 +31,6 @@ mod binding_cache;
 mod care_of_address;
 mod care_of_test;
 mod carrying_out;
-mod defence;
 mod discovery;
 mod drain;
 mod flows;
@@ -43,6 +42,7 @@ mod limits;
 mod node;
 mod notices;
 mod owners;
+mod proxy_nd;
 mod registration;
 mod replay;
 mod request;
@@ -57,10 +57,13 @@ use std::time::Duration;
 
 use carnet_base::{Endpoint, Interface, LinkMessage, RateLimiter, Rng, Time, TimerTable, WallTime, next_of};
 use carnet_wire::icmpv6::types::ROUTER_ADVERTISEMENT;
-use carnet_wire::mobility::{BindingError, Message, message_type};
+use carnet_wire::mobility::message::Heartbeat;
+use carnet_wire::mobility::status::Status;
+use carnet_wire::mobility::{BindingError, Builder, Message, message_type};
 use ipnet::Ipv6Net;
 
 use admission::{Admission, Shares};
+use answers::Answer;
 pub use binding::{Binding, BindingState, FormerPath, MAX_BINDINGS, Stay};
 pub use binding_cache::BindingCache;
 use care_of_test::CareOfTests;
@@ -73,6 +76,8 @@ use home_agents_list::HomeAgentsList;
 pub use home_agents_list::{OtherAgents, Peer};
 pub(crate) use home_link::{Heard, HomeLink};
 use limits::{Limits, Strangers};
+use notices::Notices;
+use proxy_nd::ProxyNd;
 pub use replay::KeyNumbers;
 use replay::Replay;
 use request::Request;
@@ -81,7 +86,7 @@ use silence::Silence;
 pub use stored::{StoredBinding, StoredPath, StoredRegistration};
 
 use crate::flow::FlowBinding;
-use crate::{Authentication, Event, MobilityDrop, MobilityMessage, Output};
+use crate::{Authentication, Event, MobilityDrop, MobilityMessage, Output, is_unicast_routable};
 
 /// The operator's config of the home agent.
 #[derive(Debug, Clone)]
@@ -189,6 +194,15 @@ enum Timer {
     Announce(Ipv6Addr),
 }
 
+/// The parts of the home agent that its values work on.
+struct Context<'a> {
+    now: Time,
+    config: &'a HomeAgentConfig,
+    cache: &'a mut BindingCache,
+    timers: &'a mut TimerTable<Timer>,
+    outputs: &'a mut VecDeque<Output>,
+}
+
 /// The home agent. The module documentation says how to drive it.
 #[derive(Debug)]
 pub struct HomeAgent {
@@ -198,11 +212,9 @@ pub struct HomeAgent {
     cache: BindingCache,
     /// Nodes that are no longer configured, by home address.
     absent: BTreeMap<Ipv6Addr, Absent>,
-    home_link: Option<HomeLink>,
+    proxy_nd: ProxyNd,
     /// Requests that wait for duplicate address detection, by home address.
     testing: BTreeMap<Ipv6Addr, Vec<Tested>>,
-    /// Number of unsolicited Neighbor Advertisements still to be sent, by target.
-    announcements: BTreeMap<Ipv6Addr, u8>,
     timers: TimerTable<Timer>,
     outputs: VecDeque<Output>,
     binding_errors: RateLimiter,
@@ -213,23 +225,17 @@ pub struct HomeAgent {
     /// Allowances of Binding Updates before verification. `shares` has those of authentic ones.
     admission: Admission,
     shares: Shares,
-    conflict_warnings: RateLimiter,
     silence: Silence,
     /// Restart counter of heartbeats (RFC 5847 3.2).
     restart_counter: u32,
     home_agents_list: HomeAgentsList,
     discovery_replies: Strangers,
-    /// The home agents' anycast addresses at which this home agent answers.
-    anycast: Vec<Ipv6Addr>,
     drain: Option<Drain>,
     /// Relays by home address.
     relays: BTreeMap<Ipv6Addr, Box<Relay>>,
     revocations: BTreeMap<Ipv6Addr, Box<Revocation>>,
     care_of_tests: CareOfTests,
-    /// Timestamp of the last notice.
-    last_notice: Option<u64>,
-    /// Time and time of day of the last Binding Update.
-    clock: Option<(Time, WallTime)>,
+    notices: Notices,
     rng: Rng,
 }
 
@@ -245,9 +251,8 @@ impl HomeAgent {
             spis: BTreeMap::new(),
             cache: BindingCache::new(config.address, &config.nodes),
             absent: BTreeMap::new(),
-            home_link: config.home_link.clone().map(|name| HomeLink::new(name, Some(config.address))),
+            proxy_nd: ProxyNd::new(&config),
             testing: BTreeMap::new(),
-            announcements: BTreeMap::new(),
             timers: TimerTable::new(),
             outputs: VecDeque::new(),
             binding_errors: RateLimiter::new(50, Duration::from_millis(10)),
@@ -255,18 +260,15 @@ impl HomeAgent {
             limits: BTreeMap::new(),
             admission: Admission::new(0),
             shares: Shares::default(),
-            conflict_warnings: RateLimiter::new(1, Duration::from_secs(60)),
             silence: Silence::default(),
             restart_counter: 0,
             home_agents_list: HomeAgentsList::default(),
             discovery_replies: Strangers::default(),
-            anycast: discovery::anycast_addresses(&config),
             drain: None,
             relays: BTreeMap::new(),
             revocations: BTreeMap::new(),
             care_of_tests: CareOfTests::new(Rng::new(0)),
-            last_notice: None,
-            clock: None,
+            notices: Notices::default(),
             rng: Rng::new(0),
             config,
         }
@@ -295,7 +297,7 @@ impl HomeAgent {
         if old.config.address != self.config.address {
             return;
         }
-        self.last_notice = old.last_notice;
+        self.notices.last = old.notices.last;
         if old.config.home_link == self.config.home_link {
             self.home_agents_list = old.home_agents_list;
         }
@@ -399,6 +401,118 @@ impl HomeAgent {
         }
     }
 
+    /// Returns the parts that every value works on, with the values that answer on the home link and test
+    /// care-of addresses.
+    fn context(&mut self, now: Time) -> (Context<'_>, &mut ProxyNd, &mut CareOfTests) {
+        let HomeAgent { config, cache, timers, outputs, proxy_nd, care_of_tests, .. } = self;
+        (Context { now, config, cache, timers, outputs }, proxy_nd, care_of_tests)
+    }
+
+    /// Answers a heartbeat (RFC 5847).
+    fn heartbeat(
+        &mut self,
+        now: Time,
+        message: &MobilityMessage<'_>,
+        heartbeat: &Heartbeat<'_>,
+    ) -> Result<(), MobilityDrop> {
+        if heartbeat.response {
+            return Err(MobilityDrop::Unexpected);
+        }
+        let Some(home_address) = heartbeat::sender(&self.cache, message) else {
+            // A NAT has given the node another address, or its binding is lost: the home agent treats the
+            // request like any packet from there.
+            if let Some((local, remote)) = message.outer {
+                self.unbound(now, local, remote, message.source);
+            }
+            return Err(MobilityDrop::WrongParty);
+        };
+        if !self.limits.entry(home_address).or_default().heartbeats.allow(now) {
+            return Err(MobilityDrop::RateLimited);
+        }
+        let response = heartbeat::response(&self.config, self.restart_counter, message, heartbeat);
+        self.outputs.push_back(response);
+        Ok(())
+    }
+
+    /// Sends a Binding Acknowledgement.
+    fn acknowledge(&mut self, request: &Request, status: Status, answer: &Answer) {
+        self.outputs.push_back(answers::acknowledgement(&self.config, request, status, answer));
+    }
+
+    /// Sends a Binding Error to a sender without a binding, at a limited rate.
+    fn binding_error(
+        &mut self,
+        now: Time,
+        outer: Option<(Endpoint, Endpoint)>,
+        destination: Ipv6Addr,
+        home_address: Ipv6Addr,
+        status: u8,
+    ) {
+        if is_unicast_routable(destination) && self.binding_errors.allow(now) {
+            let error = answers::binding_error(&self.config, outer, destination, home_address, status);
+            self.outputs.push_back(error);
+        }
+    }
+
+    /// Answers a message that does not parse, and returns the reason to drop it.
+    fn malformed(
+        &mut self,
+        now: Time,
+        message: &MobilityMessage<'_>,
+        error: carnet_wire::Error,
+    ) -> MobilityDrop {
+        let answer = answers::parameter_problem(&self.config, &mut self.strangers, now, message, error);
+        self.outputs.extend(answer);
+        error.into()
+    }
+
+    /// Sends a message to the node over a binding, authenticated if the node has a key.
+    fn notify(&mut self, wall: WallTime, binding: &Binding, builder: Builder) {
+        let spi = self.spis.get(&binding.home_address).copied();
+        let notice = self.notices.notice(wall, &self.config, spi, binding, builder);
+        self.outputs.push_back(notice);
+    }
+
+    /// Asks a node to renew a binding that is about to end. A node that is to leave is not asked.
+    fn request_refresh(&mut self, now: Time, home_address: Ipv6Addr, bid: Option<u16>) {
+        self.cache.set_asked(home_address, bid);
+        let binding = self.cache.get(home_address, bid).filter(Binding::is_valid);
+        if let Some(binding) = binding.filter(|binding| binding.expires > now)
+            && !self.is_draining()
+        {
+            self.outputs.push_back(notices::refresh_request(&self.config, &binding));
+        }
+    }
+
+    /// Logs, at a limited rate, why a Binding Update got no answer.
+    fn ignored(&mut self, now: Time, request: &Request, octets: &[u8], reason: MobilityDrop) {
+        self.outputs.extend(self.silence.warning(now, &self.config, request, octets, reason));
+    }
+
+    /// Whether the home agent answers for an address on the home link; if so, with which Router bit.
+    fn defended(&self, target: Ipv6Addr) -> Option<bool> {
+        self.proxy_nd.defended(&self.config, &self.cache, target)
+    }
+
+    /// Begins to advertise on the home link that `target` is at the home agent's link-layer address.
+    fn announce(&mut self, now: Time, target: Ipv6Addr) {
+        let (context, proxy_nd, _) = self.context(now);
+        proxy_nd.announce(context, target);
+    }
+
+    /// Returns the counts of the tests of care-of addresses.
+    pub fn care_of_test_counters(&self) -> CareOfTestCounters {
+        self.care_of_tests.counters()
+    }
+
+    /// Takes an inner packet to the home agent, from any tunnel or from outside the tunnels. Returns true if
+    /// the packet answers a test of a care-of address.
+    pub fn handle_care_of_answer(&mut self, packet: &[u8]) -> bool {
+        self.assert_drained();
+        let HomeAgent { cache, timers, outputs, care_of_tests, .. } = self;
+        care_of_tests.take_answer(cache, timers, outputs, packet)
+    }
+
     fn unknown_type(&mut self, now: Time, message: &MobilityMessage<'_>) -> MobilityDrop {
         let home_address = message.home_address.unwrap_or(Ipv6Addr::UNSPECIFIED);
         // A stranger may send unknown types; Binding Errors that report lost bindings have an allowance of
@@ -454,7 +568,8 @@ impl HomeAgent {
     /// Takes over the state of an interface, if it is the home link's.
     pub fn handle_interface(&mut self, interface: &Interface, now: Time) {
         self.assert_drained();
-        let Some(link) = self.home_link.as_mut().filter(|link| link.interface == interface.name) else {
+        let Some(link) = self.proxy_nd.home_link.as_mut().filter(|link| link.interface == interface.name)
+        else {
             return;
         };
         if link.handle_interface(interface) {
@@ -471,7 +586,7 @@ impl HomeAgent {
     /// Handles the removal of an interface.
     pub fn handle_interface_gone(&mut self, name: &str) {
         self.assert_drained();
-        if let Some(link) = self.home_link.as_mut().filter(|link| link.interface == name) {
+        if let Some(link) = self.proxy_nd.home_link.as_mut().filter(|link| link.interface == name) {
             link.handle_gone();
         }
     }
@@ -482,7 +597,8 @@ impl HomeAgent {
     /// Returns why the message had no effect.
     pub fn handle_link_message(&mut self, now: Time, message: &LinkMessage) -> Result<(), MobilityDrop> {
         self.assert_drained();
-        let Some(link) = self.home_link.as_ref().filter(|link| link.interface == message.interface) else {
+        let Some(link) = self.proxy_nd.home_link.as_ref().filter(|link| link.interface == message.interface)
+        else {
             return Ok(());
         };
         if message.message.first() == Some(&ROUTER_ADVERTISEMENT) {
@@ -492,21 +608,21 @@ impl HomeAgent {
             Heard::Solicitation { target, source, peer } => {
                 if let Some(router) = self.defended(target) {
                     // RFC 4861 7.2.7: an anycast address may have other owners beside this home agent.
-                    let override_ = !self.anycast.contains(&target);
+                    let override_ = !self.proxy_nd.anycast.contains(&target);
                     let answer = link.answer(target, router, override_, source, peer);
                     self.outputs.extend(answer.map(Output::Link));
                 } else if source.is_unspecified() {
                     self.duplicate(target);
                 }
             }
-            Heard::Advertisement { target } if self.anycast.contains(&target) => {}
+            Heard::Advertisement { target } if self.proxy_nd.anycast.contains(&target) => {}
             Heard::Advertisement { target } => {
                 let is_agent = self.home_agents_list.is_heard(now, message.source);
                 if self.defended(target).is_some() {
                     // Every node can claim to be a home agent. The home agent expects such an advertisement
                     // only after it has asked the node to leave.
                     let is_expected = is_agent && self.is_asked_to_leave(target);
-                    if !is_expected && self.conflict_warnings.allow(now) {
+                    if !is_expected && self.proxy_nd.conflict_warnings.allow(now) {
                         let message = format!(
                             "another node on the home link claims {target}, which this home agent defends"
                         );
@@ -546,7 +662,10 @@ impl HomeAgent {
                 Timer::Expire(home_address, bid) => self.expire(now, home_address, bid),
                 Timer::RefreshRequest(home_address, bid) => self.request_refresh(now, home_address, bid),
                 Timer::Revoke(home_address) => self.revoke(now, home_address),
-                Timer::CareOfTest(home_address, bid) => self.send_care_of_test(now, home_address, bid),
+                Timer::CareOfTest(home_address, bid) => {
+                    let (context, _, tests) = self.context(now);
+                    tests.send(context, home_address, bid);
+                }
                 Timer::Drain => self.look_after_drain(now),
                 Timer::Relay(home_address) => self.end_relay(home_address),
                 Timer::Grace(home_address) => self.end_grace(now, home_address),
@@ -558,7 +677,10 @@ impl HomeAgent {
                     }
                     self.cache.tidy(home_address);
                 }
-                Timer::Announce(target) => self.announce_once(now, target),
+                Timer::Announce(target) => {
+                    let (context, proxy_nd, _) = self.context(now);
+                    proxy_nd.announce_once(context, target);
+                }
             }
         }
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use carnet_base::{RateLimiter, Time};
 use carnet_wire::mobility::authentication_field;
 
-use super::HomeAgent;
+use super::HomeAgentConfig;
 use super::request::Request;
 use crate::{Event, MobilityDrop, Output};
 
@@ -49,13 +49,19 @@ impl Silence {
         self.said.push_back((home_address, reason, now));
         true
     }
-}
 
-impl HomeAgent {
-    /// Logs, at a limited rate, why a Binding Update got no answer, or no answer that its sender understands.
-    pub(super) fn ignored(&mut self, now: Time, request: &Request, octets: &[u8], reason: MobilityDrop) {
+    /// Returns the line, at a limited rate, that says why a Binding Update got no answer, or no answer that
+    /// its sender understands.
+    pub(super) fn warning(
+        &mut self,
+        now: Time,
+        config: &HomeAgentConfig,
+        request: &Request,
+        octets: &[u8],
+        reason: MobilityDrop,
+    ) -> Option<Output> {
         let home_address = request.home_address;
-        let node = self.config.node(home_address);
+        let node = config.node(home_address);
         let known = node.into_iter().flat_map(|node| node.authentication.associations());
         let spis: Vec<String> = known.map(|association| association.spi.to_string()).collect();
         let expected = spis.join(" or ");
@@ -74,7 +80,7 @@ impl HomeAgent {
                 format!(
                     "wrong MAC: expected that of the key of SPI {}, with `per_agent` of the one for {}",
                     request.spi.unwrap_or_default(),
-                    self.config.address
+                    config.address
                 )
             }
             MobilityDrop::NotProtected => {
@@ -82,12 +88,12 @@ impl HomeAgent {
                     .to_owned()
             }
             // The remaining reasons are faults of a program, not of a config; the counters show them.
-            _ => return,
+            _ => return None,
         };
-        if self.silence.allows(now, home_address, reason) {
-            let message =
-                format!("a Binding Update of {home_address} from {} is ignored: {why}", request.came_from());
-            self.outputs.push_back(Output::Event(Event::Warning { message }));
-        }
+        self.allows(now, home_address, reason).then(|| {
+            let from = request.came_from();
+            let message = format!("a Binding Update of {home_address} from {from} is ignored: {why}");
+            Output::Event(Event::Warning { message })
+        })
     }
 }

@@ -1,0 +1,101 @@
+//! Proxy Neighbor Discovery: which addresses the home agent defends on the home link, and its advertisements
+//! (RFC 6275 10.3.1, 10.4.1, RFC 3963 6.2).
+//!
+//! In an aggregated home network (RFC 4887 6) the mobile networks are parts of the home prefix. So hosts on
+//! the home link solicit their addresses there. While a mobile router is away, the home agent answers for all
+//! of its mobile network. This also keeps visitors from configuring such an address (RFC 4887 6.4.1). At home
+//! the router answers (RFC 4887 6.2.1).
+
+use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_base::RateLimiter;
+
+use super::{BindingCache, Context, HomeAgentConfig, HomeLink, Timer, discovery};
+use crate::Output;
+
+/// `MAX_NEIGHBOR_ADVERTISEMENT` and `RetransTimer` (RFC 4861 10).
+const MAX_NEIGHBOR_ADVERTISEMENT: u8 = 3;
+const RETRANS_TIMER: Duration = Duration::from_secs(1);
+
+/// State of proxy Neighbor Discovery.
+#[derive(Debug)]
+pub(super) struct ProxyNd {
+    pub(super) home_link: Option<HomeLink>,
+    /// The home agents' anycast addresses at which this home agent answers.
+    pub(super) anycast: Vec<Ipv6Addr>,
+    /// Number of unsolicited Neighbor Advertisements still to be sent, by target.
+    pub(super) announcements: BTreeMap<Ipv6Addr, u8>,
+    pub(super) conflict_warnings: RateLimiter,
+}
+
+impl ProxyNd {
+    pub(super) fn new(config: &HomeAgentConfig) -> ProxyNd {
+        let home_link = config.home_link.clone();
+        ProxyNd {
+            home_link: home_link.map(|name| HomeLink::new(name, Some(config.address))),
+            anycast: discovery::anycast_addresses(config),
+            announcements: BTreeMap::new(),
+            conflict_warnings: RateLimiter::new(1, Duration::from_secs(60)),
+        }
+    }
+
+    /// Whether the home agent answers for an address on the home link; if so, with which Router bit.
+    pub(super) fn defended(
+        &self,
+        config: &HomeAgentConfig,
+        cache: &BindingCache,
+        target: Ipv6Addr,
+    ) -> Option<bool> {
+        if target == config.address || self.anycast.contains(&target) {
+            return Some(true);
+        }
+        if let Some(binding) = cache.valid(target) {
+            return Some(binding.mobile_router);
+        }
+        if target.is_unicast_link_local() {
+            return cache
+                .iter()
+                .find(|b| b.link_local_address() == Some(target))
+                .map(|binding| binding.mobile_router);
+        }
+        // RFC 4887 6.4.1: the target is a host in the mobile network and no router, whichever node answers
+        // for it (RFC 4861 4.4).
+        is_away(config, cache, target).then_some(false)
+    }
+
+    /// Begins to advertise on the home link that `target` is at the home agent's link-layer address.
+    pub(super) fn announce(&mut self, context: Context<'_>, target: Ipv6Addr) {
+        if self.home_link.is_some() {
+            self.announcements.insert(target, MAX_NEIGHBOR_ADVERTISEMENT);
+            self.announce_once(context, target);
+        }
+    }
+
+    /// Sends the next unsolicited Neighbor Advertisement for an address.
+    pub(super) fn announce_once(&mut self, context: Context<'_>, target: Ipv6Addr) {
+        let Context { now, config, cache, timers, outputs } = context;
+        let router = self.defended(config, cache, target);
+        let left = self.announcements.remove(&target).map_or(0, |left| left.saturating_sub(1));
+        let (Some(router), Some(link)) = (router, &self.home_link) else { return };
+        if left > 0 {
+            self.announcements.insert(target, left);
+            timers.set(Timer::Announce(target), now + RETRANS_TIMER);
+        }
+        let link_local = cache.valid(target).and_then(|binding| binding.link_local_address());
+        for address in [Some(target), link_local].into_iter().flatten() {
+            outputs.extend(link.announcement(address, router).map(Output::Link));
+        }
+    }
+}
+
+/// Whether an address of the home prefix lies in the mobile network of a router that is away.
+fn is_away(config: &HomeAgentConfig, cache: &BindingCache, target: Ipv6Addr) -> bool {
+    let home_prefix = config.home_prefix;
+    let around = |home_address: Ipv6Addr| {
+        cache.is_bound(home_address)
+            && cache.prefixes(home_address).iter().any(|prefix| prefix.contains(&target))
+    };
+    home_prefix.contains(&target) && cache.owners().of_prefixes_around(target).any(around)
+}
