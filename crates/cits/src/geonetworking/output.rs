@@ -24,7 +24,7 @@ pub enum Output {
     Message(Message),
     /// An event of another station has expired.
     EventOver(Action),
-    /// Action ID of the event that a [`DenmWish::Trigger`] has begun.
+    /// Action ID of the event that a [`Trigger`](crate::facilities::command::DenmWish::Trigger) has begun.
     Triggered(Action),
     /// Create this virtual interface, or change it.
     VirtualLink(VirtualLink),
