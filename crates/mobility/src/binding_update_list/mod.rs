@@ -1,10 +1,10 @@
 //! The Binding Update List (RFC 6275 11.1, RFC 3963 5.1, RFC 5648 4).
 //!
 //! A mobile router has one entry without a Binding Identifier, and one for each uplink that has an
-//! identifier. Each is a [`BindingUpdateListEntry`], found by its optional identifier. Each makes its requests
-//! by an [`Exchange`]. Entries with identifiers share Binding Updates ([`Update`]); all share the sequence
-//! numbers ([`UpdateNumbers`]). Direct routes have no entry here, but make their requests by an [`Exchange`]
-//! too.
+//! identifier. Each is a [`BindingUpdateListEntry`], found by its optional identifier. Each makes its
+//! requests by an [`Exchange`]. Entries with identifiers share Binding Updates ([`Update`]); all share the
+//! sequence numbers ([`UpdateNumbers`]). Direct routes have no entry here, but make their requests by an
+//! [`Exchange`] too.
 
 mod entry;
 mod exchange;
