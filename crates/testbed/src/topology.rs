@@ -109,9 +109,18 @@ pub fn receive_redirected(scenario: &Scenario) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Interface index of the first end of a link. The kernel numbers other interfaces from 1.
+///
+/// All ends have different indexes. If both ends of a veth pair had the same index, the kernel could hold
+/// back a change of their carrier for a second (`linkwatch_urgent_event`). It does so if other interfaces of
+/// the machine have changed within the second before.
+const FIRST_INDEX: u32 = 1000;
+
 /// Returns the commands that create all links. Every end appears in its node.
 fn link_commands(scenario: &Scenario) -> String {
     let mut commands = String::new();
+    let mut index = FIRST_INDEX..;
+    let mut next = || index.next().unwrap_or_default();
     for (l, link) in scenario.links.iter().enumerate() {
         let mac = |e: usize| {
             let ([.., l1, l0], [.., e1, e0]) = ((l + 1).to_be_bytes(), (e + 1).to_be_bytes());
@@ -123,9 +132,11 @@ fn link_commands(scenario: &Scenario) -> String {
             for (e, end) in ends.iter().enumerate() {
                 let port = format!("{bridge}.{e}");
                 commands += &format!(
-                    "link add {port} type veth peer name {} address {} netns {}\n\
+                    "link add {port} index {} type veth peer name {} index {} address {} netns {}\n\
                      link set {port} master {bridge} up\n",
+                    next(),
                     end.interface,
+                    next(),
                     mac(e),
                     end.node
                 );
@@ -136,21 +147,26 @@ fn link_commands(scenario: &Scenario) -> String {
         } else if link.emulation.is_some() {
             for (e, end) in ends.iter().enumerate() {
                 commands += &format!(
-                    "link add {} address {} netns {} type veth peer name {} netns {}\n",
+                    "link add {} index {} address {} netns {} type veth peer name {} index {} netns {}\n",
                     end.interface,
+                    next(),
                     mac(e),
                     end.node,
                     runner::port(l, e),
+                    next(),
                     runner::NAMESPACE
                 );
             }
         } else {
             commands += &format!(
-                "link add {} address {} netns {} type veth peer name {} address {} netns {}\n",
+                "link add {} index {} address {} netns {} \
+                 type veth peer name {} index {} address {} netns {}\n",
                 ends[0].interface,
+                next(),
                 mac(0),
                 ends[0].node,
                 ends[1].interface,
+                next(),
                 mac(1),
                 ends[1].node
             );
@@ -385,16 +401,17 @@ mod tests {
         let s = crate::scenario::parse(std::path::Path::new("s"), text).expect("is good");
         let commands = link_commands(&s);
         assert!(commands.starts_with(
-            "link add x address 02:00:00:00:01:01 netns a type veth peer name y address 02:00:00:00:01:02 \
-             netns b\n"
+            "link add x index 1000 address 02:00:00:00:01:01 netns a \
+             type veth peer name y index 1001 address 02:00:00:00:01:02 netns b\n"
         ));
         assert!(commands.contains(
-            "link add p address 02:00:00:00:03:02 netns b type veth peer name l2.1 netns @links\n"
+            "link add p index 1008 address 02:00:00:00:03:02 netns b \
+             type veth peer name l2.1 index 1009 netns @links\n"
         ));
         assert!(commands.contains("link add home type bridge mcast_snooping 0\n"));
-        assert!(
-            commands.contains("link add home.1 type veth peer name h0 address 02:00:00:00:02:02 netns b\n")
-        );
+        assert!(commands.contains(
+            "link add home.1 index 1004 type veth peer name h0 index 1005 address 02:00:00:00:02:02 netns b\n"
+        ));
     }
 
     #[test]

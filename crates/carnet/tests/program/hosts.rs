@@ -202,7 +202,12 @@ impl Host {
 
     /// Creates a pair of interfaces between this host and another host, and sets both up.
     pub fn link(&self, here: &str, other: &Host, there: &str) {
-        self.ip(&format!("link add {here} type veth peer name {there} netns {}", other.thread));
+        static NEXT_INDEX: AtomicU32 = AtomicU32::new(1000);
+        // If both ends had the same index, the kernel could hold back a change of their carrier for a second
+        // (`linkwatch_urgent_event`). It does so if other interfaces of the machine have just changed.
+        let index = NEXT_INDEX.fetch_add(2, Ordering::Relaxed);
+        let peer = format!("peer name {there} index {} netns {}", index + 1, other.thread);
+        self.ip(&format!("link add {here} index {index} type veth {peer}"));
         self.ip(&format!("link set {here} up"));
         other.ip(&format!("link set {there} up"));
         if std::env::var("CARNET_TEST_PATH").as_deref() == Ok("xdp") {

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::hosts::{possible, said, seconds, slowness, wait_until};
+use serde_json::Value;
+
+use crate::hosts::{Host, possible, said, seconds, slowness, wait_until};
 use crate::station::Station;
 use crate::testbed::{CORRESPONDENT, INSIDE, Testbed, address};
 
@@ -60,6 +62,22 @@ fn black_hole_under_traffic_costs_less_than_a_second_retransmission() {
     agent.terminate();
 }
 
+/// Makes the neighbour entries of an interface permanent.
+fn keep_neighbours(host: &Host, interface: &str) {
+    let shown = host.output(&["ip", "-6", "-j", "neighbor", "show", "dev", interface]);
+    let entries: Value = serde_json::from_slice(&shown.stdout).expect("neighbour entries");
+    let entries: Vec<_> = entries
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|entry| Some((entry["dst"].as_str()?, entry["lladdr"].as_str()?)))
+        .collect();
+    assert!(!entries.is_empty(), "{}", said(&shown));
+    for (address, lladdr) in entries {
+        host.ip(&format!("-6 neighbor replace {address} lladdr {lladdr} dev {interface} nud permanent"));
+    }
+}
+
 /// The test sends twice the capacity of the uplink, which has a queue of three seconds.
 #[test]
 fn full_uplink_keeps_its_traffic_and_says_so() {
@@ -73,6 +91,11 @@ fn full_uplink_keeps_its_traffic_and_says_so() {
     }
     let bed = Testbed::new();
     let (mut agent, mut router) = start(&bed);
+    // The queue is that of a modem, and Neighbor Discovery on the link before a modem does not wait there. In
+    // this queue Neighbor Advertisements would wait for three seconds. The access router would give up
+    // sooner, and drop all packets to the router.
+    keep_neighbours(&bed.router, "wlan0");
+    keep_neighbours(&bed.core, "wlan");
     let shape = "tc qdisc add dev wlan0 root tbf rate 2mbit burst 6kb latency 3s";
     let done = bed.router.output(&shape.split(' ').collect::<Vec<_>>());
     assert!(done.status.success(), "{}", said(&done));
