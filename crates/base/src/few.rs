@@ -1,7 +1,8 @@
-//! A list that mostly has one entry, which it stores without an allocation.
+//! A list for objects of which a home agent has one for each binding, and which mostly have one entry.
 //!
-//! A vector of one entry costs its header, an allocation, and the allocator's own octets. If each of very
-//! many objects has such a list, these costs exceed the content.
+//! The list stores one entry without an allocation. A vector of one entry costs its header, an allocation,
+//! and the allocator's own octets; with 100,000 bindings these costs exceed the content. Code that has few
+//! such lists uses `Vec`.
 
 /// A list of zero, one or several elements, in order.
 #[derive(Debug, Clone)]

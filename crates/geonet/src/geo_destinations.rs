@@ -13,11 +13,12 @@
 //! Left out: areas that move ahead of a station by its speed and heading, access control, and storage over a
 //! restart. Every user of the API may set areas.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{SmallMap, Time};
+use carnet_base::Time;
 use carnet_wire::geonet::{GeoArea, GnAddress, Shape};
 
 use crate::geodesy::{self, Position};
@@ -142,7 +143,7 @@ struct Entry {
 /// The areas that the operator has set.
 #[derive(Debug, Default)]
 pub struct GeoDestinations {
-    entries: SmallMap<String, Entry>,
+    entries: BTreeMap<String, Entry>,
     /// Time at which an area ends or a station must be searched for.
     due: Option<Time>,
 }

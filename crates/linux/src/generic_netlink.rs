@@ -3,10 +3,10 @@
 //!
 //! See `linux/netlink.h` and `linux/genetlink.h`. All values are in this machine's byte order.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::task::{Context, Poll};
 
-use carnet_base::SmallMap;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_GENERIC};
 use tokio::io::unix::AsyncFd;
 
@@ -52,7 +52,7 @@ pub(crate) struct Message {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Family {
     pub(crate) id: u16,
-    pub(crate) groups: SmallMap<String, u32>,
+    pub(crate) groups: BTreeMap<String, u32>,
 }
 
 /// Encodes an attribute with its header and padding.

@@ -14,13 +14,13 @@
 //!
 //! The kernel removes sockets, memberships and the ALLMULTI flag when the process ends.
 
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::Ipv6Addr;
 use std::os::fd::AsRawFd;
 
-use carnet_base::SmallMap;
 use socket2::{Domain, Socket, Type};
 
 use crate::error::Result;
@@ -87,7 +87,7 @@ pub struct MulticastLinks {
     upstream: String,
     upstream_index: Option<u32>,
     /// Source filter and socket of each joined group.
-    joined: SmallMap<Ipv6Addr, (Subscription, Option<Socket>)>,
+    joined: BTreeMap<Ipv6Addr, (Subscription, Option<Socket>)>,
     requests: Requests,
     events: Events,
     /// Whether interfaces or addresses have changed since they were last read.
@@ -108,7 +108,7 @@ impl MulticastLinks {
             lans: interfaces.iter().map(lan).collect(),
             upstream: upstream.to_owned(),
             upstream_index: None,
-            joined: SmallMap::new(),
+            joined: BTreeMap::new(),
             requests: Requests::open()?,
             events: Events::open(&[LINKS, IPV6_ADDRESSES])?,
             dirty: true,

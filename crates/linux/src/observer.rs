@@ -14,7 +14,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
-use carnet_base::SmallMap;
 use carnet_nemo::forwarding::desired::TUNNEL_DEVICE;
 use carnet_station::io::{Interface, Ipv4Router, Ipv6Router, NeighbourState};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -52,7 +51,7 @@ pub(crate) struct Observer {
     /// Interface and gateway of expired default routes. The next Router Advertisement of the gateway makes
     /// the route valid again, and the kernel sends no event then either.
     expired: BTreeSet<(u32, Ipv6Addr)>,
-    told: SmallMap<String, (u32, Interface)>,
+    told: BTreeMap<String, (u32, Interface)>,
 }
 
 impl Observer {
@@ -165,7 +164,7 @@ impl Observer {
             }
             self.told.insert(link.name.clone(), (link.index, interface));
         }
-        let gone = told.into_iter().map(|(name, _)| PlatformEvent::InterfaceGone { name });
+        let gone = told.into_keys().map(|name| PlatformEvent::InterfaceGone { name });
         news.splice(0..0, gone);
         news
     }

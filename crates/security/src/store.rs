@@ -11,7 +11,8 @@
 //! Left out: trust lists and revocation lists (TS 102 941), which change the roots and authorities. A program
 //! that reads these lists calls [`CertificateStore::add_root`] and [`CertificateStore::revoke`].
 
-use carnet_base::SmallMap;
+use std::collections::{BTreeMap, BTreeSet};
+
 use carnet_geonet::MacAddress;
 use carnet_geonet::geodesy::Position;
 
@@ -87,9 +88,9 @@ fn check_date(certificate: &Certificate, now: Time64) -> Result<(), SecurityDrop
 #[derive(Debug)]
 pub struct CertificateStore {
     /// Roots and authorities.
-    issuers: SmallMap<HashedId8, Trusted>,
-    tickets: SmallMap<HashedId8, Trusted>,
-    revoked: SmallMap<HashedId8, ()>,
+    issuers: BTreeMap<HashedId8, Trusted>,
+    tickets: BTreeMap<HashedId8, Trusted>,
+    revoked: BTreeSet<HashedId8>,
     most_issuers: usize,
     most_tickets: usize,
     clock: u64,
@@ -99,9 +100,9 @@ impl CertificateStore {
     /// Creates an empty store with room for these numbers of certificates.
     pub const fn new(most_issuers: usize, most_tickets: usize) -> CertificateStore {
         CertificateStore {
-            issuers: SmallMap::new(),
-            tickets: SmallMap::new(),
-            revoked: SmallMap::new(),
+            issuers: BTreeMap::new(),
+            tickets: BTreeMap::new(),
+            revoked: BTreeSet::new(),
             most_issuers,
             most_tickets,
             clock: 0,
@@ -127,7 +128,7 @@ impl CertificateStore {
             return Err(SecurityDrop::AlgorithmMismatch);
         }
         let root = self.ready(backend, certificate, None)?;
-        if self.revoked.contains_key(&root.name) {
+        if self.revoked.contains(&root.name) {
             return Err(SecurityDrop::Revoked);
         }
         let input = signature_input(backend, algorithm, root.certificate.signed_octets(), &[]);
@@ -173,7 +174,7 @@ impl CertificateStore {
 
     /// Revokes a certificate and those that it issued. The store does not accept them again from any station.
     pub fn revoke(&mut self, name: HashedId8) {
-        self.revoked.insert(name, ());
+        self.revoked.insert(name);
         self.remove(name);
     }
 
@@ -253,7 +254,7 @@ impl CertificateStore {
         let Issuer::Digest(algorithm, issuer) = certificate.issuer() else {
             return Err(SecurityDrop::WrongRole);
         };
-        if self.revoked.contains_key(&issuer) {
+        if self.revoked.contains(&issuer) {
             return Err(SecurityDrop::Revoked);
         }
         let issuer = self.issuers.get(&issuer).ok_or(SecurityDrop::UnknownIssuer)?;
@@ -266,7 +267,7 @@ impl CertificateStore {
         }
         check_chain(issuer, &certificate, countries)?;
         let trusted = self.ready(backend, certificate, issuer.region.as_ref())?;
-        if self.revoked.contains_key(&trusted.name) {
+        if self.revoked.contains(&trusted.name) {
             return Err(SecurityDrop::Revoked);
         }
         let hash_of_data = backend.hash(algorithm, trusted.certificate.signed_octets());
@@ -331,7 +332,7 @@ fn check_chain(
 
 /// Removes the least recently used certificate until there is room for one more; false if the store may
 /// remove none.
-fn make_room(map: &mut SmallMap<HashedId8, Trusted>, most: usize) -> bool {
+fn make_room(map: &mut BTreeMap<HashedId8, Trusted>, most: usize) -> bool {
     while map.len() >= most {
         let oldest =
             map.iter().filter(|(_, trusted)| !trusted.pinned).min_by_key(|(_, trusted)| trusted.last_used);

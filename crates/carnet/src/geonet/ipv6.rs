@@ -1,10 +1,10 @@
 //! The virtual interfaces of IPv6 over GeoNetworking in a running station.
 
+use std::collections::BTreeMap;
 use std::future::pending;
 use std::net::Ipv6Addr;
 
 use carnet_api::model::GnStation;
-use carnet_base::SmallMap;
 use carnet_geonet::ipv6_adaptation::addresses;
 use carnet_linux::Result;
 use carnet_linux::virtual_link::{
@@ -18,7 +18,7 @@ use tracing::{error, info};
 pub struct Interfaces {
     links: Option<VirtualLinks>,
     /// Interfaces that the station wants, by number.
-    wanted: SmallMap<u32, VirtualLink>,
+    wanted: BTreeMap<u32, VirtualLink>,
     /// Names of the interfaces that are uplinks. On these interfaces the host accepts roadside units as
     /// routers.
     uplinks: Vec<String>,
@@ -33,7 +33,7 @@ impl Interfaces {
     /// Returns an error if the kernel refuses to report events.
     pub fn open(wanted: bool, uplinks: Vec<String>) -> Result<Interfaces> {
         let links = if wanted { Some(VirtualLinks::open()?) } else { None };
-        Ok(Interfaces { links, wanted: SmallMap::new(), uplinks, failure: None })
+        Ok(Interfaces { links, wanted: BTreeMap::new(), uplinks, failure: None })
     }
 
     /// Returns the reason why an interface could not be created, once.

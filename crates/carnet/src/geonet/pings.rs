@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use carnet_api::address::{GnAddress, MacAddress};
 use carnet_api::model::{GnPingAnswer, GnPingEvent, GnPingRequest, GnTarget};
-use carnet_base::{SmallMap, Time};
+use carnet_base::Time;
 use carnet_cits::geonetworking::echo::{self, Echo};
 use carnet_station::io::{Area, Delivered, GeonetRequest, GeonetTransport};
 use tokio::sync::mpsc;
@@ -20,7 +20,7 @@ const PINGS: usize = 64;
 /// All running pings, by the identifier of their requests.
 #[derive(Debug)]
 pub struct Pings {
-    pings: SmallMap<u16, Ping>,
+    pings: BTreeMap<u16, Ping>,
     next_identifier: u16,
 }
 
@@ -52,7 +52,7 @@ struct Waiting {
 impl Pings {
     /// Creates the table. The first ping gets this identifier.
     pub fn new(next_identifier: u16) -> Pings {
-        Pings { pings: SmallMap::new(), next_identifier }
+        Pings { pings: BTreeMap::new(), next_identifier }
     }
 
     /// Starts a ping. Returns its identifier, and its first request, which counts as sent.

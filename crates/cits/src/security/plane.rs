@@ -18,10 +18,10 @@
 //!   change takes effect at once.
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Debug;
 
-use carnet_base::{SmallMap, Time, WallTime};
+use carnet_base::{Time, WallTime};
 use carnet_geonet::{MacAddress, ReceivedFrame, geodesy};
 use carnet_security::inspection::application_of_payload;
 use carnet_security::permissions::Psid;
@@ -176,7 +176,7 @@ pub struct Secured {
     elevation: u16,
     silence: Silence,
     /// Applications that the ticket does not permit, and about which operators have got a warning.
-    unpermitted: SmallMap<Psid, ()>,
+    unpermitted: BTreeSet<Psid>,
     /// Whether operators have got a warning about the station's clock.
     told_of_clock: bool,
     /// Warnings that operators have not received yet.
@@ -208,7 +208,7 @@ impl Secured {
             date: (now, wall),
             elevation,
             silence,
-            unpermitted: SmallMap::new(),
+            unpermitted: BTreeSet::new(),
             told_of_clock: false,
             warnings: VecDeque::new(),
             locked_until: None,
@@ -296,7 +296,7 @@ impl Secured {
             }
             Err(reason) => {
                 let room = self.unpermitted.len() < MOST_UNPERMITTED;
-                if room && self.unpermitted.insert(application, ()).is_none() {
+                if room && self.unpermitted.insert(application) {
                     self.warnings.push_back(format!("messages are not sent: {reason}"));
                 }
             }

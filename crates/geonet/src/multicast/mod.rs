@@ -35,7 +35,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{RateLimiter, SmallMap, Time};
+use carnet_base::{RateLimiter, Time};
 use carnet_wire::icmpv6::{self, ErrorMessage};
 use carnet_wire::ipv6::{Header, is_unicast_routable};
 use carnet_wire::mld::{Message, Query, QueryRepr};
@@ -139,7 +139,7 @@ pub struct Membership<'a> {
 pub struct MulticastProxy {
     timing: Timing,
     unmapped: bool,
-    downstream: SmallMap<String, Downstream>,
+    downstream: BTreeMap<String, Downstream>,
     subscriptions: BTreeMap<Ipv6Addr, Filter>,
     errors: RateLimiter,
     outputs: VecDeque<Output>,

@@ -22,7 +22,7 @@ mod taking_back;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use carnet_base::{RateLimiter, Rng, SmallMap, Time, TimerTable};
+use carnet_base::{RateLimiter, Rng, Time, TimerTable};
 use carnet_wire::geonet::{GnAddress, LongPositionVector, Timestamp};
 
 use crate::acceleration::{OwnSequenceNumbers, SequenceNumbers};
@@ -142,7 +142,7 @@ pub struct Router {
     broadcast_buffer: PacketBuffer,
     contention: ContentionBuffer,
     searches: BTreeMap<u64, Box<service::Search>>,
-    repetitions: SmallMap<u32, source::Repeated>,
+    repetitions: BTreeMap<u32, source::Repeated>,
     next_repetition: u32,
     own_positions: VecDeque<OwnPosition>,
     /// Timestamp of the last position, and its time of arrival: the clock of this station.
@@ -196,7 +196,7 @@ impl Router {
             broadcast_buffer: PacketBuffer::default(),
             contention: ContentionBuffer::new(rng.u64()),
             searches: BTreeMap::new(),
-            repetitions: SmallMap::new(),
+            repetitions: BTreeMap::new(),
             next_repetition: 0,
             own_positions: VecDeque::with_capacity(OWN_POSITIONS),
             clock: None,

@@ -19,7 +19,6 @@ use aya::programs::tc::TcAttachType;
 use aya::programs::xdp::{XdpLinkId, XdpMode};
 use aya::programs::{ProgramError, SchedClassifier, Xdp};
 use aya::{Ebpf, EbpfLoader, Pod};
-use carnet_base::SmallMap;
 use carnet_nemo::forwarding::desired::{TUNNEL_DEVICE, Tunnel};
 
 use super::errors::told;
@@ -150,7 +149,7 @@ pub(crate) struct Programs {
     /// routes.
     seeks: bool,
     pub(super) ports: Ports,
-    attached: SmallMap<u32, Attached>,
+    attached: BTreeMap<u32, Attached>,
     /// The next slot that [`Self::used`] checks. `seen` has the value of each counter at its last check.
     next_look: u32,
     seen: HashMap<u32, u64>,
@@ -232,7 +231,7 @@ impl Programs {
             counted: HashMap::new(),
             seeks: config.ports.direct,
             ports: config.ports.clone(),
-            attached: SmallMap::new(),
+            attached: BTreeMap::new(),
             next_look: 0,
             seen: HashMap::new(),
             mode: XdpMode::Driver,

@@ -4,11 +4,12 @@
 //! 4.1) or of all nodes share are stored once. State that only few nodes have is stored elsewhere, and costs
 //! other nodes one pointer.
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
 use std::sync::Arc;
 use std::time::Duration;
 
-use carnet_base::{Endpoint, Few, SmallMap, Time};
+use carnet_base::{Endpoint, Few, Time};
 use ipnet::Ipv6Net;
 
 use super::binding::{Binding, BindingState, FormerPath, MAX_BINDINGS, Stay, rank};
@@ -137,7 +138,7 @@ struct Rest {
     flows: Vec<FlowBinding>,
     /// Prefixes of bindings whose home address is being tested. The node's current prefixes still differ, or
     /// are empty.
-    tested: SmallMap<Option<u16>, Arc<[Ipv6Net]>>,
+    tested: BTreeMap<Option<u16>, Arc<[Ipv6Net]>>,
     /// Numbers of the node's other keys, and of keys that the config no longer has, by last use.
     other_keys: Vec<KeyNumbers>,
     /// Tested care-of addresses that the node has left, in the order of leaving, with the time until which

@@ -5,10 +5,10 @@
 //! configuration and never changes: it is sorted, takes no more memory than it needs, and identifies nodes by
 //! their *places* in the order of their home addresses.
 
+use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 use std::net::Ipv6Addr;
 
-use carnet_base::SmallMap;
 use foldhash::fast::RandomState;
 use ipnet::Ipv6Net;
 
@@ -42,10 +42,10 @@ impl Owners {
     /// Builds the map of these nodes, which are sorted by home address.
     pub fn of(nodes: &[AuthorizedNode]) -> Owners {
         // The key is the number of bits missing to 128, so that the longest prefixes come first.
-        let mut of_lengths: SmallMap<u8, Vec<(Ipv6Addr, u32)>> = SmallMap::new();
+        let mut of_lengths: BTreeMap<u8, Vec<(Ipv6Addr, u32)>> = BTreeMap::new();
         for (place, node) in (0..NOBODY).zip(nodes) {
             for prefix in node.prefixes.iter() {
-                let of_length = of_lengths.get_or_insert_with(128 - prefix.prefix_len(), Vec::new);
+                let of_length = of_lengths.entry(128 - prefix.prefix_len()).or_default();
                 of_length.push((prefix.network(), place));
             }
         }

@@ -31,7 +31,7 @@ use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use carnet_base::{Address, Interface, Ipv4Router, Ipv6Router, NeighbourState, Time, sort_by_key};
+use carnet_base::{Address, Interface, Ipv4Router, Ipv6Router, NeighbourState, Time};
 use ipnet::Ipv6Net;
 
 use super::heard::{Fit, Heard};
@@ -213,7 +213,7 @@ pub(super) fn candidates(
     }
     let fitting = ranked.iter().any(|(_, fits, listed, _)| *fits && *listed);
     ranked.retain(|(_, fits, ..)| !fitting || *fits);
-    sort_by_key(&mut ranked, |(rank, ..)| *rank);
+    ranked.sort_by_key(|(rank, ..)| *rank);
     let mut found: Vec<Candidate<Ipv6Addr>> = Vec::new();
     for (.., candidate) in ranked {
         // Two addresses of one prefix by one router work or fail together.
@@ -269,7 +269,7 @@ pub(super) fn ipv4_candidates(
     }
     let fitting = ranked.iter().any(|(_, foreign, _)| !foreign);
     ranked.retain(|(_, foreign, _)| !fitting || !foreign);
-    sort_by_key(&mut ranked, |(rank, _, _)| *rank);
+    ranked.sort_by_key(|(rank, _, _)| *rank);
     let mut found: Vec<Candidate<Ipv4Addr>> = Vec::new();
     for (_, _, candidate) in ranked {
         let same = |known: &Candidate<Ipv4Addr>| known.address == candidate.address;

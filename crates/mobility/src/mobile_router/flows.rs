@@ -14,8 +14,6 @@ use carnet_wire::mobility::flow::{
 };
 use carnet_wire::mobility::{BindingAcknowledgement, Builder, MobilityOption};
 
-use carnet_base::sort_by_key;
-
 use super::uplinks::Uplinks;
 use crate::binding_update_list::{BindingUpdateList, Member, Update};
 use crate::flow::{FlowAction, FlowBinding, TrafficSelector};
@@ -113,7 +111,7 @@ impl Flows {
                 uplinks.push(uplink);
             }
         }
-        sort_by_key(&mut uplinks, |&uplink| all.is_avoided(uplink));
+        uplinks.sort_by_key(|&uplink| all.is_avoided(uplink));
         if configured.action == FlowAction::Balance {
             // An uplink to be left gets no share, unless there is no other.
             let good = uplinks.iter().filter(|&&uplink| !all.is_avoided(uplink)).count();

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use carnet_base::{Endpoint, Time, sort_by_key};
+use carnet_base::{Endpoint, Time};
 use carnet_wire::mobility::status::Status;
 
 use super::demotion::{Response, UNANSWERED};
@@ -66,7 +66,7 @@ impl MobileRouter {
             self.push_ends(&mut paths, uplink, bid, care_of_address, transmit.then_some(udp));
         }
         // Paths that carry traffic keep their order.
-        sort_by_key(&mut paths, |path| !path.transmit);
+        paths.sort_by_key(|path| !path.transmit);
         paths
     }
 
@@ -79,7 +79,7 @@ impl MobileRouter {
             return Vec::new();
         }
         let mut order: Vec<usize> = (0..self.list.bindings.len()).collect();
-        sort_by_key(&mut order, |&index| (self.uplinks.priority(self.list.bindings[index].uplink), index));
+        order.sort_by_key(|&index| (self.uplinks.priority(self.list.bindings[index].uplink), index));
         let attached = |index: &usize| {
             let binding = &self.list.bindings[*index];
             binding.care_of_address().is_some_and(|a| self.uplinks[binding.uplink].has_care_of_address(a))

@@ -29,7 +29,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use carnet_base::{Address, Interface, LinkMessage, NeighbourState, RateLimiter, Time, sort_by_key};
+use carnet_base::{Address, Interface, LinkMessage, NeighbourState, RateLimiter, Time};
 use carnet_wire::{icmpv6, nd};
 use ipnet::Ipv6Net;
 
@@ -273,7 +273,7 @@ impl Uplink {
                 ipv6.push(IpAddr::V6(address));
             }
         }
-        sort_by_key(&mut ipv6, |address| self.has_failed(*address));
+        ipv6.sort_by_key(|address| self.has_failed(*address));
         let known = self.ipv4_candidates.iter().map(|candidate| IpAddr::V4(candidate.address));
         let ipv4: Vec<IpAddr> = known.filter(|_| self.ipv4_care_of_address().is_some()).collect();
         // RFC 8305 4: the families alternate. Direct addresses go together with the first.

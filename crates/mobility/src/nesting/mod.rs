@@ -61,7 +61,7 @@ mod ways;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
 
-use carnet_base::{Interface, LinkMessage, Rng, SmallMap, Time};
+use carnet_base::{Interface, LinkMessage, Rng, Time};
 use carnet_wire::nd::nesting::MAX_PREFIXES;
 use carnet_wire::nd::{AddressRegistration, NestingInformation};
 use ipnet::Ipv6Net;
@@ -129,7 +129,7 @@ pub enum Output {
 pub struct Nesting {
     config: NestingConfig,
     /// Interfaces of uplinks and of the mobile network.
-    links: SmallMap<String, HomeLink>,
+    links: BTreeMap<String, HomeLink>,
     /// Paths to addresses of visited links, the preferred one first.
     ways: Vec<Way>,
     entries: BTreeMap<Ipv6Addr, Box<Entry>>,
@@ -153,7 +153,7 @@ impl Nesting {
         let owner = rng.u64();
         Nesting {
             config,
-            links: SmallMap::new(),
+            links: BTreeMap::new(),
             ways: Vec::new(),
             entries: BTreeMap::new(),
             leaving: Vec::new(),
@@ -242,7 +242,7 @@ impl Nesting {
     /// Takes over the state of an interface, of an uplink or of the mobile network.
     pub fn handle_interface(&mut self, interface: &Interface) {
         let name = &interface.name;
-        let link = self.links.get_or_insert_with(name.clone(), || HomeLink::new(name.clone(), None));
+        let link = self.links.entry(name.clone()).or_insert_with(|| HomeLink::new(name.clone(), None));
         link.handle_interface(interface);
     }
 

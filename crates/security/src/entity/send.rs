@@ -7,9 +7,10 @@
 //! (requestedCertificate). The station omits that certificate if another station has sent it first. DENMs and
 //! all other packets have the certificate and the place (7.1.2, 7.1.3).
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use carnet_base::{Rng, SmallMap, Time};
+use carnet_base::{Rng, Time};
 use carnet_geonet::geodesy::Position;
 use carnet_wire::geonet::{BasicHeader, BasicNextHeader, CommonNextHeader, Packet};
 
@@ -69,7 +70,7 @@ pub(crate) struct Own {
     told: Option<Time>,
     /// Whether the next CAM carries the certificate.
     tell: bool,
-    wanted: SmallMap<HashedId3, ()>,
+    wanted: BTreeSet<HashedId3>,
     /// Certificate of an authority that another station has requested.
     asked: Option<HashedId8>,
     rng: Rng,
@@ -85,7 +86,7 @@ impl Own {
             current: 0,
             told: None,
             tell: false,
-            wanted: SmallMap::new(),
+            wanted: BTreeSet::new(),
             asked: None,
             rng,
         }
@@ -116,7 +117,7 @@ impl Own {
     /// Requests a certificate in the next CAM.
     pub fn want(&mut self, name: HashedId3) {
         if self.wanted.len() < MOST_REQUESTS {
-            self.wanted.insert(name, ());
+            self.wanted.insert(name);
         }
     }
 
@@ -374,7 +375,7 @@ impl Security {
         header.generation_time = Some(now.date);
         let mut requests: Vec<HashedId3> = Vec::new();
         if cam {
-            requests.extend(std::mem::take(&mut self.own.wanted).into_iter().map(|(name, ())| name));
+            requests.extend(std::mem::take(&mut self.own.wanted));
             self.counters.requests += requests.len() as u64;
             // 7.1.1: omit the requested certificate if the CAM carries the own one, which needs the room.
             if !with_certificate && let Some(asked) = self.own.asked.take() {
