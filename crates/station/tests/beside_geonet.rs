@@ -5,7 +5,6 @@ mod common;
 use std::time::Duration;
 
 use carnet_base::{Rng, Time, WallTime};
-use carnet_geonet::Mib;
 use carnet_geonet::ipv6_adaptation::Ipv6Config;
 use carnet_nemo::forwarding::desired::{Entry, TABLE_NOWHERE, priority};
 use carnet_station::io::{Input, Output, Position};
@@ -19,14 +18,7 @@ use common::{FIRST, interface, router_config};
 fn a_busy_geonetworking_router_lets_the_mobile_router_have_its_turn() {
     let station_address = GnAddress::new(false, StationType::Bus, [2, 0, 0, 0, 0, 1]);
     let config = StationConfig {
-        geonet: Some(GeonetSettings {
-            mib: Mib::default(),
-            address: Some(station_address),
-            ipv6: None,
-            multicast: None,
-            facilities: None,
-            dcc: None,
-        }),
+        geonet: Some(common::geonet(station_address)),
         ..router_config(&["2001:db8:a::/64"])
     };
     let (wall, start) = (WallTime::from_unix_nanos(1_800_000_000_000_000_000), Time::from_secs(100));
@@ -72,27 +64,9 @@ fn a_busy_geonetworking_router_lets_the_mobile_router_have_its_turn() {
 /// interface that exists and for one that a Router Advertisement may create.
 #[test]
 fn what_comes_in_over_geonetworking_is_not_routed_on_but_to_the_mobile_network() {
-    let ipv6 = Ipv6Config {
-        interface: "gn0".into(),
-        dynamic_interface: Some("gn1".into()),
-        areas: Vec::new(),
-        learnt_links: 1,
-        hop_limit: None,
-        mtu: 1398,
-        reorder_wait: Duration::ZERO,
-        reorder_rule: carnet_geonet::ipv6_adaptation::in_order::Rule::Shorter,
-        reorder_hold: Default::default(),
-        congestion_mark: None,
-        fragments: false,
-    };
-    let geonet = |ipv6| GeonetSettings {
-        mib: Mib::default(),
-        address: Some(GnAddress::new(false, StationType::Bus, [2, 0, 0, 0, 0, 1])),
-        ipv6,
-        multicast: None,
-        facilities: None,
-        dcc: None,
-    };
+    let ipv6 = Ipv6Config { dynamic_interface: Some("gn1".into()), learnt_links: 1, ..common::geonet_ipv6() };
+    let address = GnAddress::new(false, StationType::Bus, [2, 0, 0, 0, 0, 1]);
+    let geonet = |ipv6| GeonetSettings { ipv6, ..common::geonet(address) };
     let inputs = |config| {
         let wall = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
         let station =

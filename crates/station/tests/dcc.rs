@@ -48,11 +48,9 @@ impl Bench {
             // The station shall send no beacons. A single-hop broadcast restarts the beacon timer, so a long
             // timer is enough.
             mib: Mib { beacon_retransmit_timer: Duration::from_secs(3600), ..Mib::default() },
-            address: Some(address),
-            ipv6: None,
-            multicast: None,
             facilities,
             dcc,
+            ..common::geonet(address)
         };
         let config = StationConfig { geonet: Some(settings), ..StationConfig::default() };
         let state = PersistentState::default();

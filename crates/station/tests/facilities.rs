@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use carnet_base::{Time, WallTime};
 use carnet_cits::facilities::FacilitiesSettings;
-use carnet_geonet::Mib;
 use carnet_its::cam::{Cam, HighFrequencyContainer, LowFrequencyContainer};
 use carnet_its::cdd::{
     ExteriorLights, Heading, HeadingValue, PathHistory, PathPoint, RelevanceDistance, Speed, SpeedValue,
@@ -34,14 +33,7 @@ fn wall(now: Time) -> WallTime {
 
 fn station(index: u8, facilities: Option<FacilitiesSettings>) -> Station {
     let address = GnAddress::new(false, GnStationType::PassengerCar, [2, 0, 0, 0, 0, index]);
-    let geonet = GeonetSettings {
-        mib: Mib::default(),
-        address: Some(address),
-        ipv6: None,
-        multicast: None,
-        facilities,
-        dcc: None,
-    };
+    let geonet = GeonetSettings { facilities, ..common::geonet(address) };
     let config = StationConfig { geonet: Some(geonet), ..StationConfig::default() };
     common::world::station(config, index.into())
 }

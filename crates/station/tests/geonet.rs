@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use carnet_base::Time;
 use carnet_cits::geonetworking::{echo, hops};
-use carnet_geonet::{BROADCAST, Mib};
+use carnet_geonet::BROADCAST;
+use carnet_station::StationConfig;
 use carnet_station::io::{
     Area, AreaShape, Command, Delivered, DeliveredKind, Frame, GeonetRequest, GeonetTransport, Input, Output,
     Position,
 };
-use carnet_station::{GeonetSettings, StationConfig};
 use carnet_wire::geonet::{
     CommonNextHeader, ExtendedHeader, GnAddress, Lifetime, LongPositionVector, Packet, StationType, Timestamp,
 };
@@ -60,14 +60,7 @@ impl Air {
     /// Returns a row of `count` stations, one every 800 m northwards.
     fn new(count: usize) -> Air {
         let station = |index| {
-            let settings = GeonetSettings {
-                mib: Mib::default(),
-                address: Some(GnAddress(address(index))),
-                ipv6: None,
-                multicast: None,
-                facilities: None,
-                dcc: None,
-            };
+            let settings = common::geonet(GnAddress(address(index)));
             station(StationConfig { geonet: Some(settings), ..StationConfig::default() }, index as u64)
         };
         let mut air = Air::of((0..count).map(station).collect::<Vec<_>>(), Radio::default());

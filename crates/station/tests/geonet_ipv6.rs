@@ -1,10 +1,11 @@
 //! IPv6 over GeoNetworking between two stations in virtual time, with frames from and to their hosts.
 
+mod common;
+
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::{Rng, Time, WallTime};
-use carnet_geonet::Mib;
 use carnet_geonet::ipv6_adaptation::{Ipv6Config, addresses};
 use carnet_station::io::{
     AreaOrder, AreaShape, Around, Command, Frame, Input, Output, Position, VirtualFrame, VirtualLink,
@@ -26,27 +27,7 @@ fn address(mac: [u8; 6]) -> GnAddress {
 }
 
 fn settings(address: Option<GnAddress>) -> StationConfig {
-    let ipv6 = Ipv6Config {
-        interface: "gn0".into(),
-        dynamic_interface: None,
-        areas: Vec::new(),
-        learnt_links: 0,
-        hop_limit: None,
-        mtu: 1398,
-        reorder_wait: Duration::ZERO,
-        reorder_rule: carnet_geonet::ipv6_adaptation::in_order::Rule::Shorter,
-        reorder_hold: Default::default(),
-        congestion_mark: None,
-        fragments: false,
-    };
-    let geonet = GeonetSettings {
-        mib: Mib::default(),
-        address,
-        ipv6: Some(ipv6),
-        multicast: None,
-        facilities: None,
-        dcc: None,
-    };
+    let geonet = GeonetSettings { ipv6: Some(common::geonet_ipv6()), ..common::geonet(address) };
     StationConfig { geonet: Some(geonet), ..StationConfig::default() }
 }
 

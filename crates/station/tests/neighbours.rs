@@ -9,7 +9,7 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_geonet::Mib;
-use carnet_geonet::ipv6_adaptation::{Ipv6Config, addresses};
+use carnet_geonet::ipv6_adaptation::addresses;
 use carnet_geonet::mib::BeaconInterval;
 use carnet_mobility::mnpp::Authorization;
 use carnet_nemo::forwarding::desired::{
@@ -54,23 +54,8 @@ fn vehicle(who: usize, authorization: Authorization) -> StationConfig {
             max_communication_range: RANGE,
             ..Mib::default()
         },
-        address: Some(GnAddress::new(false, StationType::PassengerCar, mac(who))),
-        ipv6: Some(Ipv6Config {
-            interface: "gn0".into(),
-            dynamic_interface: None,
-            areas: Vec::new(),
-            learnt_links: 0,
-            hop_limit: None,
-            mtu: 1398,
-            reorder_wait: Duration::ZERO,
-            reorder_rule: carnet_geonet::ipv6_adaptation::in_order::Rule::Shorter,
-            reorder_hold: Default::default(),
-            congestion_mark: None,
-            fragments: false,
-        }),
-        multicast: None,
-        facilities: None,
-        dcc: None,
+        ipv6: Some(common::geonet_ipv6()),
+        ..common::geonet(GnAddress::new(false, StationType::PassengerCar, mac(who)))
     });
     config.mnpp = Some(MnppSettings {
         interface: "gn0".into(),

@@ -15,6 +15,7 @@ use carnet_station::{GeonetSettings, PersistentState, Station, StationConfig};
 use carnet_wire::geonet::{GnAddress, StationType};
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::{icmpv6, nd};
+use common::world::{Network, station};
 use common::{WALL, router_config};
 
 const RANGE: f64 = 250.0;
@@ -29,239 +30,200 @@ fn unit(number: usize) -> [u8; 6] {
 fn settings(mac: [u8; 6], station_type: StationType) -> GeonetSettings {
     GeonetSettings {
         mib: Mib { max_communication_range: RANGE, ..Mib::default() },
-        address: Some(GnAddress::new(false, station_type, mac)),
-        ipv6: Some(Ipv6Config {
-            interface: "gn0".into(),
-            dynamic_interface: None,
-            areas: Vec::new(),
-            learnt_links: 0,
-            hop_limit: Some(1),
-            mtu: 1398,
-            reorder_wait: Duration::ZERO,
-            reorder_rule: carnet_geonet::ipv6_adaptation::in_order::Rule::Shorter,
-            reorder_hold: Default::default(),
-            congestion_mark: None,
-            fragments: false,
-        }),
-        multicast: None,
-        facilities: None,
-        dcc: None,
+        ipv6: Some(Ipv6Config { hop_limit: Some(1), ..common::geonet_ipv6() }),
+        ..common::geonet(GnAddress::new(false, station_type, mac))
     }
 }
 
-/// A bus, and two roadside units at 0 and 300 m.
-struct Road {
-    now: Time,
-    bus: Station,
-    units: [Station; 2],
+/// A bus, two roadside units at 0 and 300 m, and the radio between them.
+struct Street {
     place: f64,
     speed: f64,
+    /// Interface of the bus, with the addresses and routers that its kernel knows.
     interface: Interface,
     /// Number of Router Solicitations that each unit has received.
     solicited: [u32; 2],
 }
 
-impl Road {
-    fn new() -> Road {
-        Road::with_uplinks(&["gn0"])
-    }
+/// Stations: the bus ([`BUS_STATION`]), then the units.
+type Road = common::world::World<Street>;
 
-    fn with_uplinks(uplinks: &[&str]) -> Road {
-        let mut config = router_config(&["2001:db8:a::/64"]);
-        if let Some(router) = &mut config.mobile_router {
-            router.router.uplinks.truncate(uplinks.len());
-            for (uplink, name) in router.router.uplinks.iter_mut().zip(uplinks) {
-                uplink.interface = (*name).into();
+const BUS_STATION: usize = 0;
+
+impl Network for Street {
+    fn carry(road: &mut Road, from: usize, output: Output) {
+        match (from.checked_sub(1), output) {
+            (None, Output::Frame(frame)) => {
+                for unit in [0, 1] {
+                    if road.net.distance(unit) <= RANGE {
+                        road.deliver(1 + unit, Input::Frame(frame.clone()));
+                    }
+                }
             }
+            (None, Output::Ipv6 { delivered, .. }) => kernel(road, &delivered.payload),
+            (None, Output::Icmpv6(message)) => ask_neighbour(road, &message),
+            (Some(unit), Output::Frame(frame)) if road.net.distance(unit) <= RANGE => {
+                road.deliver(BUS_STATION, Input::Frame(frame));
+            }
+            (Some(unit), Output::Ipv6 { delivered, .. }) => {
+                let header = Header::parse(&delivered.payload).expect("a header");
+                let solicitation = &delivered.payload[HEADER_LEN..];
+                if header.next_header == protocol::ICMPV6
+                    && nd::RouterSolicitation::parse(solicitation).is_ok()
+                {
+                    nd::check_header(&header, solicitation).expect("as RFC 4861 wants it");
+                    road.net.solicited[unit] += 1;
+                    advertise(road, unit);
+                }
+            }
+            _ => {}
         }
-        config.geonet = Some(settings(BUS, StationType::Bus));
-        let station =
-            |config, seed| Station::new(config, PersistentState::default(), Rng::new(seed), Time::ZERO, WALL);
-        let unit = |number| {
-            let geonet = Some(settings(unit(number), StationType::RoadSideUnit));
-            station(StationConfig { geonet, ..StationConfig::default() }, number as u64)
-        };
-        let mut road = Road {
-            now: Time::ZERO,
-            bus: station(config, 9),
-            units: [unit(0), unit(1)],
-            place: -400.0,
-            speed: 0.0,
-            interface: Interface {
-                name: "gn0".into(),
-                running: true,
-                mtu: 1398,
-                link_address: Some(BUS),
-                addresses: vec![own(addresses::link_local(BUS))],
-                ..Interface::default()
-            },
-            solicited: [0; 2],
-        };
-        road.units.iter_mut().for_each(|unit| while unit.poll_output().is_some() {});
-        while road.bus.poll_output().is_some() {}
-        let interface = road.interface.clone();
-        road.tell_bus(Input::Interface(interface));
-        road
     }
+}
 
+impl Street {
     fn distance(&self, unit: usize) -> f64 {
         (self.place - 300.0 * unit as f64).abs()
     }
+}
 
-    fn tell_bus(&mut self, input: Input) {
-        self.bus.handle_input(self.now, WALL, input).expect("accepted");
-        let outputs: Vec<Output> = std::iter::from_fn(|| self.bus.poll_output()).collect();
-        for output in outputs {
-            match output {
-                Output::Frame(frame) => {
-                    for unit in [0, 1] {
-                        if self.distance(unit) <= RANGE {
-                            self.tell_unit(unit, Input::Frame(frame.clone()));
-                        }
-                    }
-                }
-                Output::Ipv6 { delivered, .. } => self.kernel(&delivered.payload),
-                Output::Icmpv6(message) => self.ask_neighbour(&message),
-                _ => {}
-            }
+fn road() -> Road {
+    road_with_uplinks(&["gn0"])
+}
+
+fn road_with_uplinks(uplinks: &[&str]) -> Road {
+    let mut config = router_config(&["2001:db8:a::/64"]);
+    if let Some(router) = &mut config.mobile_router {
+        router.router.uplinks.truncate(uplinks.len());
+        for (uplink, name) in router.router.uplinks.iter_mut().zip(uplinks) {
+            uplink.interface = (*name).into();
         }
     }
+    config.geonet = Some(settings(BUS, StationType::Bus));
+    let unit = |number| {
+        let geonet = Some(settings(unit(number), StationType::RoadSideUnit));
+        station(StationConfig { geonet, ..StationConfig::default() }, number as u64)
+    };
+    let interface = Interface {
+        name: "gn0".into(),
+        running: true,
+        mtu: 1398,
+        link_address: Some(BUS),
+        addresses: vec![own(addresses::link_local(BUS))],
+        ..Interface::default()
+    };
+    let street = Street { place: -400.0, speed: 0.0, interface: interface.clone(), solicited: [0; 2] };
+    let mut road = Road::of([station(config, 9), unit(0), unit(1)], street);
+    road.tell(BUS_STATION, Input::Interface(interface));
+    road
+}
 
-    /// Answers a Neighbor Solicitation of the bus for a unit in range. (The kernel would send the
-    /// solicitation over GeoNetworking.)
-    fn ask_neighbour(&mut self, message: &LinkMessage) {
-        let Ok(asked) = nd::NeighborSolicitation::parse(&message.message) else { return };
-        for number in [0, 1] {
-            if asked.target == addresses::link_local(unit(number)) && self.distance(number) <= RANGE {
-                let answer = nd::NeighborAdvertisement {
-                    target: asked.target,
-                    router: true,
-                    solicited: true,
-                    override_: true,
-                    target_link_address: None,
-                };
-                self.send_from(number, message.source, &answer.emit());
-            }
+/// Answers a Neighbor Solicitation of the bus for a unit in range. (The kernel would send the solicitation
+/// over GeoNetworking.)
+fn ask_neighbour(road: &mut Road, message: &LinkMessage) {
+    let Ok(asked) = nd::NeighborSolicitation::parse(&message.message) else { return };
+    for number in [0, 1] {
+        if asked.target == addresses::link_local(unit(number)) && road.net.distance(number) <= RANGE {
+            let answer = nd::NeighborAdvertisement {
+                target: asked.target,
+                router: true,
+                solicited: true,
+                override_: true,
+                target_link_address: None,
+            };
+            send_from(road, number, message.source, &answer.emit());
         }
     }
+}
 
-    fn tell_unit(&mut self, number: usize, input: Input) {
-        self.units[number].handle_input(self.now, WALL, input).expect("accepted");
-        let outputs: Vec<Output> = std::iter::from_fn(|| self.units[number].poll_output()).collect();
-        for output in outputs {
-            match output {
-                Output::Frame(frame) if self.distance(number) <= RANGE => self.tell_bus(Input::Frame(frame)),
-                Output::Ipv6 { delivered, .. } => {
-                    let header = Header::parse(&delivered.payload).expect("a header");
-                    let solicitation = &delivered.payload[HEADER_LEN..];
-                    if header.next_header == protocol::ICMPV6
-                        && nd::RouterSolicitation::parse(solicitation).is_ok()
-                    {
-                        nd::check_header(&header, solicitation).expect("as RFC 4861 wants it");
-                        self.solicited[number] += 1;
-                        self.advertise(number);
-                    }
-                }
-                _ => {}
-            }
-        }
+/// Sends an ICMPv6 message of the kernel of a unit.
+fn send_from(road: &mut Road, number: usize, destination: Ipv6Addr, message: &[u8]) {
+    let source = addresses::link_local(unit(number));
+    let request = GeonetRequest {
+        transport: GeonetTransport::SingleHop,
+        next_header: 3,
+        store_carry_forward: false,
+        traffic_class: 0,
+        lifetime_ms: None,
+        hop_limit: None,
+        payload: icmpv6::packet(source, destination, nd::HOP_LIMIT, message.to_vec()),
+    };
+    road.deliver(1 + number, Input::Geonet(request));
+}
+
+fn advertise(road: &mut Road, number: usize) {
+    let options = [nd::NdOption::PrefixInformation(nd::PrefixInformation {
+        prefix: prefix(number),
+        prefix_length: 64,
+        on_link: true,
+        autonomous: true,
+        router_address: false,
+        valid_lifetime: 300,
+        preferred_lifetime: 300,
+    })];
+    let message = nd::router_advertisement(&nd::RouterAdvertisementRepr {
+        router_lifetime: 600,
+        options: &options,
+        ..nd::RouterAdvertisementRepr::default()
+    });
+    send_from(road, number, nd::ALL_NODES, &message);
+}
+
+/// Plays the kernel of the bus for an advertisement of a router or neighbour.
+fn kernel(road: &mut Road, packet: &[u8]) {
+    let header = Header::parse(packet).expect("a header");
+    let message = packet[HEADER_LEN..].to_vec();
+    let advertisement = nd::RouterAdvertisement::parse(&message);
+    if advertisement.is_err() && nd::NeighborAdvertisement::parse(&message).is_err() {
+        return;
     }
-
-    /// Sends an ICMPv6 message of the kernel of a unit.
-    fn send_from(&mut self, number: usize, destination: Ipv6Addr, message: &[u8]) {
-        let source = addresses::link_local(unit(number));
-        let request = GeonetRequest {
-            transport: GeonetTransport::SingleHop,
-            next_header: 3,
-            store_carry_forward: false,
-            traffic_class: 0,
-            lifetime_ms: None,
-            hop_limit: None,
-            payload: icmpv6::packet(source, destination, nd::HOP_LIMIT, message.to_vec()),
-        };
-        self.tell_unit(number, Input::Geonet(request));
+    let prefix = advertisement.iter().flat_map(|it| it.options()).find_map(|option| match option {
+        nd::NdOption::PrefixInformation(it) => Some(it.prefix),
+        _ => None,
+    });
+    let known = &mut road.net.interface;
+    if advertisement.is_ok_and(|it| it.router_lifetime > 0)
+        && known.routers.iter().all(|router| router.gateway != header.source)
+    {
+        known.routers.push(header.source.into());
+        known.addresses.extend(prefix.map(|prefix| own(address_in(prefix))));
     }
+    let updated = known.clone();
+    let (interface, source, destination) = ("gn0".into(), header.source, header.destination);
+    let peer = addresses::station_of(source);
+    let message = LinkMessage { interface, source, destination, hop_limit: 255, peer, message };
+    road.deliver(BUS_STATION, Input::Icmpv6(message));
+    road.deliver(BUS_STATION, Input::Interface(updated));
+}
 
-    fn advertise(&mut self, number: usize) {
-        let options = [nd::NdOption::PrefixInformation(nd::PrefixInformation {
-            prefix: prefix(number),
-            prefix_length: 64,
-            on_link: true,
-            autonomous: true,
-            router_address: false,
-            valid_lifetime: 300,
-            preferred_lifetime: 300,
-        })];
-        let message = nd::router_advertisement(&nd::RouterAdvertisementRepr {
-            router_lifetime: 600,
-            options: &options,
-            ..nd::RouterAdvertisementRepr::default()
-        });
-        self.send_from(number, nd::ALL_NODES, &message);
-    }
+/// Returns the position of a station, with its speed towards the east.
+fn position(now: Time, metres: f64, speed: f64) -> Input {
+    Input::Position(Position {
+        timestamp: 1_000_000 + (now.as_nanos() / 1_000_000) as u32,
+        latitude: 488_375_000,
+        longitude: 21_008_000 + (metres * PER_METRE) as i32,
+        accurate: true,
+        speed: (speed * 100.0) as i16,
+        heading: 900,
+    })
+}
 
-    /// Plays the kernel of the bus for an advertisement of a router or neighbour.
-    fn kernel(&mut self, packet: &[u8]) {
-        let header = Header::parse(packet).expect("a header");
-        let message = packet[HEADER_LEN..].to_vec();
-        let advertisement = nd::RouterAdvertisement::parse(&message);
-        if advertisement.is_err() && nd::NeighborAdvertisement::parse(&message).is_err() {
-            return;
-        }
-        let prefix = advertisement.iter().flat_map(|it| it.options()).find_map(|option| match option {
-            nd::NdOption::PrefixInformation(it) => Some(it.prefix),
-            _ => None,
-        });
-        if advertisement.is_ok_and(|it| it.router_lifetime > 0)
-            && self.interface.routers.iter().all(|router| router.gateway != header.source)
-        {
-            self.interface.routers.push(header.source.into());
-            self.interface.addresses.extend(prefix.map(|prefix| own(address_in(prefix))));
-        }
-        let (interface, source, destination) = ("gn0".into(), header.source, header.destination);
-        let peer = addresses::station_of(source);
-        let message = LinkMessage { interface, source, destination, hop_limit: 255, peer, message };
-        self.tell_bus(Input::Icmpv6(message));
-        let interface = self.interface.clone();
-        self.tell_bus(Input::Interface(interface));
-    }
-
-    /// Returns the position of a station, with its speed towards the east.
-    fn position(&self, metres: f64, speed: f64) -> Input {
-        Input::Position(Position {
-            timestamp: 1_000_000 + (self.now.as_nanos() / 1_000_000) as u32,
-            latitude: 488_375_000,
-            longitude: 21_008_000 + (metres * PER_METRE) as i32,
-            accurate: true,
-            speed: (speed * 100.0) as i16,
-            heading: 900,
-        })
-    }
-
-    fn drive(&mut self, seconds: f64) {
-        for _ in 0..(seconds * 100.0) as u32 {
-            self.now += Duration::from_millis(10);
-            self.place += self.speed * 0.01;
-            if (self.now.as_nanos() / 1_000_000).is_multiple_of(200) {
-                self.tell_bus(self.position(self.place, self.speed));
-                for unit in [0, 1] {
-                    self.tell_unit(unit, self.position(300.0 * unit as f64, 0.0));
-                }
-            }
-            if self.bus.poll_timeout().is_some_and(|due| due <= self.now) {
-                self.tell_bus(Input::Timeout);
-            }
+fn drive(road: &mut Road, seconds: f64) {
+    for _ in 0..(seconds * 100.0) as u32 {
+        road.run(Duration::from_millis(10));
+        road.net.place += road.net.speed * 0.01;
+        if (road.now.as_nanos() / 1_000_000).is_multiple_of(200) {
+            let Street { place, speed, .. } = road.net;
+            road.tell(BUS_STATION, position(road.now, place, speed));
             for unit in [0, 1] {
-                if self.units[unit].poll_timeout().is_some_and(|due| due <= self.now) {
-                    self.tell_unit(unit, Input::Timeout);
-                }
+                road.tell(1 + unit, position(road.now, 300.0 * unit as f64, 0.0));
             }
         }
     }
+}
 
-    fn care_of_address(&self) -> Option<IpAddr> {
-        self.bus.nemo().uplink_status(self.now)[0].care_of_address
-    }
+fn care_of_address(road: &Road) -> Option<IpAddr> {
+    road.stations[BUS_STATION].nemo().uplink_status(road.now)[0].care_of_address
 }
 
 fn own(address: Ipv6Addr) -> Address {
@@ -290,14 +252,14 @@ fn address_in(prefix: Ipv6Addr) -> Ipv6Addr {
 
 #[test]
 fn the_next_unit_is_taken_while_the_last_is_still_in_reach() {
-    let mut road = Road::new();
-    road.speed = 30.0;
+    let mut road = road();
+    road.net.speed = 30.0;
     let (mut changes, mut before) = (Vec::new(), None);
-    while road.place < 700.0 {
-        road.drive(0.1);
-        let now = road.care_of_address();
+    while road.net.place < 700.0 {
+        drive(&mut road, 0.1);
+        let now = care_of_address(&road);
         if now != before {
-            changes.push((road.place, now));
+            changes.push((road.net.place, now));
             before = now;
         }
     }
@@ -310,25 +272,25 @@ fn the_next_unit_is_taken_while_the_last_is_still_in_reach() {
     // The bus keeps its router until the router no longer sends.
     assert!((530.0..700.0).contains(&third), "{third}");
     assert_eq!(
-        road.solicited,
+        road.net.solicited,
         [2, 1],
         "each was asked when it came into range; the first heard both questions"
     );
-    assert_eq!(road.bus.nemo().uplink_status(road.now)[0].state, "down: no default router");
+    assert_eq!(road.stations[BUS_STATION].nemo().uplink_status(road.now)[0].state, "down: no default router");
 }
 
 /// If the vehicle has another uplink, it leaves a unit before the unit's radio range ends. It takes a unit
 /// that stays in range for a while.
 #[test]
 fn another_uplink_takes_over_before_the_radio_ends() {
-    let mut road = Road::with_uplinks(&["gn0", "w0"]);
-    road.tell_bus(Input::Interface(common::interface("w0", common::FIRST, true)));
-    road.speed = 30.0;
+    let mut road = road_with_uplinks(&["gn0", "w0"]);
+    road.tell(BUS_STATION, Input::Interface(common::interface("w0", common::FIRST, true)));
+    road.net.speed = 30.0;
     let mut there = Vec::new();
-    while road.place < 700.0 {
-        road.drive(0.1);
-        if road.care_of_address().is_some() {
-            there.push(road.place);
+    while road.net.place < 700.0 {
+        drive(&mut road, 0.1);
+        if care_of_address(&road).is_some() {
+            there.push(road.net.place);
         }
     }
     let (first, last) = (there.first().expect("one"), there.last().expect("one"));
@@ -339,16 +301,16 @@ fn another_uplink_takes_over_before_the_radio_ends() {
 
 #[test]
 fn a_bus_between_two_units_stays_with_one() {
-    let mut road = Road::new();
-    (road.place, road.speed) = (140.0, 0.0);
-    road.drive(8.0);
-    let chosen = road.care_of_address();
+    let mut road = road();
+    (road.net.place, road.net.speed) = (140.0, 0.0);
+    drive(&mut road, 8.0);
+    let chosen = care_of_address(&road);
     assert!(chosen.is_some());
     // The bus moves to and fro.
     for place in [155.0, 140.0, 160.0, 145.0] {
-        road.place = place;
-        road.drive(5.0);
-        assert_eq!(road.care_of_address(), chosen, "{place}");
+        road.net.place = place;
+        drive(&mut road, 5.0);
+        assert_eq!(care_of_address(&road), chosen, "{place}");
     }
 }
 
@@ -384,7 +346,7 @@ fn forged(road: &Road, number: u8, transport: GeonetTransport) -> Input {
         hop_limit: None,
         payload,
     };
-    for input in [road.position(road.place + 200.0, 0.0), Input::Geonet(request)] {
+    for input in [position(road.now, road.net.place + 200.0, 0.0), Input::Geonet(request)] {
         while station.poll_output().is_some() {}
         station.handle_input(road.now, WALL, input).expect("accepted");
     }
@@ -401,30 +363,30 @@ fn forged_prefix(number: u8) -> Ipv6Addr {
 
 #[test]
 fn made_up_routers_do_not_put_out_the_one_in_use() {
-    let mut road = Road::new();
-    road.place = -500.0;
-    road.drive(1.0);
+    let mut road = road();
+    road.net.place = -500.0;
+    drive(&mut road, 1.0);
     let flood = |road: &mut Road, numbers: std::ops::Range<u8>| {
         for number in numbers {
             let frame = forged(road, number, GeonetTransport::SingleHop);
-            road.tell_bus(frame);
-            road.drive(0.01);
+            road.tell(BUS_STATION, frame);
+            drive(road, 0.01);
         }
-        road.drive(1.0);
+        drive(road, 1.0);
     };
     // The attacker advertises more routers than the table holds, and all of them are usable.
     flood(&mut road, 0..80);
-    assert!(road.care_of_address().is_some());
+    assert!(care_of_address(&road).is_some());
     // The real unit advertises last, and is the nearest.
-    road.place = 20.0;
-    road.drive(5.0);
-    assert_eq!(road.care_of_address(), Some(care_of(0).into()));
+    road.net.place = 20.0;
+    drive(&mut road, 5.0);
+    assert_eq!(care_of_address(&road), Some(care_of(0).into()));
     flood(&mut road, 80..200);
-    assert_eq!(road.care_of_address(), Some(care_of(0).into()));
+    assert_eq!(care_of_address(&road), Some(care_of(0).into()));
     // The table still has room for the next router.
-    road.speed = 30.0;
-    road.drive(10.0);
-    assert_eq!(road.care_of_address(), Some(care_of(1).into()), "{}", road.place);
+    road.net.speed = 30.0;
+    drive(&mut road, 10.0);
+    assert_eq!(care_of_address(&road), Some(care_of(1).into()), "{}", road.net.place);
 }
 
 #[test]
@@ -434,13 +396,13 @@ fn a_router_that_is_no_neighbour_is_none() {
         (GeonetTransport::TopologicallyScoped, None),
     ];
     for (transport, expected) in transports {
-        let mut road = Road::new();
-        road.place = -2000.0;
-        road.drive(1.0);
+        let mut road = road();
+        road.net.place = -2000.0;
+        drive(&mut road, 1.0);
         let frame = forged(&road, 7, transport);
-        road.tell_bus(frame);
-        assert_eq!(road.interface.routers.len(), 1, "the kernel heard it");
-        road.drive(0.5);
-        assert_eq!(road.care_of_address(), expected);
+        road.tell(BUS_STATION, frame);
+        assert_eq!(road.net.interface.routers.len(), 1, "the kernel heard it");
+        drive(&mut road, 0.5);
+        assert_eq!(care_of_address(&road), expected);
     }
 }

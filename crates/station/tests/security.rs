@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use carnet_base::{DropReason, Rng, Time, WallTime};
 use carnet_cits::facilities::FacilitiesSettings;
-use carnet_geonet::Mib;
 use carnet_its::cam::{Cam, LowFrequencyContainer};
 use carnet_its::cdd::{self, StationId};
 use carnet_its::denm::{Denm, SituationContainer};
@@ -143,12 +142,8 @@ fn station(index: usize, security: Option<Box<Security>>) -> Station {
 
 fn station_with(index: usize, security: Option<Box<Security>>, services: Vec<Service>) -> Station {
     let geonet = GeonetSettings {
-        mib: Mib::default(),
-        address: Some(address(index)),
-        ipv6: None,
-        multicast: None,
         facilities: Some(FacilitiesSettings { services, ..common::passenger_car() }),
-        dcc: None,
+        ..common::geonet(address(index))
     };
     let config = StationConfig { geonet: Some(geonet), ..StationConfig::default() };
     let mut station = common::world::station(config, index as u64);

@@ -8,14 +8,17 @@ use std::time::Duration;
 
 use carnet_base::{Interface, WallTime};
 use carnet_cits::facilities::FacilitiesSettings;
+use carnet_geonet::Mib;
+use carnet_geonet::ipv6_adaptation::{Ipv6Config, in_order};
 use carnet_its::cdd::{StationType, VehicleLengthValue, VehicleRole, VehicleWidth};
 use carnet_mobility::agents::AgentsConfig;
 use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses, OtherAgents};
 use carnet_mobility::mobile_router::{MobileRouterConfig, RegistrationMode, UplinkConfig};
 use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
-use carnet_station::{MobileRouterSettings, StationConfig};
+use carnet_station::{GeonetSettings, MobileRouterSettings, StationConfig};
 pub use carnet_virtual::address;
 use carnet_virtual::configured_all;
+use carnet_wire::geonet::GnAddress;
 use carnet_wire::ipv6::HEADER_LEN;
 
 pub const WALL: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
@@ -25,6 +28,36 @@ pub const HOST: &str = "2001:db8:a::5";
 pub const CORRESPONDENT: &str = "2001:db8:99::1";
 pub const FIRST: &str = "2001:db8:f1::10";
 pub const SECOND: &str = "2001:db8:f2::10";
+
+/// Returns a GeoNetworking router with default values, and with nothing above it. Without an address, the
+/// router waits for one.
+pub fn geonet(address: impl Into<Option<GnAddress>>) -> GeonetSettings {
+    GeonetSettings {
+        mib: Mib::default(),
+        address: address.into(),
+        ipv6: None,
+        multicast: None,
+        facilities: None,
+        dcc: None,
+    }
+}
+
+/// Returns IPv6 over GeoNetworking on interface `gn0`, for one hop or more, without reordering.
+pub fn geonet_ipv6() -> Ipv6Config {
+    Ipv6Config {
+        interface: "gn0".into(),
+        dynamic_interface: None,
+        areas: Vec::new(),
+        learnt_links: 0,
+        hop_limit: None,
+        mtu: 1398,
+        reorder_wait: Duration::ZERO,
+        reorder_rule: in_order::Rule::Shorter,
+        reorder_hold: Default::default(),
+        congestion_mark: None,
+        fragments: false,
+    }
+}
 
 pub fn passenger_car() -> FacilitiesSettings {
     FacilitiesSettings {
