@@ -18,6 +18,7 @@ mod client;
 mod crash;
 mod facilities;
 #[cfg(test)]
+#[path = "../tests/faults/mod.rs"]
 mod faults;
 mod geonet;
 mod http;

@@ -25,6 +25,16 @@ impl<E> Timeline<E> {
         self.pending.insert((at, self.scheduled), event);
     }
 
+    /// Returns the number of pending events.
+    pub fn len(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Returns whether no event is pending.
+    pub fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+
     /// Returns the time of the earliest event.
     pub fn next(&self) -> Option<Time> {
         self.pending.first_key_value().map(|((at, _), _)| *at)
@@ -46,6 +56,7 @@ mod tests {
         for (at, event) in [(2, "second"), (1, "first"), (2, "third"), (3, "later")] {
             timeline.schedule(Time::from_secs(at), event);
         }
+        assert_eq!((timeline.len(), timeline.is_empty()), (4, false));
         assert_eq!(timeline.next(), Some(Time::from_secs(1)));
         let due: Vec<_> = std::iter::from_fn(|| timeline.due(Time::from_secs(2))).collect();
         assert_eq!(due, ["first", "second", "third"]);

@@ -1,8 +1,7 @@
 //! A home agent, two mobile routers and the Internet between them, in virtual time. The module checks the
 //! invariants at every step.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 use std::path::Path;
 use std::time::Duration;
@@ -13,6 +12,7 @@ use carnet_mobility::mobile_router::State;
 use carnet_mobility::{Authentication, ReplayProtection};
 use carnet_station::StationConfig;
 use carnet_station::io::Input;
+use carnet_virtual::{Link, Timeline, packet};
 use carnet_wire::extension::{Extensions, upper_layer};
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::mobility::{Message, MobilityHeader, MobilityOption};
@@ -30,6 +30,10 @@ const EVIL: Ipv6Addr = ours(0x666, 1);
 /// Link-local address of the access router on every link.
 pub const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0xffff);
 pub const UPLINKS: [&str; 2] = ["w0", "w1"];
+/// Longest one-way delay of the network without faults.
+pub const DELAY: Duration = Duration::from_millis(20);
+/// Length of the payload of data packets, in octets.
+const DATA: usize = 60;
 /// Packet number of forged data, which no host may receive.
 const FORGED: u32 = u32::MAX;
 /// Time for which both ends accept packets on the previous path, and for which a packet may wait for the
@@ -72,53 +76,27 @@ pub fn care_of(router: usize, uplink: usize, network: u64) -> Ipv6Addr {
 
 /// Returns a data packet that contains a number.
 fn data(source: Ipv6Addr, destination: Ipv6Addr, number: u32) -> Vec<u8> {
-    let header = Header {
-        traffic_class: 0,
-        flow_label: 0,
-        payload_length: 60,
-        next_header: protocol::NO_NEXT_HEADER,
-        hop_limit: 60,
-        source,
-        destination,
-    };
-    let mut packet = header.emit().to_vec();
-    packet.extend(number.to_be_bytes());
-    packet.resize(HEADER_LEN + 60, 0x55);
-    packet
+    let mut payload = number.to_be_bytes().to_vec();
+    payload.resize(DATA, 0x55);
+    carnet_virtual::data(source, destination, &payload)
 }
 
 fn number_of(packet: &[u8]) -> Option<u32> {
     let octets = packet.get(HEADER_LEN..HEADER_LEN + 4)?;
-    (packet.len() == HEADER_LEN + 60).then(|| u32::from_be_bytes(octets.try_into().expect("four")))
+    (packet.len() == HEADER_LEN + DATA).then(|| u32::from_be_bytes(octets.try_into().expect("four")))
 }
 
 /// Returns a packet that contains `inner` as a tunnelled packet.
 pub fn tunnelled(source: Ipv6Addr, destination: Ipv6Addr, inner: &[u8]) -> Vec<u8> {
-    let header = Header {
-        traffic_class: 0,
-        flow_label: 0,
-        payload_length: inner.len() as u16,
-        next_header: protocol::IPV6,
-        hop_limit: 60,
-        source,
-        destination,
-    };
-    [&header.emit()[..], inner].concat()
+    packet(source, destination, protocol::IPV6, inner)
 }
 
-/// Conditions of the network between the machines.
-#[derive(Debug, Clone, Copy)]
-pub struct Conditions {
-    pub loss: f64,
-    pub duplicate: f64,
-    pub delay: Duration,
+/// Returns a network between the machines that loses no packet, with at most this delay.
+pub const fn good(delay: Duration) -> Link {
+    Link { delay: (Duration::from_millis(1), delay), ..Link::GOOD }
 }
 
-impl Conditions {
-    pub const GOOD: Conditions = Conditions { loss: 0.0, duplicate: 0.0, delay: Duration::from_millis(20) };
-}
-
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug)]
 enum Event {
     /// A packet arrives at a machine, on an interface.
     Packet(usize, String, Vec<u8>),
@@ -131,10 +109,9 @@ pub struct World {
     pub now: Time,
     /// Machines: the home agent first, then the mobile routers.
     pub nodes: Vec<Node>,
-    pub conditions: Conditions,
+    pub link: Link,
     pub rng: Rng,
-    wire: BinaryHeap<Reverse<(Time, u64, Event)>>,
-    events: u64,
+    wire: Timeline<Event>,
     /// Number of steps since virtual time last advanced.
     steps: u32,
     /// Network to which each uplink of each router is connected.
@@ -162,10 +139,9 @@ impl World {
         let mut world = World {
             now: Time::ZERO,
             nodes: nodes.collect(),
-            conditions: Conditions::GOOD,
+            link: good(DELAY),
             rng,
-            wire: BinaryHeap::new(),
-            events: 0,
+            wire: Timeline::default(),
             steps: 0,
             places: [[Some(0), None], [Some(0), None]],
             had: Default::default(),
@@ -244,8 +220,7 @@ impl World {
     }
 
     fn schedule(&mut self, after: Duration, event: Event) {
-        self.events += 1;
-        self.wire.push(Reverse((self.now + after, self.events, event)));
+        self.wire.schedule(self.now + after, event);
     }
 
     pub fn input(&mut self, index: usize, input: Input) {
@@ -269,12 +244,11 @@ impl World {
 
     /// Executes the next event if the event is due before `end`; returns `false` if no event is.
     pub fn step(&mut self, end: Time) -> bool {
-        let wire = self.wire.peek().map(|Reverse((at, ..))| *at);
         let due = self.nodes.iter().map(|node| node.due(self.now));
         let (at, index) = due
             .enumerate()
             .filter_map(|(index, at)| Some((at?, index)))
-            .chain(wire.map(|at| (at, usize::MAX)))
+            .chain(self.wire.next().map(|at| (at, usize::MAX)))
             .min()
             .expect("advertisements never end");
         if at > end {
@@ -290,8 +264,8 @@ impl World {
         let now = self.now;
         match self.nodes.get_mut(index) {
             Some(node) => node.serve(now),
-            None => match self.wire.pop() {
-                Some(Reverse((_, _, Event::Packet(index, interface, packet)))) => {
+            None => match self.wire.due(now) {
+                Some(Event::Packet(index, interface, packet)) => {
                     self.receive(index, &interface, packet);
                 }
                 _ => {
@@ -390,14 +364,11 @@ impl World {
             to = Some((0, "eth0"));
         }
         let Some((to, interface)) = to else { return };
-        let Conditions { loss, duplicate, delay } = self.conditions;
         // If an operator's routes form a loop, the network must not multiply packets in it.
-        let copies = if self.rng.chance(duplicate) && self.wire.len() < CROWD { 2 } else { 1 };
-        for _ in 0..copies {
-            if !self.rng.chance(loss) {
-                let span = self.rng.duration(Duration::from_millis(1), delay);
-                self.schedule(span, Event::Packet(to, interface.into(), packet.clone()));
-            }
+        let duplicate = if self.wire.len() < CROWD { self.link.duplicate } else { 0.0 };
+        let link = Link { duplicate, ..self.link };
+        for span in link.arrivals(&mut self.rng) {
+            self.schedule(span, Event::Packet(to, interface.into(), packet.clone()));
         }
     }
 

@@ -38,8 +38,9 @@ use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
 use carnet_station::io::{Command, Input, Output};
 use carnet_station::{MobileRouterSettings, PersistentState, Station, StationConfig};
 
+use carnet_virtual::Link;
 use node::{End, JOURNAL};
-use world::{AGENT, Conditions, HOMES, UPLINKS, World, care_of, prefix};
+use world::{AGENT, DELAY, HOMES, UPLINKS, World, care_of, good, prefix};
 
 /// Time limit of the recovery after the last fault.
 const RECOVERY: Duration = Duration::from_secs(110);
@@ -256,7 +257,7 @@ fn hand_over(world: &mut World, router: usize, to: usize) {
 /// Ends the faults, and checks the recovery.
 fn recover(world: &mut World) {
     // A router may have to send its messages several times.
-    world.conditions = Conditions { loss: 0.6, ..Conditions::GOOD };
+    world.link = Link { loss: 0.6, ..good(DELAY) };
     // A node that has accepted a clock that was ahead rejects older messages (RFC 4285 5). So the test never
     // sets clocks back for good.
     world.ahead += AHEAD;
@@ -276,8 +277,7 @@ fn recover(world: &mut World) {
         }
     }
     world.run(Duration::from_secs(5));
-    world.conditions = Conditions::GOOD;
-    world.conditions.delay = Duration::from_millis(20 + world.rng.below(150));
+    world.link = good(Duration::from_millis(20 + world.rng.below(150)));
     let (patient, end) = (world.now + PATIENCE, world.now + RECOVERY);
     let is_well =
         |world: &World| world.is_registered(0) && world.is_registered(1) && world.differences().is_empty();
@@ -303,10 +303,10 @@ fn day(seed: u64) {
     let (agent, routers) = configs(&mut rng);
     let mut world = World::new(agent, routers, rng);
     for _ in 0..1 + world.rng.below(2) {
-        world.conditions = Conditions {
+        world.link = Link {
             loss: world.rng.below(41) as f64 / 100.0,
             duplicate: if world.rng.chance(0.5) { 0.2 } else { 0.0 },
-            delay: Duration::from_millis(2 + world.rng.below(3000)),
+            ..good(Duration::from_millis(2 + world.rng.below(3000)))
         };
         for _ in 0..world.rng.below(50) {
             disturb(&mut world);
