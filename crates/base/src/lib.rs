@@ -14,7 +14,6 @@ pub mod parts;
 mod queue;
 mod rng;
 mod small_map;
-mod sorting;
 mod time;
 mod timer;
 
@@ -26,7 +25,6 @@ pub use link::{Address, DefaultRoute, Interface, Ipv4Router, Ipv6Router, LinkMes
 pub use queue::next_of;
 pub use rng::{Rng, Seed};
 pub use small_map::SmallMap;
-pub use sorting::{map_of, set_of, sort, sort_by, sort_by_key};
 pub use time::{Time, WallTime};
 pub use timer::TimerTable;
 
