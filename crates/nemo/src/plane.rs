@@ -17,7 +17,7 @@ mod roles;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
 
-use carnet_base::{Interface, Rng, SmallMap, Time, WallTime, next_of};
+use carnet_base::{Interface, Rng, Time, WallTime, next_of};
 use carnet_mobility::agents::Agents;
 use carnet_mobility::router_advertiser::RouterAdvertiser;
 use carnet_mobility::{Direct, HomeAgent, Mnpp, MobileRouter, MobilityDrop, Nesting};
@@ -94,7 +94,7 @@ pub struct Nemo {
     pub(crate) direct: Option<Direct>,
     /// Roadside units, if the interface to other stations is an uplink.
     pub(crate) access: Option<Access>,
-    pub(crate) interfaces: SmallMap<String, Interface>,
+    pub(crate) interfaces: BTreeMap<String, Interface>,
     /// Names of the interfaces of IPv6 over GeoNetworking that exist or may appear.
     virtual_interfaces: Vec<String>,
     pub(crate) desired: DesiredState<Scope>,
@@ -124,7 +124,7 @@ impl Nemo {
             neighbours: None,
             direct: None,
             access: None,
-            interfaces: SmallMap::new(),
+            interfaces: BTreeMap::new(),
             virtual_interfaces,
             desired: DesiredState::new(),
             forwarder: Forwarder::new(&mut rng),

@@ -1,6 +1,8 @@
 //! The host: one station with its wings.
 
-use carnet_base::{Rng, SmallMap, Time, WallTime, parts};
+use std::collections::BTreeMap;
+
+use carnet_base::{Rng, Time, WallTime, parts};
 use carnet_cits::facilities::Facilities;
 use carnet_cits::geonetworking::acceleration::SequenceNumbers;
 use carnet_cits::geonetworking::{GeoDestination, Geonet, GeonetSettings, Held};
@@ -29,7 +31,7 @@ pub struct Station {
     /// Security entity for the GeoNetworking router that waits for its address.
     awaited_security: Option<Secured>,
     /// Addresses of the mobile network's interfaces. A multicast proxy that starts later needs them.
-    pub(crate) lan_addresses: SmallMap<String, Vec<(Ipv6Addr, u8)>>,
+    pub(crate) lan_addresses: BTreeMap<String, Vec<(Ipv6Addr, u8)>>,
 }
 
 impl Station {
@@ -51,7 +53,7 @@ impl Station {
             geonet: None,
             awaited: None,
             awaited_security: None,
-            lan_addresses: SmallMap::new(),
+            lan_addresses: BTreeMap::new(),
         };
         if let Some((part, settings)) = part {
             let rng = station.nemo.next_rng();

@@ -20,11 +20,11 @@
 //!   would choose the uplink's address. Packets of a program that binds to a care-of address leave by the
 //!   uplink of that address.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr, SocketAddrV4};
 use std::sync::Arc;
 
-use carnet_base::{Endpoint, Interface, SmallMap};
+use carnet_base::{Endpoint, Interface};
 use carnet_mobility::mobile_router::{Attachment, MAX_NEXT_HOPS, MobileRouterConfig, Path};
 use carnet_mobility::{Authentication, MobileRouter};
 use carnet_wire::ipv6::protocol;
@@ -79,7 +79,7 @@ pub(crate) fn router_entries<'a>(
     lan: &[String],
     assigned: &[(String, Ipv6Net)],
     stations: &[String],
-    interfaces: &SmallMap<String, Interface>,
+    interfaces: &BTreeMap<String, Interface>,
 ) -> Vec<Entry> {
     let config = router.config();
     let mut entries = Vec::new();
@@ -294,7 +294,7 @@ pub(super) fn next_hop_table(index: usize, number: usize) -> u32 {
 }
 
 /// Returns the address `PREFIX::1` for each LAN interface that has no other address in its prefix.
-fn lan_addresses(assigned: &[(String, Ipv6Net)], interfaces: &SmallMap<String, Interface>) -> Vec<Entry> {
+fn lan_addresses(assigned: &[(String, Ipv6Net)], interfaces: &BTreeMap<String, Interface>) -> Vec<Entry> {
     assigned
         .iter()
         .filter_map(|(interface, prefix)| {
