@@ -48,7 +48,8 @@ fn main() {
     }
 }
 
-/// Returns the folder in which rustc has LLVM's linker under a name that C compilers look for.
+/// Returns the folder of rustc's copy of LLVM's linker, in which the linker has a name that C compilers look
+/// for.
 fn linker_of_llvm(host: &str) -> Option<PathBuf> {
     let rustc = std::env::var_os("RUSTC")?;
     let output = Command::new(rustc).args(["--print", "sysroot"]).output().ok()?;

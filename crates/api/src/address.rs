@@ -36,7 +36,7 @@ pub struct MacAddress(pub [u8; 6]);
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Octets(pub Vec<u8>);
 
-/// A text that is not what it should be: what it is, and what was expected.
+/// A text that could not be parsed: what it is, and what was expected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{found:?} is no {what}, expected {expected}")]
 pub struct ParseError {
@@ -45,7 +45,7 @@ pub struct ParseError {
     expected: &'static str,
 }
 
-/// `groups` groups of exactly `digits` hexadecimal digits with colons between, as one number.
+/// Reads `groups` groups of exactly `digits` hexadecimal digits, with colons between, as one number.
 fn groups(text: &str, groups: usize, digits: usize) -> Option<u64> {
     let mut value = 0;
     let mut count = 0;
@@ -125,7 +125,7 @@ impl fmt::Display for Octets {
     }
 }
 
-/// In JSON each is a string, as `Display` and `FromStr` have it.
+/// Makes the types strings in JSON, in the form of `Display` and `FromStr`.
 macro_rules! as_string {
     ($($name:ty),*) => {$(
         impl Serialize for $name {

@@ -16,7 +16,7 @@ mod cli;
 #[allow(dead_code, reason = "the program uses the rest")]
 mod fleet;
 
-// The command line takes its words from this module.
+// The command line uses the names of this module, so the example includes it.
 #[path = "../src/facilities/words.rs"]
 #[allow(dead_code, reason = "the program uses the rest")]
 mod words;

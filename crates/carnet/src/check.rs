@@ -46,8 +46,8 @@ pub fn check(path: &Path) -> ExitCode {
     }
 }
 
-/// Returns warnings about key files that other users may read. (If the station refuses such a file, it is an
-/// error instead.)
+/// Returns warnings about key files that other users may read. If the station refuses such a file, it is an
+/// error instead.
 fn readable_secrets(config: &Config, path: &Path, text: &str) -> Vec<String> {
     let folder = path.parent().unwrap_or(Path::new(""));
     // The station refuses a token file that other users may read.

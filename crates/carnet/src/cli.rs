@@ -31,12 +31,12 @@ const HELP: &str = "\
 Examples:
   carnet check --config bus-42.toml       look for mistakes in a config
   carnet run --config bus-42.toml         run the station, until SIGTERM or Ctrl-C
-  carnet status                           ask the station how it is
-  carnet show bindings --json             ask for its bindings, for a program to read
+  carnet status                           show the station's status
+  carnet show bindings --json             print its bindings as JSON
 
 Exit status:
-  0  all went well
-  1  the station says no, or cannot be reached
+  0  success
+  1  the station refused the request, or cannot be reached
   2  a mistake on the command line or in the config";
 
 /// `carnet ipsec`.
@@ -45,14 +45,14 @@ pub struct Ipsec {
     /// The config file; docs/config.md describes it.
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
-    /// Address of the home agent's machine at which its IKE daemon is: not that of the home agent, which is
-    /// on no interface.
+    /// Address of the home agent's machine at which its IKE daemon listens. This is not the home agent's own
+    /// address, which is on no interface.
     #[arg(long, value_name = "ADDRESS")]
     pub gateway: Ipv6Addr,
-    /// How the two prove who they are.
+    /// Method by which the two IKE daemons authenticate each other.
     #[arg(long, value_enum, default_value_t = IpsecAuth::Psk)]
     pub auth: IpsecAuth,
-    /// Also encrypt what passes the tunnel; takes dataplane.path = "tun".
+    /// Also encrypt tunnelled packets; needs dataplane.path = "tun".
     #[arg(long)]
     pub data: bool,
 }
@@ -60,9 +60,9 @@ pub struct Ipsec {
 /// How IKE authenticates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum IpsecAuth {
-    /// By a secret that both have.
+    /// By a secret that both daemons have.
     Psk,
-    /// By certificates that name the home address, or the home agent's.
+    /// By certificates that name the mobile router's home address, or the home agent's address.
     Pubkey,
 }
 
@@ -71,8 +71,8 @@ pub enum IpsecAuth {
 pub enum Command {
     /// Run a station in the foreground.
     ///
-    /// The station is ready when its socket accepts. SIGTERM or Ctrl-C ends it, and everything that it
-    /// changed on the machine is put back.
+    /// The station is ready when its socket accepts connections. SIGTERM or Ctrl-C ends it. At its end it
+    /// restores everything that it has changed on the machine.
     #[command(after_help = "\
 Examples:
   carnet run --config /etc/carnet/bus-42.toml
@@ -81,18 +81,19 @@ Examples:
         /// The config file; docs/config.md describes it.
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
-        /// Log filter: a level, or targets with levels (default: RUST_LOG, else info).
+        /// Log filter: a level such as `debug`, or targets with levels such as `carnet=debug` (default:
+        /// RUST_LOG, else info).
         #[arg(long, value_name = "FILTER")]
         log: Option<String>,
-        /// Keep the state with who listens at this socket instead of in station.state_dir (carnet-fleet says
-        /// so).
+        /// Store the state through the program that listens at this socket, instead of in station.state_dir.
+        /// carnet-fleet sets this option.
         #[arg(long, value_name = "SOCKET", hide = true)]
         store: Option<PathBuf>,
     },
-    /// Look for mistakes in a config file.
+    /// Find mistakes in a config file.
     ///
-    /// Exits 0 without mistakes; else 2, with every mistake on its own line: FILE:LINE:COL: what is wrong,
-    /// what was expected. A config that works but is unwise gives a warning.
+    /// Exit status: 0 without mistakes, otherwise 2. Each mistake is printed on its own line: FILE:LINE:COL,
+    /// what is wrong, what was expected. A setting that is valid but probably not intended gives a warning.
     #[command(after_help = "\
 Examples:
   carnet check /etc/carnet/bus-42.toml
@@ -102,40 +103,41 @@ Examples:
         #[command(flatten)]
         file: ConfigFile,
     },
-    /// Write what strongSwan needs for `auth = "ipsec"`, as a file for swanctl.
+    /// Print a swanctl config for strongSwan that fits `auth = "ipsec"`.
     ///
-    /// Writes to standard output and changes nothing. Run it at both ends, each with its own config.
+    /// Writes to standard output and changes nothing. Run it on both machines, each with its own carnet
+    /// config.
     #[command(after_help = "\
 Examples:
   carnet ipsec --config bus-42.toml --gateway 2001:db8:ff::2 >/etc/swanctl/conf.d/carnet.conf
   carnet ipsec --config bus-42.toml --gateway 2001:db8:ff::2 --data --auth pubkey")]
     Ipsec(Ipsec),
     #[cfg(feature = "replay")]
-    /// Play a recording (`station.record`) again and print what the station did, as JSON lines.
+    /// Replay a recording (`station.record`), and print what the station did, as JSON lines.
     #[command(after_help = "\
-The same config and recording give the same outputs, to the octet. Nothing is sent anywhere.
+The same config and recording give the same outputs, to the octet. The command sends nothing.
 
 Example:
   carnet replay --config /etc/carnet/bus-42.toml bus-42.jsonl")]
     Replay {
-        /// The config file that the recording was made with; the recording holds no keys.
+        /// The config file with which the recording was made; the recording contains no keys.
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
         /// The recording.
         #[arg(value_name = "RECORDING")]
         recording: PathBuf,
     },
-    /// Ask a running station how it is.
+    /// Show the status of a running station.
     #[command(after_help = "\
 Examples:
   carnet status
   carnet status --socket /run/carnet/bus-42.sock --json
-  carnet status --wait registered --timeout 30s    for scripts: exits 1 when it takes longer")]
+  carnet status --wait registered --timeout 30s    for scripts: exit status 1 after 30 s")]
     Status {
-        /// Ask again until the station is so far; one that does not run yet is waited for as well.
+        /// Wait until the station has reached this state; also waits for a station that does not run yet.
         #[arg(long, value_enum, value_name = "STATE")]
-        wait: Option<Wanted>,
-        /// With --wait: for how long.
+        wait: Option<AwaitedState>,
+        /// Longest time to wait, with --wait.
         #[arg(long, value_name = "TIME", value_parser = within, default_value = "60s", requires = "wait")]
         timeout: Duration,
         /// The output.
@@ -145,7 +147,7 @@ Examples:
         #[command(flatten)]
         station: Station,
     },
-    /// Show what a running station knows.
+    /// Show the state of a running station.
     #[command(after_help = "\
 Examples:
   carnet show bindings
@@ -153,7 +155,7 @@ Examples:
   carnet show neighbours
   carnet show counters --socket /run/carnet/bus-42.sock")]
     Show {
-        /// Table to show.
+        /// Show a table of a running station.
         what: Table,
         /// The output.
         #[command(flatten)]
@@ -162,7 +164,7 @@ Examples:
         #[command(flatten)]
         station: Station,
     },
-    /// Follow the events of a running station, until Ctrl-C or its end.
+    /// Print the events of a running station, until Ctrl-C or the station's end.
     #[command(after_help = "\
 Examples:
   carnet watch
@@ -175,30 +177,32 @@ Examples:
         #[command(flatten)]
         station: Station,
     },
-    /// Make a mobile router use one uplink, or let it choose again.
+    /// Select the uplink of a mobile router, or let the router select again.
     #[command(after_help = "\
 Examples:
   carnet handover wlan0      prefer wlan0 to all others for as long as it can be used
-  carnet handover auto       let the station choose again
+  carnet handover auto       let the router select again
   carnet handover wwan0 --policy video
-                             the same for the packets of one policy
+                             select wwan0 for the packets of the policy video
 
-An uplink that is down or brings no answers is left all the same, until it is back.")]
+If the selected uplink is down, or the home agent does not answer over it, the router uses
+another one until it works again.")]
     Handover {
         /// Interface of the uplink, or `auto`.
         uplink: String,
-        /// Name of a policy of the config: only its packets take the uplink. Until `auto`, or a reload.
+        /// Name of a policy in the config: only its packets use the uplink. This lasts until `auto`, or until
+        /// the config is read again.
         #[arg(long, value_name = "NAME")]
         policy: Option<String>,
         /// The station.
         #[command(flatten)]
         station: Station,
     },
-    /// Empty a home agent for maintenance: its mobile routers go to another one, without losing packets.
+    /// Move all mobile routers to another home agent, without packet loss, before maintenance of this one.
     #[command(after_help = "\
-Every mobile router registers with the other home agent first and leaves this one then.
-The command shows how far it is, and ends when all have left, or after a time. From then
-on nobody can register here, until --end or a restart.
+Each mobile router first registers with the other home agent, and then de-registers here.
+The command shows the progress, and ends when all mobile routers have left or the time is
+over. From then on no mobile router can register here, until --end or a restart.
 
 Examples:
   carnet drain                              to a home agent of the config or of the home link
@@ -207,8 +211,8 @@ Examples:
     Drain(Drain),
     /// End the bindings of a mobile router at its home agent.
     #[command(after_help = "\
-The mobile router is told, and asks again after ten minutes. One that has several home
-agents in its config goes to the next one: revoke it there as well.
+The home agent informs the mobile router, which asks again after ten minutes. A mobile router
+with several home agents in its config registers with the next one: revoke it there as well.
 
 Examples:
   carnet revoke 2001:db8:1::1234
@@ -218,10 +222,10 @@ Examples:
         /// Home address of the mobile router.
         #[arg(required_unless_present = "all")]
         home_address: Option<Ipv6Addr>,
-        /// Binding Identifier; all bindings without one. May be given several times.
+        /// Binding Identifier (default: all bindings). May be given several times.
         #[arg(long, value_name = "BID")]
         bid: Vec<u16>,
-        /// All mobile routers that are registered.
+        /// Revoke all mobile routers that are registered.
         #[arg(long, conflicts_with_all = ["home_address", "bid"])]
         all: bool,
         /// The station.
@@ -229,10 +233,10 @@ Examples:
         station: Station,
     },
     #[cfg(feature = "geonet")]
-    /// Set an area for GeoNetworking packets while the station runs, or remove it.
+    /// Set or remove a geographical area for GeoNetworking packets while the station runs.
     #[command(after_help = "\
-Around a place, around this station or around another one, with which it moves. Whatever is sent to its IPv6
-multicast group goes to everybody inside, as with areas of the config.
+The centre is a place, this station, or another station; then the area moves with it. Packets to the IPv6
+multicast group of the area go to all stations inside, as for areas of the config.
 
 Examples:
   carnet area jam --around 48.8375,2.1008 --radius 300m --group ff1e::42 --lifetime 10m
@@ -241,19 +245,19 @@ Examples:
   carnet area near --remove")]
     Area(AreaCommand),
     #[cfg(feature = "geonet")]
-    /// Ask stations over GeoNetworking to answer: who they are, where, how many hops away and how fast.
+    /// Ping stations over GeoNetworking: shows their address, position, number of hops and round trip.
     #[command(after_help = "\
-Stations that run carnet answer. The exit status is 1 when nobody does.
+Only stations that run carnet answer. The exit status is 1 without an answer.
 
 Examples:
   carnet gnping 1400:0200:0000:000a              by GeoNetworking address
   carnet gnping 02:00:00:00:00:0a --count 10     by MAC address
-  carnet gnping area:crossing --timeout 500ms    everybody in an area that has a name")]
+  carnet gnping area:crossing --timeout 500ms    all stations in a named area")]
     Gnping(GnPing),
     #[cfg(feature = "geonet")]
     /// Send one packet over GeoNetworking.
     #[command(after_help = "\
-guc goes to a station (--to), gac and gbc to an area (--area or --circle), tsb and shb to everybody.
+guc goes to a station (--to), gac and gbc to an area (--area or --circle), tsb and shb to all.
 
 Examples:
   carnet gnsend shb --payload 0102
@@ -263,7 +267,7 @@ Examples:
   carnet gnsend tsb --hops 3 --payload 0102")]
     Gnsend(GnSend),
     #[cfg(feature = "geonet")]
-    /// Print what GeoNetworking delivers to this station, one JSON line for each payload, until Ctrl-C.
+    /// Print the payloads that GeoNetworking delivers to this station, as JSON lines, until Ctrl-C.
     #[command(after_help = "\
 Examples:
   carnet gnrecv
@@ -272,23 +276,23 @@ Examples:
   carnet gnrecv | jq 'select(.type == \"gbc\") | .payload'")]
     Gnrecv(GnRecv),
     #[cfg(feature = "geonet")]
-    /// Tell others of an event on the road, or that it is over (DENM).
+    /// Report an event on the road, or its end, to other stations (DENM).
     #[command(after_help = "\
-Who is told keeps it on his map until it is over: `carnet show ldm`.
+Stations that receive the event keep it in their Local Dynamic Map: `carnet show ldm`.
 
 Examples:
   carnet denm trigger stationary_vehicle --relevance 500m --every 500ms --for 10m
   carnet denm trigger accident --at 48.8375,2.1008 --area crossing
   carnet denm update 305419896:1 stationary_vehicle --sub-cause 2
   carnet denm cancel 305419896:1                 an event of this station is over
-  carnet denm negate 2712847316:7                another station's is")]
+  carnet denm negate 2712847316:7                an event of another station is over")]
     Denm(DenmCommand),
-    /// Put into one archive, without secrets, what a maintainer needs to find a fault.
+    /// Collect information about a fault for a maintainer in an archive, without secrets.
     #[command(after_help = "\
-Version, machine, config, all that the running station shows, routes, rules and links of its
-network namespace, BPF programs and the last lines of its log. Keys and tokens are left out;
-names, addresses and positions are in it. manifest.json says what is there and what is not.
-Works without a running station, and as an ordinary user with less in it.
+The archive has the version, machine, config, all tables of the running station, routes,
+rules and links of its network namespace, BPF programs and the last lines of its log. It has
+no keys and tokens, but names, addresses and positions. manifest.json lists what is missing.
+The command works without a running station. For an ordinary user the archive has less.
 
 Examples:
   carnet support-bundle
@@ -300,13 +304,13 @@ Examples:
 /// `carnet drain`
 #[derive(Debug, Args)]
 pub struct Drain {
-    /// Address of the home agent to go to; may be given several times.
+    /// Address of the home agent to which the mobile routers go; may be given several times.
     #[arg(long, value_name = "ADDRESS", conflicts_with = "end")]
     pub to: Vec<Ipv6Addr>,
-    /// How long mobile routers are asked, such as 90s or 5m.
+    /// Time for which the home agent asks mobile routers to leave, such as 90s or 5m.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = within)]
     pub within: Duration,
-    /// End a drain: mobile routers may register here again.
+    /// End the drain: mobile routers may register here again.
     #[arg(long)]
     pub end: bool,
     /// The station.
@@ -322,22 +326,22 @@ fn within(text: &str) -> Result<Duration, String> {
     if possible.contains(&time) { Ok(time) } else { Err(EXPECTED.into()) }
 }
 
-/// How far a station is to be.
+/// State of a station for which `--wait` waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Wanted {
-    /// It answers.
+pub enum AwaitedState {
+    /// The station answers requests.
     Up,
-    /// Its mobile router is registered or at home, by every uplink that is up.
+    /// The mobile router is registered or at home, over every uplink that is up.
     Registered,
 }
 
-/// A config file, with or without its option.
+/// The path of a config file, as an argument or as the option `--config`.
 #[derive(Debug, Args)]
 pub struct ConfigFile {
     /// The config file; docs/config.md describes it.
     #[arg(value_name = "FILE", required_unless_present = "named")]
     config: Option<PathBuf>,
-    /// The config file, as for the other commands.
+    /// The config file, as an option instead of an argument.
     #[arg(long = "config", value_name = "FILE", conflicts_with = "config")]
     named: Option<PathBuf>,
 }
@@ -345,12 +349,12 @@ pub struct ConfigFile {
 impl ConfigFile {
     /// Returns the path of the config file.
     pub fn path(self) -> PathBuf {
-        // One of the two is present: otherwise clap has refused the command line.
+        // clap has checked that one of the two is present.
         self.config.or(self.named).unwrap_or_default()
     }
 }
 
-/// How to print.
+/// Output format.
 #[derive(Debug, Args)]
 pub struct Format {
     /// Print JSON.
@@ -358,7 +362,7 @@ pub struct Format {
     pub json: bool,
 }
 
-/// Which station to talk to.
+/// The station to which the command connects.
 #[derive(Debug, Args)]
 pub struct Station {
     /// Socket of the station (default: the only one in /run/carnet).
@@ -369,33 +373,34 @@ pub struct Station {
 /// Tables of `carnet show`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Table {
-    /// A mobile router's own with its home agent, a home agent's of its mobile routers.
+    /// Bindings: of a mobile router with its home agent, or of a home agent's mobile routers.
     Bindings,
-    /// Of a mobile router.
+    /// Uplinks of a mobile router, with their state.
     Uplinks,
-    /// Between mobile router and home agent.
+    /// Tunnels between mobile router and home agent.
     Tunnels,
-    /// Of a mobile router's packets: straight to a vehicle near, or by way of the home agent.
+    /// Routes of a mobile router's packets: directly to another vehicle, or through the home agent.
     Routes,
-    /// Of a mobile router: which uplinks the packets of each take, and what the home agent does about it.
+    /// Policies of a mobile router: the uplinks that their packets use, and the home agent's answer.
     Policies,
-    /// Packets and messages, taken and dropped; docs/counters.md explains each.
+    /// Counters of packets and messages, processed and dropped; docs/counters.md explains each.
     Counters,
-    /// Stations in range (GeoNetworking).
+    /// Stations in radio range (GeoNetworking).
     Neighbours,
-    /// Stations whose position is known (GeoNetworking).
+    /// Stations whose position the router knows (GeoNetworking).
     Locations,
-    /// Areas: of the config, set by `carnet area`, learnt (GeoNetworking).
+    /// Areas: from the config, set by `carnet area`, or learnt (GeoNetworking).
     Areas,
-    /// Stations and events on the road, by their messages (Local Dynamic Map).
+    /// Stations and events on the road, from received messages (Local Dynamic Map).
     Ldm,
-    /// Congestion control: how busy the channel is, and what waits (GeoNetworking).
+    /// Congestion control: load of the channel, and waiting packets (GeoNetworking).
     Dcc,
-    /// Services that are announced, by this station and by others (GeoNetworking).
+    /// Services that this station and others announce (GeoNetworking).
     Services,
     /// Multicast groups with listeners in the mobile network (GeoNetworking).
     Groups,
-    /// Signed packets: tickets, what waits, what was believed and what not (GeoNetworking).
+    /// Security: tickets, messages that wait for verification, and accepted and rejected messages
+    /// (GeoNetworking).
     Security,
 }
 

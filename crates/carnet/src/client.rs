@@ -24,8 +24,8 @@ use tokio::net::UnixStream;
 /// Default directory of the stations' sockets.
 pub const SOCKET_DIRECTORY: &str = "/run/carnet";
 
-/// Time limit of an answer. It is longer than the time limit of the server for its run loop, so that the
-/// server's error arrives.
+/// Time limit of an answer. It is longer than the server's own time limit, so that the server's error message
+/// arrives.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 /// Access to the API of a station.
@@ -120,7 +120,7 @@ impl Client {
             .await
             .with_context(|| format!("cannot reach the station at {}", self.socket.display()))?;
         let (mut sender, connection) = self.lost(http1::handshake(TokioIo::new(stream)).await)?;
-        // The task ends when the connection ends; the request gets the errors of the connection as well.
+        // The task ends with the connection, and the request also gets the connection's errors.
         tokio::spawn(connection);
         let request = Request::builder()
             .method(method)
@@ -215,7 +215,7 @@ mod tests {
                 "there are several stations, choose one with --socket: {directory}/a.sock, {directory}/b.sock"
             )
         );
-        // The station was killed, and its socket file stays.
+        // A killed station leaves its socket file.
         drop(a);
         assert_eq!(find().expect("found"), scratch.path().join("b.sock"));
         let given = Client::find(Some("x".into()), scratch.path()).expect("given");
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_without_a_body_tells_the_status() {
+    fn the_client_reports_the_status_of_a_refusal_without_body() {
         assert_eq!(refusal(StatusCode::CONFLICT, br#"{"error": "no"}"#).to_string(), "no");
         assert_eq!(
             refusal(StatusCode::BAD_GATEWAY, b"<html>").to_string(),

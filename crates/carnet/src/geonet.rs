@@ -42,13 +42,14 @@ use self::fast_path::FastPath;
 use self::ipv6::Interfaces;
 use self::multicast::Lans;
 use self::pings::Pings;
-use crate::settings::{self, Wants};
+use crate::settings::{self, GeonetPathChoice};
 
 /// Number of payloads in the buffer of a slow reader of `gnrecv`.
 const RECEIVED: usize = 1024;
 /// Burst of messages about the position. After the burst, the log has one message for each [`NEWS_INTERVAL`].
 const NEWS: u32 = 10;
-/// Burst of changes of the interface's address; later changes have the same limit as messages.
+/// Number of changes of the interface's address that may follow at once. For later changes [`NEWS_INTERVAL`]
+/// holds, as for log messages.
 const CHANGES: u32 = 5;
 const NEWS_INTERVAL: Duration = Duration::from_secs(10);
 /// Largest age of the position in a packet: [`OLDEST`] for a station at rest, [`NEWEST`] for one at high
@@ -84,7 +85,7 @@ pub enum GeonetEvent {
     FastPath(std::result::Result<(), String>),
 }
 
-/// The parts of the program around a GeoNetworking router.
+/// A GeoNetworking router with the sockets, the source of positions and the interfaces that it uses.
 #[derive(Debug)]
 pub struct Geonet {
     /// Proof that this program is built with the GeoNetworking part.
@@ -104,9 +105,9 @@ pub struct Geonet {
     /// this interface exists.
     address: Option<WireAddress>,
     /// Last known link-layer address of the link's interface.
-    seen: Mac,
+    mac_addresses: Mac,
     /// State of the link that was last logged.
-    said: Option<LinkState>,
+    reported_link: Option<LinkState>,
     /// Rate limit of changes of the interface's address, so that two programs do not fight over the address.
     changes: RateLimiter,
     received: broadcast::Sender<GnReceived>,
@@ -117,9 +118,9 @@ pub struct Geonet {
     /// Whether the station has facilities, which need the quality of positions.
     looks_at_itself: bool,
     quality: PositionQuality,
-    /// Time of the last position that the router got.
-    told: Option<Time>,
-    news: RateLimiter,
+    /// Time at which the router received its last position.
+    reported_at: Option<Time>,
+    event_limiter: RateLimiter,
     fast_path: FastPath,
 }
 
@@ -152,7 +153,7 @@ impl Geonet {
     pub fn open(
         config: &config::Geonet,
         undo: &Path,
-        wants: Wants,
+        wants: GeonetPathChoice,
         uplinks: Vec<String>,
         facilities: bool,
     ) -> anyhow::Result<Geonet> {
@@ -186,8 +187,8 @@ impl Geonet {
             backlog: 0,
             positions,
             address: mid.map(|mid| settings::geonet::address(config, mid)),
-            seen,
-            said: None,
+            mac_addresses: seen,
+            reported_link: None,
             changes: RateLimiter::new(CHANGES, NEWS_INTERVAL),
             config: config.clone(),
             received: broadcast::channel(RECEIVED).0,
@@ -196,8 +197,8 @@ impl Geonet {
             reckoner: Reckoner::new(matches!(config.position, config::PositionSource::Fixed(_))),
             looks_at_itself: facilities,
             quality: PositionQuality::default(),
-            told: None,
-            news: RateLimiter::new(NEWS, NEWS_INTERVAL),
+            reported_at: None,
+            event_limiter: RateLimiter::new(NEWS, NEWS_INTERVAL),
             fast_path: FastPath::open(wants)?,
             _part: part,
         };
@@ -221,12 +222,13 @@ impl Geonet {
 
     /// Sets the interface's address to the station's address, or warns that the two differ.
     fn align(&mut self, now: Time) {
-        self.seen = self.link.address();
+        self.mac_addresses = self.link.address();
         let Some(wanted) = self.address.map(WireAddress::mid) else { return };
-        if self.seen == wanted || self.link.state() == LinkState::Missing || !self.changes.allow(now) {
+        if self.mac_addresses == wanted || self.link.state() == LinkState::Missing || !self.changes.allow(now)
+        {
             return;
         }
-        let (has, wants) = (MacAddress(self.seen), MacAddress(wanted));
+        let (has, wants) = (MacAddress(self.mac_addresses), MacAddress(wanted));
         if !self.config.set_link_address {
             warn!("the link has the address {has}, not {wants}: unicast frames to this station are lost");
             return;
@@ -235,7 +237,7 @@ impl Geonet {
             Ok(()) => info!("the link has the address {wants} instead of {has}"),
             Err(error) => warn!("unicast frames to this station are lost: {error}"),
         }
-        self.seen = self.link.address();
+        self.mac_addresses = self.link.address();
     }
 
     /// Restores the settings of the link's interface.
@@ -249,7 +251,7 @@ impl Geonet {
     pub async fn next_event(&mut self) -> Result<GeonetEvent> {
         let ping = self.pings.poll_timeout();
         let report = self.fast_path.poll_timeout();
-        let update = self.told.map(|told| told + self.update_interval());
+        let update = self.reported_at.map(|told| told + self.update_interval());
         tokio::select! {
             event = self.link.readable() => event.map(GeonetEvent::Link),
             event = self.positions.next_event() => Ok(GeonetEvent::Position(event)),
@@ -297,11 +299,11 @@ impl Geonet {
     /// Handles a change of the link. If the change gives the station a new address, returns this address for
     /// the router.
     pub fn link_changed(&mut self, now: Time, state: LinkState) -> Option<WireAddress> {
-        if self.said != Some(state) {
-            self.said = Some(state);
+        if self.reported_link != Some(state) {
+            self.reported_link = Some(state);
             info!("the GeoNetworking link is {}", state_word(state));
         }
-        let (before, has) = (self.seen, self.link.address());
+        let (before, has) = (self.mac_addresses, self.link.address());
         let own = self.address.map(WireAddress::mid);
         if self.config.address == GeonetAddress::Auto
             && has != before
@@ -310,7 +312,7 @@ impl Geonet {
         {
             let address = settings::geonet::address(&self.config, has);
             info!("the GeoNetworking address is {}", GnAddress(address.0));
-            (self.address, self.seen) = (Some(address), has);
+            (self.address, self.mac_addresses) = (Some(address), has);
             return Some(address);
         }
         self.align(now);
@@ -332,7 +334,7 @@ impl Geonet {
     pub fn position(&mut self, now: Time, event: PositionEvent) -> (Option<Position>, Option<String>) {
         let (position, news) = match event {
             PositionEvent::Fix(fix) => {
-                if self.state != "fix" && self.news.allow(now) {
+                if self.state != "fix" && self.event_limiter.allow(now) {
                     info!("the position is known");
                 }
                 self.state = "fix";
@@ -360,13 +362,13 @@ impl Geonet {
                 (None, Some(format!("{seconds} leap seconds since 2004, by the receiver")))
             }
         };
-        (position, news.filter(|_| self.news.allow(now)))
+        (position, news.filter(|_| self.event_limiter.allow(now)))
     }
 
     /// Returns the present position if the router's position is too old: more than half a metre or a tenth of
     /// a second behind.
     pub fn position_now(&mut self, now: Time) -> Option<Position> {
-        let told = self.told?;
+        let told = self.reported_at?;
         (now.saturating_since(told) >= self.freshness()).then(|| self.tell(now)).flatten()
     }
 
@@ -400,7 +402,7 @@ impl Geonet {
     /// Returns the present position; `None` before the first fix.
     pub fn tell(&mut self, now: Time) -> Option<Position> {
         let fix = self.reckoner.position(now)?;
-        self.told = Some(now);
+        self.reported_at = Some(now);
         // The float-to-integer cast saturates.
         self.quality = PositionQuality {
             confidence_cm: fix.confidence.map(|metres| (metres * 100.0).ceil() as u32),

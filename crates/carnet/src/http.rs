@@ -51,7 +51,7 @@ use tracing::{info, warn};
 
 use crate::request::{Answer, Request};
 
-/// Time limit for the answer of the run loop; a later answer means a fault.
+/// Time within which the run loop must answer a request; a later answer is a fault of the program.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 /// Time limit for receiving the body of a request.
@@ -59,7 +59,7 @@ const BODY_WITHIN: Duration = Duration::from_secs(10);
 
 /// Pause between two attempts to bind the port of `station.http`, and its words in the log.
 const AGAIN: Duration = Duration::from_millis(if cfg!(test) { 20 } else { 5000 });
-const AGAIN_IN: &str = "the station goes on without it, and tries again every 5 s";
+const AGAIN_IN: &str = "the station continues without it, and tries again every 5 s";
 
 /// Time for which the ending server waits for answers under way.
 const END_WITHIN: Duration = Duration::from_millis(500);
@@ -80,7 +80,7 @@ pub struct Server {
 /// # Errors
 /// Returns the mistake in the file.
 pub fn check_tokens(path: &Path) -> anyhow::Result<()> {
-    tcp::Gate::new(Some(path)).map(drop)
+    tcp::AccessControl::new(Some(path)).map(drop)
 }
 
 /// Opens the socket, and the port if configured, and serves the API there. When this function returns, the
@@ -110,16 +110,16 @@ pub async fn serve(
 }
 
 /// Returns the port of `station.http`, and the rights of its clients.
-fn open_port(http: &Http) -> anyhow::Result<(tcp::Gate, tcp::Port)> {
-    let gate = tcp::Gate::new(http.tokens.as_deref())?.with_pages(&http.pages);
-    Ok((gate, tcp::Port::bind(http.address)?))
+fn open_port(http: &Http) -> anyhow::Result<(tcp::AccessControl, tcp::TcpPort)> {
+    let gate = tcp::AccessControl::new(http.tokens.as_deref())?.with_pages(&http.pages);
+    Ok((gate, tcp::TcpPort::bind(http.address)?))
 }
 
 /// Serves the API at the port, as soon as the port can be bound.
 async fn serve_port(
     app: Router,
     http: Http,
-    opened: Option<(tcp::Gate, tcp::Port)>,
+    opened: Option<(tcp::AccessControl, tcp::TcpPort)>,
     stopped: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let mut port = opened;
@@ -208,7 +208,13 @@ pub fn is_stale(path: &Path) -> anyhow::Result<bool> {
         Ok(_) => match std::os::unix::net::UnixStream::connect(path) {
             Ok(_) => bail!("another station runs at {}", path.display()),
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(true),
-            Err(error) => Err(error).with_context(|| format!("cannot tell who is at {}", path.display())),
+            Err(error) => Err(error).with_context(|| {
+                format!(
+                    "cannot find out whether a station listens at \
+                {}",
+                    path.display()
+                )
+            }),
         },
         // The file does not exist or is not visible; binding the socket will show which.
         Err(_) => Ok(false),
@@ -320,7 +326,7 @@ fn router(app: App) -> Router {
         )
         .fallback(|| async { Refusal::new(StatusCode::NOT_FOUND, "no such path") })
         .method_not_allowed_fallback(|| async {
-            Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this path does not know that method")
+            Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this path does not support this method")
         })
         .with_state(app)
 }
@@ -425,7 +431,7 @@ async fn read<T: DeserializeOwned>(request: HttpRequest) -> Result<T, Refusal> {
             true => StatusCode::UNPROCESSABLE_ENTITY,
             false => StatusCode::BAD_REQUEST,
         };
-        Refusal::new(status, format!("the body makes no sense: {error}"))
+        Refusal::new(status, format!("cannot parse the body: {error}"))
     })
 }
 
@@ -480,7 +486,7 @@ async fn octets(request: HttpRequest) -> Result<Bytes, Refusal> {
         return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, expected));
     }
     let octets = tokio::time::timeout(BODY_WITHIN, Bytes::from_request(request, &())).await;
-    let late = |_| Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body does not come");
+    let late = |_| Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time");
     let octets =
         octets.map_err(late)?.map_err(|rejection| Refusal::new(rejection.status(), rejection.body_text()))?;
     // From an array, serde would read the fields of an object in the order of the source, so an array is

@@ -4,7 +4,7 @@
 //! the log is *one* line: characters that could begin another line, or control a terminal, are escaped. A
 //! line has at most [`LONGEST`] characters. Each place in the program that logs may write [`BURST`] lines at
 //! once, and one line a second after that. If a place left lines out, its next line gives their number.
-//! Events that the mobility protocols have authenticated have a higher limit ([`Floods`]).
+//! Events that the mobility protocols have authenticated have a higher limit ([`LineLimiter`]).
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -52,10 +52,10 @@ pub fn start(filter: Option<&str>) -> anyhow::Result<()> {
     let lines = fmt::layer().with_writer(move || Line { out: io::stderr(), colours }).with_ansi(colours);
     // A program that a desktop has started inherits JOURNAL_STREAM, but may write to a terminal.
     if !terminal && std::env::var_os("JOURNAL_STREAM").is_some() {
-        let lines = lines.event_format(Floods::of(fmt::format().without_time()));
+        let lines = lines.event_format(LineLimiter::of(fmt::format().without_time()));
         tracing_subscriber::registry().with(lines.with_filter(filter)).init();
     } else {
-        let lines = lines.event_format(Floods::of(fmt::format()));
+        let lines = lines.event_format(LineLimiter::of(fmt::format()));
         tracing_subscriber::registry().with(lines.with_filter(filter)).init();
     }
     if let Some(error) = mistake {
@@ -149,14 +149,14 @@ impl<W: Write> Write for Line<W> {
 
 /// Formats lines, and leaves out lines of a place in the program above its limit.
 #[derive(Debug)]
-struct Floods<F> {
+struct LineLimiter<F> {
     format: F,
     places: Mutex<HashMap<Identifier, (RateLimiter, u64)>>,
 }
 
-impl<F> Floods<F> {
-    fn of(format: F) -> Floods<F> {
-        Floods { format, places: Mutex::default() }
+impl<F> LineLimiter<F> {
+    fn of(format: F) -> LineLimiter<F> {
+        LineLimiter { format, places: Mutex::default() }
     }
 
     fn limiter(metadata: &Metadata<'_>) -> RateLimiter {
@@ -183,7 +183,7 @@ impl<F> Floods<F> {
     }
 }
 
-impl<S, N, F> FormatEvent<S, N> for Floods<F>
+impl<S, N, F> FormatEvent<S, N> for LineLimiter<F>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -220,13 +220,13 @@ mod tests {
         }
     }
 
-    /// Returns the text that `what` writes to the log.
+    /// Returns the text that the function `what` writes to the log.
     fn logged(what: impl FnOnce()) -> String {
         let written = Written::default();
         let out = written.clone();
         let lines =
             fmt::layer().with_writer(move || Line { out: out.clone(), colours: false }).with_ansi(false);
-        let lines = lines.event_format(Floods::of(fmt::format()));
+        let lines = lines.event_format(LineLimiter::of(fmt::format()));
         let filter = parse("info").expect("a filter");
         tracing::subscriber::with_default(
             tracing_subscriber::registry().with(lines.with_filter(filter)),
@@ -246,7 +246,7 @@ mod tests {
 
     /// Text of another program, such as gpsd, cannot forge a line of the log.
     #[test]
-    fn text_of_others_cannot_forge_a_line() {
+    fn text_of_a_remote_station_cannot_forge_a_log_line() {
         let forged = "error\r\n2026-11-26T00:00:00Z  INFO carnet::run: binding \
                       created\u{1b}[2J\u{9b}2J\u{2028}\u{202e}";
         let text = logged(|| {
@@ -262,13 +262,13 @@ mod tests {
     }
 
     #[test]
-    fn text_of_others_is_cut() {
+    fn long_text_of_a_remote_station_is_shortened() {
         let text = logged(|| tracing::warn!("gpsd: {}", "x".repeat(1_000_000)));
         assert!(text.len() < LONGEST + 100 && text.ends_with("x [...]\n"), "{} octets", text.len());
     }
 
     #[test]
-    fn a_flood_of_lines_of_one_place_is_left_out_and_counted() {
+    fn many_log_lines_of_one_call_are_dropped_and_counted() {
         let say = |text: &str| tracing::warn!("gpsd: {text}");
         let text = logged(|| {
             (0..5000).for_each(|_| say("error"));

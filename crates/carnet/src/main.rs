@@ -162,7 +162,8 @@ fn talk(command: Command) -> anyhow::Result<()> {
     })
 }
 
-const UNEXPECTED: &str = "the station's answer is not what this program expects; is it another version?";
+const UNEXPECTED: &str = "cannot understand the station's answer: does the station run another version of \
+                          carnet?";
 
 fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")

@@ -39,12 +39,14 @@ use tracing::{error, info, warn};
 use crate::facilities::Applications;
 use crate::geonet::{Geonet, next_event as next_geonet_event, until};
 use crate::record::{Header, Recorder};
-use crate::settings::security::{Furnished, furnish};
-use crate::state::{Burst, News, Next, NotWanted, Opening, Place, State, record_of};
+use crate::settings::security::{LoadedSecurity, furnish};
+use crate::state::{
+    InputOutputs, OpenedState, OutputTreatment, StandbyEnded, State, StorageLocation, WriterEvent, record_of,
+};
 use crate::upper_tester::{self, UpperTester};
 use crate::{answers, crash, http, log, settings};
 
-use packets::Gathering;
+use packets::ReadPause;
 
 /// Time for which a stopping station waits for the home agent to acknowledge the de-registration.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -101,7 +103,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     // another station.
     http::is_stale(&config.station.socket)?;
     if let Err(error) = geonet_path::remove_leftovers() {
-        warn!("devices that an earlier run has left stay: {error}");
+        warn!("cannot remove the devices of an earlier run: {error}");
     }
     if config.has_ipsec() {
         carnet_linux::prepare_ipsec();
@@ -109,7 +111,10 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     // The process gives up its rights before it has threads, and before it receives any input from outside.
     let (plan, sandbox) = confine(&config, path)?;
     // The state is opened first: if the state is unusable, the station creates nothing.
-    let opening = Opening::of(Place::of(store, config.station.state_dir.as_deref()), &config.station.name)?;
+    let opening = OpenedState::of(
+        StorageLocation::of(store, config.station.state_dir.as_deref()),
+        &config.station.name,
+    )?;
     if let Some(directory) = &config.station.state_dir {
         crash::keep_reports(directory, &config.station.name);
     }
@@ -153,7 +158,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     });
     let opened = tokio::select! {
         opened = &mut opening => {
-            Some(opened?).filter(|opened| !opened.as_ref().is_err_and(|error| error.is::<NotWanted>()))
+            Some(opened?).filter(|opened| !opened.as_ref().is_err_and(|error| error.is::<StandbyEnded>()))
         }
         _ = terminate.recv() => None,
         _ = interrupt.recv() => None,
@@ -185,12 +190,12 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     // While config and state are read, they take many times their size, so the program now returns memory.
     carnet_linux::give_back_memory();
     if let Some(why) = Geonet::of_mut(&mut runner.geonet).and_then(|geonet| geonet.interfaces.failure()) {
-        let why = format!("geonet.ipv6_interface cannot be had: {why}");
+        let why = format!("cannot create geonet.ipv6_interface: {why}");
         if runner.platform.is_none() {
             runner.close().await;
             bail!(why);
         }
-        runner.report(&Event::Warning { message: format!("{why}; the station goes on without it") });
+        runner.report(&Event::Warning { message: format!("{why}; the station continues without it") });
     }
     let (requests, mut inbox) = mpsc::channel(REQUESTS);
     let station = &runner.config.station;
@@ -222,7 +227,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     let mut probed = runner.portal_probes.inbox.take().context("the results of probes are taken once")?;
     let result = loop {
         let step = tokio::select! {
-            ready = readable(tunnel.as_ref(), runner.gathering.until()) => match ready {
+            ready = readable(tunnel.as_ref(), runner.read_pause.until()) => match ready {
                 Ok(()) => {
                     bursts += 1;
                     runner.packets().await;
@@ -354,7 +359,7 @@ fn optional<T>(config: &Config, what: &str, opened: anyhow::Result<T>) -> anyhow
     match opened {
         Ok(part) => Ok(Some(part)),
         Err(error) if settings::needs_platform(config) => {
-            warn!("{what} cannot be had before a restart, the station goes on without it: {error:#}");
+            warn!("{what} has failed; the station continues without it until a restart: {error:#}");
             Ok(None)
         }
         Err(error) => Err(error),
@@ -369,7 +374,7 @@ fn confine(config: &Config, path: &Path) -> anyhow::Result<(Plan, Option<Held>)>
     let plan = settings::sandbox::plan(config, path);
     let held = sandbox::enter(&plan);
     if config.station.sandbox == Sandbox::Required && !held.lacking.is_empty() {
-        bail!("station.sandbox = \"required\" cannot be had: {}", held.lacking.join("; "));
+        bail!("cannot apply station.sandbox = \"required\": {}", held.lacking.join("; "));
     }
     Ok((plan, Some(held)))
 }
@@ -383,7 +388,7 @@ fn open_platform(config: &Config) -> anyhow::Result<Option<Platform>> {
     if settings::undo_file(config).exists() {
         let cleaned = Platform::open(settings::platform(config)).and_then(Platform::close);
         if let Err(error) = cleaned {
-            warn!("what an earlier run has left stays: {error}");
+            warn!("cannot clean up after an earlier run: {error}");
         }
     }
     Ok(None)
@@ -395,11 +400,11 @@ fn warn_of_own_address(config: &Config) {
     let Some(agent) = &config.home_agent else { return };
     let is_local = |address: Ipv6Addr| std::net::UdpSocket::bind((address, 0)).is_ok();
     // The second address is in 100::/64, and no machine has it (RFC 6666). If even this address can be bound,
-    // the test proves nothing.
+    // a successful bind does not show that the address is on an interface.
     if is_local(agent.address) && !is_local(Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 1)) {
         warn!(
-            "this machine has home_agent.address {} on an interface: nobody can register over IPv6 until it \
-             is taken off there",
+            "this machine has home_agent.address {} on an interface: mobile routers cannot register over \
+             IPv6 until you remove it from the interface",
             agent.address
         );
     }
@@ -448,7 +453,7 @@ async fn next_event(platform: Option<&mut Platform>) -> carnet_linux::Result<Pla
 fn accelerate(platform: &mut Platform, config: &Config, flow_label_key: u64) -> anyhow::Result<()> {
     let obstacles = platform.accelerate(&settings::fast_path(config, flow_label_key));
     if let Some(path) = platform.loading() {
-        info!("packets go through the TUN device while the path {:?} is being loaded", path.name());
+        info!("packets take the TUN device while carnet loads the path {:?} is being loaded", path.name());
     }
     obstacles.map_or(Ok(()), |obstacles| tell_data_path(platform, config, &obstacles))
 }
@@ -465,11 +470,11 @@ fn tell_data_path(
     let wanted = settings::fast_path(config, 0);
     let path = platform.path();
     for (obstacle, why) in obstacles {
-        info!("no data path {:?}: {why}", obstacle.name());
+        info!("cannot use the data path {:?}: {why}", obstacle.name());
     }
     if let (false, Some((obstacle, why))) = (wanted.paths.contains(&path), obstacles.last()) {
         bail!(
-            "dataplane.path = {:?} cannot be had: {why}; expected {}, or \"auto\"",
+            "dataplane.path = {:?} cannot be used: {why}; expected {}, or \"auto\"",
             obstacle.name(),
             settings::what_a_path_needs(*obstacle)
         );
@@ -477,8 +482,8 @@ fn tell_data_path(
     info!("the data path is {:?}", path.name());
     if path == carnet_linux::Path::Kernel && wanted.ports.direct {
         warn!(
-            "there are no direct routes: tests that come out of the kernel's own tunnel devices do not come \
-             by here"
+            "direct routes are off: their messages arrive at the kernel's own tunnel devices, where carnet \
+             cannot read them"
         );
     }
     Ok(())
@@ -498,9 +503,9 @@ struct Runner {
     datagram_writer: Option<DatagramWriter>,
     /// Time at which packets last woke the program.
     woken: Time,
-    gathering: Gathering,
+    read_pause: ReadPause,
     /// Whether the fast path lacks some of the changes that the platform has executed.
-    behind: bool,
+    fast_path_outdated: bool,
     geonet: Option<Geonet>,
     /// Applications that send and receive messages; `None` without facilities.
     applications: Option<Applications>,
@@ -521,7 +526,7 @@ struct Runner {
     /// Uplinks of the config, and whether each was usable at the last check.
     uplinks: BTreeMap<String, bool>,
     /// Rate limit of checks of this machine's settings after events that report a failure.
-    doubts: RateLimiter,
+    warning_limiter: RateLimiter,
     portal_probes: PortalProbes,
     /// Reason why GeoNetworking cannot use the fast path that the config demands.
     geonet_path_refused: Option<String>,
@@ -569,17 +574,17 @@ impl Runner {
             gn_address: geonet.as_ref().and_then(Geonet::address).map(|address| address.0),
         };
         let furnished = furnish(&config, Rng::beside(header.seed), header.wall);
-        let Furnished { entity: security, warnings } = match furnished {
+        let LoadedSecurity { entity: security, warnings } = match furnished {
             Ok(furnished) => furnished,
             // If signatures fail, the station does not send unsigned packets instead; it continues without
             // GeoNetworking.
             Err(error) if platform.is_some() => {
-                warn!("GeoNetworking is off until a restart, the station goes on without it: {error:#}");
+                warn!("GeoNetworking is off until a restart; the station continues without it: {error:#}");
                 if let Some(Err(error)) = Geonet::of_mut(&mut geonet).map(Geonet::close) {
                     error!("{error}");
                 }
                 geonet = None;
-                Furnished { entity: None, warnings: Vec::new() }
+                LoadedSecurity { entity: None, warnings: Vec::new() }
             }
             Err(error) => return Err(error),
         };
@@ -611,8 +616,8 @@ impl Runner {
             datagram_reader: platform.as_ref().map(|platform| DatagramReader::new(platform.datagrams())),
             datagram_writer: platform.as_ref().map(|platform| DatagramWriter::new(platform.datagrams())),
             woken: Time::ZERO,
-            gathering: Gathering::default(),
-            behind: false,
+            read_pause: ReadPause::default(),
+            fast_path_outdated: false,
             platform,
             geonet,
             upper_tester: None,
@@ -627,7 +632,7 @@ impl Runner {
             outputs: Vec::new(),
             refusals: RateLimiter::new(REFUSALS, REFUSAL_INTERVAL),
             uplinks: BTreeMap::new(),
-            doubts: RateLimiter::new(1, DOUBT_INTERVAL),
+            warning_limiter: RateLimiter::new(1, DOUBT_INTERVAL),
             portal_probes: PortalProbes::new(),
             geonet_path_refused: None,
         };
@@ -673,8 +678,8 @@ impl Runner {
     ///
     /// # Errors
     /// Returns an error if no further state can be stored.
-    fn persisted(&mut self, news: News) -> anyhow::Result<()> {
-        let lost = matches!(news, News::Lost(_));
+    fn persisted(&mut self, news: WriterEvent) -> anyhow::Result<()> {
+        let lost = matches!(news, WriterEvent::Lost(_));
         let (packets, told) = self.state.handle(news);
         if lost {
             bail!(told.unwrap_or_default());
@@ -695,7 +700,7 @@ impl Runner {
             error!("{error}");
         }
         self.geonet = None;
-        let message = format!("GeoNetworking has failed and is given up until a restart: {why}");
+        let message = format!("GeoNetworking has failed and is off until a restart: {why}");
         self.report(&Event::Warning { message });
     }
 
@@ -782,7 +787,7 @@ impl Runner {
     /// sandbox.
     fn tell_of_sandbox(&self) {
         let Some(held) = &self.sandbox else {
-            warn!("station.sandbox = \"off\": the process keeps whatever rights it was started with");
+            warn!("station.sandbox = \"off\": the process keeps all rights with which it was started");
             return;
         };
         for lacking in &held.lacking {
@@ -883,7 +888,7 @@ impl Runner {
 
     /// Passes the changes that the platform has executed to the fast path.
     fn catch_up(&mut self) {
-        if std::mem::take(&mut self.behind) {
+        if std::mem::take(&mut self.fast_path_outdated) {
             self.platform.iter_mut().for_each(Platform::commit);
         }
     }
@@ -892,27 +897,27 @@ impl Runner {
     /// and so for the end of the burst. In this case the fast path may [catch up](Self::catch_up) with all
     /// changes at once. A packet that does not wait leaves when the fast path has the earlier changes.
     fn carry_out_in_burst(&mut self) {
-        let (mut told, mut burst) = (Vec::new(), Burst::default());
+        let (mut told, mut burst) = (Vec::new(), InputOutputs::default());
         while let Some(output) = self.station.poll_output() {
             match burst.next(output) {
-                Next::Keep(kept) => burst.holds |= self.persist(kept),
-                Next::Hold(packet) => self.state.hold(packet),
-                Next::Carry(Output::Event(event)) => told.push(event),
-                Next::Carry(output) => {
+                OutputTreatment::Store(kept) => burst.holds_packets |= self.persist(kept),
+                OutputTreatment::Hold(packet) => self.state.hold(packet),
+                OutputTreatment::Execute(Output::Event(event)) => told.push(event),
+                OutputTreatment::Execute(output) => {
                     self.flush();
                     self.carry(output);
                 }
-                Next::CarryInForce(output) => {
-                    self.behind = true;
+                OutputTreatment::SendWhenInForce(output) => {
+                    self.fast_path_outdated = true;
                     self.catch_up();
                     self.flush();
                     self.carry(output);
                 }
             }
         }
-        self.state.commit(burst.changes);
-        self.behind |= burst.behind;
-        if !burst.holds {
+        self.state.commit(burst.changes_data_path);
+        self.fast_path_outdated |= burst.fast_path_outdated;
+        if !burst.holds_packets {
             self.catch_up();
         }
         for event in &told {
@@ -934,7 +939,7 @@ impl Runner {
                 if let Change::Remove(entry) = &change
                     && let Entry::Address(InterfaceAddress { interface, address, .. }) = &**entry
                 {
-                    info!("the address {address} is taken off {interface}");
+                    info!("removed the address {address} from {interface}");
                 }
                 if let Some(Err(error)) = self.platform.as_mut().map(|platform| platform.apply(&change)) {
                     error!("{error}");
@@ -951,7 +956,7 @@ impl Runner {
                 // message again.
                 if let Err(error) = self.protected().send(source, destination, label, &message) {
                     tracing::debug!(
-                        "a message from {source} to {destination} is not sent under IPsec: {error}"
+                        "a message from {source} to {destination} cannot be sent under IPsec: {error}"
                     );
                 }
             }
@@ -1059,7 +1064,7 @@ impl Runner {
             _ => false,
         };
         let platform = self.platform.as_mut().filter(|_| is_failure)?;
-        if self.doubts.allow(clock::now()) {
+        if self.warning_limiter.allow(clock::now()) {
             platform.doubt_settings();
         }
         let (Event::Warning { message }, Some(obstacle)) = (event, platform.obstacles().into_iter().next())

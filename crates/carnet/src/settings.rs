@@ -15,9 +15,9 @@ use carnet_linux::signal::SignalSource;
 use carnet_linux::{FastPathConfig, Path, PlatformConfig, Ports, ProbeTarget, WatchedInterface};
 pub use carnet_settings::station;
 
-/// Whether the config wants a fast path of GeoNetworking.
+/// Whether the station uses the fast path of GeoNetworking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wants {
+pub enum GeonetPathChoice {
     /// The station does not use a fast path.
     Never,
     /// The station uses a fast path if possible.
@@ -64,11 +64,11 @@ pub fn without_interface(config: &Config, name: &str) -> Option<String> {
     let lan = router.is_some_and(|router| router.lan.iter().any(|lan| lan.interface == name));
     let home_link = config.home_agent.as_ref().is_some_and(|agent| agent.home_link.as_deref() == Some(name));
     let (key, what) = match (lan, home_link) {
-        (true, _) => ("mobile_router.lan", "the hosts on it have no network"),
-        (false, true) => ("home_agent.home_link", "nothing is defended there"),
+        (true, _) => ("mobile_router.lan", "the hosts on it have no connection"),
+        (false, true) => ("home_agent.home_link", "the home agent answers no Neighbor Solicitations there"),
         (false, false) => return None,
     };
-    Some(format!("{key}: there is no interface {name}; until there is, {what}"))
+    Some(format!("{key}: the interface {name} does not exist; until it does, {what}"))
 }
 
 /// Returns a message for each interface of the config that the machine does not have now.
@@ -80,7 +80,10 @@ pub fn missing_interfaces(config: &Config) -> Vec<String> {
     let uplinks = config.mobile_router.iter().flat_map(|router| &router.uplinks);
     let uplinks = uplinks.map(|uplink| &uplink.interface).filter(missing);
     let uplinks = uplinks.map(|name| {
-        format!("mobile_router.uplink: there is no interface {name}; it is used as soon as there is one")
+        format!(
+            "mobile_router.uplink: the interface {name} does not exist; the mobile router uses it as \
+            soon as it does"
+        )
     });
     named.chain(uplinks).collect()
 }
@@ -139,14 +142,14 @@ pub fn link_undo_file(config: &Config) -> PathBuf {
 /// Returns whether GeoNetworking may use a fast path. It may not with an upper tester, which needs every
 /// packet. It may not with packets inside UDP or with signatures, which the programs of the fast path do not
 /// support.
-pub fn geonet_path(config: &Config) -> Wants {
+pub fn geonet_path(config: &Config) -> GeonetPathChoice {
     let frames = config.geonet.as_ref().is_some_and(|geonet| geonet.interface.name().is_some());
     let signed = config.security.as_ref().is_some_and(|security| security.policy != SecurityPolicy::Off);
     match config.dataplane.path {
-        _ if !frames || signed || config.conformance.is_some() => Wants::Never,
-        DataplanePath::Auto => Wants::Perhaps,
-        DataplanePath::Bpf | DataplanePath::Xdp => Wants::Certainly,
-        DataplanePath::Kernel | DataplanePath::Tun => Wants::Never,
+        _ if !frames || signed || config.conformance.is_some() => GeonetPathChoice::Never,
+        DataplanePath::Auto => GeonetPathChoice::Perhaps,
+        DataplanePath::Bpf | DataplanePath::Xdp => GeonetPathChoice::Certainly,
+        DataplanePath::Kernel | DataplanePath::Tun => GeonetPathChoice::Never,
     }
 }
 

@@ -74,7 +74,7 @@ pub fn status(answer: Value, uplinks: Value) -> serde_json::Result<String> {
         let cut_off = router.reachable == Some(false) && router.state == "registered";
         let but = match router.refusal {
             Some(refusal) => format!(": {refusal}"),
-            None if cut_off => ", but no uplink leads to the home agent".to_owned(),
+            None if cut_off => ", but no uplink reaches the home agent".to_owned(),
             None => String::new(),
         };
         line(if is_node { "mobile node" } else { "mobile router" }, words(&router.state) + &but);
@@ -229,7 +229,7 @@ fn uplink_state(uplink: &Uplink) -> String {
     }
     match (uplink.state.as_str(), uplink.retry_s) {
         // The time until the next attempt is over, and the mobile router is sending to the home agent.
-        ("silent", Some(0)) => "no answer, asked again now".to_owned(),
+        ("silent", Some(0)) => "no answer, trying again now".to_owned(),
         ("silent", Some(seconds)) => format!("no answer, again in {seconds} s"),
         ("silent", None) => "no answer".to_owned(),
         (state, Some(seconds)) if state.starts_with("refused") => format!("{state}, again in {seconds} s"),

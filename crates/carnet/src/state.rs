@@ -36,11 +36,11 @@ use carnet_station::io::Output;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep_until};
 
-use journal::Found;
+use journal::JournalContent;
 pub use journal::{Change, Journal, Key};
-pub use queue::{Burst, Next, Queue, Writer, record_of};
-pub use remote::NotWanted;
+pub use queue::{InputOutputs, OutputTreatment, Queue, Writer, record_of};
 use remote::Remote;
+pub use remote::StandbyEnded;
 
 /// Pause between two attempts to write to a disk that refuses writes.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -49,13 +49,13 @@ const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Result that the thread reports.
 #[derive(Debug, PartialEq, Eq)]
-pub enum News {
+pub enum WriterEvent {
     /// Changes that are not urgent have waited long enough.
     Due,
     /// The commit with this number, and all commits before it, are on the disk.
     Written(u64),
     /// The disk has refused the commit for this reason; the thread tries again.
-    Failing(String),
+    Retrying(String),
     /// A warning for the operator about the stored state.
     Warning(String),
     /// No further commit can be stored, for this reason: the station has to end.
@@ -64,19 +64,22 @@ pub enum News {
 
 /// Place where the state is stored.
 #[derive(Debug, Clone, Copy)]
-pub enum Place<'a> {
+pub enum StorageLocation<'a> {
     /// The state is not stored: each start has an empty state.
-    Nowhere,
+    NotStored,
     /// The state is in a file in this directory.
     Directory(&'a Path),
     /// The state is in the store of the program that listens at this socket.
     Store(&'a Path),
 }
 
-impl<'a> Place<'a> {
+impl<'a> StorageLocation<'a> {
     /// Returns the store if one is given, else the directory if one is given.
-    pub fn of(store: Option<&'a Path>, directory: Option<&'a Path>) -> Place<'a> {
-        store.map(Place::Store).or(directory.map(Place::Directory)).unwrap_or(Place::Nowhere)
+    pub fn of(store: Option<&'a Path>, directory: Option<&'a Path>) -> StorageLocation<'a> {
+        store
+            .map(StorageLocation::Store)
+            .or(directory.map(StorageLocation::Directory))
+            .unwrap_or(StorageLocation::NotStored)
     }
 }
 
@@ -89,34 +92,37 @@ enum Medium {
 
 /// An opened file or a connected store whose records have not been read yet.
 #[derive(Debug)]
-pub struct Opening {
+pub struct OpenedState {
     path: PathBuf,
     medium: Option<Medium>,
     records: Vec<(Key, String)>,
-    torn: u64,
+    cut_octets: u64,
 }
 
-impl Opening {
+impl OpenedState {
     /// Opens the file, or connects to the store.
     ///
     /// # Errors
     /// Returns an error if the file cannot be opened, or if the store cannot be reached.
-    pub fn of(place: Place<'_>, name: &str) -> anyhow::Result<Opening> {
+    pub fn of(place: StorageLocation<'_>, name: &str) -> anyhow::Result<OpenedState> {
         Ok(match place {
-            Place::Nowhere => Opening { path: PathBuf::new(), medium: None, records: Vec::new(), torn: 0 },
-            Place::Directory(directory) => {
-                let (path, journal, Found { records, torn }) = open_journal(directory, name)?;
-                Opening { path, medium: Some(Medium::File(journal)), records, torn }
+            StorageLocation::NotStored => {
+                OpenedState { path: PathBuf::new(), medium: None, records: Vec::new(), cut_octets: 0 }
             }
-            Place::Store(socket) => {
+            StorageLocation::Directory(directory) => {
+                let (path, journal, JournalContent { records, cut_octets: torn }) =
+                    open_journal(directory, name)?;
+                OpenedState { path, medium: Some(Medium::File(journal)), records, cut_octets: torn }
+            }
+            StorageLocation::Store(socket) => {
                 let medium = Some(Medium::Store(Remote::open(socket)?));
-                Opening { path: socket.to_owned(), medium, records: Vec::new(), torn: 0 }
+                OpenedState { path: socket.to_owned(), medium, records: Vec::new(), cut_octets: 0 }
             }
         })
     }
 }
 
-impl Opening {
+impl OpenedState {
     /// Returns the socket on which [`State::open`] waits for a store, if there is a store. Shutting this
     /// socket down ends the wait.
     ///
@@ -133,12 +139,12 @@ impl Opening {
 /// Waiting changes, and the packets that wait for them. `None` if the state is not stored: then no packet
 /// waits.
 #[derive(Debug)]
-pub struct State(Option<Keeping>);
+pub struct State(Option<StateWriter>);
 
 #[derive(Debug)]
-struct Keeping {
+struct StateWriter {
     commits: Option<SyncSender<(u64, Vec<Change>)>>,
-    news: UnboundedReceiver<News>,
+    events: UnboundedReceiver<WriterEvent>,
     writer: Option<JoinHandle<()>>,
     queue: Queue,
     /// Start of the station, which is time zero for the queue.
@@ -155,8 +161,8 @@ impl State {
     /// # Errors
     /// Returns an error if a record cannot be read or parsed: a station does not start with half of its
     /// state.
-    pub fn open(opening: Opening) -> anyhow::Result<(State, PersistentState, Option<String>)> {
-        let Opening { path, medium, records, torn } = opening;
+    pub fn open(opening: OpenedState) -> anyhow::Result<(State, PersistentState, Option<String>)> {
+        let OpenedState { path, medium, records, cut_octets: torn } = opening;
         let (medium, records) = match medium {
             None => return Ok((State(None), PersistentState::default(), None)),
             Some(Medium::Store(mut remote)) => {
@@ -167,8 +173,8 @@ impl State {
         };
         let warning = (torn > 0).then(|| {
             format!(
-                "{}: the last {torn} octets are of a commit that a crash interrupted, and are cut off; \
-                 nobody was told of what was in it",
+                "{}: the last {torn} octets are of a commit that a crash interrupted, and were removed; the \
+                 home agent has acknowledged nothing of this commit",
                 path.display()
             )
         });
@@ -189,9 +195,9 @@ impl State {
             }
         };
         let writer = writer.context("cannot start the thread that writes the state")?;
-        let keeping = Keeping {
+        let keeping = StateWriter {
             commits: Some(commits),
-            news,
+            events: news,
             writer: Some(writer),
             queue: Queue::new(),
             start: Instant::now(),
@@ -232,7 +238,7 @@ impl State {
     }
 
     /// Returns the next result of the thread. If the state is not stored, it never returns. Safe to cancel.
-    pub async fn news(&mut self) -> News {
+    pub async fn news(&mut self) -> WriterEvent {
         let Some(keeping) = &mut self.0 else { return pending().await };
         if keeping.ended {
             return pending().await;
@@ -246,40 +252,40 @@ impl State {
             }
         };
         let news = tokio::select! {
-            news = keeping.news.recv() => news,
-            () = due => return News::Due,
+            news = keeping.events.recv() => news,
+            () = due => return WriterEvent::Due,
         };
         let Some(news) = news else {
             keeping.ended = true;
-            return News::Failing("the thread that writes it has ended".into());
+            return WriterEvent::Retrying("the thread that writes the state has ended".into());
         };
         news
     }
 
     /// Handles a result. Returns the packets that may leave now, and a message for the log. The log has a
     /// message when a failure begins and when it ends, not each second.
-    pub fn handle(&mut self, news: News) -> (Vec<Output>, Option<String>) {
+    pub fn handle(&mut self, news: WriterEvent) -> (Vec<Output>, Option<String>) {
         let Some(keeping) = &mut self.0 else { return (Vec::new(), None) };
         let told = match news {
-            News::Due => (Vec::new(), None),
-            News::Failing(why) => {
+            WriterEvent::Due => (Vec::new(), None),
+            WriterEvent::Retrying(why) => {
                 let first = !std::mem::replace(&mut keeping.failing, true);
                 let told = format!(
-                    "the state cannot be written, and no registration is acknowledged until it can: {why}"
+                    "cannot write the state; the home agent acknowledges no registration until it can: {why}"
                 );
                 return (Vec::new(), first.then_some(told));
             }
-            News::Warning(told) => return (Vec::new(), Some(told)),
-            News::Lost(told) => {
+            WriterEvent::Warning(told) => return (Vec::new(), Some(told)),
+            WriterEvent::Lost(told) => {
                 // The store does not answer the current commit, and no other commit follows. So the end of
                 // the station does not wait for the answer.
                 keeping.queue.give_up();
                 keeping.ended = true;
                 return (Vec::new(), Some(told));
             }
-            News::Written(number) => {
+            WriterEvent::Written(number) => {
                 let recovered = std::mem::take(&mut keeping.failing);
-                let told = recovered.then(|| "the state can be written again".to_owned());
+                let told = recovered.then(|| "the state is being written again".to_owned());
                 (keeping.queue.written(keeping.now(), number), told)
             }
         };
@@ -309,7 +315,7 @@ impl State {
     }
 }
 
-impl Keeping {
+impl StateWriter {
     fn now(&self) -> Time {
         Time::ZERO + self.start.elapsed()
     }
@@ -335,7 +341,7 @@ pub fn loaded(path: &Path, records: Vec<(Key, String)>) -> anyhow::Result<Persis
 }
 
 /// Opens the journal of a station in a directory.
-fn open_journal(directory: &Path, name: &str) -> anyhow::Result<(PathBuf, Journal, Found)> {
+fn open_journal(directory: &Path, name: &str) -> anyhow::Result<(PathBuf, Journal, JournalContent)> {
     fs::create_dir_all(directory)
         .with_context(|| format!("cannot create station.state_dir {}", directory.display()))?;
     let path = directory.join(format!("{name}.state"));
@@ -367,25 +373,29 @@ fn of_old_version(path: &Path) -> anyhow::Result<Vec<Change>> {
 
 /// Runs the writing thread of a journal: writes one commit after the other, and repeats each until it
 /// succeeds.
-fn write(journal: Journal, commits: &mpsc::Receiver<(u64, Vec<Change>)>, tell: &UnboundedSender<News>) {
+fn write(
+    journal: Journal,
+    commits: &mpsc::Receiver<(u64, Vec<Change>)>,
+    tell: &UnboundedSender<WriterEvent>,
+) {
     let mut writer = Writer::new(journal);
     while let Ok((number, changes)) = commits.recv() {
         while let Err(error) = writer.write(&changes) {
-            let _ = tell.send(News::Failing(error.to_string()));
+            let _ = tell.send(WriterEvent::Retrying(error.to_string()));
             if let Err(RecvTimeoutError::Disconnected) = commits.recv_timeout(AGAIN) {
                 return;
             }
         }
-        let _ = tell.send(News::Written(number));
+        let _ = tell.send(WriterEvent::Written(number));
         if let Err(warning) = writer.tidy() {
-            let _ = tell.send(News::Warning(warning));
+            let _ = tell.send(WriterEvent::Warning(warning));
         }
     }
 }
 
 /// Runs the thread that sends commits to a store. Commits are numbered from 1, and the store answers them in
 /// this order.
-fn hand_over(mut there: remote::Commits, commits: &mpsc::Receiver<(u64, Vec<Change>)>) {
+fn hand_over(mut there: remote::CommitSender, commits: &mpsc::Receiver<(u64, Vec<Change>)>) {
     while let Ok((_, changes)) = commits.recv() {
         if there.send(&changes).is_err() {
             // The thread that reads the answers reports the error.
@@ -395,18 +405,18 @@ fn hand_over(mut there: remote::Commits, commits: &mpsc::Receiver<(u64, Vec<Chan
 }
 
 /// Receives the answers of the store until the connection ends.
-fn hear(mut back: remote::Answers, tell: &UnboundedSender<News>) {
+fn hear(mut back: remote::CommitReceiver, tell: &UnboundedSender<WriterEvent>) {
     for number in 1.. {
         if let Err(error) = back.next() {
             let told = match error.kind() {
                 // The leadership has moved to another machine, or carnet-fleet has been killed.
-                io::ErrorKind::UnexpectedEof => "ended by its carnet-fleet, or with it".to_owned(),
-                _ => format!("its carnet-fleet cannot be heard any more: {error}"),
+                io::ErrorKind::UnexpectedEof => "carnet-fleet has closed the connection".to_owned(),
+                _ => format!("lost the connection to carnet-fleet: {error}"),
             };
-            let _ = tell.send(News::Lost(told));
+            let _ = tell.send(WriterEvent::Lost(told));
             return;
         }
-        let _ = tell.send(News::Written(number));
+        let _ = tell.send(WriterEvent::Written(number));
     }
 }
 

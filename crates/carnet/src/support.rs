@@ -60,7 +60,7 @@ impl Bundle {
         let (name, what, mut octets) = (name.to_owned(), what.to_owned(), octets.into());
         if octets.len() > MOST {
             octets.drain(..octets.len() - MOST);
-            self.leave_out(&name, "the beginning: it is too long");
+            self.leave_out(&name, "only its beginning, because it is too long");
         }
         self.files.push(File { name, what, octets });
     }
@@ -88,8 +88,8 @@ pub async fn bundle(command: SupportBundle) -> Result<()> {
     let (name, process) = match station(&mut bundle, command.station.socket).await {
         Ok((name, process)) => (Some(name), process),
         Err(error) => {
-            let why = format!("no station answers: {error:#}");
-            eprintln!("carnet: {why}; the bundle is made without it");
+            let why = format!("no running station answers: {error:#}");
+            eprintln!("carnet: {why}; the bundle contains no answers of a station");
             bundle.leave_out("station/", &why);
             (None, None)
         }
@@ -184,11 +184,11 @@ fn config(bundle: &mut Bundle, path: &Path) {
         Err(error) => return bundle.leave_out(&file, &format!("cannot read {place}: {error}")),
     };
     let Some(disclosed) = disclose(&text) else {
-        return bundle.leave_out(&file, "it is no TOML: nobody knows what of it is secret");
+        return bundle.leave_out(&file, "it is no TOML, so carnet cannot tell which parts are secret");
     };
     bundle.secrets.take(&disclosed, path);
     if !disclosed.left_out.is_empty() {
-        let why = "secret, or not known to be open";
+        let why = "secret, or not known to be public";
         bundle.leave_out(&format!("{file}: the values of {}", disclosed.left_out.join(", ")), why);
     }
     bundle.leave_out(&format!("{file}: comments"), "there may be secrets in them");
@@ -202,7 +202,7 @@ fn config(bundle: &mut Bundle, path: &Path) {
         Err(errors) => format!("{errors}\n"),
     };
     bundle.add(&file, &format!("{place}, without secrets and comments"), disclosed.text);
-    bundle.add(&format!("{file}.check.txt"), "what carnet check says of it", said);
+    bundle.add(&format!("{file}.check.txt"), "the output of carnet check", said);
 }
 
 /// Adds the crash reports of a station.
@@ -222,12 +222,12 @@ fn crash_reports(bundle: &mut Bundle, directory: &Path, station: &str) {
 fn finish(bundle: &mut Bundle, station: Option<&str>, seconds: u64) {
     bundle.leave_out(
         "state and recordings",
-        "station.state_dir and station.record hold who was where, when; crash reports are taken along",
+        "station.state_dir and station.record show positions of vehicles; only crash reports are included",
     );
     bundle.leave_out("environment variables", "there may be secrets in them");
     bundle.leave_out("contents of key files", "secrets");
     for path in bundle.secrets.unread() {
-        let why = "cannot be read, so that nothing was searched for what is in it";
+        let why = "cannot be read, so carnet could not search the bundle for its contents";
         bundle.leave_out(&path.display().to_string(), why);
     }
     let mut cleaned = Vec::new();
@@ -305,7 +305,7 @@ mod tests {
     use crate::scratch::Scratch;
 
     #[test]
-    fn an_archive_is_its_owners_and_takes_nobodys_place() {
+    fn an_archive_belongs_to_its_owner_and_overwrites_no_file() {
         let scratch = Scratch::new();
         let out = scratch.path().join("a.tar.gz");
         let mut bundle = Bundle::default();

@@ -264,11 +264,11 @@ impl UpperTester {
                             }
                             return (tester, message);
                         }
-                        None => debug!("the upper tester does not understand a message from {tester}"),
+                        None => debug!("the upper tester cannot parse a message from {tester}"),
                     }
                 }
                 // If a tester has gone away, the kernel reports this once for each datagram to it.
-                Err(error) => debug!("the upper tester hears: {error}"),
+                Err(error) => debug!("the upper tester cannot receive: {error}"),
             }
         }
     }
@@ -301,7 +301,7 @@ impl UpperTester {
 
     fn send(&self, tester: SocketAddr, octets: &[u8]) {
         if let Err(error) = self.socket.try_send_to(octets, tester) {
-            debug!("the tester {tester} is not told: {error}");
+            debug!("the tester {tester} gets no answer: {error}");
         }
     }
 

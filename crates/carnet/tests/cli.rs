@@ -86,7 +86,7 @@ fn check_accepts_and_warns() {
 
 /// A config that is valid but unwise causes a warning, whether the file is an argument or an option.
 #[test]
-fn check_warns_of_keys_that_others_know() {
+fn check_warns_of_published_keys() {
     use std::os::unix::fs::PermissionsExt;
 
     let (path, key) = (scratch("known.toml"), scratch("known.key"));
@@ -95,8 +95,10 @@ fn check_warns_of_keys_that_others_know() {
     assert_ne!(text, GOOD);
     std::fs::write(&path, text).expect("a config");
     let name = path.to_str().expect("a path");
-    let documented =
-        format!("{name}: warning: home_agent.mobile_router fd00::2: the documentation prints this key");
+    let documented = format!(
+        "{name}: warning: home_agent.mobile_router fd00::2: this key is printed in the \
+                 documentation"
+    );
     let readable =
         format!("{name}: warning: {}: others may read the key in it, its mode is 0644", key.display());
     for (mode, command) in [(0o644, vec!["check", name]), (0o600, vec!["check", "--config", name])] {
@@ -117,7 +119,9 @@ fn status_waits_as_long_as_it_may() {
     let socket = nowhere.to_str().expect("a path");
     let output = carnet(&["status", "--wait", "registered", "--timeout", "1s", "--socket", socket]);
     assert_eq!(output.status.code(), Some(1));
-    let expected = format!("carnet: not there after 1 s: cannot reach the station at {socket}: ");
+    let expected = format!(
+        "carnet: the station has not reached the state after 1 s: cannot reach the station at {socket}: "
+    );
     assert!(stderr(&output).starts_with(&expected), "{}", stderr(&output));
     assert_eq!(stdout(&output), "");
     let output = carnet(&["status", "--timeout", "1s"]);
@@ -209,7 +213,7 @@ fn check_reads_the_trace_too() {
 }
 
 #[test]
-fn run_refuses_a_log_filter_that_is_none() {
+fn run_refuses_an_invalid_log_filter() {
     let path = scratch("log.toml");
     std::fs::write(&path, GOOD).expect("a config");
     let output = carnet(&["run", "--config", path.to_str().expect("a path"), "--log", "carnet=loud"]);
@@ -316,7 +320,12 @@ fn the_examples_are_good() {
         let output = carnet(&["check", "--config", file.to_str().expect("a path")]);
         assert_eq!(output.status.code(), Some(0), "{name}: {}", stderr(&output));
         // The key in the example is public, so only the warning about this key is allowed.
-        let others = stderr(&output).lines().any(|line| !line.contains("the documentation prints this key"));
+        let others = stderr(&output).lines().any(|line| {
+            !line.contains(
+                "this key is printed in the \
+            documentation",
+            )
+        });
         assert!(!others, "{name}: {}", stderr(&output));
     }
     let north = root.join("packaging/examples/north.toml");

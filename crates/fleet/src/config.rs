@@ -1,4 +1,4 @@
-//! Configuration of a member for one seat.
+//! Config of a member for one seat.
 
 use std::time::Duration;
 
@@ -9,23 +9,24 @@ pub struct SeatConfig {
     pub member: String,
     /// Names of all members, this one included, in the order of preference for the seat.
     pub members: Vec<String>,
-    /// Interval of the leader's signs of life, and longest wait for the answer to a transaction.
-    pub beat: Duration,
-    /// Time without a sign of life after which the seat is free.
+    /// Interval at which the leader writes its key, and longest wait for the answer to a transaction.
+    pub keep_alive_interval: Duration,
+    /// Time without a write of the leader after which another member may become the leader.
     pub lease: Duration,
-    /// Time by which the leader's own lease is shorter than [`Self::lease`].
-    pub margin: Duration,
-    /// Time for which a home agent continues to forward after its member lost the lease.
-    pub patience: Duration,
-    /// Time for which a preferred member must have been present before the leader gives it the seat.
-    pub settled: Duration,
-    /// Time for which this member does not take the seat after its home agent has failed, nor asks for it.
-    /// The time doubles each time that the home agent fails again soon. After lost links are back, the member
-    /// counts as cut off for the same time.
-    pub rest: Duration,
-    /// Time for which a leader that is cut off from its routers waits for other members to report that they
-    /// are cut off, too. The time must exceed the difference between two members' detection times.
-    pub doubt: Duration,
+    /// Difference between [`Self::lease`] and the lease that the leader itself uses, which is shorter.
+    pub lease_margin: Duration,
+    /// Time for which a home agent continues to forward after its member has lost the lease.
+    pub grace_period: Duration,
+    /// Time for which a preferred member must have been a standby before the leader gives the leadership to
+    /// it.
+    pub fail_back_delay: Duration,
+    /// Time after a failure of its home agent for which this member neither takes the leadership nor asks for
+    /// it. It doubles if the home agent soon fails again. When lost links are back, the member still counts
+    /// as cut off for the same time.
+    pub failure_pause: Duration,
+    /// Time for which a leader that is cut off from its routers waits for the reports of other members, which
+    /// may be cut off too. It must exceed the difference between two members' detection times.
+    pub cut_off_wait: Duration,
 }
 
 impl SeatConfig {
@@ -34,13 +35,13 @@ impl SeatConfig {
         SeatConfig {
             member: member.into(),
             members,
-            beat: Duration::from_millis(100),
+            keep_alive_interval: Duration::from_millis(100),
             lease: Duration::from_millis(500),
-            margin: Duration::from_millis(100),
-            patience: Duration::from_secs(10),
-            settled: Duration::from_secs(30),
-            rest: Duration::from_secs(5),
-            doubt: Duration::from_millis(500),
+            lease_margin: Duration::from_millis(100),
+            grace_period: Duration::from_secs(10),
+            fail_back_delay: Duration::from_secs(30),
+            failure_pause: Duration::from_secs(5),
+            cut_off_wait: Duration::from_millis(500),
         }
     }
 

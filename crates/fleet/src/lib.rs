@@ -18,6 +18,6 @@ pub mod seat;
 pub mod store;
 
 pub use config::SeatConfig;
-pub use others::GONE;
+pub use others::MEMBER_TIMEOUT;
 pub use seat::{Output, Role, Seat};
 pub use store::{Change, Event, Key, Outcome, Presence, RequestId, Revision, Snapshot, Token, Transaction};

@@ -1,51 +1,51 @@
-//! State of this member's connection to its routers.
+//! State of this member's links to its routers.
 //!
-//! A lost connection counts at once, a restored connection after a pause. The pause restarts if the links are
-//! lost meanwhile, and grows each time that they did not last.
+//! A lost link counts at once. Restored links count only after a pause, which starts again if they are lost
+//! in the meantime. The pause grows each time that the links did not last.
 
 use std::time::Duration;
 
 use carnet_base::Time;
 
 use crate::config::SeatConfig;
-use crate::retries::Retries;
+use crate::retries::FailurePauses;
 
 /// State of the links between this member and its routers.
 #[derive(Debug)]
 pub(crate) struct Links {
-    lost: Option<Time>,
-    /// Time from which restored links count.
-    sound: Time,
+    lost_at: Option<Time>,
+    /// Time from which restored links count as connected.
+    sound_from: Time,
     pause: Duration,
-    losses: Retries,
+    loss_pauses: FailurePauses,
 }
 
 impl Links {
     /// Creates the state of connected links.
     pub(crate) fn new(now: Time) -> Links {
-        Links { lost: None, sound: now, pause: Duration::ZERO, losses: Retries::default() }
+        Links { lost_at: None, sound_from: now, pause: Duration::ZERO, loss_pauses: FailurePauses::default() }
     }
 
     /// Handles a change of the links; returns whether the state has changed.
     pub(crate) fn change(&mut self, now: Time, are_there: bool, config: &SeatConfig) -> bool {
-        if are_there == self.lost.is_none() {
+        if are_there == self.lost_at.is_none() {
             return false;
         }
         if are_there {
-            self.lost = None;
-            self.sound = now + self.pause;
+            self.lost_at = None;
+            self.sound_from = now + self.pause;
         } else {
             if self.are_sound(now) {
-                self.pause = self.losses.pause(Some(now.saturating_since(self.sound)), config);
+                self.pause = self.loss_pauses.pause(Some(now.saturating_since(self.sound_from)), config);
             }
-            self.lost = Some(now);
+            self.lost_at = Some(now);
         }
         true
     }
 
     /// Returns the time since which the links are lost.
-    pub(crate) fn lost(&self) -> Option<Time> {
-        self.lost
+    pub(crate) fn lost_since(&self) -> Option<Time> {
+        self.lost_at
     }
 
     /// Returns whether the links are connected and have been for long enough.
@@ -53,8 +53,8 @@ impl Links {
         now >= self.sound_from()
     }
 
-    /// Returns the time from which the links count as connected, as far as known now.
+    /// Returns the time from which the links count as connected; [`Time::MAX`] if they are lost.
     pub(crate) fn sound_from(&self) -> Time {
-        if self.lost.is_none() { self.sound } else { Time::MAX }
+        if self.lost_at.is_none() { self.sound_from } else { Time::MAX }
     }
 }

@@ -7,63 +7,68 @@ use carnet_base::Time;
 
 use crate::config::SeatConfig;
 
-/// Time without a presence after which a member is gone.
-pub const GONE: Duration = Duration::from_secs(3);
+/// Time after the last presence of a member from which the member counts as failed.
+pub const MEMBER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// State of another member.
 #[derive(Debug)]
-struct Other {
-    /// Time since which the member has been present and not cut off.
-    since: Time,
+struct OtherMember {
+    /// Time since which the member has written presences and was not cut off.
+    connected_since: Time,
     /// Time of its last presence.
-    last: Time,
+    last_presence: Time,
     cut_off: bool,
 }
 
 /// The other members by name.
 #[derive(Debug, Default)]
-pub(crate) struct Others(BTreeMap<String, Other>);
+pub(crate) struct OtherMembers(BTreeMap<String, OtherMember>);
 
-impl Others {
+impl OtherMembers {
     /// Handles the presence of a member. The caller checks that the name belongs to a member.
-    pub(crate) fn hear(&mut self, now: Time, name: String, cut_off: bool) {
-        let other = self.0.entry(name).or_insert(Other { since: now, last: now, cut_off });
-        if other.cut_off || cut_off || now.saturating_since(other.last) > GONE {
-            other.since = now;
+    pub(crate) fn handle_presence(&mut self, now: Time, name: String, cut_off: bool) {
+        let other =
+            self.0.entry(name).or_insert(OtherMember { connected_since: now, last_presence: now, cut_off });
+        if other.cut_off || cut_off || now.saturating_since(other.last_presence) > MEMBER_TIMEOUT {
+            other.connected_since = now;
         }
-        (other.last, other.cut_off) = (now, cut_off);
+        (other.last_presence, other.cut_off) = (now, cut_off);
     }
 
     /// Removes a member that is no longer a standby.
-    pub(crate) fn forget(&mut self, name: &str) {
+    pub(crate) fn remove(&mut self, name: &str) {
         self.0.remove(name);
     }
 
-    /// Returns the first of these members for which `holds` is true, among those that are present and not cut
-    /// off.
-    fn first(&self, now: Time, members: &[String], holds: impl Fn(&Other) -> bool) -> Option<String> {
-        let is_there = |other: &Other| now.saturating_since(other.last) < GONE && !other.cut_off;
+    /// Returns the first of these members for which `holds` is true. Considers only members that are present
+    /// and not cut off.
+    fn first(&self, now: Time, members: &[String], holds: impl Fn(&OtherMember) -> bool) -> Option<String> {
+        let is_there = |other: &OtherMember| {
+            now.saturating_since(other.last_presence) < MEMBER_TIMEOUT && !other.cut_off
+        };
         let found = members
             .iter()
             .find(|name| self.0.get(name.as_str()).is_some_and(|other| is_there(other) && holds(other)));
         found.cloned()
     }
 
-    /// Returns a member that precedes this one in the order of preference and has been present for long
-    /// enough.
-    pub(crate) fn better(&self, now: Time, config: &SeatConfig) -> Option<String> {
+    /// Returns a member that the config prefers to this one and that has been present for long enough.
+    pub(crate) fn preferred_member(&self, now: Time, config: &SeatConfig) -> Option<String> {
         let before = config.members.get(..config.rank_of(&config.member)).unwrap_or_default();
-        self.first(now, before, |other| other.last.saturating_since(other.since) >= config.settled)
+        self.first(now, before, |other| {
+            other.last_presence.saturating_since(other.connected_since) >= config.fail_back_delay
+        })
     }
 
-    /// Returns a member that has announced after this moment that it is not cut off.
-    pub(crate) fn connected(&self, now: Time, after: Time, config: &SeatConfig) -> Option<String> {
-        self.first(now, &config.members, |other| other.last >= after)
+    /// Returns a member that has announced since `after` that it is not cut off.
+    pub(crate) fn connected_member(&self, now: Time, after: Time, config: &SeatConfig) -> Option<String> {
+        self.first(now, &config.members, |other| other.last_presence >= after)
     }
 
-    /// Returns the time until which a member that is not cut off counts as present, as far as known now.
+    /// Returns the time until which a member that is not cut off counts as present, without further
+    /// presences.
     pub(crate) fn connected_until(&self) -> Time {
         let connected = self.0.values().filter(|other| !other.cut_off);
-        connected.map(|other| other.last + GONE).max().unwrap_or(Time::ZERO)
+        connected.map(|other| other.last_presence + MEMBER_TIMEOUT).max().unwrap_or(Time::ZERO)
     }
 }

@@ -1,23 +1,23 @@
-//! Pause after a failure: it doubles each time that the next failure comes soon.
+//! Pause after a failure. It doubles if the next failure comes soon.
 
 use std::time::Duration;
 
 use crate::config::SeatConfig;
 
-/// Largest number of doublings.
-const MOST_DOUBLINGS: u32 = 8;
+/// Maximum number of doublings.
+const MAX_DOUBLINGS: u32 = 8;
 
-/// Number of failures without a long time of success between them.
+/// Number of failures since the last long time of success.
 #[derive(Debug, Default)]
-pub(crate) struct Retries(u32);
+pub(crate) struct FailurePauses(u32);
 
-impl Retries {
-    /// Returns the pause after a failure; `well` is the time of success before it.
+impl FailurePauses {
+    /// Returns the pause after a failure. `well` is the time for which the last attempt was successful.
     pub(crate) fn pause(&mut self, well: Option<Duration>, config: &SeatConfig) -> Duration {
-        if well.is_some_and(|well| well > config.rest + config.settled) {
+        if well.is_some_and(|well| well > config.failure_pause + config.fail_back_delay) {
             self.0 = 0;
         }
-        let pause = config.rest * (1 << self.0.min(MOST_DOUBLINGS));
+        let pause = config.failure_pause * (1 << self.0.min(MAX_DOUBLINGS));
         self.0 = self.0.saturating_add(1);
         pause
     }

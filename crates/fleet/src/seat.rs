@@ -9,28 +9,28 @@
 //! a mobile router waits for its transaction. So no acknowledged change is lost, and no two members
 //! acknowledge for one seat.
 //!
-//! **One lease.** A leader without other changes writes its token each [`SeatConfig::beat`]. A member that
-//! has seen no change of the token for [`SeatConfig::lease`] takes the leadership; its transaction expects
-//! the revision that the member saw. If the member missed a change, the store refuses the transaction. The
-//! leader's lease starts when it *sent* the last accepted transaction. This lease is shorter by
-//! [`SeatConfig::margin`], because clocks run at different speeds. [`Seat::holds`] becomes false at the end
-//! of the lease, before another member's lease can begin.
+//! **One lease.** A leader without other changes writes its token each [`SeatConfig::keep_alive_interval`]. A
+//! member that has seen no change of the token for [`SeatConfig::lease`] takes the leadership; its
+//! transaction expects the revision that the member saw. If the member missed a change, the store refuses the
+//! transaction. The leader's lease starts when it *sent* the last accepted transaction. This lease is shorter
+//! by [`SeatConfig::lease_margin`], because clocks run at different speeds. [`Seat::holds`] becomes false at
+//! the end of the lease, before another member's lease can begin.
 //!
 //! Without the store no member acknowledges or takes over. The home agent continues to forward for
-//! [`SeatConfig::patience`] and then stops. An unreachable store usually elects a new leader of its own; an
-//! unseen takeover by another member is less likely.
+//! [`SeatConfig::grace_period`] and then stops. An unreachable store usually elects a new leader of its own;
+//! an unseen takeover by another member is less likely.
 //!
 //! **Links.** A member that is cut off from its routers is useless as a leader, though it reaches the store.
 //! So a member announces that it is cut off ([`Presence`]), and takes the leadership only if no connected
 //! member does. A leader that is cut off gives the leadership to a connected member. It does so after
-//! [`SeatConfig::doubt`] at the earliest, and only to a member that has since announced its connection. If a
-//! gateway is down for all members, the leader stays. These rules only choose a candidate; the chain decides
-//! who leads.
+//! [`SeatConfig::cut_off_wait`] at the earliest, and only to a member that has since announced its
+//! connection. If a gateway is down for all members, the leader stays. These rules only choose a candidate;
+//! the chain decides who leads.
 //!
 //! When a leader gives up the leadership, the seat is free at once. The seat goes to the named member, or to
 //! the first member that takes it. The home agent of the former leader forwards until the next one works, but
-//! at most for [`SeatConfig::patience`]. Meanwhile this home agent acknowledges no Binding Update, so mobile
-//! routers repeat their Binding Updates.
+//! at most for [`SeatConfig::grace_period`]. Meanwhile this home agent acknowledges no Binding Update, so
+//! mobile routers repeat their Binding Updates.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -39,163 +39,164 @@ use carnet_base::Time;
 
 use crate::config::SeatConfig;
 use crate::links::Links;
-use crate::others::Others;
-use crate::retries::Retries;
+use crate::others::OtherMembers;
+use crate::retries::FailurePauses;
 use crate::store::{
     Change, Event, Key, Outcome, Presence, RequestId, Revision, Snapshot, Token, TokenState, Transaction,
 };
 
-/// Largest number of changes in one transaction. etcd permits 128 operations by default, and the token needs
+/// Maximum number of changes in one transaction. etcd permits 128 operations by default, and the token needs
 /// one.
-const MOST_CHANGES: usize = 100;
-/// Largest size of keys and values in one transaction, octets. etcd accepts a request of 1.5 MiB by default.
-/// A single change leaves in any size.
-const MOST_OCTETS: usize = 1 << 20;
+const MAX_CHANGES: usize = 100;
+/// Maximum size of keys and values in one transaction, in octets. etcd accepts a request of 1.5 MiB by
+/// default. A single change is sent even if it is larger.
+const MAX_OCTETS: usize = 1 << 20;
 /// Interval at which a standby writes its presence.
-const HELLO: Duration = Duration::from_secs(1);
+const PRESENCE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Action that the runner must perform.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
     /// Read all keys of the seat and watch them from that revision on. The runner calls
     /// [`Seat::handle_snapshot`], then [`Seat::handle_events`], and ends earlier watches.
-    Follow,
+    ReadAndWatch,
     /// Send a transaction; the runner calls [`Seat::handle_outcome`] with the result.
     Transact(RequestId, Transaction),
     /// Write this value to the member's own key, without comparison and without waiting for an answer.
-    Hello(String),
+    WritePresence(String),
     /// Start the home agent with these records; the runner calls [`Seat::handle_working`] when the home agent
     /// works.
     Start(BTreeMap<String, String>),
     /// Stop the home agent for this reason.
     Stop(String),
     /// The store has accepted the commit with this number.
-    Written(u64),
+    Committed(u64),
     /// Write this text to the log.
-    Note(String),
+    Log(String),
 }
 
 /// Present role of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// The member has no state of the store yet, or has lost the store.
-    Blind,
+    /// The member has not read the state of the store yet, or has lost the store.
+    WithoutStore,
     /// The member is a standby.
-    Waiting,
+    Standby,
     /// The member leads.
-    Owner,
-    /// The member has given up the seat, and its home agent forwards until the next one works.
-    Leaving,
+    Leader,
+    /// The member has given up the leadership. Its home agent forwards until the next leader's home agent
+    /// works.
+    FormerLeader,
 }
 
 /// A transaction whose outcome is not known yet.
 #[derive(Debug)]
-struct Flight {
+struct OutstandingTransaction {
     /// Number of the last attempt.
     id: RequestId,
     /// Number of the first attempt.
     first: RequestId,
     transaction: Transaction,
     /// Time of the first attempt. A later attempt may find that the first has succeeded.
-    sent: Time,
+    first_sent: Time,
     /// Time of the next attempt.
-    again: Time,
+    next_attempt: Time,
     /// Number of the commit that this transaction completes.
-    completes: Option<u64>,
+    completed_commit: Option<u64>,
 }
 
 /// Additional state of the leader.
 #[derive(Debug)]
-struct Hold {
+struct LeaderState {
     /// Revision of [`Key::Owner`] after the member's last transaction.
     revision: Revision,
-    /// Revision of the last transaction that took the seat or changed records.
-    written: Revision,
+    /// Revision of the last transaction that took the leadership or changed records.
+    last_change: Revision,
     /// End of the lease.
-    until: Time,
+    lease_end: Time,
     /// Time of the last transaction.
-    beaten: Time,
-    /// Waiting commits, each with the changed records.
+    last_transaction: Time,
+    /// Commits that the store does not have yet, each with its changed records.
     commits: VecDeque<(u64, Vec<Change>)>,
-    working: bool,
-    /// Whether the member gives up the seat, and to which member.
-    leaving: Option<Option<String>>,
+    agent_works: bool,
+    /// Whether the member gives up the leadership, and to which member; the inner `None` is any member.
+    giving_up: Option<Option<String>>,
 }
 
 /// State of the home agent of this member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Agent {
+enum AgentState {
     Stopped,
-    Runs,
+    Running,
     /// The home agent forwards until this time.
-    Until(Time),
+    ForwardsUntil(Time),
 }
 
-/// State of one member for one seat.
+/// State of one member of a seat.
 #[derive(Debug)]
 pub struct Seat {
     config: SeatConfig,
     process: u64,
-    count: u64,
+    transaction_count: u64,
     next_request: RequestId,
     records: BTreeMap<String, String>,
     /// Revision of the store up to which `records` and `owner` are known.
-    known: Option<Revision>,
-    /// Revision and token of the owner's key, as last seen.
+    known_revision: Option<Revision>,
+    /// Revision and token of the leader's key at the last change that this member has seen.
     owner: (Revision, Option<Token>),
-    /// Time at which the owner's key last changed.
-    heard: Time,
-    others: Others,
+    /// Time of the last change of the leader's key.
+    leader_changed_at: Time,
+    other_members: OtherMembers,
     links: Links,
-    /// Link state that the member has last announced.
-    cut_off: bool,
-    /// Time of the next presence.
-    hello: Time,
-    /// Time of the last presence.
-    greeted: Time,
-    hold: Option<Hold>,
-    flight: Option<Flight>,
-    agent: Agent,
-    /// Time from which this member may take the seat again.
-    rested: Time,
-    /// Time from which this member may ask for the seat again.
-    shy: Time,
+    /// Whether this member's last presence said that it is cut off.
+    announced_cut_off: bool,
+    /// Time at which this member writes its next presence.
+    next_presence: Time,
+    /// Time at which this member wrote its last presence.
+    last_presence: Time,
+    leader_state: Option<LeaderState>,
+    outstanding: Option<OutstandingTransaction>,
+    agent: AgentState,
+    /// Time from which this member may take the leadership again.
+    may_lead_from: Time,
+    /// Time from which this member may ask for the leadership again.
+    may_ask_from: Time,
     /// Failures of the home agent.
-    failures: Retries,
+    agent_failures: FailurePauses,
     /// Time since which the home agent works.
-    works: Option<Time>,
-    /// Whether this member ends and never leads again.
+    agent_works_since: Option<Time>,
+    /// Whether this member is ending, so that it never leads again.
     retired: bool,
     outputs: VecDeque<Output>,
 }
 
 impl Seat {
-    /// Creates the state of a member at its start. `process` is a number that no other process ever has, such
-    /// as 64 random bits.
+    /// Creates the state of a member at its start. `process` is a number that no other process has, such as
+    /// 64 random bits.
     pub fn new(config: SeatConfig, process: u64, now: Time) -> Seat {
         Seat {
             config,
             process,
-            count: 0,
+            transaction_count: 0,
             next_request: 1,
             records: BTreeMap::new(),
-            known: None,
+            known_revision: None,
             owner: (0, None),
-            heard: now,
-            others: Others::default(),
+            leader_changed_at: now,
+            other_members: OtherMembers::default(),
             links: Links::new(now),
-            cut_off: false,
-            hello: now,
-            greeted: Time::ZERO,
-            hold: None,
-            flight: None,
-            agent: Agent::Stopped,
-            rested: now,
-            shy: now,
-            failures: Retries::default(),
-            works: None,
+            announced_cut_off: false,
+            next_presence: now,
+            last_presence: Time::ZERO,
+            leader_state: None,
+            outstanding: None,
+            agent: AgentState::Stopped,
+            may_lead_from: now,
+            may_ask_from: now,
+            agent_failures: FailurePauses::default(),
+            agent_works_since: None,
             retired: false,
-            outputs: VecDeque::from([Output::Follow]),
+            outputs: VecDeque::from([Output::ReadAndWatch]),
         }
     }
 
@@ -206,17 +207,18 @@ impl Seat {
 
     /// Returns the role of this member.
     pub fn role(&self) -> Role {
-        match (&self.hold, self.known) {
-            (Some(hold), _) if hold.leaving.is_none() => Role::Owner,
-            _ if self.agent != Agent::Stopped => Role::Leaving,
-            (_, Some(_)) => Role::Waiting,
-            (_, None) => Role::Blind,
+        match (&self.leader_state, self.known_revision) {
+            (Some(hold), _) if hold.giving_up.is_none() => Role::Leader,
+            _ if self.agent != AgentState::Stopped => Role::FormerLeader,
+            (_, Some(_)) => Role::Standby,
+            (_, None) => Role::WithoutStore,
         }
     }
 
-    /// Returns whether this member leads and its lease lasts. No other member's lease lasts at the same time.
+    /// Returns whether this member leads and its lease has not ended. No two members have a lease at the same
+    /// time.
     pub fn holds(&self, now: Time) -> bool {
-        self.hold.as_ref().is_some_and(|hold| now < hold.until)
+        self.leader_state.as_ref().is_some_and(|hold| now < hold.lease_end)
     }
 
     /// Returns the name of the leader, as far as this member knows.
@@ -228,29 +230,30 @@ impl Seat {
     /// Handles the whole content of the store for this seat.
     pub fn handle_snapshot(&mut self, now: Time, snapshot: Snapshot) {
         self.records.clear();
-        self.others = Others::default();
+        self.other_members = OtherMembers::default();
         let mut owner = (snapshot.owner, None);
         for (key, value) in snapshot.values {
             match key {
                 Key::Owner => owner.1 = Token::of(&value),
                 Key::Record(key) => drop(self.records.insert(key, value)),
-                // The next presence shows whether the member is still there.
+                // // The entry may be old. Only the next presence shows whether the member is alive.
                 Key::Member(_) => {}
             }
         }
-        // Without a leader, all members wait from now on, the first of the list for the shortest time.
+        // // Without a leader all members wait from now on; the first member of the list waits for the
+        // shortest time.
         if owner.0 != self.owner.0 || owner.0 == 0 {
-            self.heard = now;
+            self.leader_changed_at = now;
         }
         self.owner = owner;
-        self.known = Some(snapshot.revision);
-        self.look(now);
+        self.known_revision = Some(snapshot.revision);
+        self.update(now);
     }
 
-    /// Handles the changes of one revision of the store; all earlier revisions have been handled.
+    /// Handles the changes of one revision of the store. The caller has passed all earlier revisions before.
     pub fn handle_events(&mut self, now: Time, revision: Revision, events: Vec<Event>) {
         // Ignore events that are older than the snapshot.
-        if self.known.is_none_or(|known| revision <= known) {
+        if self.known_revision.is_none_or(|known| revision <= known) {
             return;
         }
         for event in events {
@@ -260,11 +263,11 @@ impl Seat {
                 (Key::Owner, value) => {
                     self.owner =
                         (if value.is_some() { revision } else { 0 }, value.as_deref().and_then(Token::of));
-                    self.heard = now;
-                    // The leader is not a standby, so remove it from the standbys. After a failure it must be
-                    // present again for the settling time.
+                    self.leader_changed_at = now;
+                    // // The leader is not a standby, so it is removed from the list of standbys. After a
+                    // failure it must be present for the fail-back delay again.
                     if let Some(token) = &self.owner.1 {
-                        self.others.forget(&token.member);
+                        self.other_members.remove(&token.member);
                     }
                 }
                 (Key::Record(key), Some(value)) => drop(self.records.insert(key, value)),
@@ -274,29 +277,31 @@ impl Seat {
                 {
                     let cut_off = Presence::of(&value).cut_off;
                     if self.owner() != Some(&name) {
-                        self.others.hear(now, name, cut_off);
+                        self.other_members.handle_presence(now, name, cut_off);
                     } else if cut_off {
                         // The leader is cut off and asks for a connected member. A member that has just
                         // written its presence answers with the next one.
-                        self.hello = self.hello.min(now.max(self.greeted + self.config.beat));
+                        self.next_presence = self
+                            .next_presence
+                            .min(now.max(self.last_presence + self.config.keep_alive_interval));
                     }
                 }
                 (Key::Member(_), _) => {}
             }
         }
-        self.known = Some(revision);
-        self.look(now);
+        self.known_revision = Some(revision);
+        self.update(now);
     }
 
     /// Handles the loss of the watch of the store.
     pub fn handle_lost(&mut self, _now: Time) {
-        self.known = None;
-        self.outputs.push_back(Output::Follow);
+        self.known_revision = None;
+        self.outputs.push_back(Output::ReadAndWatch);
     }
 
     /// Handles the outcome of a transaction.
     pub fn handle_outcome(&mut self, now: Time, id: RequestId, outcome: Outcome) {
-        let Some(flight) = self.flight.take_if(|flight| (flight.first..=flight.id).contains(&id)) else {
+        let Some(flight) = self.outstanding.take_if(|flight| (flight.first..=flight.id).contains(&id)) else {
             return;
         };
         match outcome {
@@ -306,80 +311,80 @@ impl Seat {
                 self.done(now, flight, revision);
             }
             Outcome::Refused(revision, token) => self.refused(now, revision, token),
-            Outcome::Unknown => self.flight = Some(flight),
+            Outcome::Unknown => self.outstanding = Some(flight),
         }
-        self.look(now);
+        self.update(now);
     }
 
     /// Handles changes of the home agent's records. The store has accepted all of them when
-    /// [`Output::Written`] names this number.
+    /// [`Output::Committed`] names this number.
     pub fn commit(&mut self, now: Time, number: u64, changes: Vec<Change>) {
-        // A member that has lost or gives up the leadership writes no more changes; the store never gets the
-        // waiting changes.
-        if let Some(hold) = self.hold.as_mut().filter(|hold| hold.leaving.is_none()) {
+        // // A member that has lost the leadership, or gives it up, writes no more changes. So the store
+        // never gets changes that still wait.
+        if let Some(hold) = self.leader_state.as_mut().filter(|hold| hold.giving_up.is_none()) {
             hold.commits.push_back((number, changes));
         }
-        self.look(now);
+        self.update(now);
     }
 
     /// Handles the report that the home agent works.
     pub fn handle_working(&mut self, now: Time) {
-        if let Some(hold) = &mut self.hold {
-            hold.working = true;
-            hold.beaten = Time::ZERO;
-            self.works = Some(now);
+        if let Some(hold) = &mut self.leader_state {
+            hold.agent_works = true;
+            hold.last_transaction = Time::ZERO;
+            self.agent_works_since = Some(now);
         }
-        self.look(now);
+        self.update(now);
     }
 
-    /// Handles the state of the links to the routers, which the member assumes to be connected at the start.
-    /// Returns whether the state has changed.
+    /// Handles the state of the links to the routers. At the start the member assumes that they are
+    /// connected. Returns whether the state has changed.
     pub fn handle_links(&mut self, now: Time, are_there: bool) -> bool {
         if !self.links.change(now, are_there, &self.config) {
             return false;
         }
-        if !are_there && self.hold.is_some() {
-            self.hello = now + self.config.doubt;
+        if !are_there && self.leader_state.is_some() {
+            self.next_presence = now + self.config.cut_off_wait;
         }
-        self.look(now);
+        self.update(now);
         true
     }
 
-    /// Handles the end of the home agent by itself. The member gives up the seat and does not take it for a
-    /// while.
+    /// Handles an unexpected end of the home agent. The member gives up the leadership and does not take it
+    /// for a while.
     pub fn handle_ended(&mut self, now: Time) {
-        if self.agent == Agent::Stopped {
+        if self.agent == AgentState::Stopped {
             return;
         }
-        self.agent = Agent::Stopped;
-        self.rested = now + self.config.rest;
-        let well = self.works.take().map(|since| now.saturating_since(since));
-        self.shy = now + self.failures.pause(well, &self.config);
-        if let Some(hold) = &mut self.hold {
+        self.agent = AgentState::Stopped;
+        self.may_lead_from = now + self.config.failure_pause;
+        let well = self.agent_works_since.take().map(|since| now.saturating_since(since));
+        self.may_ask_from = now + self.agent_failures.pause(well, &self.config);
+        if let Some(hold) = &mut self.leader_state {
             hold.commits.clear();
-            hold.leaving = Some(None);
+            hold.giving_up = Some(None);
         }
-        self.look(now);
+        self.update(now);
     }
 
     /// Handles the end of a standby home agent. For a while after the last such end, this member neither
     /// takes the leadership nor asks for it.
     pub fn handle_unready(&mut self, now: Time) {
-        self.rested = self.rested.max(now + self.config.rest);
-        self.look(now);
+        self.may_lead_from = self.may_lead_from.max(now + self.config.failure_pause);
+        self.update(now);
     }
 
-    /// Gives the leadership to the named member, or to the first that takes it. All committed changes are
-    /// stored before.
+    /// Gives the leadership to the named member, or to the first that takes it. The store has all commits
+    /// before.
     pub fn give_up(&mut self, now: Time, to: Option<String>) {
-        if let Some(hold) = &mut self.hold {
-            hold.leaving = Some(to);
+        if let Some(hold) = &mut self.leader_state {
+            hold.giving_up = Some(to);
         }
-        self.rested = now + self.config.rest;
-        self.look(now);
+        self.may_lead_from = now + self.config.failure_pause;
+        self.update(now);
     }
 
-    /// Gives the leadership to the first member that takes it, and never takes it again: this member ends.
+    /// Gives the leadership to the first member that takes it. This member ends and never leads again.
     pub fn retire(&mut self, now: Time) {
         self.retired = true;
         self.give_up(now, None);
@@ -387,110 +392,112 @@ impl Seat {
 
     /// Returns the time at which the caller must call [`Self::handle_timeout`].
     pub fn next_timeout(&self) -> Time {
-        let mut next = self.hello;
+        let mut next = self.next_presence;
         let mut at = |time: Time| next = next.min(time);
-        if let Some(flight) = &self.flight {
-            at(flight.again);
-        } else if let Some(hold) = &self.hold {
-            at(hold.beaten + self.config.beat);
-        } else if self.known.is_some() && !self.retired {
+        if let Some(flight) = &self.outstanding {
+            at(flight.next_attempt);
+        } else if let Some(hold) = &self.leader_state {
+            at(hold.last_transaction + self.config.keep_alive_interval);
+        } else if self.known_revision.is_some() && !self.retired {
             at(self.free_at());
         }
-        if let Some(hold) = &self.hold
-            && self.agent == Agent::Runs
+        if let Some(hold) = &self.leader_state
+            && self.agent == AgentState::Running
         {
-            at(hold.until + self.config.patience);
+            at(hold.lease_end + self.config.grace_period);
         }
-        if let Agent::Until(end) = self.agent {
+        if let AgentState::ForwardsUntil(end) = self.agent {
             at(end);
         }
-        if self.cut_off {
+        if self.announced_cut_off {
             at(self.links.sound_from());
         }
         next
     }
 
-    /// Serves the timers.
+    /// Handles the timers that are due.
     pub fn handle_timeout(&mut self, now: Time) {
-        self.look(now);
+        self.update(now);
     }
 
-    fn done(&mut self, now: Time, flight: Flight, revision: Revision) {
-        let until = flight.sent + self.config.lease.saturating_sub(self.config.margin);
+    fn done(&mut self, now: Time, flight: OutstandingTransaction, revision: Revision) {
+        let until = flight.first_sent + self.config.lease.saturating_sub(self.config.lease_margin);
         // The member may already have seen later changes.
         if revision > self.owner.0 {
             self.owner = (revision, Some(flight.transaction.token.clone()));
-            self.heard = now;
+            self.leader_changed_at = now;
         }
         if let TokenState::Free(_) = flight.transaction.token.state {
-            self.hold = None;
+            self.leader_state = None;
             return;
         }
-        let hold = self.hold.get_or_insert(Hold {
+        let hold = self.leader_state.get_or_insert(LeaderState {
             revision,
-            written: revision,
-            until,
-            beaten: flight.sent,
+            last_change: revision,
+            lease_end: until,
+            last_transaction: flight.first_sent,
             commits: VecDeque::new(),
-            working: false,
-            // If the member was told to end while it took the seat, give the seat up at once.
-            leaving: self.retired.then_some(None),
+            agent_works: false,
+            // // If the member was asked to end while its transaction was outstanding, it gives up the
+            // leadership at once.
+            giving_up: self.retired.then_some(None),
         });
         hold.revision = revision;
         if !flight.transaction.changes.is_empty() {
-            hold.written = revision;
+            hold.last_change = revision;
         }
-        hold.until = hold.until.max(until);
-        self.outputs.extend(flight.completes.map(Output::Written));
+        hold.lease_end = hold.lease_end.max(until);
+        self.outputs.extend(flight.completed_commit.map(Output::Committed));
     }
 
-    /// Handles a refused transaction: the owner's key has changed without this member.
+    /// Handles a refused transaction: another member has changed the leader's key.
     fn refused(&mut self, now: Time, revision: Revision, token: Option<Token>) {
         if revision > self.owner.0 {
             self.owner = (revision, token);
-            self.heard = now;
+            self.leader_changed_at = now;
         }
-        // If a store refuses without reason, wait before the next attempt.
-        self.rested = self.rested.max(now + self.config.beat);
-        if self.hold.take().is_some() {
+        // // If the store refuses although the key is unchanged, the member waits before the next attempt.
+        self.may_lead_from = self.may_lead_from.max(now + self.config.keep_alive_interval);
+        if self.leader_state.take().is_some() {
             let by = self.owner.1.as_ref().map_or("something else", |token| &token.member);
             self.stop(format!("the seat has been taken by {by}"));
         }
     }
 
     fn stop(&mut self, why: String) {
-        if self.agent != Agent::Stopped {
-            self.agent = Agent::Stopped;
+        if self.agent != AgentState::Stopped {
+            self.agent = AgentState::Stopped;
             self.outputs.push_back(Output::Stop(why));
         }
     }
 
-    /// Returns the time from which this member may take the seat.
+    /// Returns the time from which this member may take the leadership.
     fn free_at(&self) -> Time {
-        // A member that is cut off waits until all other members could have tried.
+        // // A member that is cut off waits until all other members could have taken the leadership.
         let rank = self.config.rank_of(&self.config.member) + self.config.members.len() * self.grade();
-        let courtesy = self.config.beat / 2 * u32::try_from(rank).unwrap_or(u32::MAX);
-        let silence = self.heard + self.config.lease + courtesy;
+        let courtesy = self.config.keep_alive_interval / 2 * u32::try_from(rank).unwrap_or(u32::MAX);
+        let silence = self.leader_changed_at + self.config.lease + courtesy;
         let at = match &self.owner {
-            (0, _) => self.heard + courtesy,
+            (0, _) => self.leader_changed_at + courtesy,
             (_, Some(Token { state: TokenState::Free(Some(to)), .. })) if *to == self.config.member => {
-                self.heard
+                self.leader_changed_at
             }
-            (_, Some(Token { state: TokenState::Free(None), .. })) => self.heard + courtesy,
-            // An unknown token of a later version also counts as a sign of life.
+            (_, Some(Token { state: TokenState::Free(None), .. })) => self.leader_changed_at + courtesy,
+            // // A token of another version, which this one cannot read, also shows that the leader is alive.
             _ => silence,
         };
-        // While a connected member is present, a member that is cut off waits for it, but at most for
-        // `patience`.
-        let others = if self.cut_off { self.others.connected_until() } else { Time::ZERO };
-        at.max(others.min(at + self.config.patience)).max(self.rested)
+        // // A member that is cut off waits for a connected member that is present, but at most for the grace
+        // period.
+        let others = if self.announced_cut_off { self.other_members.connected_until() } else { Time::ZERO };
+        at.max(others.min(at + self.config.grace_period)).max(self.may_lead_from)
     }
 
-    /// Returns a penalty by link state: 0 for connected, 1 for recently restored, 2 for lost links.
+    /// Returns by how much the link state delays a takeover: 0 for connected links, 1 for links restored
+    /// lately, 2 for lost links.
     fn grade(&self) -> usize {
-        if !self.cut_off {
+        if !self.announced_cut_off {
             0
-        } else if self.links.lost().is_none() {
+        } else if self.links.lost_since().is_none() {
             1
         } else {
             2
@@ -498,21 +505,21 @@ impl Seat {
     }
 
     /// Makes all decisions and outputs the resulting actions.
-    fn look(&mut self, now: Time) {
+    fn update(&mut self, now: Time) {
         self.look_at_agent(now);
         self.look_at_links(now);
-        if let Some(flight) = &mut self.flight {
-            if now >= flight.again {
+        if let Some(flight) = &mut self.outstanding {
+            if now >= flight.next_attempt {
                 flight.id = self.next_request;
                 self.next_request += 1;
-                flight.again = now + self.config.beat;
+                flight.next_attempt = now + self.config.keep_alive_interval;
                 self.outputs.push_back(Output::Transact(flight.id, flight.transaction.clone()));
             }
             return;
         }
-        if self.hold.is_some() {
+        if self.leader_state.is_some() {
             self.go_on(now);
-        } else if self.known.is_some() && !self.retired && now >= self.free_at() {
+        } else if self.known_revision.is_some() && !self.retired && now >= self.free_at() {
             let (revision, _) = self.owner;
             self.transact(now, revision, TokenState::Starting, Vec::new(), None);
         }
@@ -521,61 +528,69 @@ impl Seat {
     /// Outputs the presence of this member if it is due.
     fn look_at_links(&mut self, now: Time) {
         let cut_off = !self.links.are_sound(now);
-        if std::mem::replace(&mut self.cut_off, cut_off) != cut_off && self.hold.is_none() {
-            self.hello = now;
+        if std::mem::replace(&mut self.announced_cut_off, cut_off) != cut_off && self.leader_state.is_none() {
+            self.next_presence = now;
         }
-        if now < self.hello {
+        if now < self.next_presence {
             return;
         }
-        self.hello = now + HELLO;
-        let says = match &self.hold {
-            None => self.known.is_some() && now >= self.rested.max(self.shy) && !self.retired,
-            // A leader asks the other members by its presence.
-            Some(hold) => hold.leaving.is_none() && self.doubted().is_some_and(|end| now >= end),
+        self.next_presence = now + PRESENCE_INTERVAL;
+        let says = match &self.leader_state {
+            None => {
+                self.known_revision.is_some()
+                    && now >= self.may_lead_from.max(self.may_ask_from)
+                    && !self.retired
+            }
+            // // A leader that is cut off writes its presence to ask the other members whether they are
+            // connected.
+            Some(hold) => hold.giving_up.is_none() && self.doubted().is_some_and(|end| now >= end),
         };
         if says {
-            self.greeted = now;
-            self.outputs.push_back(Output::Hello(Presence { process: self.process, cut_off }.to_text()));
+            self.last_presence = now;
+            self.outputs
+                .push_back(Output::WritePresence(Presence { process: self.process, cut_off }.to_text()));
         }
     }
 
-    /// Returns the time from which this member's links count as lost beyond doubt.
+    /// Returns the end of the wait after which this leader's lost links count; `None` if they are connected.
     fn doubted(&self) -> Option<Time> {
-        self.links.lost().map(|lost| lost + self.config.doubt)
+        self.links.lost_since().map(|lost| lost + self.config.cut_off_wait)
     }
 
     /// Starts and stops the home agent.
     fn look_at_agent(&mut self, now: Time) {
-        if self.hold.is_some() && matches!(self.agent, Agent::Until(_)) {
-            // The home agent ran on without the seat, so its records may be out of date.
-            self.stop("the seat has come back".into());
+        if self.leader_state.is_some() && matches!(self.agent, AgentState::ForwardsUntil(_)) {
+            // // The home agent continued while another member led, so its records may be outdated.
+            self.stop("the leadership has come back".into());
         }
-        let writing = self.flight.as_ref().is_some_and(|flight| !flight.transaction.changes.is_empty());
-        match (&mut self.hold, self.agent) {
-            (Some(hold), Agent::Stopped)
-                if hold.leaving.is_none()
-                    && now < hold.until
+        let writing = self.outstanding.as_ref().is_some_and(|flight| !flight.transaction.changes.is_empty());
+        match (&mut self.leader_state, self.agent) {
+            (Some(hold), AgentState::Stopped)
+                if hold.giving_up.is_none()
+                    && now < hold.lease_end
                     && !writing
-                    && self.known.is_some_and(|known| known >= hold.written) =>
+                    && self.known_revision.is_some_and(|known| known >= hold.last_change) =>
             {
-                self.agent = Agent::Runs;
+                self.agent = AgentState::Running;
                 self.outputs.push_back(Output::Start(self.records.clone()));
             }
-            (Some(hold), Agent::Runs) if now >= hold.until + self.config.patience => {
-                hold.working = false;
+            (Some(hold), AgentState::Running) if now >= hold.lease_end + self.config.grace_period => {
+                hold.agent_works = false;
                 hold.commits.clear();
-                self.stop("the store has not been reached for too long".into());
+                self.stop("the store was unreachable for longer than the grace period".into());
             }
-            (None, Agent::Runs) => self.agent = Agent::Until(now + self.config.patience),
-            (None, Agent::Until(end)) => {
+            (None, AgentState::Running) => {
+                self.agent = AgentState::ForwardsUntil(now + self.config.grace_period)
+            }
+            (None, AgentState::ForwardsUntil(end)) => {
                 let next_works =
                     self.owner.1.as_ref().is_some_and(|token| {
                         token.state == TokenState::Working && token.process != self.process
                     });
                 if next_works {
-                    self.stop("another member has the seat now".into());
+                    self.stop("another member is the leader now".into());
                 } else if now >= end {
-                    self.stop("the seat has been given up".into());
+                    self.stop("the member has given the leadership up".into());
                 }
             }
             _ => {}
@@ -586,37 +601,38 @@ impl Seat {
     fn go_on(&mut self, now: Time) {
         let lost = self.doubted();
         let to = match lost {
-            Some(doubted) => self.others.connected(now, doubted, &self.config),
-            None => self.others.better(now, &self.config),
+            Some(doubted) => self.other_members.connected_member(now, doubted, &self.config),
+            None => self.other_members.preferred_member(now, &self.config),
         };
-        let Some(hold) = &mut self.hold else { return };
-        let idle = hold.working && hold.commits.is_empty();
-        if hold.leaving.is_none()
+        let Some(hold) = &mut self.leader_state else { return };
+        let idle = hold.agent_works && hold.commits.is_empty();
+        if hold.giving_up.is_none()
             && (idle || lost.is_some())
             && let Some(to) = to
         {
             let why = if lost.is_some() { "reaches its routers" } else { "is to have it" };
-            self.outputs.push_back(Output::Note(format!("gives it to {to}, which {why}")));
-            hold.leaving = Some(Some(to));
+            self.outputs.push_back(Output::Log(format!("gives it to {to}, which {why}")));
+            hold.giving_up = Some(Some(to));
         }
-        let state = if hold.working { TokenState::Working } else { TokenState::Starting };
+        let state = if hold.agent_works { TokenState::Working } else { TokenState::Starting };
         let revision = hold.revision;
         if let Some((number, changes)) = hold.commits.front_mut() {
-            let rest = changes.split_off(as_many_as_fit(changes));
+            let rest = changes.split_off(changes_per_transaction(changes));
             let piece = std::mem::replace(changes, rest);
             let completes = changes.is_empty().then_some(*number);
             if completes.is_some() {
                 hold.commits.pop_front();
             }
-            hold.beaten = now;
+            hold.last_transaction = now;
             self.transact(now, revision, state, piece, completes);
-        } else if let Some(to) = &hold.leaving {
+        } else if let Some(to) = &hold.giving_up {
             let state = TokenState::Free(to.clone());
-            // Another member may take the seat before this member learns that the seat was free.
-            hold.until = hold.until.min(now);
+            // // Another member may take the leadership before this member gets the answer to its
+            // transaction.
+            hold.lease_end = hold.lease_end.min(now);
             self.transact(now, revision, state, Vec::new(), None);
-        } else if now >= hold.beaten + self.config.beat {
-            hold.beaten = now;
+        } else if now >= hold.last_transaction + self.config.keep_alive_interval {
+            hold.last_transaction = now;
             self.transact(now, revision, state, Vec::new(), None);
         }
     }
@@ -629,24 +645,34 @@ impl Seat {
         changes: Vec<Change>,
         completes: Option<u64>,
     ) {
-        self.count += 1;
-        let token =
-            Token { member: self.config.member.clone(), process: self.process, count: self.count, state };
+        self.transaction_count += 1;
+        let token = Token {
+            member: self.config.member.clone(),
+            process: self.process,
+            count: self.transaction_count,
+            state,
+        };
         let transaction = Transaction { expected, token, changes };
         let id = self.next_request;
         self.next_request += 1;
         self.outputs.push_back(Output::Transact(id, transaction.clone()));
-        self.flight =
-            Some(Flight { id, first: id, transaction, sent: now, again: now + self.config.beat, completes });
+        self.outstanding = Some(OutstandingTransaction {
+            id,
+            first: id,
+            transaction,
+            first_sent: now,
+            next_attempt: now + self.config.keep_alive_interval,
+            completed_commit: completes,
+        });
     }
 }
 
-/// Returns the number of changes that fit one transaction: at least one, if there is any.
-fn as_many_as_fit(changes: &[Change]) -> usize {
+/// Returns how many changes fit into one transaction: at least one, if there are changes.
+fn changes_per_transaction(changes: &[Change]) -> usize {
     let mut octets = 0;
     let fits = |(key, value): &&Change| {
         octets += key.len() + value.as_ref().map_or(0, String::len);
-        octets <= MOST_OCTETS
+        octets <= MAX_OCTETS
     };
-    changes.iter().take(MOST_CHANGES).take_while(fits).count().max(changes.len().min(1))
+    changes.iter().take(MAX_CHANGES).take_while(fits).count().max(changes.len().min(1))
 }

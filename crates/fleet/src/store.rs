@@ -1,7 +1,7 @@
-//! Requests to the store, and answers of the store.
+//! Requests to the store, and its answers.
 //!
-//! All keys of a seat are below one prefix, which the runner knows. A transaction always has one comparison:
-//! of the revision of [`Key::Owner`]. The store must be able to compare and put several keys in one step.
+//! All keys of a seat have a common prefix, which the caller knows. A transaction always compares the
+//! revision of [`Key::Owner`]. The store must be able to compare and put several keys in one step.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// the key does not exist.
 pub type Revision = u64;
 
-/// Number of a transaction, which its outcome repeats.
+/// Number of a transaction, by which its outcome is found.
 pub type RequestId = u64;
 
 /// A key without the prefix of its seat.
@@ -90,7 +90,7 @@ impl Token {
 pub struct Presence {
     /// Number of the member's process.
     pub process: u64,
-    /// The member does not reach its routers, or not yet for long enough.
+    /// Whether the member does not reach its routers, or has not reached them for long enough.
     #[serde(default)]
     pub cut_off: bool,
 }
@@ -124,7 +124,7 @@ pub struct Transaction {
 /// Result of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// The store has made the transaction with this revision.
+    /// The store has executed the transaction and assigned this revision.
     Done(Revision),
     /// The store refused the transaction, because [`Key::Owner`] has another revision. The outcome has this
     /// revision and the token; `None` if the token is unknown.

@@ -142,7 +142,7 @@ fn the_page_of_clauses_is_up_to_date() {
 }
 
 #[test]
-fn the_recorded_answers_are_what_the_standards_want() {
+fn the_recorded_answers_match_the_standards() {
     let Some((right, said)) = python(&["recorded/author", "--check"]) else { return };
     assert!(right, "{said}");
 }

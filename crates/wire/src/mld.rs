@@ -15,7 +15,7 @@ use crate::octets::{address_at, array, slice, u8_at, u16_at};
 
 /// All MLDv2-capable routers, ff02::16 (RFC 3810 5.2.14).
 pub const ALL_ROUTERS_V2: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x16);
-/// Least number of source addresses for which a query has room: a packet of 1280 octets less its headers.
+/// Minimum number of source addresses for which a query has room: a packet of 1280 octets less its headers.
 pub const MAX_QUERIED_SOURCES: usize = (1280 - HEADER_LEN - ROUTER_ALERT.len() - QUERY_V2) / 16;
 
 const QUERY: u8 = 130;
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn every_code_comes_back() {
+    fn every_code_is_decoded_and_encoded_unchanged() {
         (0..=0xff).for_each(|code| assert_eq!(encode(decode(code, 7, 4), 7, 4), code));
         (0..=0xffff).for_each(|code| assert_eq!(encode(decode(code, 15, 12), 15, 12), code));
     }

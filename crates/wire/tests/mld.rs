@@ -126,7 +126,7 @@ fn version_1_is_told_by_its_length() {
 }
 
 #[test]
-fn what_the_standard_has_dropped_is_refused() {
+fn mld_packets_that_the_rfc_discards_are_refused() {
     let changed = |at: usize, octet: u8| {
         let mut packet = hex(REPORT);
         packet[at] = octet;

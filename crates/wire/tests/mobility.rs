@@ -44,7 +44,7 @@ fn messages_without_options() {
 }
 
 #[test]
-fn flags_one_by_one() {
+fn each_flag_is_written_and_read() {
     let all = BindingUpdateFlags::from_bits(0xffff);
     assert!(all.proxy && !all.overwrite, "with P, bit 0x0040 is not O");
     assert_eq!(all.bits(), 0xff80);

@@ -75,7 +75,7 @@ proptest! {
     }
 
     #[test]
-    fn an_option_cut_or_changed_is_none(information in nesting(), at in 0usize..4, cut in 1usize..8) {
+    fn a_shortened_or_changed_option_is_refused(information in nesting(), at in 0usize..4, cut in 1usize..8) {
         let mut data = information.data();
         let whole = data.len();
         let read = |data: &[u8]| {

@@ -1,4 +1,4 @@
-//! Advice for an operator about a config without errors: for `carnet check`, not for each start.
+//! Advice for an operator about a valid config. `carnet check` prints it; a start of the station does not.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 use super::auth::Auth;
 use super::{Config, MobileRouter};
 
-/// Keys that the documentation prints.
+/// Keys that the documentation contains, so that they are not secret.
 const DOCUMENTED_KEYS: [&str; 3] = [
     "000102030405060708090a0b0c0d0e0f",
     "101112131415161718191a1b1c1d1e1f",
@@ -21,15 +21,15 @@ fn keys(auth: &Auth) -> impl Iterator<Item = (u32, &Key)> {
     own.into_iter().chain(auth.former().iter().map(|former| (former.spi, &former.key)))
 }
 
-/// Whether the documentation prints a key.
+/// Returns whether the documentation prints a key.
 fn is_documented(key: &Key) -> bool {
     let digits: String = key.octets().iter().map(|octet| format!("{octet:02x}")).collect();
     DOCUMENTED_KEYS.contains(&digits.as_str())
 }
 
 impl Config {
-    /// Returns the advice about the config in `text`, one line each. [`Config::warnings`] has the warnings,
-    /// which are not repeated.
+    /// Returns the advice about the config in `text`, one line each. Does not repeat the warnings of
+    /// [`Config::warnings`].
     pub fn advice(&self, text: &str) -> Vec<String> {
         let mut advice = Vec::new();
         if let Some(agent) = &self.home_agent {
@@ -48,16 +48,16 @@ impl Config {
             for routers in routers_of_key.into_values() {
                 if let Some(routers) = several(routers) {
                     advice.push(format!(
-                        "home_agent: {routers} have one key: each of them can register as the others; \
-                         expected a key for each"
+                        "home_agent: {routers} have the same key, so each of them can register as another \
+                         one; expected a different key for each"
                     ));
                 }
             }
             for (spi, routers) in routers_of_spi {
                 if let Some(routers) = several(routers) {
                     advice.push(format!(
-                        "home_agent: {routers} have one SPI, {spi}: logs and counters cannot tell their keys \
-                         apart; expected an SPI for each"
+                        "home_agent: {routers} have the same SPI {spi}, so logs and counters cannot \
+                         distinguish their keys; expected a different SPI for each"
                     ));
                 }
             }
@@ -72,11 +72,11 @@ impl Config {
     }
 }
 
-const DOCUMENTED: &str = "the documentation prints this key, so that everybody knows it; expected one of \
-                          your own, by `openssl rand -hex 16`";
+const DOCUMENTED: &str = "this key is printed in the documentation, so it is not secret; expected a key \
+                          made by `openssl rand -hex 16`";
 
-/// Returns the first of several routers and their number; `None` for a single router, which may have an SPI
-/// twice.
+/// Returns the first of several routers and their number. Returns `None` for a single router, which may use
+/// an SPI twice.
 fn several(mut routers: Vec<String>) -> Option<String> {
     routers.dedup();
     match routers.as_slice() {
@@ -91,8 +91,8 @@ fn value<'a, 't>(table: &'a DeTable<'t>, name: &str) -> Option<&'a DeValue<'t>> 
     table.iter().find(|(key, _)| key.get_ref() == name).map(|(_, value)| value.get_ref())
 }
 
-/// Returns advice about uplinks without a priority beside uplinks with one. The text shows whether a key is
-/// present, because an absent key has a default.
+/// Returns advice about uplinks without a priority beside uplinks with one. The text of the config shows
+/// whether a key is present, because an absent key has a default value.
 fn unranked(router: &MobileRouter, text: &str) -> Vec<String> {
     let Ok(document) = DeTable::parse(text) else { return Vec::new() };
     let Some(DeValue::Table(table)) = value(document.get_ref(), router.table()) else { return Vec::new() };
@@ -113,7 +113,7 @@ fn unranked(router: &MobileRouter, text: &str) -> Vec<String> {
     let unranked = router.uplinks.iter().zip(ranks).filter(|(_, ranked)| !ranked);
     let tell = |interface: &str| {
         format!(
-            "{}.uplink {interface}: it has {missing}, other uplinks do: is it to be used like them?",
+            "{}.uplink {interface}: it has {missing}, but other uplinks have it: is that intended?",
             router.table()
         )
     };
@@ -124,7 +124,7 @@ fn unranked(router: &MobileRouter, text: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// Returns the advice about a config with these routers (SPI and key) and these uplinks.
+    /// Returns the advice for a config with these routers (SPI and key) and these uplinks.
     fn advice(routers: &[(u32, &str)], uplinks: &str) -> Vec<String> {
         let mut text = "[station]\nname = \"n\"\n[home_agent]\naddress = \"2001:db8:1::1\"\n\
                         home_prefix = \"2001:db8:1::/64\"\n"
@@ -148,29 +148,29 @@ mod tests {
     const B: &str = "a0000000000000000000000000000002";
 
     #[test]
-    fn keys_and_spis_of_several_routers_are_told() {
+    fn keys_and_spis_shared_by_several_routers_are_reported() {
         assert_eq!(advice(&[(300, A), (301, B)], ""), [""; 0]);
         let told = advice(&[(300, A), (300, B)], "");
         assert_eq!(told.len(), 1, "{told:?}");
         assert!(
-            told[0].starts_with("home_agent: 2001:db8:1::a0 and 2001:db8:1::a1 have one SPI, 300"),
+            told[0].starts_with("home_agent: 2001:db8:1::a0 and 2001:db8:1::a1 have the same SPI 300"),
             "{told:?}"
         );
         let told = advice(&[(300, A), (301, A), (302, B), (303, A)], "");
         assert_eq!(told.len(), 1, "{told:?}");
         assert!(
-            told[0].starts_with("home_agent: 2001:db8:1::a0, 2001:db8:1::a1 and 1 others have one key"),
+            told[0].starts_with("home_agent: 2001:db8:1::a0, 2001:db8:1::a1 and 1 others have the same key"),
             "{told:?}"
         );
     }
 
     #[test]
-    fn keys_of_the_documentation_are_told() {
+    fn keys_of_the_documentation_are_reported() {
         let told = advice(&[(300, DOCUMENTED_KEYS[0]), (301, B)], "");
         assert_eq!(told, [format!("home_agent.mobile_router 2001:db8:1::a0: {DOCUMENTED}")]);
     }
 
-    /// Every key that a page prints causes advice.
+    /// Each key that a page of the documentation contains causes advice.
     #[test]
     fn the_documentation_prints_no_other_keys() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn an_uplink_without_rank_beside_others_is_told() {
+    fn the_check_reports_an_uplink_without_rank() {
         let uplink = |more: &str| format!("{{ interface = \"{}\"{more} }}", &"wlan0wwan0"[..5]);
         let other = |more: &str| format!("{{ interface = \"wwan0\"{more} }}");
         for (first, second, expected) in [
@@ -203,8 +203,7 @@ mod tests {
             let told = advice(&[(300, A)], &[uplink(first), other(second)].join(", "));
             let expected = expected.map(|missing| {
                 format!(
-                    "mobile_node.uplink wlan0: it has {missing}, other uplinks do: is it to be used like \
-                         them?"
+                    "mobile_node.uplink wlan0: it has {missing}, but other uplinks have it: is that intended?"
                 )
             });
             assert_eq!(told, expected.into_iter().collect::<Vec<_>>(), "{first} {second}");

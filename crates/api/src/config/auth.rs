@@ -11,7 +11,7 @@ use super::reader::{At, Value};
 use super::table::Table;
 use super::{kinds, values};
 
-/// Most keys that a node may have at a time.
+/// Maximum number of keys that a node may have at a time.
 const MAX_KEYS: usize = 4;
 
 /// `auth`: how Binding Updates and Acknowledgements are authenticated.
@@ -23,8 +23,8 @@ pub enum Auth {
     Ipsec,
     /// Mobility message authentication option (RFC 4285 5.1, HMAC-SHA1).
     Mac(Mac),
-    /// That option while the key changes: other keys are accepted beside it. (A home agent may have very many
-    /// routers, so the state that few have is stored elsewhere.)
+    /// Mobility message authentication option with several keys, while an operator changes the key. A home
+    /// agent may have very many routers, so this rare state has its own allocation.
     Changing(Box<Changing>),
 }
 
@@ -37,15 +37,15 @@ pub struct Mac {
     pub key: carnet_base::Key,
     /// Protection against replays.
     pub replay: Replay,
-    /// Whether the key in use with a home agent is derived from this one and that home agent's address.
-    /// `None` means no, which is an error with several home agents.
+    /// Whether each home agent has its own key, derived from this one and the home agent's address. `None`
+    /// means no; with several home agents it is an error.
     pub per_agent: Option<bool>,
 }
 
 /// `auth` with `auth.former`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Changing {
-    /// Key that signs.
+    /// Key that signs messages.
     pub mac: Mac,
     /// Other accepted keys, at least one, each with its own SPI.
     pub former: Vec<FormerKey>,
@@ -81,7 +81,7 @@ impl Auth {
         }
     }
 
-    /// Returns the keys that are accepted beside the signing one.
+    /// Returns the other accepted keys.
     pub fn former(&self) -> &[FormerKey] {
         match self {
             Auth::Changing(changing) => &changing.former,
@@ -102,7 +102,7 @@ pub enum Replay {
     },
 }
 
-/// Words of a message that expects `auth`.
+/// Expected value in an error message: `auth`.
 const EXPECTED: &str = "authentication to be chosen: { spi = 300, key = \"...\" }, \"ipsec\" or \"none\"";
 
 /// The type of a key `auth`.
@@ -174,7 +174,7 @@ static FORMER_SHARED_KEY: Optional<carnet_base::Key> =
 static FORMER_KEY_FILE: Optional<carnet_base::Key> =
     optional("key_file", KEY_FILE, "A file with the shared key, as in `auth`.");
 
-/// `auth.former`
+/// Keys of the config table `auth.former`.
 static FORMER_KEY: Section =
     Section::new("auth.former", "auth.former", &[&FORMER_SPI, &FORMER_SHARED_KEY, &FORMER_KEY_FILE]);
 
@@ -190,14 +190,14 @@ fn read(value: &Value<'_>) -> Option<Auth> {
     }
 }
 
-/// Reads the inline table of `auth`.
+/// Reads `auth` if it is an inline table.
 fn mac(table: &Table<'_>) -> Option<Auth> {
     let spi = table.take_at(&SPI);
     let key = shared_key(table, &KEY, &KEY_FILE_OF_AUTH);
     let timestamps = table.take(&REPLAY);
     let window = table.take(&WINDOW);
     if let (Some(value), Some(false)) = (table.value(&WINDOW), timestamps) {
-        value.refuse("a window goes with timestamps only, expected replay = \"timestamp\" beside it");
+        value.refuse("a window needs timestamps, expected replay = \"timestamp\" beside it");
     }
     let per_agent = table.take(&PER_AGENT);
     let former = former(table, spi);
@@ -211,7 +211,7 @@ fn mac(table: &Table<'_>) -> Option<Auth> {
     Some(Auth::Changing(Box::new(Changing { mac, former })))
 }
 
-/// Reads the key of a table, from the table or from a file.
+/// Reads a key from its table, or from the file that the table names.
 fn shared_key(
     table: &Table<'_>,
     key: &Optional<carnet_base::Key>,
@@ -221,7 +221,7 @@ fn shared_key(
         (Some(_), None) => table.take(key)?,
         (None, Some(_)) => table.take(file)?,
         (Some(_), Some(file)) => {
-            file.refuse("there is a `key` already, expected one of `key` and `key_file`");
+            file.refuse("found both `key` and `key_file`, expected one of them");
             None
         }
         (None, None) => {
@@ -231,8 +231,7 @@ fn shared_key(
     }
 }
 
-/// Reads the keys that are accepted beside the one with this SPI. A message names its key by the SPI, so
-/// every SPI is unique.
+/// Reads the other accepted keys. A message names its key by the SPI, so each key needs a different SPI.
 fn former(table: &Table<'_>, spi: Option<At<u32>>) -> Option<Vec<FormerKey>> {
     let Some(value) = table.value(&FORMER) else { return Some(Vec::new()) };
     let tables = table.tables(&FORMER)?;
@@ -266,18 +265,18 @@ fn read_key(text: &str, config_file: &str) -> Result<carnet_base::Key, String> {
     shared_key_of(content.trim_ascii())
 }
 
-/// Parses a window around the home agent's clock, which is not empty.
+/// Parses the largest permitted difference to the home agent's clock; it must be above zero.
 fn window(text: &str) -> Result<Duration, String> {
     match values::duration(text)? {
-        Duration::ZERO => Err(format!("{text:?} accepts nothing, expected a duration above zero")),
+        Duration::ZERO => Err(format!("{text:?} is too short, expected a duration above zero")),
         window => Ok(window),
     }
 }
 
-/// Words of a message that expects a key.
+/// Expected value in an error message: a key.
 const EXPECTED_KEY: &str = "32 hexadecimal digits (16 octets)";
 
-/// Parses a shared key. Messages do not repeat it.
+/// Parses a shared key. Its error messages do not contain the key.
 fn shared_key_of(text: &str) -> Result<carnet_base::Key, String> {
     if let Some(bad) = text.chars().find(|c| !c.is_ascii_hexdigit()) {
         return Err(format!("the key has the character {bad:?}, expected {EXPECTED_KEY}"));

@@ -1,5 +1,5 @@
-//! The checks between tables of a config file. The declaration of a key
-//! checks a single value. A section's file compares the values of its own table.
+//! Checks of values in different tables of a config file. The declaration of a key checks a single value; the
+//! file of a table checks values of that table against each other.
 
 use std::net::Ipv6Addr;
 
@@ -9,12 +9,12 @@ use super::errors::Sink;
 use super::reader::At;
 use super::{Auth, DataplanePath, geonet, home_agent, mobile_router, security};
 
-/// Reports everything in a draft that conflicts.
+/// Reports all conflicts between tables.
 pub(super) fn check(draft: &Draft, sink: &Sink<'_>) {
     if !draft.has_role {
         sink.push(
             0,
-            "the station has no job, expected [home_agent], [mobile_router], [mobile_node] or [geonet]",
+            "the station has no role, expected [home_agent], [mobile_router], [mobile_node] or [geonet]",
         );
     }
     if let Some(agent) = &draft.home_agent {
@@ -28,19 +28,20 @@ pub(super) fn check(draft: &Draft, sink: &Sink<'_>) {
         both(agent, router, sink);
     }
     if let Some(conformance) = draft.conformance.as_ref().filter(|_| draft.geonet.is_none()) {
-        sink.push(conformance.at, "the upper tester steers GeoNetworking, expected [geonet] beside it");
+        sink.push(conformance.at, "the upper tester needs GeoNetworking, expected a section [geonet]");
     }
     if let Some(facilities) = draft.facilities.as_ref().filter(|_| draft.geonet.is_none()) {
-        sink.push(facilities.at, "the facilities stand on GeoNetworking, expected [geonet] beside it");
+        sink.push(facilities.at, "the facilities need GeoNetworking, expected a section [geonet]");
     }
     if let Some(security) = &draft.security {
         if draft.geonet.is_none() {
-            sink.push(security.at, "what is signed are GeoNetworking packets, expected [geonet] beside it");
+            sink.push(security.at, "only GeoNetworking packets are signed, expected a section [geonet]");
         }
         if security.has_no_roots() {
             sink.push(
                 security.at,
-                "nobody would be believed, expected `security.roots` with a root at least",
+                "without a trusted root the station would accept no message, expected at least one root in \
+                 `security.roots`",
             );
         }
         pseudonyms(security, draft, sink);
@@ -53,21 +54,22 @@ pub(super) fn check(draft: &Draft, sink: &Sink<'_>) {
     }
 }
 
-/// A station with pseudonyms needs tickets and must not have an address or number that stays.
+/// Checks that a station with pseudonyms has tickets, and no fixed address or number.
 fn pseudonyms(security: &security::Draft, draft: &Draft, sink: &Sink<'_>) {
     let Some(at) = security.pseudonyms_at else { return };
     if security.has_no_tickets() {
-        sink.push(at, "a pseudonym is a ticket, expected `security.tickets`");
+        sink.push(at, "a pseudonym needs tickets, expected `security.tickets`");
     }
     if draft.geonet.as_ref().is_some_and(|geonet| !geonet.is_anonymous) {
-        sink.push(at, "a pseudonym has an address of its own, expected `geonet.address` = \"anonymous\"");
+        sink.push(at, "each pseudonym needs a new address, expected `geonet.address` = \"anonymous\"");
     }
     if draft.facilities.as_ref().is_some_and(|facilities| facilities.has_a_number) {
-        sink.push(at, "a pseudonym has a number of its own, expected no `facilities.station_id`");
+        sink.push(at, "each pseudonym needs a new number, expected no `facilities.station_id`");
     }
 }
 
-/// IPsec needs one home agent, IPv6 and a data path that the kernel sees.
+/// Checks that a station with IPsec has one home agent, uses IPv6, and has a data path that passes packets to
+/// the kernel.
 fn ipsec(draft: &Draft, sink: &Sink<'_>) {
     let agent = draft.home_agent.as_ref();
     let is_ipsec = |auth: &&At<Auth>| auth.value == Auth::Ipsec;
@@ -77,27 +79,31 @@ fn ipsec(draft: &Draft, sink: &Sink<'_>) {
     let own = router.and_then(|router| router.auth.as_ref()).filter(is_ipsec);
     let Some(first) = own.or(of_nodes.first().copied()) else { return };
     if draft.dataplane.as_ref().is_some_and(|dataplane| dataplane.path == DataplanePath::Kernel) {
-        let message = "the kernel's own tunnel devices take the packets that IPsec is to see, expected \
-                       another `dataplane.path` than \"kernel\"";
+        let message = "with the kernel's tunnel devices packets bypass IPsec, expected another \
+                       `dataplane.path` than \"kernel\"";
         sink.push(first.at, message);
     }
     if let (Some(auth), Some(router)) = (own, router) {
         if router.has_several_home_agents() {
-            sink.push(auth.at, "IPsec is with one home agent, expected its address alone in `home_agent`");
+            sink.push(
+                auth.at,
+                "IPsec supports only one home agent, expected only its address in \
+                                `home_agent`",
+            );
         }
         if !router.home_agents_ipv4().is_empty() {
-            let message = "messages inside IPv4 are not under IPsec, expected no `home_agent_ipv4`";
+            let message = "IPsec does not protect messages inside IPv4, expected no `home_agent_ipv4`";
             sink.push(auth.at, message);
         }
     }
     if let Some(auth) = of_nodes.first()
         && agent.is_some_and(|agent| !agent.peers.is_empty())
     {
-        sink.push(auth.at, "IPsec is with one home agent, expected no [[home_agent.peer]]");
+        sink.push(auth.at, "IPsec supports only one home agent, expected no [[home_agent.peer]]");
     }
 }
 
-/// A station may be both home agent and mobile router, with separate addresses for each.
+/// Checks that a station that is both home agent and mobile router has separate addresses for each.
 fn both(agent: &home_agent::Draft, router: &mobile_router::Draft, sink: &Sink<'_>) {
     if let Some(address) = agent.address {
         let own = router.home_address.map(|own| (own, "home address"));
@@ -126,7 +132,7 @@ fn both(agent: &home_agent::Draft, router: &mobile_router::Draft, sink: &Sink<'_
     }
 }
 
-/// The radio interface is for GeoNetworking only.
+/// Checks that no other role uses the radio interface.
 fn radio(geonet: &geonet::Draft, draft: &Draft, sink: &Sink<'_>) {
     let Some(at) = &geonet.interface else { return };
     let Some(name) = at.value.name() else { return };
@@ -136,7 +142,7 @@ fn radio(geonet: &geonet::Draft, draft: &Draft, sink: &Sink<'_>) {
     }
 }
 
-/// Returns the interfaces of the other roles; the string is the use of each.
+/// Returns the interfaces of the other roles, each with its use as text.
 fn interfaces(draft: &Draft) -> Vec<(&At<String>, &'static str)> {
     let router = draft.mobile_router.as_ref();
     let uplinks = router.map(|router| router.uplinks.as_slice()).unwrap_or_default();
@@ -149,16 +155,15 @@ fn interfaces(draft: &Draft) -> Vec<(&At<String>, &'static str)> {
     uplinks.chain(lan).chain(home_link).collect()
 }
 
-/// carnet creates the interfaces of IPv6 over GeoNetworking: no other interface has such a name. The main
-/// interface always exists, and each group leads to one area.
+/// Checks the interfaces that carnet creates for IPv6 over GeoNetworking: no other interface has such a name.
+/// Areas need the main interface, and each group leads to one area.
 fn ipv6(geonet: &geonet::Draft, draft: &Draft, sink: &Sink<'_>) {
     let areas = geonet.areas.as_slice();
     let main = geonet.ipv6_interface.as_ref();
     let dynamic = geonet.dynamic_interface.as_ref();
     let of_areas = areas.iter().filter_map(|area| area.ipv6_interface.as_ref());
     if let Some(None) = main {
-        const EXPECTED: &str =
-            "goes with IPv6 over GeoNetworking, expected `geonet.ipv6_interface` beside it";
+        const EXPECTED: &str = "needs IPv6 over GeoNetworking, expected `geonet.ipv6_interface`";
         for at in geonet.ipv6_at.into_iter().chain(of_areas.clone().map(|interface| interface.at)) {
             sink.push(at, EXPECTED);
         }
@@ -170,7 +175,7 @@ fn ipv6(geonet: &geonet::Draft, draft: &Draft, sink: &Sink<'_>) {
     let main = main.into_iter().flatten();
     let is_main = |interface: &At<String>| main.clone().any(|main| main.at == interface.at);
     for interface in main.clone().chain(dynamic).chain(of_areas) {
-        // A roadside unit may be an access router: the main interface may be an uplink.
+        // A roadside unit may be an access router of the vehicle, so the main interface may be an uplink.
         let allowed = |what: &str| what == "an uplink" && is_main(interface);
         match others.iter().find(|(other, what)| other.value == interface.value && !allowed(what)) {
             Some((other, what)) => taken(interface, what, other, sink),
@@ -190,25 +195,24 @@ fn ipv6(geonet: &geonet::Draft, draft: &Draft, sink: &Sink<'_>) {
     }
 }
 
-/// Direct routes to other mobile networks need a mobile network of this station, and IPv6.
+/// Checks that a station with direct routes to neighbouring mobile networks has a mobile network and IPv6.
 fn mnpp(geonet: &geonet::Draft, draft: &Draft, sink: &Sink<'_>) {
     let Some(at) = geonet.mnpp_at else { return };
     if draft.mobile_router.as_ref().is_none_or(|router| !router.is_router) {
-        sink.push(at, "there is no mobile network to announce, expected [mobile_router] beside it");
+        sink.push(at, "the station has no mobile network to announce, expected a section [mobile_router]");
     }
     if let Some(None) = geonet.ipv6_interface {
-        const EXPECTED: &str =
-            "goes with IPv6 over GeoNetworking, expected `geonet.ipv6_interface` beside it";
+        const EXPECTED: &str = "needs IPv6 over GeoNetworking, expected `geonet.ipv6_interface`";
         sink.push(at, EXPECTED);
     }
 }
 
-/// An interface of the mobile network is neither one that carnet creates nor an uplink, and is named once.
+/// Checks that an interface of the mobile network is no uplink and none that carnet creates, and that it is
+/// listed once.
 fn multicast(geonet: &geonet::Draft, others: &[(&At<String>, &'static str)], draft: &Draft, sink: &Sink<'_>) {
     let Some(multicast) = &geonet.multicast else { return };
     if let Some(None) = geonet.ipv6_interface {
-        const EXPECTED: &str =
-            "goes with IPv6 over GeoNetworking, expected `geonet.ipv6_interface` beside it";
+        const EXPECTED: &str = "needs IPv6 over GeoNetworking, expected `geonet.ipv6_interface`";
         sink.push(multicast.at, EXPECTED);
     }
     let lan = draft.mobile_router.as_ref().map(|router| router.lan()).unwrap_or_default();
@@ -222,7 +226,7 @@ fn multicast(geonet: &geonet::Draft, others: &[(&At<String>, &'static str)], dra
     }
 }
 
-/// No two areas have the same name.
+/// Checks that no two areas have the same name.
 fn areas(geonet: &geonet::Draft, sink: &Sink<'_>) {
     let mut names: Vec<&At<String>> = Vec::new();
     for name in geonet.areas.iter().filter_map(|area| area.name.as_ref()) {

@@ -1,4 +1,4 @@
-//! Conflicts between values, for the checks of several tables: addresses, prefixes, interfaces.
+//! Conflicts between addresses, prefixes and interfaces of several tables.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -8,7 +8,7 @@ use ipnet::Ipv6Net;
 use super::errors::Sink;
 use super::reader::{At, List};
 
-/// RFC 3963 3: a home address is from the home prefix or from a mobile network prefix.
+/// Checks that a home address is in the home prefix or in a mobile network prefix (RFC 3963 3).
 pub(super) fn home_address(
     address: Option<At<Ipv6Addr>>,
     home_prefix: Option<At<Ipv6Net>>,
@@ -26,7 +26,8 @@ pub(super) fn home_address(
     }
 }
 
-/// A prefix must not contain the home agent: packets to it would enter the tunnel that leads to it.
+/// Checks that no prefix contains the home agent. Otherwise packets to the home agent would enter the tunnel
+/// to it.
 pub(super) fn not_inside(agent: Option<At<Ipv6Addr>>, prefixes: &List<Ipv6Net>, sink: &Sink<'_>) {
     let Some(agent) = agent else { return };
     for prefix in prefixes.items.iter().filter(|prefix| prefix.value.contains(&agent.value)) {
@@ -40,7 +41,7 @@ pub(super) fn not_inside(agent: Option<At<Ipv6Addr>>, prefixes: &List<Ipv6Net>, 
     }
 }
 
-/// No prefix may be part of another. There may be a great many prefixes.
+/// Checks that no prefix is part of another. A home agent's config may have very many prefixes.
 pub(super) fn apart(prefixes: &[At<Ipv6Net>], sink: &Sink<'_>) {
     // Index of the first prefix with each first address and length.
     let mut before: BTreeMap<(u128, u8), usize> = BTreeMap::new();

@@ -6,14 +6,14 @@ use super::keys::{Key, Section, required, text, with_default};
 use super::kinds;
 use super::table::Table;
 
-/// `[conformance]`
+/// Values of the config table `[conformance]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conformance {
     /// Address of the upper tester, at which ETSI's test system reaches it (UDP).
     pub upper_tester: SocketAddr,
 }
 
-/// Words of a message that expects `upper_tester`.
+/// Expected value in an error message: `upper_tester`.
 const EXPECTED: &str = "[IPV6]:PORT or IPV4:PORT";
 
 static UPPER_TESTER: Key<SocketAddr> = required(
@@ -30,11 +30,11 @@ static ANYWHERE: Key<bool> = with_default(
     "Allows an `upper_tester` whose address is neither loopback nor link-local.",
 );
 
-/// `[conformance]`
+/// Keys of the config table `[conformance]`.
 pub(in crate::config) static SECTION: Section =
     Section::new("[conformance]", "conformance", &[&UPPER_TESTER, &ANYWHERE]);
 
-/// Position of the table in the file, and its contents.
+/// Position of the table in the file, and its values.
 pub(super) struct Draft {
     pub at: usize,
     /// Config of the table; `None` if the table has an error.
@@ -54,8 +54,8 @@ fn read(table: &Table<'_>) -> Option<Conformance> {
         let value = table.value(&UPPER_TESTER)?;
         let text = value.as_str().unwrap_or_default();
         value.refuse(&format!(
-            "{text:?} can be reached from afar, expected a loopback or link-local address, or \
-             anywhere = true beside it"
+            "{text:?} is reachable from other networks, expected a loopback or link-local address, or \
+             anywhere = true"
         ));
         return None;
     }
@@ -65,14 +65,14 @@ fn read(table: &Table<'_>) -> Option<Conformance> {
 fn address(text: &str) -> Result<SocketAddr, String> {
     match text.parse::<SocketAddr>() {
         Ok(address) if address.port() == 0 || address.ip().is_multicast() => {
-            Err(format!("{text:?} is nothing to listen at, expected {EXPECTED} of this machine"))
+            Err(format!("{text:?} is no address to listen on, expected {EXPECTED} of this machine"))
         }
         Ok(address) => Ok(address),
         Err(_) => Err(format!("{text:?} is no address with a port, expected {EXPECTED}")),
     }
 }
 
-/// Whether only this machine, or a neighbour on the link, can reach the address.
+/// Returns whether only this machine, or a neighbour on the link, can reach the address.
 fn is_near(address: SocketAddr) -> bool {
     match address.ip() {
         IpAddr::V4(address) => address.is_loopback() || address.is_link_local(),

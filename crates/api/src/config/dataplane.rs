@@ -10,7 +10,7 @@ pub struct Dataplane {
     pub path: DataplanePath,
 }
 
-/// `dataplane.path`
+/// Value of the config key `dataplane.path`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DataplanePath {
     /// The fastest data path that the kernel offers.
@@ -46,7 +46,7 @@ static PATH: Key<DataplanePath> = with_default(
        is not `"greedy"`. They forward packets of other stations only if `mib.max_packet_data_rate` is 0."#,
 );
 
-/// `[dataplane]`
+/// Keys of the config table `[dataplane]`.
 pub(in crate::config) static SECTION: Section = Section::new("[dataplane]", "dataplane", &[&PATH]);
 
 /// Reads the table; `None` if it has an error.

@@ -1,9 +1,9 @@
-//! A config for a support bundle: without its secrets.
+//! Removes secrets from a config, for a support bundle.
 //!
-//! The [declaration](super::keys) of a key says whether others may see its value. This module leaves out
-//! secrets, values of unknown keys, and long runs of hexadecimal digits. It also leaves out comments, which
-//! may contain an old key. It shows only the paths of files, and lists the files that hold secrets, so that a
-//! caller can leave their contents out.
+//! The [declaration](super::keys) of a key says whether others may see its value. This module removes
+//! secrets, values of unknown keys, and long runs of hexadecimal digits. It also removes comments, which may
+//! contain an old key. Of files it shows only the paths. It lists the files that contain secrets, so that the
+//! caller does not include their contents.
 
 use std::path::PathBuf;
 
@@ -12,11 +12,11 @@ use toml::de::{DeTable, DeValue};
 use super::document::{ROOT, sections};
 use super::keys::{Declaration, Disclosure, Section};
 
-/// Text in the place of a value that was left out.
+/// Text that replaces a removed value.
 pub const LEFT_OUT: &str = "LEFT OUT";
 
-/// Number of hexadecimal digits in a row that are taken for a key, in any value. (Names of certificates have
-/// 16.)
+/// Number of hexadecimal digits in a row that count as a key, in any value. Names of certificates have only
+/// 16.
 const DIGITS_OF_A_KEY: usize = 32;
 
 /// A config without its secrets.
@@ -24,9 +24,9 @@ const DIGITS_OF_A_KEY: usize = 32;
 pub struct Disclosed {
     /// The config, in TOML.
     pub text: String,
-    /// Keys whose value was left out.
+    /// Keys whose value was removed.
     pub left_out: Vec<String>,
-    /// The omitted values, so that a caller can search other texts for them.
+    /// The removed values, so that a caller can search other texts for them.
     pub secrets: Vec<String>,
     /// Files and folders that hold secrets, as the config names them.
     pub secret_files: Vec<PathBuf>,
@@ -44,7 +44,8 @@ pub fn secret_keys() -> Vec<String> {
     keys(Disclosure::Secret).chain(keys(Disclosure::PathOfSecret)).collect()
 }
 
-/// Leaves the secrets of a config out; `None` if the text is no TOML, so that nothing of it can be shown.
+/// Removes the secrets of a config. Returns `None` if the text is no TOML, because then no part of it is
+/// known to be public.
 pub fn disclose(text: &str) -> Option<Disclosed> {
     let document = DeTable::parse(text).ok()?;
     let mut disclosed = Disclosed::default();
@@ -54,7 +55,7 @@ pub fn disclose(text: &str) -> Option<Disclosed> {
     Some(disclosed)
 }
 
-/// Whether a value is a table, or an array of tables, with a heading of its own.
+/// Returns whether TOML writes a value as a table, or an array of tables, with its own heading.
 fn is_headed(value: &DeValue<'_>) -> bool {
     match value {
         DeValue::Table(_) => true,
@@ -64,7 +65,8 @@ fn is_headed(value: &DeValue<'_>) -> bool {
 }
 
 impl Disclosed {
-    /// Writes a table: values first, then the tables below, because a heading holds until the next one.
+    /// Writes a table: first its values, then the tables inside, because a heading applies to all lines up to
+    /// the next heading.
     fn table(
         &mut self,
         out: &mut String,
@@ -134,7 +136,7 @@ fn declaration(section: Option<&'static Section>, name: &str) -> Option<&'static
     section.and_then(|section| section.key(name))
 }
 
-/// Whether something in the value looks like a key.
+/// Returns whether a value contains text that looks like a key.
 fn has_key(value: &DeValue<'_>) -> bool {
     let mut texts = Vec::new();
     strings(value, &mut texts);
@@ -191,7 +193,7 @@ fn quote(out: &mut String, text: &str) {
 /// Returns a key as TOML writes it.
 fn key(name: &str) -> std::borrow::Cow<'_, str> {
     let bare = |octet: u8| octet.is_ascii_alphanumeric() || octet == b'_' || octet == b'-';
-    // A name that the program does not know may be a secret in the wrong place.
+    // An unknown name may be a secret that an operator has written in the wrong place.
     if name.len() >= DIGITS_OF_A_KEY && name.bytes().all(|octet| octet.is_ascii_hexdigit()) {
         return "left_out".into();
     }
@@ -207,7 +209,7 @@ fn key(name: &str) -> std::borrow::Cow<'_, str> {
 mod tests {
     use super::*;
 
-    /// A new secret needs a decision, and an entry in this list.
+    /// Every secret key of the config must be in this list, so a new one needs a decision.
     #[test]
     fn these_keys_are_secret() {
         let expected = [
@@ -221,9 +223,10 @@ mod tests {
         assert_eq!(secret_keys(), expected);
     }
 
-    /// When messages are refused, the operator first needs to know whether they are authenticated.
+    /// If messages are refused, a maintainer first needs to know whether they are authenticated, so the word
+    /// `none` is not removed.
     #[test]
-    fn that_there_is_no_key_is_shown_and_no_other_word_in_its_place() {
+    fn the_word_none_for_a_missing_key_is_not_removed() {
         let text = "[mobile_router]\nauth = \"none\"\n[[home_agent.mobile_router]]\nauth = \"swordfish\"\n";
         let disclosed = disclose(text).expect("TOML");
         assert!(disclosed.text.contains("[mobile_router]\nauth = \"none\"\n"), "{}", disclosed.text);
@@ -287,7 +290,7 @@ auth = { spi = 301, key_file = "new.key", former = [
     }
 
     #[test]
-    fn what_nobody_knows_is_left_out() {
+    fn unknown_values_are_left_out() {
         let text = r#"
 passwort = "geheim"
 [station]

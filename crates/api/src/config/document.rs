@@ -1,7 +1,7 @@
-//! The whole config file: its tables, and the value of each.
+//! The whole config file: its tables and their values.
 //!
-//! A [`Draft`] has every value that checks compare, with its place, and the config of each table without
-//! errors.
+//! A [`Draft`] has every value that the checks compare, with its position in the file. It also has the config
+//! of each table that has no errors.
 
 use carnet_base::parts;
 use toml::de::DeTable;
@@ -25,7 +25,7 @@ static FACILITIES: Tables = table("facilities", &facilities::SECTION, "");
 static SECURITY: Tables = table("security", &security::SECTION, "");
 static CONFORMANCE: Tables = table("conformance", &conformance::SECTION, "");
 
-/// The tables at the top of the file.
+/// The top level of the file, which contains the tables.
 pub(super) static ROOT: Section = Section::new(
     "the config",
     "",
@@ -42,7 +42,7 @@ pub(super) static ROOT: Section = Section::new(
     ],
 );
 
-/// All tables but the top, each before those below it.
+/// Returns all tables below the top level, each before the tables inside it.
 pub(super) fn sections() -> Vec<&'static Section> {
     fn add(section: &'static Section, found: &mut Vec<&'static Section>) {
         let below = section.keys.iter().filter_map(|key| key.declaration().below);
@@ -58,7 +58,7 @@ pub(super) fn sections() -> Vec<&'static Section> {
     found
 }
 
-/// Values of a whole file.
+/// Values of a whole config file before the checks between tables.
 pub(super) struct Draft {
     station: Option<Station>,
     pub dataplane: Option<Dataplane>,
@@ -86,7 +86,7 @@ impl Draft {
         let part = parts::geonet();
         let station = open(&STATION);
         if let (Some(_), Some(node)) = (root.value(&MOBILE_ROUTER), root.value(&MOBILE_NODE)) {
-            node.refuse("there is a [mobile_router] already, expected one of the two");
+            node.refuse("found [mobile_router] and [mobile_node], expected one of the two");
         }
         if part.is_none() {
             for key in [&GEONET, &FACILITIES, &SECURITY, &CONFORMANCE] {
@@ -112,7 +112,7 @@ impl Draft {
         }
     }
 
-    /// Returns the config, if nothing is missing.
+    /// Returns the config if no table has an error.
     pub(super) fn finish(self) -> Option<Config> {
         /// Returns the config of an optional table; the outer `None` means that the table has an error.
         fn config<D, C>(draft: Option<D>, config: impl FnOnce(D) -> Option<C>) -> Option<Option<C>> {

@@ -1,4 +1,4 @@
-//! Errors of a config file, each at its place.
+//! Errors of a config file, each with its position.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -34,20 +34,20 @@ impl fmt::Display for ConfigError {
 pub struct ConfigErrors(Vec<ConfigError>);
 
 impl ConfigErrors {
-    /// An error for a file that cannot be read.
+    /// Creates the error for a file that cannot be read.
     pub(super) fn unreadable(file: &str, error: &io::Error) -> ConfigErrors {
         let message = format!("cannot read the config, expected a readable TOML file: {error}");
         ConfigErrors(vec![ConfigError { file: file.to_owned(), place: None, message }])
     }
 
-    /// One error at an octet of the text.
+    /// Creates a single error at an octet of the text.
     pub(super) fn single(file: &str, text: &str, at: usize, message: &str) -> ConfigErrors {
         let message = message.to_owned();
         ConfigErrors(vec![ConfigError { file: file.to_owned(), place: Some(place(text, at)), message }])
     }
 
-    /// Errors of a text that is no TOML. One mistake makes the parser report several errors, so only the
-    /// first of a line counts.
+    /// Creates the errors of a text that is no TOML. One mistake makes the parser report several errors, so
+    /// only the first error of each line counts.
     pub(super) fn syntax(sink: Sink<'_>, errors: &[toml::de::Error]) -> ConfigErrors {
         for error in errors {
             let span = error.span().unwrap_or_default();
@@ -88,7 +88,7 @@ impl fmt::Display for ConfigErrors {
     }
 }
 
-/// Collects errors while a text is read.
+/// Collector of the errors of one file.
 pub(super) struct Sink<'t> {
     file: &'t str,
     text: &'t str,
@@ -96,7 +96,7 @@ pub(super) struct Sink<'t> {
 }
 
 impl<'t> Sink<'t> {
-    /// A sink without errors for the text of a file.
+    /// Creates a collector without errors for the text of a file.
     pub(super) fn new(file: &'t str, text: &'t str) -> Sink<'t> {
         Sink { file, text, found: RefCell::new(Vec::new()) }
     }
@@ -111,7 +111,7 @@ impl<'t> Sink<'t> {
         self.found.borrow_mut().push((at, message.into()));
     }
 
-    /// Formats an octet of the text as `FILE:LINE:COL`, for a message that names a second place.
+    /// Formats the position of an octet as `FILE:LINE:COL`, for a message that names a second place.
     pub(super) fn place(&self, at: usize) -> String {
         let (line, column) = place(self.text, at);
         format!("{}:{line}:{column}", self.file)
@@ -141,7 +141,7 @@ fn line_at(text: &str, at: usize) -> &str {
     &text[start..before.len() + end]
 }
 
-/// Returns the message for a line with a string without quotes, the most frequent mistake.
+/// Returns the message for a line with a string without quotation marks, the most frequent mistake.
 fn unquoted(line: &str) -> Option<String> {
     let (key, value) = line.split_once('=')?;
     let value = value.split('#').next().unwrap_or_default().trim();

@@ -10,7 +10,7 @@ use super::kinds;
 use super::reader::Value;
 use super::table::{Table, all};
 
-/// `[facilities]`
+/// Values of the config table `[facilities]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facilities {
     /// Whether the station sends CAMs.
@@ -23,17 +23,17 @@ pub struct Facilities {
     pub vehicle_width_dm: Option<u8>,
     /// Present use of the vehicle.
     pub role: VehicleRole,
-    /// Whether the station keeps events of others alive (EN 302 637-3 6.1.4).
+    /// Whether the station repeats the DENMs of other stations (keep-alive forwarding, EN 302 637-3 6.1.4).
     pub keep_alive: bool,
-    /// Most stations in the Local Dynamic Map.
+    /// Maximum number of stations in the Local Dynamic Map.
     pub ldm_stations: u32,
-    /// Most events in the Local Dynamic Map.
+    /// Maximum number of events in the Local Dynamic Map.
     pub ldm_events: u32,
     /// Services that the station announces.
     pub services: Vec<Service>,
 }
 
-/// `[[facilities.service]]`
+/// Values of the config table `[[facilities.service]]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Service {
     /// ITS application identifier.
@@ -83,10 +83,10 @@ impl VehicleRole {
     ];
 }
 
-/// Most services in one announcement.
+/// Maximum number of services in one announcement.
 const MOST_SERVICES: usize = 16;
 
-/// Longest and widest vehicle that TS 102 894-2 can express; larger values are "out of range".
+/// Lengths and widths of vehicles that TS 102 894-2 can express; larger values are "out of range".
 const VEHICLE_LENGTHS: Kind<u16> =
     value("number, 0.1 to 102.1", "a number of metres from 0.1 to 102.1", |value| decimetres(value, 1021));
 const VEHICLE_WIDTHS: Kind<u8> = value("number, 0.1 to 6", "a number of metres from 0.1 to 6", |value| {
@@ -138,7 +138,7 @@ static SERVICES: Tables = tables(
     "Services that the station announces, see [[[facilities.service]]](#facilitiesservice).",
 );
 
-/// `[facilities]`
+/// Keys of the config table `[facilities]`.
 pub(in crate::config) static SECTION: Section = Section::new(
     "[facilities]",
     "facilities",
@@ -165,11 +165,11 @@ static ADDRESS: Optional<Ipv6Addr> =
 static PORT: Optional<u16> =
     optional("port", integer(1, 65_535), "Port of the service at the address, or its BTP port.");
 
-/// `[[facilities.service]]`
+/// Keys of the config table `[[facilities.service]]`.
 static SERVICE: Section =
     Section::new("[[facilities.service]]", "facilities.service", &[&ITS_AID, &ADDRESS, &PORT]);
 
-/// Position of the table in the file, and its contents.
+/// Position of the table in the file, and its values.
 pub(super) struct Draft {
     pub at: usize,
     /// Whether the operator has configured the station ID.

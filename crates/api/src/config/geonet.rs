@@ -36,7 +36,7 @@ pub use mnpp::{Authorization, Mnpp};
 pub use multicast::Multicast;
 pub(super) use values::group;
 
-/// `[geonet]`
+/// Values of the config table `[geonet]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Geonet {
     /// Interface for frames.
@@ -49,13 +49,13 @@ pub struct Geonet {
     pub set_link_address: bool,
     /// Source of the position.
     pub position: PositionSource,
-    /// IPv6 over GeoNetworking; `None` without.
+    /// IPv6 over GeoNetworking; `None` if it is off.
     pub ipv6: Option<Ipv6>,
-    /// Direct routes to the mobile networks of vehicles in radio range; `None` without.
+    /// Direct routes to the mobile networks of vehicles in radio range; `None` if they are off.
     pub mnpp: Option<Mnpp>,
-    /// Multicast between the mobile network and IPv6 over GeoNetworking; `None` without.
+    /// Multicast between the mobile network and IPv6 over GeoNetworking; `None` if it is off.
     pub multicast: Option<Multicast>,
-    /// Congestion control; `None` without.
+    /// Congestion control; `None` if it is off.
     pub dcc: Option<Dcc>,
     /// Forwarding algorithms.
     pub forwarding: Forwarding,
@@ -63,7 +63,7 @@ pub struct Geonet {
     pub beacon: Beacon,
     /// Radio range in metres (`itsGnDefaultMaxCommunicationRange`).
     pub range_m: u16,
-    /// Version of EN 302 636-4-1 whose rules hold if versions differ.
+    /// Version of EN 302 636-4-1 whose rules apply where versions differ.
     pub standard: Standard,
     /// Parameters of the standard without a key in this table.
     pub mib: Mib,
@@ -71,7 +71,7 @@ pub struct Geonet {
     pub areas: Vec<Area>,
 }
 
-/// `geonet.interface`
+/// Value of the config key `geonet.interface`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GeonetInterface {
     /// Frames of EtherType 0x8947 on this network interface.
@@ -80,7 +80,7 @@ pub enum GeonetInterface {
     Udp(UdpLink),
 }
 
-/// Frames in UDP datagrams: `udp:ADDRESS[,PEER...]`.
+/// Link that sends frames in UDP datagrams, from the text `udp:ADDRESS[,PEER...]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UdpLink {
     /// Address at which datagrams arrive: an own address, or a multicast group, which is also the
@@ -152,7 +152,7 @@ impl StationType {
         ("road_side_unit", StationType::RoadSideUnit),
     ];
 
-    /// Returns the number of the kind in a GN address.
+    /// Returns the number of the station type in a GN address.
     pub fn number(self) -> u8 {
         self as u8
     }
@@ -169,7 +169,7 @@ pub enum GeonetAddress {
     Anonymous,
 }
 
-/// `geonet.position`
+/// Value of the config key `geonet.position`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PositionSource {
     /// Positions of a gpsd.
@@ -322,7 +322,7 @@ static MIB: Tables = table(
 static AREAS: Tables =
     tables("area", &area::SECTION, "Areas with a name, see [[[geonet.area]]](#geonetarea).");
 
-/// `[geonet]`
+/// Keys of the config table `[geonet]`.
 pub(in crate::config) static SECTION: Section = Section::new(
     "[geonet]",
     "geonet",
@@ -346,12 +346,12 @@ pub(in crate::config) static SECTION: Section = Section::new(
     ],
 );
 
-/// The table, with the values that other tables are compared with.
+/// The parsed table, with the values that the checks compare with other tables.
 pub(super) struct Draft {
-    /// Marks that the program includes GeoNetworking.
+    /// Proof that this program includes GeoNetworking.
     _part: parts::Geonet,
     pub interface: Option<At<GeonetInterface>>,
-    /// Whether the security entity sets the GN address. Also true if the key has an error.
+    /// Whether the security entity sets the GN address. It is also true if the key has an error.
     pub is_anonymous: bool,
     /// IPv6 interface; the outer `None` if it has an error.
     pub ipv6_interface: Option<Option<At<String>>>,

@@ -1,4 +1,4 @@
-//! `[home_agent]`
+//! Config table `[home_agent]`.
 
 mod allowed_router;
 mod peer;
@@ -20,10 +20,10 @@ use super::table::{Table, all};
 pub use allowed_router::AllowedRouter;
 pub use peer::PeerAgent;
 
-/// `[home_agent]`
+/// Values of the config table `[home_agent]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HomeAgent {
-    /// Address of the home agent; only carnet assigns it.
+    /// Address of the home agent, which carnet assigns; no other program may assign it.
     pub address: Ipv6Addr,
     /// Address of this machine at which mobile routers in IPv4 networks register; `None` if they cannot.
     pub ipv4_address: Option<Ipv4Addr>,
@@ -35,7 +35,8 @@ pub struct HomeAgent {
     pub care_of_test: bool,
     /// Prefix of the home link.
     pub home_prefix: Ipv6Net,
-    /// Prefix that is routed to this machine: the home prefix and more; `None` if it is not one prefix.
+    /// Prefix that is routed to this machine and contains the home prefix and mobile networks; `None` if
+    /// there is no such prefix.
     pub home_network: Option<Ipv6Net>,
     /// Interface of the home link; `None` for a virtual one.
     pub home_link: Option<String>,
@@ -53,11 +54,12 @@ pub struct HomeAgent {
 }
 
 impl HomeAgent {
-    /// Warnings about a table without errors, one line each.
+    /// Returns warnings about a valid table, one line each. `has_state_dir` says whether the station stores
+    /// its state.
     pub(super) fn warnings(&self, has_state_dir: bool) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.mobile_routers.is_empty() {
-            warnings.push("no [[home_agent.mobile_router]]: nobody can register".to_owned());
+            warnings.push("no [[home_agent.mobile_router]]: no mobile router can register".to_owned());
         }
         for router in self.mobile_routers.iter().filter(|router| router.auth == Auth::None) {
             warnings.push(format!(
@@ -72,15 +74,15 @@ impl HomeAgent {
         if self.dhaad && self.home_link.is_some() && self.mobile_routers.iter().any(shared) {
             warnings.push(
                 "home_agent.mobile_router: auth without `per_agent`: if another home agent of the home link \
-                 has the same key, what is recorded on the way to one can be played again at the other"
+                 has the same key, an attacker can replay messages to one home agent at the other"
                     .to_owned(),
             );
         }
         let known = std::iter::once(self.home_prefix).chain(self.home_network);
         if !known.into_iter().any(|prefix| prefix.contains(&self.address)) {
             warnings.push(format!(
-                "home_agent.address {}: neither in home_prefix nor in home_network; it has to be an address \
-                 that this machine has on no interface, and that is routed to it",
+                "home_agent.address {}: neither in home_prefix nor in home_network; expected an address \
+                 that is on no interface and is routed to this machine",
                 self.address
             ));
         }
@@ -96,8 +98,8 @@ impl HomeAgent {
         }
         if !has_state_dir && self.mobile_routers.iter().any(by_sequence) {
             warnings.push(
-                "home_agent without station.state_dir: a restart forgets the sequence numbers, and \
-                 with them which Binding Updates are replays"
+                "home_agent without station.state_dir: after a restart the home agent does not detect \
+                 replayed Binding Updates"
                     .to_owned(),
             );
         }
@@ -213,7 +215,7 @@ static MOBILE_ROUTERS: Tables = tables(
     "The mobile routers that may register, see [[[home_agent.mobile_router]]](#home_agentmobile_router).",
 );
 
-/// `[home_agent]`
+/// Keys of the config table `[home_agent]`.
 pub(in crate::config) static SECTION: Section = Section::new(
     "[home_agent]",
     "home_agent",
@@ -234,7 +236,7 @@ pub(in crate::config) static SECTION: Section = Section::new(
     ],
 );
 
-/// The table, with the values that other tables are compared with.
+/// The parsed table, with the values that the checks compare with other tables.
 pub(super) struct Draft {
     pub address: Option<At<Ipv6Addr>>,
     home_prefix: Option<At<Ipv6Net>>,
@@ -329,14 +331,14 @@ impl Draft {
         }
         apart(&prefixes, sink);
         self.check_peers(sink);
-        // RFC 2526: an anycast address belongs to a /64.
+        // RFC 2526: an anycast address belongs to a /64, so the home prefix must not be longer.
         if let Some(prefix) = self.home_prefix.filter(|prefix| self.dhaad && prefix.value.prefix_len() > 64) {
             let message = "has no anycast address for home agents, expected /64 or shorter with `dhaad`";
             sink.push(prefix.at, format!("{} {message}", prefix.value));
         }
     }
 
-    /// Checks the other home agents, which have the same mobile routers.
+    /// Checks the other home agents, which have the same mobile routers as this one.
     fn check_peers(&self, sink: &Sink<'_>) {
         let peers: Vec<At<Ipv6Addr>> = self.peers.iter().filter_map(|peer| peer.address).collect();
         for (index, peer) in peers.iter().enumerate() {
@@ -361,9 +363,9 @@ impl Draft {
             self.routers.iter().filter_map(|router| router.auth.as_ref()).filter(|_| !peers.is_empty())
         {
             if auth.value.mac().is_some_and(|mac| mac.per_agent.is_none()) {
-                let message = "whether other home agents have the same key has to be said where there is a \
-                               [[home_agent.peer]], expected per_agent = true, or per_agent = false for a \
-                               key that none has";
+                let message = "with a [[home_agent.peer]] the key must say whether it differs for each home \
+                               agent, expected per_agent = true, or per_agent = false for a key that no \
+                               other home agent has";
                 sink.push(auth.at, message);
             }
         }

@@ -22,7 +22,7 @@ pub(super) struct Section {
 }
 
 impl Section {
-    /// A table with these keys.
+    /// Creates a table with these keys.
     pub(super) const fn new(
         header: &'static str,
         path: &'static str,
@@ -37,7 +37,7 @@ impl Section {
         }
     }
 
-    /// A table with the keys of another table, some of which have other sentences on the page, by name.
+    /// Creates a table with the keys of another table. `meanings` has the sentences of the page that differ.
     pub(super) const fn with_meanings(self, meanings: &'static [(&'static str, &'static str)]) -> Section {
         #[cfg(not(test))]
         let _ = meanings;
@@ -67,12 +67,12 @@ pub(super) struct Declaration {
     pub absent: Absent,
     /// Part of the value that others may see.
     pub disclosure: Disclosure,
-    /// Table that the key opens.
+    /// Table that the value of the key contains.
     pub below: Option<&'static Section>,
-    /// Sentences of the page. Only the test of the page reads them.
+    /// Sentences for the page. Only the test of the page uses them.
     #[cfg(test)]
     pub meaning: &'static str,
-    /// Name of the type on the page; `None` if it follows from the form.
+    /// Name of the type on the page; `None` if the form of the value determines it.
     #[cfg(test)]
     type_name: Option<&'static str>,
 }
@@ -84,9 +84,9 @@ pub(super) enum Absent {
     Required,
     /// An absent key has no value.
     Nothing,
-    /// An absent key has this value, in TOML. It is read like a value of the file.
+    /// An absent key has this value, written in TOML and read like a value of the file.
     Default(&'static str),
-    /// An absent key has a value that depends on others; the string is the page's text for it.
+    /// The value of an absent key depends on other keys; the string describes it on the page.
     Computed(&'static str),
 }
 
@@ -95,11 +95,12 @@ pub(super) enum Absent {
 pub(super) enum Disclosure {
     /// Others may see the whole value.
     Open,
-    /// Others may see nothing: the value is a secret.
+    /// Others must not see the value, because it is a secret.
     Secret,
-    /// Others may see the value, the path of a file or folder that holds secrets.
+    /// Others may see the value: it is the path of a file or folder that contains secrets.
     PathOfSecret,
-    /// Others may see only these words, and nothing of a table in their place.
+    /// Others may see the value only if it is one of these words. In an inline table they see only the values
+    /// of these keys.
     Words(&'static [&'static str]),
 }
 
@@ -135,7 +136,7 @@ pub(super) enum Form<T: 'static> {
     Value { expected: &'static str, read: fn(&Value<'_>) -> Option<T> },
 }
 
-/// A string that `parse` accepts. Its error is "what is wrong, what was expected".
+/// Creates the type of a string that `parse` accepts. Its error is "what is wrong, what was expected".
 pub(super) const fn text<T>(
     name: &'static str,
     expected: &'static str,
@@ -144,7 +145,7 @@ pub(super) const fn text<T>(
     kind(Some(name), Form::Text { expected, parse })
 }
 
-/// An integer within bounds that `T` can hold.
+/// Creates the type of an integer within bounds that `T` can represent.
 pub(super) const fn integer<T: TryFrom<i64>>(low: i64, high: i64) -> Kind<T> {
     fn convert<T: TryFrom<i64>>(integer: i64) -> Option<T> {
         T::try_from(integer).ok()
@@ -152,17 +153,17 @@ pub(super) const fn integer<T: TryFrom<i64>>(low: i64, high: i64) -> Kind<T> {
     kind(None, Form::Integer { low, high, convert: convert::<T> })
 }
 
-/// One of a few words.
+/// Creates the type of a value that is one of these words.
 pub(super) const fn words<T>(words: &'static [(&'static str, T)]) -> Kind<T> {
     kind(None, Form::Words(words))
 }
 
-/// One of several words, for which the page has a name.
+/// Creates the type of a value that is one of these words, with a name for the page.
 pub(super) const fn named_words<T>(name: &'static str, words: &'static [(&'static str, T)]) -> Kind<T> {
     kind(Some(name), Form::Words(words))
 }
 
-/// A value that `read` accepts. `read` reports its errors itself.
+/// Creates the type of a value that `read` accepts. `read` reports its errors itself.
 pub(super) const fn value<T>(
     name: &'static str,
     expected: &'static str,
@@ -184,12 +185,13 @@ const fn kind<T>(name: Option<&'static str>, form: Form<T>) -> Kind<T> {
 }
 
 impl<T> Kind<T> {
-    /// A value with another disclosure than [`Disclosure::Open`].
+    /// Returns this type with another disclosure than [`Disclosure::Open`].
     pub(super) const fn disclosed(self, disclosure: Disclosure) -> Kind<T> {
         Kind { disclosure, ..self }
     }
 
-    /// A value that may be an inline table. If it is one, others may see only these words.
+    /// Returns this type for a value that may be an inline table, in which others may see only the values of
+    /// these keys.
     pub(super) const fn with_table(
         self,
         section: &'static Section,
@@ -251,7 +253,7 @@ pub(super) struct Key<T: 'static> {
 /// A key that may be absent from a config.
 pub(super) struct Optional<T: 'static>(Key<T>);
 
-/// A key that opens a table, or several.
+/// A key whose value is a table or an array of tables.
 pub(super) struct Tables {
     declaration: Declaration,
     section: &'static Section,
@@ -411,7 +413,7 @@ impl Tables {
         self.section
     }
 
-    /// Whether a table is required.
+    /// Returns whether a table is required.
     pub(super) fn is_required(&self) -> bool {
         self.declaration.absent == Absent::Required
     }

@@ -1,4 +1,4 @@
-//! Types of values that keys of several sections have. `values` checks strings.
+//! Types of values that occur in several tables. `values` has the checks of strings.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ pub(super) const PATH: Kind<PathBuf> = text("path", "a path", values::path);
 /// The path of a file or folder that holds secrets.
 pub(super) const PATH_OF_SECRET: Kind<PathBuf> = PATH.disclosed(Disclosure::PathOfSecret);
 
-/// A duration that `parse` accepts.
+/// Creates the type of a duration that `parse` accepts.
 pub(super) const fn duration(parse: fn(&str) -> Result<Duration, String>) -> Kind<Duration> {
     text("duration", values::DURATION, parse)
 }

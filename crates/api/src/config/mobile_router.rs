@@ -26,12 +26,12 @@ pub use lan::Lan;
 pub use policy::{Policy, PolicyAction, PolicyProtocol};
 pub use uplink::{Roaming, SignalThresholds, Uplink, VolumeAction, VolumePeriod};
 
-/// Default interval of heartbeats: the router detects a path that leads nowhere within a second.
+/// Default interval of heartbeats, with which the router detects a failed path within a second.
 const DEFAULT_HEARTBEAT: Duration = Duration::from_millis(250);
-/// Most prefixes of a direct route.
+/// Maximum number of prefixes of a direct route.
 const MAX_DIRECT: usize = 8;
 
-/// `[mobile_router]`, or `[mobile_node]`
+/// Values of the config table `[mobile_router]`, or `[mobile_node]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MobileRouter {
     /// Home address.
@@ -52,11 +52,11 @@ pub struct MobileRouter {
     pub lifetime: Duration,
     /// Interfaces of the mobile network.
     pub lan: Vec<Lan>,
-    /// Whether carnet gives the `lan` interfaces an address and advertises the prefix there. The table of an
-    /// interface may say otherwise.
+    /// Whether carnet gives the `lan` interfaces an address and advertises their prefixes. The table of an
+    /// interface can override it.
     pub advertise: bool,
-    /// Whether carnet offers nested mobile routers care-of addresses of the visited links, and takes such
-    /// addresses that others offer.
+    /// Whether carnet offers care-of addresses of the visited links to nested mobile routers, and uses those
+    /// that other routers offer.
     pub nesting: bool,
     /// Link-layer addresses of known nested mobile routers, which may have more addresses than others.
     pub nested_routers: Vec<MacAddress>,
@@ -64,7 +64,7 @@ pub struct MobileRouter {
     pub direct_routes: Vec<Ipv6Net>,
     /// Whether the router asks the home agent for changes of the home prefix.
     pub prefix_discovery: bool,
-    /// URL to request over an uplink without answers, to find a captive portal.
+    /// URL that the router requests over uplinks without answers of the home agent, to find a captive portal.
     pub captive_portal_probe: Option<ProbeUrl>,
     /// Authentication of Binding Updates.
     pub auth: Auth,
@@ -101,7 +101,7 @@ pub struct ProbeUrl {
 pub struct Heartbeat {
     /// Interval on a path that carries traffic.
     pub busy: Duration,
-    /// Interval on any other path.
+    /// Interval on all other paths.
     pub idle: Duration,
 }
 
@@ -112,12 +112,12 @@ pub enum Registration {
     Explicit,
     /// The home agent has the prefixes in its own config.
     Implicit,
-    /// There is no mobile network: the table is `[mobile_node]`.
+    /// The node has no mobile network: the table is `[mobile_node]`.
     Host,
 }
 
 impl MobileRouter {
-    /// Whether there is a mobile network: `[mobile_router]`, not `[mobile_node]`.
+    /// Returns whether the node has a mobile network, so that the table is `[mobile_router]`.
     pub fn is_router(&self) -> bool {
         self.registration != Registration::Host
     }
@@ -127,7 +127,8 @@ impl MobileRouter {
         if self.is_router() { "mobile_router" } else { "mobile_node" }
     }
 
-    /// Warnings about a table without errors, one line each.
+    /// Returns warnings about a valid table, one line each. `has_state_dir` says whether the station stores
+    /// its state.
     pub(super) fn warnings(&self, has_state_dir: bool) -> Vec<String> {
         let mut warnings = Vec::new();
         let table = self.table();
@@ -149,7 +150,7 @@ impl MobileRouter {
         let limited = self.uplinks.iter().filter(|uplink| uplink.volume.is_some());
         for uplink in limited.filter(|_| !has_state_dir) {
             warnings.push(format!(
-                "{table}.uplink {}: volume without station.state_dir: a restart forgets what was used",
+                "{table}.uplink {}: volume without station.state_dir: the used volume is lost at a restart",
                 uplink.interface
             ));
         }
@@ -157,7 +158,7 @@ impl MobileRouter {
     }
 }
 
-/// Words of a message that expects an array of home agents.
+/// Expected value in an error message: an array of home agents.
 const SEVERAL: &str = "an address, \"discover\", or an array of addresses";
 
 const HOME_AGENTS: Kind<NamedHomeAgents> =
@@ -170,7 +171,7 @@ const IPV4_ADDRESSES: Kind<List<Ipv4Addr>> = value("IPv4 address or array", valu
     let address = kinds::IPV4_ADDRESS.read(value).map(|address| At { value: address, at: value.at() });
     Some(List { whole: address.is_some(), items: address.into_iter().collect() })
 });
-/// An interval; `None` without heartbeats.
+/// Type of an interval of heartbeats; `None` turns them off.
 const HEARTBEATS: Kind<Option<Duration>> =
     value("duration or \"off\"", "a duration such as \"250ms\", or \"off\"", |value| match value.as_str() {
         Some("off") => Some(None),
@@ -318,7 +319,7 @@ static POLICIES: Tables = tables(
     "Policies that select uplinks for packets, see [[[mobile_router.policy]]](#mobile_routerpolicy).",
 );
 
-/// `[mobile_router]`
+/// Keys of the config table `[mobile_router]`.
 pub(in crate::config) static SECTION: Section = Section::new(
     "[mobile_router]",
     "mobile_router",
@@ -404,7 +405,7 @@ struct NamedHomeAgents {
 }
 
 impl NamedHomeAgents {
-    /// Reads one address, or an array.
+    /// Reads one address, or an array of addresses.
     fn read(value: &Value<'_>) -> Option<NamedHomeAgents> {
         let (elements, whole) = match value.is_array().then(|| value.array(SEVERAL)) {
             Some(Some(elements)) => (elements, true),
@@ -421,7 +422,7 @@ impl NamedHomeAgents {
             .collect();
         let whole = whole && items.len() == named.len();
         if whole && all.is_empty() {
-            value.refuse(&format!("there is no home agent, expected {SEVERAL}"));
+            value.refuse(&format!("found no home agent, expected {SEVERAL}"));
         }
         let addresses = List { items, whole: whole && !all.is_empty() };
         Some(NamedHomeAgents { addresses, discover: !discover.is_empty() })
@@ -456,7 +457,7 @@ impl Network {
         lans.into_iter().map(|lan| lan.finish(self.advertise?)).collect()
     }
 
-    /// The values of a mobile node.
+    /// Returns the values for a mobile node, which has no mobile network.
     fn none() -> Network {
         Network {
             prefixes: List::default(),
@@ -469,7 +470,7 @@ impl Network {
     }
 }
 
-/// The table, with the values that other tables are compared with.
+/// The parsed table, with the values that the checks compare with other tables.
 pub(super) struct Draft {
     /// Whether the table is `[mobile_router]`.
     pub is_router: bool,
@@ -505,7 +506,7 @@ impl Draft {
     ) -> Draft {
         let uplinks = table.tables(uplinks_key);
         if let Some(value) = table.value(uplinks_key).filter(Value::is_empty) {
-            value.refuse(&format!("there is no uplink, expected {}", uplinks_key.expected()));
+            value.refuse(&format!("found no uplink, expected {}", uplinks_key.expected()));
         }
         let uplinks: Option<Vec<uplink::Draft>> =
             uplinks.map(|tables| tables.iter().map(uplink::Draft::read).collect());
@@ -572,7 +573,7 @@ impl Draft {
         &self.ipv4_addresses.items
     }
 
-    /// Whether there may be several home agents.
+    /// Returns whether there may be several home agents.
     pub(super) fn has_several_home_agents(&self) -> bool {
         self.home_agents.as_ref().is_some_and(|agents| agents.discover || agents.addresses.items.len() > 1)
     }
@@ -582,7 +583,8 @@ impl Draft {
         self.network.lan.items.iter().filter_map(|lan| lan.value.interface.as_ref()).collect()
     }
 
-    /// Reports conflicts between values of the table. `is_home_agent`: a `[home_agent]` exists beside it.
+    /// Reports conflicts between values of the table. `is_home_agent` says whether the file also has
+    /// `[home_agent]`.
     pub(super) fn check(&self, is_home_agent: bool, sink: &Sink<'_>) {
         home_address(self.home_address, self.home_prefix, &self.network.prefixes, sink);
         self.check_home_agents(sink);
@@ -596,7 +598,7 @@ impl Draft {
         self.check_direct_routes(is_home_agent, sink);
     }
 
-    /// No home agent is named twice, and all or none have an IPv4 address.
+    /// Checks that no home agent is listed twice, and that all or none have an IPv4 address.
     fn check_home_agents(&self, sink: &Sink<'_>) {
         let agents = self.home_agents();
         for (index, agent) in agents.iter().enumerate() {
@@ -626,18 +628,18 @@ impl Draft {
         }
     }
 
-    /// RFC 4285's authenticator does not cover the home agent's address. With one key for several home
-    /// agents, each accepts a Binding Update that was recorded on its way to another.
+    /// Checks the key if there are several home agents. RFC 4285's authenticator does not cover the home
+    /// agent's address, so with one key a home agent accepts replayed Binding Updates to another.
     fn check_key(&self, sink: &Sink<'_>) {
         let Some(auth) = self.auth.as_ref().filter(|_| self.has_several_home_agents()) else { return };
         if auth.value.mac().is_some_and(|mac| mac.per_agent != Some(true)) {
-            let message = "one key for several home agents lets Binding Updates to one be played again at \
-                           another, expected per_agent = true";
+            let message = "with one key for several home agents an attacker can replay Binding Updates to \
+                           one at another, expected per_agent = true";
             sink.push(auth.at, message);
         }
     }
 
-    /// The mobile network has prefixes, and advertised ones are short enough.
+    /// Checks that the mobile network has prefixes, and that advertised ones are short enough.
     fn check_advertised(&self, sink: &Sink<'_>) {
         let (lan, prefixes) = (self.lan(), &self.network.prefixes);
         let Some(interface) = lan.first() else { return };
@@ -645,19 +647,20 @@ impl Draft {
             let message = "the mobile network has no prefix, expected `mobile_router.prefixes`";
             sink.push(interface.at, message);
         }
-        // RFC 4862 5.5.3: hosts derive addresses from a /64 only; carnet takes one from a shorter prefix.
+        // RFC 4862 5.5.3: hosts derive addresses only from a /64; carnet uses the first /64 of a shorter
+        // prefix.
         let lans = self.network.lan.items.iter();
         let mut advertises = lans.filter_map(|lan| lan.value.advertise?.or(self.network.advertise));
         if advertises.any(|advertises| advertises) {
             for prefix in prefixes.items.iter().filter(|prefix| prefix.value.prefix_len() > 64) {
-                let message = "is too long to be advertised on the lan, expected /64 or shorter, \
+                let message = "is too long for Router Advertisements, expected /64 or shorter, \
                                or advertise = false";
                 sink.push(prefix.at, format!("{} {message}", prefix.value));
             }
         }
     }
 
-    /// No interface is named twice.
+    /// Checks that no interface is listed twice.
     fn check_interfaces(&self, sink: &Sink<'_>) {
         let mut uplinks: Vec<&At<String>> = Vec::new();
         for interface in self.uplinks.iter().filter_map(|uplink| uplink.interface.as_ref()) {
@@ -690,12 +693,12 @@ impl Draft {
         }
     }
 
-    /// Direct routes need provable prefixes and no home agent beside them.
+    /// Checks that direct routes have prefixes that can be proven, and that the station is no home agent.
     fn check_direct_routes(&self, is_home_agent: bool, sink: &Sink<'_>) {
         let Some(first) = self.network.direct_routes.items.first() else { return };
         if is_home_agent {
-            let message =
-                "a home agent has tunnels to mobile networks already, expected no [home_agent] beside it";
+            let message = "a home agent already has tunnels to the mobile networks, expected no \
+                 [home_agent] in the same station";
             sink.push(first.at, message);
         }
         let prefixes = &self.network.prefixes.items;
@@ -704,7 +707,7 @@ impl Draft {
             && (prefixes.len() > MAX_DIRECT || lengths.any(|length| length != 64))
         {
             let message =
-                "nothing that can be proven for `direct_routes`, expected at most 8 prefixes, each a /64";
+                "`direct_routes` cannot prove these prefixes, expected at most 8 prefixes, each a /64";
             sink.push(prefix.at, message);
         }
     }
@@ -727,11 +730,11 @@ fn heartbeat_interval(text: &str) -> Result<Duration, String> {
     Ok(interval)
 }
 
-/// Words of a message that expects `captive_portal_probe`.
+/// Expected value in an error message: `captive_portal_probe`.
 const PROBE_URL: &str =
     "a URL with an address, such as \"http://192.0.2.80/generate_204\" or \"http://[2001:db8:80::1]:8080/\"";
 
-/// Octets of the longest URL.
+/// Maximum length of the URL, in octets.
 const PROBE_URL_MAX: usize = 255;
 
 /// Parses the URL that is requested to find captive portals.
@@ -752,14 +755,14 @@ fn probe_url(text: &str) -> Result<ProbeUrl, String> {
     let is_bracketed = host.len() != authority.len();
     let alone = host.parse::<IpAddr>().ok().filter(|address| address.is_ipv6() == is_bracketed);
     let Some(address) = address.ok().or(alone.map(|address| SocketAddr::new(address, 80))) else {
-        return wrong("names no host by its address");
+        return wrong("does not name the host by its address");
     };
     let is_routed = match address.ip() {
         IpAddr::V4(ip) => values::ipv4_address(&ip.to_string()).is_ok(),
         IpAddr::V6(ip) => values::not_routed(ip).is_none(),
     };
     if !is_routed || address.port() == 0 {
-        return wrong("has an address that no packet can be sent to");
+        return wrong("has an address to which no packet can be sent");
     }
     Ok(ProbeUrl { address, authority: authority.to_owned(), path: path.to_owned() })
 }

@@ -64,9 +64,9 @@ pub use station::{Http, Sandbox, Station};
 /// A checked config.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// `[station]`
+    /// Values of the config table `[station]`.
     pub station: Station,
-    /// `[dataplane]`
+    /// Values of the config table `[dataplane]`.
     pub dataplane: Dataplane,
     /// `[home_agent]`; `None` if the station is no home agent.
     pub home_agent: Option<HomeAgent>,
@@ -121,8 +121,8 @@ impl Config {
         }
     }
 
-    /// Checks the text of a config file. Errors name `file_name`, and its directory is the start of a
-    /// relative `key_file`, or file of `[security]`.
+    /// Checks the text of a config file. `file_name` appears in errors; relative paths in the config start in
+    /// its directory.
     pub fn parse(text: &str, file_name: &str) -> Result<Config, ConfigErrors> {
         let sink = Sink::new(file_name, text);
         let (document, syntax) = DeTable::parse_recoverable(text);
@@ -134,7 +134,7 @@ impl Config {
         match (sink.finish(), draft.finish()) {
             (None, Some(config)) => Ok(config),
             (Some(errors), _) => Err(errors),
-            // Every gap in a draft has been reported. This error is for a bug.
+            // Every error was reported before, so this one shows a bug.
             (None, None) => Err(ConfigErrors::single(file_name, text, 0, "the config is not complete")),
         }
     }
@@ -146,7 +146,7 @@ impl Config {
         nodes.map(|router| &mut router.auth).chain(own).for_each(Auth::wipe_keys);
     }
 
-    /// Whether IPsec protects messages.
+    /// Returns whether IPsec protects messages.
     pub fn has_ipsec(&self) -> bool {
         let routers =
             self.home_agent.iter().flat_map(|agent| &agent.mobile_routers).map(|router| &router.auth);
@@ -154,7 +154,7 @@ impl Config {
         routers.chain(own).any(|auth| *auth == Auth::Ipsec)
     }
 
-    /// Warnings about a config without errors, one line each.
+    /// Returns warnings about a valid config, one line each.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         let has_state_dir = self.station.state_dir.is_some();

@@ -1,14 +1,14 @@
 //! Values of a parsed TOML document, and their errors.
 //!
-//! The caller gets `None` for a value that is absent or wrong, and reading continues, so that one run finds
-//! every error. Values carry the octet where they begin, for the checks that compare them.
+//! A reader gets `None` for a value that is absent or wrong and continues, so that one run finds every error.
+//! Each value has its position in the text, for the checks that compare values.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::errors::Sink;
 
-/// A value and where it begins in the text, in octets.
+/// A value with the octet of the text at which it begins.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct At<T> {
     pub value: T,
@@ -29,7 +29,7 @@ impl<T> Default for List<T> {
 }
 
 impl<T> List<T> {
-    /// Reads an array; each element by `read`.
+    /// Reads an array, each element by `read`.
     pub(super) fn read(
         value: &Value<'_>,
         expected: &str,
@@ -61,17 +61,17 @@ pub(super) struct Value<'t> {
 }
 
 impl<'t> Value<'t> {
-    /// A value of the key with this path.
+    /// Creates the value of the key with this path.
     pub(super) fn new(path: String, at: usize, value: &'t DeValue<'t>, sink: &'t Sink<'t>) -> Value<'t> {
         Value { path, at, value, sink }
     }
 
-    /// True for an array without elements.
+    /// Returns whether the value is an array without elements.
     pub(super) fn is_empty(&self) -> bool {
         matches!(self.value, DeValue::Array(items) if items.is_empty())
     }
 
-    /// Returns where the value begins.
+    /// Returns the octet of the text at which the value begins.
     pub(super) fn at(&self) -> usize {
         self.at
     }
@@ -81,7 +81,7 @@ impl<'t> Value<'t> {
         self.sink.push(self.at, format!("`{}`: {message}", self.path));
     }
 
-    /// Returns the value if it is a string, without an error otherwise.
+    /// Returns the string; `None`, without an error, if the value is no string.
     pub(super) fn as_str(&self) -> Option<&'t str> {
         match self.value {
             DeValue::String(text) => Some(text),
@@ -103,7 +103,7 @@ impl<'t> Value<'t> {
         text
     }
 
-    /// Returns the value of a string, or reports the error "what is wrong, what was expected".
+    /// Returns the parsed value, or reports its error.
     pub(super) fn accept<T>(&self, parsed: Result<T, String>) -> Option<T> {
         parsed.map_err(|message| self.refuse(&message)).ok()
     }
@@ -173,7 +173,7 @@ impl<'t> Value<'t> {
         None
     }
 
-    /// Whether the value is an array.
+    /// Returns whether the value is an array.
     pub(super) fn is_array(&self) -> bool {
         matches!(self.value, DeValue::Array(_))
     }
@@ -215,7 +215,7 @@ impl<'t> Value<'t> {
             DeValue::Array(_) => "an array",
             DeValue::Table(_) => "a table",
         };
-        self.refuse(&format!("{found} does not go here, expected {expected}"));
+        self.refuse(&format!("{found} is not permitted here, expected {expected}"));
     }
 }
 

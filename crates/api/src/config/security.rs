@@ -11,7 +11,7 @@ use super::reader::List;
 use super::table::{Table, all};
 use super::{kinds, values};
 
-/// `[security]`
+/// Values of the config table `[security]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Security {
     /// Policy for unsigned packets.
@@ -20,30 +20,30 @@ pub struct Security {
     pub roots: Vec<PathBuf>,
     /// Files with the certificates of authorities below the roots, each after the one that issued it.
     pub authorities: Vec<PathBuf>,
-    /// Folder with the station's tickets and their keys; `None` if it signs nothing.
+    /// Folder with the station's tickets and their keys; `None` if it signs no messages.
     pub tickets: Option<PathBuf>,
     /// Names of revoked certificates (HashedId8).
     pub revoked: Vec<[u8; 8]>,
-    /// Most verifications in a second.
+    /// Maximum number of verifications in a second.
     pub verifications_per_second: u32,
     /// Changes of the station's pseudonym; `None` without changes.
     pub pseudonyms: Option<Pseudonyms>,
 }
 
-/// `[security.pseudonyms]`
+/// Values of the config table `[security.pseudonyms]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pseudonyms {
-    /// Metres until the first change: least and greatest.
+    /// Shortest and longest distance in metres before the first change.
     pub first_distance_m: (u16, u16),
     /// Metres between changes.
     pub distance_m: u16,
-    /// Additional time before a change: least and greatest.
+    /// Shortest and longest additional time before a change.
     pub time: (Duration, Duration),
     /// Longest time for which a change may be delayed.
     pub longest_lock: Duration,
 }
 
-/// `security.policy`
+/// Value of the config key `security.policy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SecurityPolicy {
     /// Nothing is signed or verified, as without the table.
@@ -66,7 +66,7 @@ impl SecurityPolicy {
 const EXPECTED_PATHS: &str = "paths of files with certificates, such as [\"root.cert\"]";
 const EXPECTED_NAMES: &str = "names of certificates, such as [\"0123456789abcdef\"]";
 
-/// A path; a relative one starts in the config file's directory.
+/// Type of a path; a relative one starts in the config file's directory.
 const PATH: Kind<PathBuf> = value("path", "a path", |value| {
     let folder = Path::new(value.file()).parent().unwrap_or(Path::new(""));
     value.parse("a path", values::path).map(|path| folder.join(path))
@@ -118,7 +118,7 @@ static VERIFICATIONS_PER_SECOND: Key<u32> = with_default(
 static PSEUDONYMS: Tables =
     table("pseudonyms", &PSEUDONYM, "See [`[security.pseudonyms]`](#securitypseudonyms).");
 
-/// `[security]`
+/// Keys of the config table `[security]`.
 pub(in crate::config) static SECTION: Section = Section::new(
     "[security]",
     "security",
@@ -149,14 +149,14 @@ static LONGEST_LOCK: Key<Duration> = with_default(
     "How long an own event that the station reports, or an application, may delay a change.",
 );
 
-/// `[security.pseudonyms]`
+/// Keys of the config table `[security.pseudonyms]`.
 static PSEUDONYM: Section = Section::new(
     "[security.pseudonyms]",
     "security.pseudonyms",
     &[&MIN_FIRST_DISTANCE, &MAX_FIRST_DISTANCE, &DISTANCE, &MIN_TIME, &MAX_TIME, &LONGEST_LOCK],
 );
 
-/// The table, with the values that other tables are compared with.
+/// The parsed table, with the values that the checks compare with other tables.
 pub(super) struct Draft {
     /// Position of the table in the file.
     pub at: usize,
@@ -185,12 +185,12 @@ impl Draft {
         Draft { at: table.at(), pseudonyms_at, config }
     }
 
-    /// Whether the station signs nothing, because it has no tickets.
+    /// Returns whether the station has no tickets, so that it signs no messages.
     pub(super) fn has_no_tickets(&self) -> bool {
         self.config.as_ref().is_some_and(|security| security.tickets.is_none())
     }
 
-    /// Whether security is on without a trusted root.
+    /// Returns whether security is on without a trusted root.
     pub(super) fn has_no_roots(&self) -> bool {
         let unused = |security: &Security| security.policy == SecurityPolicy::Off;
         self.config.as_ref().is_some_and(|security| !unused(security) && security.roots.is_empty())

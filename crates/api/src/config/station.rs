@@ -14,24 +14,24 @@ pub struct Station {
     pub name: String,
     /// UNIX socket of the API; `/run/carnet/NAME.sock` unless configured.
     pub socket: PathBuf,
-    /// Directory for bindings and sequence numbers; `None` if a restart loses them.
+    /// Directory for stored state; `None` if a restart loses bindings and sequence numbers.
     pub state_dir: Option<PathBuf>,
     /// File to which every input is written, for `carnet replay`.
     pub record: Option<PathBuf>,
-    /// Address of the API over TCP, beside the socket.
+    /// Address of the API over TCP; `None` for the UNIX socket alone.
     pub http: Option<Http>,
     /// Whether the process drops privileges that it does not need.
     pub sandbox: Sandbox,
 }
 
-/// `station.sandbox`
+/// Value of the config key `station.sandbox`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sandbox {
-    /// The process drops as many as the kernel permits.
+    /// The process gives up all rights that the kernel lets it give up.
     Auto,
-    /// The process drops all of them, or the station does not start.
+    /// The process gives up all rights that it does not need; otherwise the station does not start.
     Required,
-    /// The process drops none.
+    /// The process gives up no rights.
     Off,
 }
 
@@ -46,7 +46,7 @@ pub struct Http {
     pub pages: PathBuf,
 }
 
-/// Words of a message that expects `http`.
+/// Expected value in an error message: `http`.
 const ADDRESS: &str = "an address of this machine with a port, such as \"127.0.0.1:8440\"";
 
 static NAME: Key<String> =
@@ -111,7 +111,7 @@ static SANDBOX: Key<Sandbox> = with_default(
        one; keep files that change in a folder of their own, such as `/etc/carnet`."#,
 );
 
-/// `[station]`
+/// Keys of the config table `[station]`.
 pub(in crate::config) static SECTION: Section = Section::new(
     "[station]",
     "station",
@@ -160,14 +160,14 @@ fn http(table: &Table<'_>) -> Option<Option<Http>> {
 fn address(text: &str) -> Result<SocketAddr, String> {
     match text.parse::<SocketAddr>() {
         Ok(address) if address.port() == 0 || address.ip().is_multicast() => {
-            Err(format!("{text:?} is nothing to listen at, expected {ADDRESS}"))
+            Err(format!("{text:?} is no address to listen on, expected {ADDRESS}"))
         }
         Ok(address) => Ok(address),
         Err(_) => Err(format!("{text:?} is no address with a port, expected {ADDRESS}")),
     }
 }
 
-/// Longest path of a UNIX socket: `sun_path` of Linux less its terminating zero.
+/// Maximum length of the path of a UNIX socket: `sun_path` of Linux without its terminating zero.
 const SOCKET_PATH_MAX: usize = 107;
 
 /// Parses the path of a UNIX socket.

@@ -1,7 +1,6 @@
 //! Reads the tables of a parsed TOML document by the [declarations](super::keys).
 //!
-//! The caller gets `None` for a value that is absent or wrong, and reading continues, so that one run finds
-//! every error.
+//! A reader gets `None` for a value that is absent or wrong and continues, so that one run finds every error.
 
 use std::sync::LazyLock;
 
@@ -11,8 +10,7 @@ use super::errors::Sink;
 use super::keys::{Absent, Declared, Form, Key, Optional, Section, Tables};
 use super::reader::{At, Value, list};
 
-/// Builds a struct of fields that are each `Some`. It reads all of them before it gives up, so that every
-/// error is reported.
+/// Builds a struct if all fields are `Some`. It evaluates all fields first, so that every error is reported.
 macro_rules! all {
     ($name:ident { $($field:ident: $value:expr),* $(,)? }) => {
         match ($($value,)*) {
@@ -23,7 +21,7 @@ macro_rules! all {
 }
 pub(super) use all;
 
-/// A table without keys, in place of an absent one.
+/// An empty table, which replaces an absent one.
 static NO_KEYS: LazyLock<DeTable<'static>> = LazyLock::new(DeTable::new);
 
 /// A table of the document.
@@ -35,7 +33,7 @@ pub(super) struct Table<'t> {
 }
 
 impl<'t> Table<'t> {
-    /// Opens a table and reports every key that it must not have.
+    /// Opens a table, and reports every unknown key.
     pub(super) fn open(
         section: &'static Section,
         at: usize,
@@ -51,13 +49,13 @@ impl<'t> Table<'t> {
         Table { section, at, entries, sink }
     }
 
-    /// Opens the table that a value holds.
+    /// Opens the table that a value contains.
     pub(super) fn of(section: &'static Section, value: &Value<'t>) -> Option<Table<'t>> {
         let entries = value.entries(&format!("a table {}", section.header))?;
         Some(Table::open(section, value.at(), entries, value.sink()))
     }
 
-    /// Returns where the table begins.
+    /// Returns the octet of the text at which the table begins.
     pub(super) fn at(&self) -> usize {
         self.at
     }
@@ -67,22 +65,23 @@ impl<'t> Table<'t> {
         self.sink
     }
 
-    /// Reads a key: its value, or its default. `None` if it is wrong or missing, which it has reported.
+    /// Reads a key: its value, or its default. Returns `None` after an error, which this function has
+    /// reported.
     pub(super) fn take<K: Readable>(&self, key: &K) -> Option<K::Read> {
         key.read(self)
     }
 
-    /// Reads a key that has a value in every config, with its place.
+    /// Reads a key that always has a value, with its position.
     pub(super) fn take_at<T: Clone + Sync>(&self, key: &Key<T>) -> Option<At<T>> {
         key.read_at(self)
     }
 
-    /// Reads a key that may be absent, with its place.
+    /// Reads a key that may be absent, with its position.
     pub(super) fn find_at<T: Clone + Sync>(&self, key: &Optional<T>) -> Option<Option<At<T>>> {
         key.read_at(self)
     }
 
-    /// Returns the value of a key as it stands in the file; `None` if it is absent.
+    /// Returns the value of a key in the file; `None` if it is absent.
     pub(super) fn value(&self, key: &dyn Declared) -> Option<Value<'t>> {
         let name = key.declaration().name;
         debug_assert!(self.section.key(name).is_some(), "{name} is not in {}", self.section.header);
@@ -122,12 +121,12 @@ impl<'t> Table<'t> {
         }
     }
 
-    /// Returns the table of a key, or an empty one with all defaults if it is absent.
+    /// Returns the table of a key, or a table with all defaults if it is absent.
     pub(super) fn table_or_defaults(&self, key: &Tables) -> Option<Table<'t>> {
         Some(self.table(key)?.unwrap_or_else(|| self.defaults(key)))
     }
 
-    /// Returns an empty table of the key, with all defaults.
+    /// Returns a table with all defaults for the key.
     pub(super) fn defaults(&self, key: &Tables) -> Table<'t> {
         Table { section: key.section(), at: self.at, entries: &NO_KEYS, sink: self.sink }
     }
@@ -154,7 +153,7 @@ pub(super) trait Readable: Declared {
     /// Type of the value: an `Option` if the key may be absent.
     type Read;
 
-    /// Reads the key from a table; `None` if it is wrong or missing, which it has reported.
+    /// Reads the key from a table. Returns `None` after an error, which this function has reported.
     fn read(&self, table: &Table<'_>) -> Option<Self::Read>;
 }
 
@@ -175,7 +174,7 @@ impl<T: Clone + Sync> Readable for Optional<T> {
 }
 
 impl<T: Clone + Sync> Key<T> {
-    /// Reads the key with its place; a default has the place of the table.
+    /// Reads the key with its position; a default has the position of the table.
     pub(super) fn read_at(&self, table: &Table<'_>) -> Option<At<T>> {
         let value = match (table.value(self), self.declaration().absent) {
             (Some(value), _) => value,
@@ -190,14 +189,14 @@ impl<T: Clone + Sync> Key<T> {
 }
 
 impl<T: Clone + Sync> Optional<T> {
-    /// Reads the key with its place; `Some(None)` if it is absent.
+    /// Reads the key with its position; `Some(None)` if it is absent.
     pub(super) fn read_at(&self, table: &Table<'_>) -> Option<Option<At<T>>> {
         let Some(value) = table.value(self) else { return Some(None) };
         Some(Some(At { value: self.form().read(&value)?, at: value.at() }))
     }
 }
 
-/// Returns why a key is refused.
+/// Returns the error message for an unknown key, with the nearest known key.
 fn unknown(section: &Section, name: &str) -> String {
     let known = section.keys.iter().map(|key| key.declaration().name);
     let nearest = known
@@ -212,8 +211,7 @@ fn unknown(section: &Section, name: &str) -> String {
     format!("unknown key `{name}` in {}, expected {expected}", section.header)
 }
 
-/// Returns how many letters must be added, removed, changed or swapped with the next to turn one word into
-/// the other.
+/// Returns the number of letters to add, remove, change or swap that turn one word into the other.
 fn distance(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.chars().collect();
     let b: Vec<char> = b.chars().collect();

@@ -220,15 +220,15 @@ fn one_key_for_several_home_agents_is_refused_unless_it_is_made_into_one_for_eac
     };
     let key = |rest: &str| format!("{{ spi = 300, key = \"000102030405060708090a0b0c0d0e0f\"{rest} }}");
     let (one, two, found) = ("\"2001:db8:1::1\"", "[\"2001:db8:1::1\", \"2001:db8:1::2\"]", "\"discover\"");
-    let refused = "c.toml:8:8: one key for several home agents lets Binding Updates to one be played again \
-                   at another, expected per_agent = true";
+    let refused = "c.toml:8:8: with one key for several home agents an attacker can replay Binding Updates \
+                   to one at another, expected per_agent = true";
     for (home_agent, rest, expected) in [
         (one, "", ""),
         (one, ", per_agent = true", ""),
         (one, ", per_agent = false", ""),
         (two, "", refused),
         (two, ", per_agent = false", refused),
-        // A timestamp does not suffice: RFC 4285 6 leaves a window of some seconds.
+        // A timestamp does not suffice, because RFC 4285 6 leaves a window of some seconds.
         (two, ", replay = \"timestamp\"", refused),
         (two, ", per_agent = true", ""),
         (found, "", refused),
@@ -240,7 +240,7 @@ fn one_key_for_several_home_agents_is_refused_unless_it_is_made_into_one_for_eac
 }
 
 #[test]
-fn a_peer_of_another_prefix_is_told_of() {
+fn check_warns_of_a_peer_with_another_prefix() {
     let warnings = |peer: &str| {
         let peer = format!("dhaad = false\npeer = [{{ address = \"{peer}\" }}]");
         let text = FULL
@@ -493,7 +493,7 @@ fn debug_does_not_show_keys() {
 }
 
 #[test]
-fn what_is_unwise_is_warned_about() {
+fn check_warns_of_unwise_settings() {
     assert_eq!(
         parse(FULL).warnings(),
         [
@@ -508,7 +508,7 @@ fn what_is_unwise_is_warned_about() {
           this mobile router"]
     );
     let agent = "[station]\nname = 'a'\n[home_agent]\naddress = 'fd00::1'\nhome_prefix = 'fd00::/64'\n";
-    assert_eq!(parse(agent).warnings(), ["no [[home_agent.mobile_router]]: nobody can register"]);
+    assert_eq!(parse(agent).warnings(), ["no [[home_agent.mobile_router]]: no mobile router can register"]);
     let elsewhere = agent.replace("'fd00::1'", "'fd01::1'");
     let warnings = parse(&elsewhere).warnings();
     assert!(warnings[1].starts_with("home_agent.address fd01::1: neither in home_prefix"), "{warnings:?}");
@@ -516,8 +516,8 @@ fn what_is_unwise_is_warned_about() {
                   auth = { spi = 300, key = '000102030405060708090a0b0c0d0e0f' }\n";
     assert_eq!(
         parse(&format!("{agent}{router}")).warnings(),
-        ["home_agent without station.state_dir: a restart forgets the sequence numbers, and with them \
-          which Binding Updates are replays"]
+        ["home_agent without station.state_dir: after a restart the home agent does not detect replayed \
+          Binding Updates"]
     );
     let auth = "{ spi = 300, key = '000102030405060708090a0b0c0d0e0f' }";
     let router = SMALL_ROUTER.replace("\"none\"", auth);
@@ -590,7 +590,8 @@ fn former_keys_have_mistakes_of_their_own() {
     }
 }
 
-/// A home agent may have very many routers, each with one key.
+/// A home agent may have very many routers with one key each, so the support for several keys must not cost
+/// them memory.
 #[test]
 fn that_there_may_be_several_keys_costs_those_with_one_nothing() {
     assert_eq!(size_of::<Auth>(), size_of::<Mac>());

@@ -1,4 +1,4 @@
-//! Single values of the config file: the strings, and their errors.
+//! Strings of the config file: their parsers and error messages.
 //!
 //! Every function returns the value or a message of the form "what is wrong, what was expected".
 
@@ -13,18 +13,18 @@ use crate::address::MacAddress;
 /// Longest lifetime that a Binding Update can express: 16 bits of 4 s each (RFC 6275 6.1.7).
 const LIFETIME_MAX_S: u64 = 65535 * 4;
 
-/// Words of a message that expects an address.
+/// Expected value in an error message: an address.
 pub(super) const ADDRESS: &str = "a global or unique local unicast address such as \"2001:db8:1::1\"";
-/// Words of a message that expects a prefix.
+/// Expected value in an error message: a prefix.
 pub(super) const PREFIX: &str = "a prefix such as \"2001:db8:a::/64\"";
-/// Words of a message that expects a duration.
+/// Expected value in an error message: a duration.
 pub(super) const DURATION: &str = "a duration such as \"60s\", \"10m\" or \"1h30m\"";
-/// Words of a message that expects an interface.
+/// Expected value in an error message: an interface.
 pub(super) const INTERFACE: &str = "an interface name of 1 to 15 characters";
-/// Words of a message that expects a station's name.
+/// Expected value in an error message: a station's name.
 pub(super) const NAME: &str = "1 to 63 letters, digits, `.`, `_` or `-`, with a letter or digit first";
 
-/// Words of a message that expects an IPv4 address.
+/// Expected value in an error message: an IPv4 address.
 pub(super) const IPV4_ADDRESS: &str = "a unicast IPv4 address such as \"192.0.2.1\"";
 
 /// Parses an IPv4 address that is routed beyond its link.
@@ -173,7 +173,7 @@ pub(super) fn path(text: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// Words of a message that expects a length.
+/// Expected value in an error message: a length.
 pub(super) const LENGTH: &str = "a length from 1 m to 65535 m such as \"300m\" or \"1km\"";
 
 /// Parses metres: a whole number with m or km.
@@ -186,7 +186,7 @@ pub(super) fn length(text: &str) -> Result<u16, String> {
     };
     let metres = number.parse::<u64>().ok().and_then(|number| number.checked_mul(scale));
     match metres.and_then(|metres| u16::try_from(metres).ok()) {
-        Some(0) => Err(format!("{text:?} is nothing, expected {LENGTH}")),
+        Some(0) => Err(format!("{text:?} is zero, expected {LENGTH}")),
         Some(metres) => Ok(metres),
         None if number.is_empty() => Err(format!("{text:?} is no length, expected {LENGTH}")),
         None => Err(format!("{text:?} is out of range, expected {LENGTH}")),
@@ -197,9 +197,15 @@ pub(super) fn length(text: &str) -> Result<u16, String> {
 pub(super) fn own_mac(text: &str) -> Result<MacAddress, String> {
     let mac: MacAddress = text.parse().map_err(|error: crate::address::ParseError| error.to_string())?;
     if mac.0[0] & 1 == 1 {
-        Err(format!("{mac} is a group address, expected that of one station such as 02:00:00:00:00:0a"))
+        Err(format!(
+            "{mac} is a group address, expected the address of one station such as \
+                     02:00:00:00:00:0a"
+        ))
     } else if mac.0 == [0; 6] {
-        Err(format!("{mac} is nobody's address, expected that of one station such as 02:00:00:00:00:0a"))
+        Err(format!(
+            "{mac} is no station's address, expected the address of one station such as \
+                     02:00:00:00:00:0a"
+        ))
     } else {
         Ok(mac)
     }

@@ -50,8 +50,8 @@ fn the_page_has_every_reason_and_no_other() {
     ];
     for (family, reasons) in families {
         let prefix = format!("{family}.");
-        // The page lists the drop reasons of the link among those of the router; the reasons of the link are
-        // in another crate.
+        // The page lists the drop reasons of the link with those of the router, but they are defined in
+        // another crate.
         let page: BTreeSet<&str> = page()
             .into_iter()
             .filter(|name| name.starts_with(&prefix) && !name.starts_with("geonet.dropped.link_"))
@@ -95,7 +95,7 @@ fn the_page_has_what_a_station_counts() {
     assert!(super::counters(&station(StationConfig::default()), None).is_empty());
 }
 
-/// The station has three tickets: one has expired, one signs, and one becomes valid later.
+/// The station has three tickets: one has expired, one signs messages, and one becomes valid later.
 #[test]
 fn of_the_own_tickets_only_the_one_that_signs_has_a_name() {
     const HOUR: u64 = 3600;
@@ -143,7 +143,7 @@ fn of_the_own_tickets_only_the_one_that_signs_has_a_name() {
     assert_eq!((seen.issuers, seen.signers, seen.queued, seen.queue, seen.parking), (2, 0, 0, 256, 64));
     let json = serde_json::to_string(&seen).expect("JSON");
     assert!(!json.contains(&names[0]) && !json.contains(&names[2]), "{json}");
-    // Later the third ticket signs, and in the end no ticket signs.
+    // Later the third ticket signs messages, and in the end none does.
     let at = |hours: u64| {
         super::security(&station, Time::from_secs(hours * HOUR)).expect("security").ticket.map(|own| own.name)
     };

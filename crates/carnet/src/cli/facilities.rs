@@ -1,4 +1,4 @@
-//! The commands that are about events on the road.
+//! The commands for events on the road.
 
 use std::time::Duration;
 
@@ -16,71 +16,71 @@ use crate::facilities::words::{self, CAUSES};
 pub struct DenmCommand {
     /// Action on an event.
     #[command(subcommand)]
-    pub what: What,
+    pub action: EventAction,
 }
 
 /// Actions on an event.
 #[derive(Debug, Subcommand)]
-pub enum What {
-    /// Tell of a new event, and print what it is called.
+pub enum EventAction {
+    /// Report a new event, and print its action ID.
     Trigger(Event),
-    /// Tell more of an event of this station.
+    /// Report a change of an event of this station.
     Update {
-        /// The event, as `trigger` has printed it.
+        /// Action ID of the event, as `trigger` prints it.
         #[arg(value_name = "EVENT", value_parser = action)]
         id: ActionId,
-        /// The event, anew.
+        /// New description of the event.
         #[command(flatten)]
         event: Event,
     },
-    /// Tell that an event of this station is over.
+    /// Report that an event of this station is over.
     Cancel(End),
-    /// Tell that an event of another station is over.
+    /// Report that an event of another station is over.
     Negate(End),
 }
 
-/// An event.
+/// Description of an event.
 #[derive(Debug, Args)]
 pub struct Event {
     /// Cause: a word such as stationary_vehicle, or a causeCode of TS 102 894-2.
     #[arg(value_name = "CAUSE", value_parser = cause)]
     pub cause: u8,
-    /// More precisely: a subCauseCode.
+    /// subCauseCode: a more precise cause.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub sub_cause: u8,
-    /// How sure that is, 1 to 7.
+    /// Certainty of the event, 1 (lowest) to 7 (highest); 0 if unknown.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=7))]
     pub quality: u8,
-    /// Where (default: where the station is).
+    /// Position of the event (default: position of the station).
     #[arg(long, value_name = "LAT,LON", value_parser = place, allow_hyphen_values = true)]
     pub at: Option<GnPlace>,
-    /// How long it lasts (default: 10m).
+    /// Time for which the event is valid (default: 10m).
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub validity: Option<Duration>,
-    /// How far it matters.
+    /// Distance from the event up to which it is relevant.
     #[arg(long, value_name = "LENGTH", value_parser = parse_length)]
     pub relevance: Option<u16>,
-    /// To whom it matters: all, upstream, downstream or opposite.
+    /// Traffic for which the event is relevant: all, upstream, downstream or opposite.
     #[arg(long, value_name = "TRAFFIC")]
     pub direction: Option<String>,
-    /// To whom, and how often.
+    /// Destination and repetition of the message.
     #[command(flatten)]
-    pub sending: Sending,
+    pub sending: Dissemination,
 }
 
-/// Whom it is told, and how often.
+/// Destination and repetition of a message.
 #[derive(Debug, Args)]
-pub struct Sending {
-    /// Tell it again and again, so often.
+pub struct Dissemination {
+    /// Repeat the message at this interval.
     #[arg(long, value_name = "TIME", value_parser = time, requires = "during")]
     pub every: Option<Duration>,
-    /// For so long.
+    /// Repeat the message for this time.
     #[arg(long = "for", value_name = "TIME", value_parser = time, requires = "every")]
     pub during: Option<Duration>,
-    /// To an area that has a name (default: as far around the event as it matters).
+    /// Send the message to a named area (default: the event's surroundings, up to the distance of relevance).
     #[arg(long, value_name = "NAME", conflicts_with = "circle")]
     pub area: Option<String>,
-    /// To a circle.
+    /// Send the message to a circle.
     #[arg(long, value_name = "LAT,LON,METRES", value_parser = circle, allow_hyphen_values = true)]
     pub circle: Option<GnCircle>,
     /// The station.
@@ -88,25 +88,25 @@ pub struct Sending {
     pub station: Station,
 }
 
-/// The end of an event.
+/// Action ID of an event that is over.
 #[derive(Debug, Args)]
 pub struct End {
-    /// The event: STATION:NUMBER, as `trigger` and `show ldm` print it.
+    /// Action ID of the event, STATION:NUMBER, as `trigger` and `show ldm` print it.
     #[arg(value_name = "EVENT", value_parser = action)]
     pub id: ActionId,
-    /// To whom, and how often.
+    /// Destination and repetition of the message.
     #[command(flatten)]
-    pub sending: Sending,
+    pub sending: Dissemination,
 }
 
-impl What {
-    /// Returns the wish, the request to the station, and the station.
+impl EventAction {
+    /// Returns the kind of the request, the request, and the station that it goes to.
     pub fn request(self) -> (DenmWish, DenmRequest, Station) {
         let (wish, action_id, event, sending) = match self {
-            What::Trigger(event) => (DenmWish::Trigger, None, event.request(), event.sending),
-            What::Update { id, event } => (DenmWish::Update, Some(id), event.request(), event.sending),
-            What::Cancel(end) => (DenmWish::Cancel, Some(end.id), DenmRequest::default(), end.sending),
-            What::Negate(end) => (DenmWish::Negate, Some(end.id), DenmRequest::default(), end.sending),
+            EventAction::Trigger(event) => (DenmWish::Trigger, None, event.request(), event.sending),
+            EventAction::Update { id, event } => (DenmWish::Update, Some(id), event.request(), event.sending),
+            EventAction::Cancel(end) => (DenmWish::Cancel, Some(end.id), DenmRequest::default(), end.sending),
+            EventAction::Negate(end) => (DenmWish::Negate, Some(end.id), DenmRequest::default(), end.sending),
         };
         let request = DenmRequest {
             action_id,
@@ -156,7 +156,7 @@ fn place(text: &str) -> Result<GnPlace, String> {
         let (latitude, longitude) = (degrees(latitude.trim(), 90.0)?, degrees(longitude.trim(), 180.0)?);
         Some(GnPlace { latitude, longitude })
     };
-    parse().ok_or_else(|| format!("{text:?} is nowhere, expected LAT,LON such as 48.8375,2.1008"))
+    parse().ok_or_else(|| format!("{text:?} is no position, expected LAT,LON such as 48.8375,2.1008"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The commands that are about GeoNetworking.
+//! The commands for GeoNetworking.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -16,35 +16,35 @@ use super::{Format, Station};
 /// `carnet area`
 #[derive(Debug, Args)]
 pub struct AreaCommand {
-    /// Name of the area; one that was set before is replaced.
+    /// Name of the area. An area with this name that was set before is replaced.
     pub name: String,
-    /// Centre: `here`, a place (LAT,LON), or a station by its GeoNetworking, MAC or IPv6 address.
+    /// Centre of the area: `here`, a place (LAT,LON), or a station by its GeoNetworking, MAC or IPv6 address.
     #[arg(long, value_name = "PLAC\
                               E", value_parser = around, allow_hyphen_values = true, required_unless_present = "remove")]
     pub around: Option<GnAround>,
-    /// Its shape.
+    /// Shape of the area.
     #[arg(long, value_enum, default_value = "circle")]
     pub shape: Shape,
-    /// From the centre to the edge of a circle.
+    /// Radius of a circle.
     #[arg(long, value_name = "LENGTH", value_parser = parse_length, conflicts_with_all = ["distance_a", "dist\
         ance_b", "angle"])]
     pub radius: Option<u16>,
-    /// From the centre to the edge in the direction of the angle.
+    /// Distance from the centre to the edge, in the direction of the angle.
     #[arg(long, value_name = "LENGTH", value_parser = parse_length)]
     pub distance_a: Option<u16>,
-    /// From the centre to the edge across it.
+    /// Distance from the centre to the edge, across the direction of the angle.
     #[arg(long, value_name = "LENGTH", value_parser = parse_length)]
     pub distance_b: Option<u16>,
-    /// Degrees clockwise from North (default: 0).
+    /// Direction in degrees clockwise from North (default: 0).
     #[arg(long, value_name = "DEGREES", value_parser = clap::value_parser!(u16).range(..360))]
     pub angle: Option<u16>,
-    /// The IPv6 multicast group of everybody inside.
+    /// IPv6 multicast group whose packets go to the area.
     #[arg(long, value_name = "ADDRESS", value_parser = parse_group)]
     pub group: Option<Ipv6Addr>,
-    /// How long it lasts (default: until it is removed or the station ends).
+    /// Lifetime of the area (default: until it is removed or the station ends).
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub lifetime: Option<Duration>,
-    /// Remove it.
+    /// Remove the area.
     #[arg(long, conflicts_with_all = ["around", "radius", "distance_a", "distance_b", "angle", "group", "life\
         time"])]
     pub remove: bool,
@@ -56,17 +56,17 @@ pub struct AreaCommand {
 /// A shape of an area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Shape {
-    /// By its radius.
+    /// Circle, with a radius.
     Circle,
-    /// By two distances and an angle.
+    /// Rectangle, with two distances and an angle.
     Rectangle,
-    /// By two distances and an angle.
+    /// Ellipse, with two distances and an angle.
     Ellipse,
 }
 
 impl AreaCommand {
-    /// The area that the station is asked for, `None` where it shall be removed; or what is wrong with the
-    /// command line.
+    /// Returns the request to set an area; `None` to remove it. Returns the mistake if the command line has
+    /// one.
     pub fn request(self) -> Result<Option<AreaRequest>, String> {
         let Some(around) = self.around else { return Ok(None) };
         let (shape, distance_a_m, distance_b_m) =
@@ -99,7 +99,7 @@ impl AreaCommand {
 pub struct GnPing {
     /// Target: a GeoNetworking address, a MAC address, an IPv6 address, or area:NAME.
     pub target: GnTarget,
-    /// How many requests to send.
+    /// Number of requests to send.
     #[arg(
         long,
         value_name = "N",
@@ -107,10 +107,10 @@ pub struct GnPing {
         value_parser = clap::value_parser!(u32).range(1..=65535),
     )]
     pub count: u32,
-    /// Time from one request to the next.
+    /// Interval between requests.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
     pub interval: Duration,
-    /// How long to wait for the answers to a request.
+    /// Time to wait for the answers to a request.
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = time)]
     pub timeout: Duration,
     /// The output.
@@ -136,25 +136,25 @@ impl GnPing {
 /// `carnet gnsend`
 #[derive(Debug, Args)]
 pub struct GnSend {
-    /// How the packet travels.
+    /// Type of the packet.
     #[arg(value_name = "TYPE")]
     pub kind: Kind,
-    /// To a station: a GeoNetworking address, a MAC address or an IPv6 address; or to area:NAME.
+    /// Destination: a station by its GeoNetworking, MAC or IPv6 address, or an area as area:NAME.
     #[arg(long, value_name = "TARGET", conflicts_with_all = ["area", "circle"])]
     pub to: Option<GnTarget>,
-    /// To an area that has a name.
+    /// Destination: a named area.
     #[arg(long, value_name = "NAME", conflicts_with = "circle")]
     pub area: Option<String>,
-    /// To a circle.
+    /// Destination: a circle.
     #[arg(long, value_name = "LAT,LON,METRES", value_parser = circle, allow_hyphen_values = true)]
     pub circle: Option<GnCircle>,
-    /// How many hops the packet may go (default: 10).
+    /// Maximum number of hops (default: 10).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     pub hops: Option<u8>,
-    /// How long the packet may be on its way (default: 60s).
+    /// Lifetime of the packet (default: 60s).
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub lifetime: Option<Duration>,
-    /// Store, carry, forward: a station without a next hop keeps the packet until there is one.
+    /// Store, carry, forward: a station without a next hop stores the packet until it has one.
     #[arg(long)]
     pub scf: bool,
     /// Type of the payload.
@@ -171,18 +171,18 @@ pub struct GnSend {
     pub station: Station,
 }
 
-/// A kind of packet.
+/// Type of a GeoNetworking packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
     /// GeoUnicast: to a station.
     Guc,
-    /// GeoAnycast: to any station in an area.
+    /// GeoAnycast: to the first station in an area that receives it.
     Gac,
-    /// GeoBroadcast: to everybody in an area.
+    /// GeoBroadcast: to all stations in an area.
     Gbc,
-    /// Topologically-scoped broadcast: to everybody within some hops.
+    /// Topologically-scoped broadcast: to all stations within a number of hops.
     Tsb,
-    /// Single-hop broadcast: to everybody in range.
+    /// Single-hop broadcast: to all stations in radio range.
     Shb,
 }
 
@@ -220,7 +220,9 @@ impl GnSend {
             (Kind::Tsb, None, None) => GnTransport::Tsb {},
             (Kind::Shb, None, None) => GnTransport::Shb {},
             (Kind::Tsb | Kind::Shb, ..) => {
-                return Err("tsb and shb go to everybody around, expected no --to, --area or --circle".into());
+                return Err("tsb and shb go to all stations in range, expected no --to, --area or \
+                            --circle"
+                    .into());
             }
         };
         if self.kind == Kind::Shb && self.hops.is_some_and(|hops| hops > 1) {
@@ -228,7 +230,7 @@ impl GnSend {
         }
         let next_header = self.next_header.into();
         if self.port.is_some() && !matches!(self.next_header, NextHeader::BtpA | NextHeader::BtpB) {
-            return Err("a port goes with BTP only, expected --next-header btp-a or btp-b".into());
+            return Err("a port needs BTP, expected --next-header btp-a or btp-b".into());
         }
         Ok(GnSendRequest {
             transport,
@@ -242,7 +244,7 @@ impl GnSend {
     }
 }
 
-/// A duration above zero.
+/// Parses a duration above zero.
 pub(super) fn time(text: &str) -> Result<Duration, String> {
     match parse_duration(text)? {
         Duration::ZERO => Err(format!("{text:?} is no time, expected a duration above zero")),
@@ -254,11 +256,12 @@ pub(super) fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// `here`, `LAT,LON` or a station.
+/// Parses the centre of an area: `here`, `LAT,LON` or a station.
 fn around(text: &str) -> Result<GnAround, String> {
     let wrong = || {
         format!(
-            "{text:?} is nowhere, expected here, LAT,LON such as 48.8375,2.1008, or the GeoNetworking, MAC \
+            "{text:?} is no position, expected here, LAT,LON such as 48.8375,2.1008, or the GeoNetworking, \
+             MAC \
              or IPv6 address of a station"
         )
     };
@@ -278,7 +281,7 @@ pub(super) fn degrees(text: &str, limit: f64) -> Option<f64> {
     text.parse().ok().filter(|degrees| (-limit..=limit).contains(degrees))
 }
 
-/// `LAT,LON,METRES`
+/// Parses a circle, `LAT,LON,METRES`.
 pub(super) fn circle(text: &str) -> Result<GnCircle, String> {
     let wrong = || format!("{text:?} is no circle, expected LAT,LON,METRES such as 48.8375,2.1008,300");
     let parts: Vec<&str> = text.split(',').map(str::trim).collect();
@@ -297,10 +300,10 @@ pub(super) fn circle(text: &str) -> Result<GnCircle, String> {
 /// `carnet gnrecv`
 #[derive(Debug, Args)]
 pub struct GnRecv {
-    /// Only payloads of this kind.
+    /// Print only payloads of this type.
     #[arg(long, value_name = "KIND")]
     pub next_header: Option<NextHeader>,
-    /// Only those with a BTP header to this port.
+    /// Print only payloads with a BTP header and this destination port.
     #[arg(long)]
     pub port: Option<u16>,
     /// The station.
@@ -309,7 +312,7 @@ pub struct GnRecv {
 }
 
 impl GnRecv {
-    /// Whether the filter accepts this payload.
+    /// Returns whether the filter accepts this payload.
     pub fn shows(&self, payload: &GnReceived) -> bool {
         self.next_header.is_none_or(|wanted| GnNextHeader::from(wanted) == payload.next_header)
             && (self.port.is_none() || self.port == payload.port)
@@ -341,7 +344,7 @@ mod tests {
         for text in ["", "there", "1,2,3", "91,0", "0,181", "bus-42"] {
             assert!(
                 around(text)
-                    .is_err_and(|error| error.starts_with(&format!("{text:?} is nowhere, expected here")))
+                    .is_err_and(|error| error.starts_with(&format!("{text:?} is no position, expected here")))
             );
         }
     }

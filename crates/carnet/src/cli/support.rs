@@ -9,10 +9,11 @@ use super::Station;
 /// `carnet support-bundle`
 #[derive(Debug, Args)]
 pub struct SupportBundle {
-    /// The archive to write, a .tar.gz that is not there yet (default: carnet-NAME-TIME.tar.gz here).
+    /// Path of the archive, a .tar.gz file that must not exist yet (default: carnet-NAME-TIME.tar.gz in the
+    /// present directory).
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// The config file (default: that of the running station, or else all in /etc/carnet).
+    /// The config file (default: that of the running station, otherwise all in /etc/carnet).
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// The station.

@@ -25,12 +25,12 @@ pub async fn drain(command: cli::Drain) -> anyhow::Result<()> {
     loop {
         let answer = client.get("/v1/drain").await?;
         let drain: Option<Drain> = serde_json::from_value(answer).context(UNEXPECTED)?;
-        let Some(drain) = drain else { bail!("somebody has ended the drain") };
+        let Some(drain) = drain else { bail!("an operator has ended the drain") };
         let left = drain.left.len();
         if shown.replace(left) != Some(left) {
             let to: Vec<String> = drain.to.iter().map(ToString::to_string).collect();
             print(&format!(
-                "{left} of {} mobile routers still here; they go to {}\n",
+                "{left} of {} mobile routers still registered here; they go to {}\n",
                 drain.routers,
                 to.join(", ")
             ))?;
@@ -40,14 +40,14 @@ pub async fn drain(command: cli::Drain) -> anyhow::Result<()> {
             "done" => return Ok(()),
             _ => {
                 let left: Vec<String> = drain.left.iter().map(ToString::to_string).collect();
-                bail!("time is up, and not all mobile routers have gone: {}", left.join(", "))
+                bail!("the time is over, and some mobile routers are still registered: {}", left.join(", "))
             }
         }
     }
 }
 
-/// Ends the bindings of all mobile routers that are registered now. A router that leaves meanwhile causes no
-/// error.
+/// Revokes the bindings of all mobile routers that are registered now. It is no error if a router
+/// de-registers in the meantime.
 pub async fn revoke_all(client: &Client) -> anyhow::Result<()> {
     let registered = async || -> anyhow::Result<BTreeSet<Ipv6Addr>> {
         let answer = client.get("/v1/bindings").await?;

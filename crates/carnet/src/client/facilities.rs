@@ -10,7 +10,7 @@ use crate::{UNEXPECTED, find, print};
 
 /// Reports an event on the road to the station, and prints the action ID if the event is new.
 pub async fn denm(command: DenmCommand) -> anyhow::Result<()> {
-    let (wish, request, station) = command.what.request();
+    let (wish, request, station) = command.action.request();
     let client = find(station)?;
     let path = match wish {
         DenmWish::Trigger => {

@@ -49,7 +49,7 @@ pub async fn area(command: AreaCommand) -> anyhow::Result<()> {
     }
 }
 
-/// Ends the program after a mistake on the command line, as clap does for other mistakes.
+/// Ends the program after a mistake on the command line, with the same exit status as clap.
 fn understood<T>(command: &str, request: Result<T, String>) -> T {
     request.unwrap_or_else(|mistake| {
         let mut program = Cli::command();

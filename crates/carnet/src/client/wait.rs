@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{Client, SOCKET_DIRECTORY};
 use crate::UNEXPECTED;
-use crate::cli::{Station, Wanted};
+use crate::cli::{AwaitedState, Station};
 
 /// Interval between two requests.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -26,20 +26,20 @@ enum Progress {
 ///
 /// # Errors
 /// Returns the reason if the station has not reached the state after `limit`, or can never reach it.
-pub async fn until(station: &Station, wanted: Wanted, limit: Duration) -> anyhow::Result<()> {
+pub async fn until(station: &Station, wanted: AwaitedState, limit: Duration) -> anyhow::Result<()> {
     let deadline = Instant::now() + limit;
     let mut last = "no answer".to_owned();
     loop {
         match timeout_at(deadline, ask(station, wanted)).await {
             Ok(Ok(Progress::Done)) => return Ok(()),
             Ok(Ok(Progress::NotYet(why))) => last = why,
-            Ok(Err(error)) if error.downcast_ref::<Never>().is_some() => return Err(error),
-            // The station may not run yet, so an error is no failure.
+            Ok(Err(error)) if error.downcast_ref::<StateUnreachable>().is_some() => return Err(error),
+            // The station may not run yet, so the command tries again.
             Ok(Err(error)) => last = format!("{error:#}"),
             Err(_) => {}
         }
         if Instant::now() + INTERVAL >= deadline {
-            bail!("not there after {} s: {last}", limit.as_secs());
+            bail!("the station has not reached the state after {} s: {last}", limit.as_secs());
         }
         sleep(INTERVAL).await;
     }
@@ -47,25 +47,25 @@ pub async fn until(station: &Station, wanted: Wanted, limit: Duration) -> anyhow
 
 /// Error: the station can never reach the state.
 #[derive(Debug)]
-struct Never;
+struct StateUnreachable;
 
-impl std::fmt::Display for Never {
+impl std::fmt::Display for StateUnreachable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("this station has no mobile router that could be registered")
     }
 }
 
-impl std::error::Error for Never {}
+impl std::error::Error for StateUnreachable {}
 
-async fn ask(station: &Station, wanted: Wanted) -> anyhow::Result<Progress> {
+async fn ask(station: &Station, wanted: AwaitedState) -> anyhow::Result<Progress> {
     let client = Client::find(station.socket.clone(), Path::new(SOCKET_DIRECTORY))?;
     let status = serde_json::from_value(client.get("/v1/status").await?).context(UNEXPECTED)?;
-    if wanted == Wanted::Up {
+    if wanted == AwaitedState::Up {
         return Ok(Progress::Done);
     }
     let uplinks: Vec<Uplink> =
         serde_json::from_value(client.get("/v1/uplinks").await?).context(UNEXPECTED)?;
-    Ok(registered(&status, &uplinks).ok_or(Never)?)
+    Ok(registered(&status, &uplinks).ok_or(StateUnreachable)?)
 }
 
 /// Returns whether the mobile router is registered; `None` if the station has no mobile router.
@@ -78,7 +78,7 @@ fn registered(status: &Status, uplinks: &[Uplink]) -> Option<Progress> {
         return Some(Progress::NotYet(format!("the mobile router is {}", router.state.replace('_', " "))));
     }
     if router.reachable == Some(false) {
-        return Some(Progress::NotYet("no uplink leads to the home agent".to_owned()));
+        return Some(Progress::NotYet("no uplink reaches the home agent".to_owned()));
     }
     Some(match uplinks.iter().find(|uplink| uplink.state == "registering") {
         Some(uplink) => Progress::NotYet(format!("{} is being registered", uplink.interface)),
@@ -122,7 +122,7 @@ mod tests {
                 ["down: no carrier", "down: no carrier"],
                 "the mobile router is disconnected",
             ),
-            ("registered", false, ["silent", "silent"], "no uplink leads to the home agent"),
+            ("registered", false, ["silent", "silent"], "no uplink reaches the home agent"),
             ("registered", true, ["active", "registering"], "wlan0 is being registered"),
         ] {
             let expected = Some(Progress::NotYet(expected.to_owned()));

@@ -12,9 +12,9 @@ use carnet_station::io::{Area, DenmOrder, DenmWish};
 use super::vehicle::{lane, scaled};
 use crate::geonet::tenths_of_microdegrees;
 
-/// Largest repetition duration and largest validity in milliseconds: a day.
+/// Maximum repetition duration and validity in milliseconds: one day.
 const LONGEST_MS: u64 = 86_400_000;
-/// Shortest useful interval between messages about an event, in milliseconds.
+/// Minimum interval between messages about an event, in milliseconds.
 const SHORTEST_MS: u64 = 10;
 /// Traffic directions for which an event is relevant, in the standard's order.
 const DIRECTIONS: [(&str, RelevanceTrafficDirection); 4] = [
@@ -77,7 +77,7 @@ pub fn message(wish: DenmWish, request: &DenmRequest) -> Result<Vec<u8>, String>
         }
         management.detection_time = TimestampIts(time);
     }
-    // 6.1.2.2 and B.10: this field tells receivers how often to expect the message.
+    // Receivers learn from this field when to expect the next message (6.1.2.2 and B.10).
     management.transmission_interval = request
         .repetition_interval_ms
         .and_then(|interval| u16::try_from(interval).ok())
@@ -136,8 +136,8 @@ fn location(request: &DenmRequest) -> Result<Option<LocationContainer>, String> 
             heading_value: HeadingValue(heading as u16 % 3600),
             ..Heading::default()
         }),
-        // The container has a trace without points. If the event is at the station's position, the station
-        // adds its own path.
+        // The container needs at least one trace; this one has no points. If the event is at the station's
+        // position, the station replaces it by its own path.
         traces: carnet_its::cdd::Traces(vec![Default::default()]),
         ..LocationContainer::default()
     }))

@@ -5,7 +5,7 @@ use carnet_geonet::geodesy::is_inside;
 use carnet_station::io::MessageKind;
 use carnet_wire::geonet::GeoArea;
 
-use super::Heard;
+use super::ReceivedMessage;
 use super::words::{self, CAUSES};
 
 /// Filter of a client for messages and objects; a filter without values passes all of them.
@@ -83,8 +83,8 @@ impl Filter {
     }
 
     /// Returns whether a message passes; `area` is the present place of the filter's area.
-    pub fn takes(&self, heard: &Heard, area: Option<&GeoArea>) -> bool {
-        // After the end of an event only its action ID is known, so only the kind decides.
+    pub fn takes(&self, heard: &ReceivedMessage, area: Option<&GeoArea>) -> bool {
+        // The end of an event only has its action ID, without a place, so only the kind decides.
         let Some(place) = heard.place else { return self.has(heard.kind) };
         self.has(heard.kind)
             && self.has_station_type(heard.station_type)
@@ -130,9 +130,9 @@ mod tests {
     use super::*;
     use carnet_geonet::geodesy::Position;
 
-    fn heard(kind: MessageKind, station_type: u8, cause: Option<u8>) -> Heard {
+    fn heard(kind: MessageKind, station_type: u8, cause: Option<u8>) -> ReceivedMessage {
         let place = Some(Position::new(488_375_000, 21_008_000));
-        Heard { kind, place, station_type, cause, json: String::new() }
+        ReceivedMessage { kind, place, station_type, cause, json: String::new() }
     }
 
     #[test]
@@ -150,7 +150,7 @@ mod tests {
         assert!(takes(MessageKind::Denm, 6, Some(94)) && takes(MessageKind::Denm, 5, Some(1)));
         assert!(!takes(MessageKind::Cam, 6, None) && !takes(MessageKind::Denm, 7, Some(94)));
         assert!(!takes(MessageKind::Denm, 6, Some(95)) && !takes(MessageKind::Denm, 6, None));
-        // A filter for causes does not affect CAMs.
+        // A filter for causes does not exclude CAMs.
         let filter = Filter::parse("cause=94").expect("a filter");
         assert!(filter.takes(&heard(MessageKind::Cam, 6, None), None));
     }
@@ -162,7 +162,7 @@ mod tests {
         let circle = Filter::parse("latitude=48.8375&longitude=2.1008&radius_m=300").expect("a filter");
         let expected = GnCircle { latitude: 48.8375, longitude: 2.1008, radius_m: 300 };
         assert_eq!(circle.area, Some(GnArea::Circle(expected)));
-        let far = Heard { place: Some(Position::default()), ..heard(MessageKind::Cam, 5, None) };
+        let far = ReceivedMessage { place: Some(Position::default()), ..heard(MessageKind::Cam, 5, None) };
         let area = carnet_station::io::Area {
             shape: carnet_station::io::AreaShape::Circle,
             latitude: 488_375_000,

@@ -20,7 +20,7 @@ use carnet_its::denm::{Denm, LocationContainer, ManagementContainer, SituationCo
 use carnet_station::io::MessageKind;
 use serde_json::{Map, Value};
 
-use super::Heard;
+use super::ReceivedMessage;
 
 /// Version of the JSON format.
 const VERSION: &str = "1.1.3";
@@ -57,7 +57,7 @@ fn bits(value: u8, width: usize) -> String {
 }
 
 /// Returns a CAM without its envelope, and the values that filters use.
-pub fn cam(cam: &Cam) -> (Heard, Value) {
+pub fn cam(cam: &Cam) -> (ReceivedMessage, Value) {
     let parameters = &cam.cam.cam_parameters;
     let basic = &parameters.basic_container;
     let (position, confidence) = position(&basic.reference_position);
@@ -80,7 +80,7 @@ pub fn cam(cam: &Cam) -> (Heard, Value) {
     {
         put(&mut message, "low_frequency_container", low_frequency(low));
     }
-    let heard = Heard {
+    let heard = ReceivedMessage {
         kind: MessageKind::Cam,
         place: basic.reference_position.position(),
         station_type: basic.station_type.0,
@@ -178,7 +178,7 @@ fn path(history: &PathHistory) -> Vec<Value> {
 }
 
 /// Returns a DENM without its envelope, and the values that filters use.
-pub fn denm(denm: &Denm) -> (Heard, Value) {
+pub fn denm(denm: &Denm) -> (ReceivedMessage, Value) {
     let body = &denm.denm;
     let mut message = numbers(&[
         ("protocol_version", denm.header.protocol_version.0.into()),
@@ -202,7 +202,7 @@ pub fn denm(denm: &Denm) -> (Heard, Value) {
         }
         put(&mut message, "alacarte_container", container);
     }
-    let heard = Heard {
+    let heard = ReceivedMessage {
         kind: MessageKind::Denm,
         place: body.management.event_position.position(),
         station_type: body.management.station_type.0,

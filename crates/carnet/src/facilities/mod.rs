@@ -27,17 +27,17 @@ use tokio::sync::broadcast;
 
 pub use filter::Filter;
 
-/// Number of messages in the buffer of a client that reads slowly.
+/// Maximum number of messages that wait for a client that reads slowly.
 const MESSAGES: usize = 256;
 
 /// Answer to a query about messages if the station has no facilities.
 pub const NO_FACILITIES: &str = "this station has no facilities: there is no [facilities] in its config";
 
-/// A received message, or the end of an event, as applications get it.
+/// A received message, or the end of an event, for applications.
 #[derive(Debug)]
-pub struct Heard {
+pub struct ReceivedMessage {
     pub kind: MessageKind,
-    /// Place of the message's station or event. With `None`, every filter with an area passes the message.
+    /// Position of the message's station or event; `None` passes every area filter.
     pub place: Option<Position>,
     pub station_type: u8,
     pub cause: Option<u8>,
@@ -45,27 +45,27 @@ pub struct Heard {
     pub json: String,
 }
 
-/// Received messages, and the filter of the client that wants them.
+/// Stream of received messages for one client, with the client's filter.
 #[derive(Debug)]
 pub struct Subscription {
-    pub messages: broadcast::Receiver<Arc<Heard>>,
+    pub messages: broadcast::Receiver<Arc<ReceivedMessage>>,
     filter: Filter,
     area: Option<GeoArea>,
 }
 
 impl Subscription {
-    /// Returns whether the client wants a message.
-    pub fn wants(&self, heard: &Heard) -> bool {
+    /// Returns whether the client's filter accepts a message.
+    pub fn wants(&self, heard: &ReceivedMessage) -> bool {
         self.filter.takes(heard, self.area.as_ref())
     }
 }
 
-/// The applications of a station.
+/// The connection of the station to its applications.
 #[derive(Debug)]
 pub struct Applications {
     /// Proof that this program is built with the GeoNetworking part.
     _part: parts::Geonet,
-    messages: broadcast::Sender<Arc<Heard>>,
+    messages: broadcast::Sender<Arc<ReceivedMessage>>,
     /// Name of the station, which is the sender in messages for other gateways.
     name: String,
     /// Action ID of the event that was triggered last.
@@ -95,7 +95,7 @@ impl Applications {
 
     /// Passes a message to the applications. `milliseconds` is the date; `map` has the known events.
     pub fn hear(&self, milliseconds: u64, message: &Message, map: Option<&LocalDynamicMap>) {
-        // Without a listening application the program decodes no message.
+        // If no application listens, the message need not be decoded.
         if self.messages.receiver_count() == 0 {
             return;
         }
@@ -103,16 +103,14 @@ impl Applications {
             MessageKind::Cam => Cam::from_octets(&message.octets).ok().map(|cam| json::cam(&cam)),
             MessageKind::Denm => Denm::from_octets(&message.octets).ok().map(|denm| {
                 let (mut heard, json) = json::denm(&denm);
-                // The message about the end of an event does not contain the event's type, so the map
-                // supplies it.
+                // The message about the end of an event lacks the cause, so it comes from the map.
                 let known = map.and_then(|map| map.event(denm.denm.management.action_id));
                 let known = known.and_then(|event| event.event_type).map(|cause| cause.cause_code.0);
                 heard.cause = heard.cause.or(known);
                 (heard, json)
             }),
         };
-        // If the program cannot decode a CAM completely, the map has the CAM's station nevertheless, by its
-        // first fields.
+        // Even if a CAM cannot be decoded completely, the map knows its station from the first fields.
         if let Some((mut heard, json)) = told {
             heard.json = json::envelope(message.kind, &self.name, milliseconds, json).to_string();
             let _ = self.messages.send(Arc::new(heard));
@@ -122,7 +120,8 @@ impl Applications {
     /// Reports to the applications that an event has expired.
     pub fn over(&self, action: Action) {
         let json = json!({"type": "over", "action_id": action_id(action)}).to_string();
-        let heard = Heard { kind: MessageKind::Denm, place: None, station_type: 0, cause: None, json };
+        let heard =
+            ReceivedMessage { kind: MessageKind::Denm, place: None, station_type: 0, cause: None, json };
         let _ = self.messages.send(Arc::new(heard));
     }
 

@@ -147,7 +147,9 @@ fn special(vehicle: &Vehicle, role: VehicleRole) -> Result<Option<Special>, Stri
             ..SafetyCarContainer::default()
         }),
         _ if vehicle.light_bar || vehicle.siren => {
-            return Err("a vehicle of this role tells nobody of its light bar or siren".into());
+            return Err("the CAM of this role has no light bar or siren, expected no light_bar and no \
+                        siren"
+                .into());
         }
         _ => return Ok(None),
     };
@@ -249,7 +251,11 @@ mod tests {
                 "exterior_lights: \"disco\" is not known, expected low_beam",
             ),
             (r#"{"role": "king"}"#, "role is \"king\", expected one of default, public_transport"),
-            (r#"{"siren": true}"#, "a vehicle of this role tells nobody of its light bar or siren"),
+            (
+                r#"{"siren": true}"#,
+                "the CAM of this role has no light bar or siren, expected no light_bar \
+                and no siren",
+            ),
             (r#"{"role": "rescue", "embarkation": true}"#, "embarkation goes with the role public_transport"),
         ] {
             let told = cam(json).expect_err(json);

@@ -34,7 +34,7 @@ mod tests {
 
     use super::*;
 
-    /// The names that the API has for causes equal those of the module with the standard's causes.
+    /// The API and the module of the standard's causes must have the same names.
     #[test]
     fn names_of_causes_have_the_numbers_of_the_standard() {
         let expected = [

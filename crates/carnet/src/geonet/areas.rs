@@ -39,7 +39,7 @@ impl Geonet {
             let names: Vec<&str> = known.iter().take(NAMED).map(|area| area.name.as_str()).collect();
             let more = if known.len() > NAMED { " or one of the others of `carnet show areas`" } else { "" };
             match names.as_slice() {
-                [] => format!("there is no area {name:?}, nor any other: `carnet area` sets one"),
+                [] => format!("there is no area {name:?}, and no other one: set one by `carnet area`"),
                 names => format!("there is no area {name:?}, expected {}{more}", names.join(", ")),
             }
         })
@@ -51,7 +51,11 @@ impl Geonet {
     /// Returns an error if the config has an area of this name, or if no station can have this address.
     pub fn area_order(&self, area: AreaRequest) -> Result<Command, String> {
         if self.config.areas.iter().any(|known| known.name == area.name) {
-            return Err(format!("{:?} is an area of the config, which stays as it is", area.name));
+            return Err(format!(
+                "{:?} is an area of the config, which only a change of the config can \
+                replace",
+                area.name
+            ));
         }
         let around = match area.around {
             GnAround::Here => Around::Here,
@@ -79,7 +83,10 @@ impl Geonet {
     /// Returns an error if the area is in the config.
     pub fn area_removal(&self, name: String) -> Result<Command, String> {
         match self.config.areas.iter().any(|known| known.name == name) {
-            true => Err(format!("{name:?} is an area of the config, which stays as it is")),
+            true => Err(format!(
+                "{name:?} is an area of the config, which only a change of the config can \
+                replace"
+            )),
             false => Ok(Command::RemoveArea { name }),
         }
     }

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_the_time_is_told_in_thousandths() {
+    fn a_share_of_channel_time_is_written_in_thousandths() {
         for (percent, thousandths) in [(0.0, 0), (12.34, 123), (12.36, 124), (100.0, 1000)] {
             let input = channel_busy(&ChannelRequest { busy_percent: percent });
             assert_eq!(input, Ok(Input::ChannelBusy(thousandths)), "{percent}");
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn operators_see_what_counts() {
+    fn the_dcc_answer_has_the_values_for_operators() {
         let refused = dcc(Time::ZERO, &station(None)).expect_err("refused");
         assert!(refused.contains("no [geonet.dcc]"), "{refused}");
         let mut station = station(Some(Config { assumed: 0.2, ..Config::default() }));

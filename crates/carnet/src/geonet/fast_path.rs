@@ -15,7 +15,7 @@ use carnet_station::io::{Accelerate, Report};
 use tracing::{info, warn};
 
 use super::{Geonet, WireAddress};
-use crate::settings::{self, Wants};
+use crate::settings::{self, GeonetPathChoice};
 
 /// State of the fast path.
 #[derive(Debug, Default)]
@@ -48,9 +48,10 @@ impl FastPath {
     ///
     /// # Errors
     /// Returns an error if the programs cannot be loaded but the config demands them.
-    pub(super) fn open(wants: Wants) -> anyhow::Result<FastPath> {
-        let mut fast_path = FastPath { is_needed: wants == Wants::Certainly, ..FastPath::default() };
-        if wants != Wants::Never {
+    pub(super) fn open(wants: GeonetPathChoice) -> anyhow::Result<FastPath> {
+        let mut fast_path =
+            FastPath { is_needed: wants == GeonetPathChoice::Certainly, ..FastPath::default() };
+        if wants != GeonetPathChoice::Never {
             match GeonetPathLoading::begin() {
                 Ok(loading) => fast_path.loading = Some(loading),
                 Err(why) => fast_path.without(&why).map_err(anyhow::Error::msg)?,
@@ -87,7 +88,7 @@ impl FastPath {
         if self.is_needed {
             let needed = settings::what_a_path_needs(carnet_linux::Path::Bpf);
             return Err(format!(
-                "dataplane.path = \"bpf\" cannot be had for GeoNetworking: {why}; expected {needed}, or \
+                "dataplane.path = \"bpf\" cannot be used for GeoNetworking: {why}; expected {needed}, or \
                  \"auto\""
             ));
         }
@@ -132,7 +133,7 @@ impl Geonet {
         let is = path.is_placed();
         if is != before {
             let path = word(is);
-            let why = if link.has_feedback() { ", because the link tells of acknowledgements" } else { "" };
+            let why = if link.has_feedback() { ", because the link reports acknowledgements" } else { "" };
             info!("the data path of GeoNetworking is {path:?}{why}");
         }
         (std::mem::replace(&mut fast_path.is_told, is) != is).then(|| {

@@ -17,12 +17,12 @@ use tracing::{error, info};
 #[derive(Debug)]
 pub struct Interfaces {
     links: Option<VirtualLinks>,
-    /// Interfaces that the station wants, by number.
-    wanted: BTreeMap<u32, VirtualLink>,
+    /// Interfaces that the config requires, by number.
+    desired: BTreeMap<u32, VirtualLink>,
     /// Names of the interfaces that are uplinks. On these interfaces the host accepts roadside units as
     /// routers.
     uplinks: Vec<String>,
-    /// Reason why the first failing interface could not be created.
+    /// Error of the first interface that the kernel refused to create.
     failure: Option<String>,
 }
 
@@ -33,7 +33,7 @@ impl Interfaces {
     /// Returns an error if the kernel refuses to report events.
     pub fn open(wanted: bool, uplinks: Vec<String>) -> Result<Interfaces> {
         let links = if wanted { Some(VirtualLinks::open()?) } else { None };
-        Ok(Interfaces { links, wanted: BTreeMap::new(), uplinks, failure: None })
+        Ok(Interfaces { links, desired: BTreeMap::new(), uplinks, failure: None })
     }
 
     /// Returns the reason why an interface could not be created, once.
@@ -79,25 +79,25 @@ impl Interfaces {
                 info!("IPv6 over GeoNetworking: {} is {}, MTU {}", link.name, link.link_local, link.mtu);
             }
             Err(error) => {
-                error!("no IPv6 over GeoNetworking on {}: {error}", link.name);
+                error!("cannot create the IPv6 interface {}: {error}", link.name);
                 self.failure.get_or_insert_with(|| error.to_string());
             }
         }
-        self.wanted.insert(link.id, link);
+        self.desired.insert(link.id, link);
     }
 
     /// Sets the interfaces that are uplinks.
     pub fn set_uplinks(&mut self, uplinks: Vec<String>) {
         let before = std::mem::replace(&mut self.uplinks, uplinks);
         let changed = |link: &&VirtualLink| before.contains(&link.name) != self.uplinks.contains(&link.name);
-        for link in self.wanted.values().filter(changed).cloned().collect::<Vec<_>>() {
+        for link in self.desired.values().filter(changed).cloned().collect::<Vec<_>>() {
             self.set(link);
         }
     }
 
     /// Removes a virtual interface.
     pub fn remove(&mut self, id: u32) {
-        self.wanted.remove(&id);
+        self.desired.remove(&id);
         if let Some(links) = &mut self.links {
             links.remove(id);
         }

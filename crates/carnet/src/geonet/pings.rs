@@ -33,17 +33,17 @@ struct Ping {
     interval: Duration,
     timeout: Duration,
     /// Time of the next request; `None` after the last request.
-    next: Option<Time>,
+    next_request: Option<Time>,
     sent: u16,
     answered: u32,
     /// Requests that no answer has come for yet, by sequence number.
-    waiting: BTreeMap<u16, Waiting>,
+    waiting: BTreeMap<u16, OutstandingRequest>,
     events: mpsc::Sender<GnPingEvent>,
 }
 
 #[derive(Debug)]
-struct Waiting {
-    since: Time,
+struct OutstandingRequest {
+    sent_at: Time,
     /// Stations that have answered. If the target is a single station, a request ends with the answer of this
     /// station.
     answers: Vec<u64>,
@@ -67,7 +67,7 @@ impl Pings {
     ) -> Result<(u16, GeonetRequest, mpsc::Receiver<GnPingEvent>), String> {
         self.pings.retain(|_, ping| !ping.events.is_closed());
         if self.pings.len() >= PINGS {
-            return Err(format!("{PINGS} pings are under way already"));
+            return Err(format!("{PINGS} pings are running already"));
         }
         while self.pings.contains_key(&self.next_identifier) {
             self.next_identifier = self.next_identifier.wrapping_add(1);
@@ -84,7 +84,7 @@ impl Pings {
             count: u16::try_from(ping.count).unwrap_or(u16::MAX),
             interval: Duration::from_millis(ping.interval_ms),
             timeout: Duration::from_millis(ping.timeout_ms),
-            next: None,
+            next_request: None,
             sent: 0,
             answered: 0,
             waiting: BTreeMap::new(),
@@ -121,7 +121,7 @@ impl Pings {
         let mut requests = Vec::new();
         self.pings.retain(|identifier, ping| {
             ping.give_up(now);
-            if ping.next.is_some_and(|next| next <= now) {
+            if ping.next_request.is_some_and(|next| next <= now) {
                 requests.push(ping.request(now, *identifier));
             }
             ping.goes_on()
@@ -146,14 +146,14 @@ impl Ping {
 
     fn due(&self) -> Option<Time> {
         // All requests have the same timeout, so the oldest request is due first.
-        let waiting = self.waiting.values().next().map(|waiting| waiting.since + self.timeout);
-        waiting.into_iter().chain(self.next).min()
+        let waiting = self.waiting.values().next().map(|waiting| waiting.sent_at + self.timeout);
+        waiting.into_iter().chain(self.next_request).min()
     }
 
     fn request(&mut self, now: Time, identifier: u16) -> GeonetRequest {
         self.sent += 1;
-        self.next = (self.sent < self.count).then(|| now + self.interval);
-        self.waiting.insert(self.sent, Waiting { since: now, answers: Vec::new() });
+        self.next_request = (self.sent < self.count).then(|| now + self.interval);
+        self.waiting.insert(self.sent, OutstandingRequest { sent_at: now, answers: Vec::new() });
         GeonetRequest {
             transport: self.transport,
             next_header: echo::NEXT_HEADER,
@@ -175,7 +175,7 @@ impl Ping {
         if waiting.answers.len() == 1 {
             self.answered += 1;
         }
-        let since = waiting.since;
+        let since = waiting.sent_at;
         if one {
             self.waiting.remove(&echo.sequence);
         }
@@ -193,7 +193,7 @@ impl Ping {
 
     fn give_up(&mut self, now: Time) {
         while let Some(first) = self.waiting.first_entry() {
-            if first.get().since + self.timeout > now {
+            if first.get().sent_at + self.timeout > now {
                 return;
             }
             let (sequence, waiting) = first.remove_entry();
@@ -205,7 +205,7 @@ impl Ping {
 
     /// Returns whether the ping continues; if not, reports its end.
     fn goes_on(&self) -> bool {
-        if self.next.is_none() && self.waiting.is_empty() {
+        if self.next_request.is_none() && self.waiting.is_empty() {
             self.tell(GnPingEvent::Done { sent: self.sent.into(), answered: self.answered });
             return false;
         }
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_pings_for_a_reader_that_has_gone() {
+    fn no_ping_is_sent_for_a_disconnected_client() {
         let mut pings = Pings::new(0);
         let (_, _, events) = pings.start(Time::ZERO, CIRCLE, &asked(9)).expect("a ping");
         drop(events);

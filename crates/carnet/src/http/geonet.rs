@@ -123,7 +123,7 @@ fn mistake_in_packet(packet: &GnSendRequest) -> Option<String> {
     let shb = matches!(packet.transport, GnTransport::Shb {});
     let btp = matches!(packet.next_header, GnNextHeader::BtpA | GnNextHeader::BtpB);
     if packet.port.is_some() && !btp {
-        return Some("a port goes with BTP only, expected a next_header of btp-a or btp-b".to_owned());
+        return Some("a port needs BTP, expected a next_header of btp-a or btp-b".to_owned());
     }
     match packet.hop_limit {
         Some(0) => return Some("hop_limit is 0, expected 1 to 255".to_owned()),

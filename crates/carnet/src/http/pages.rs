@@ -26,7 +26,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 /// A file that a client has requested.
 pub(super) struct Page {
     name: String,
-    kind: &'static str,
+    media_type: &'static str,
 }
 
 impl Page {
@@ -47,7 +47,7 @@ impl Page {
             "json" => "application/json",
             _ => return None,
         };
-        (plain && !stem.is_empty()).then(|| Page { name: name.to_owned(), kind })
+        (plain && !stem.is_empty()).then(|| Page { name: name.to_owned(), media_type: kind })
     }
 
     /// Reads the file outside of the run loop, because a disk may be slow.
@@ -56,7 +56,7 @@ impl Page {
         match tokio::task::spawn_blocking(move || content(&path)).await {
             Ok(Ok(content)) => {
                 let headers = [
-                    (CONTENT_TYPE, self.kind),
+                    (CONTENT_TYPE, self.media_type),
                     (CONTENT_SECURITY_POLICY, POLICY),
                     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
                     (REFERRER_POLICY, "no-referrer"),

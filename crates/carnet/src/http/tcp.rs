@@ -59,14 +59,14 @@ const LONGEST_FILE: u64 = 65_536;
 
 /// Right that a token gives to a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Right {
+enum AccessRight {
     Read,
     Operate,
 }
 
 /// Checks requests for the rights of their clients.
 #[derive(Debug, Clone)]
-pub(super) struct Gate {
+pub(super) struct AccessControl {
     /// Path of the token file (`station.http_tokens`). The server reads the file for each request, so a
     /// removed token is invalid at once.
     tokens: Option<Arc<PathBuf>>,
@@ -74,39 +74,40 @@ pub(super) struct Gate {
     pages: Arc<PathBuf>,
 }
 
-impl Gate {
+impl AccessControl {
     /// Creates the gate, with the token file if there is one.
     ///
     /// # Errors
     /// Returns an error if the token file cannot be used.
-    pub(super) fn new(tokens: Option<&Path>) -> anyhow::Result<Gate> {
+    pub(super) fn new(tokens: Option<&Path>) -> anyhow::Result<AccessControl> {
         if let Some(path) = tokens {
             read_tokens(path)?;
         }
-        Ok(Gate { tokens: tokens.map(|path| Arc::new(path.to_owned())), pages: Arc::default() })
+        Ok(AccessControl { tokens: tokens.map(|path| Arc::new(path.to_owned())), pages: Arc::default() })
     }
 
     /// Adds the directory of the dashboard's files, which need no token.
-    pub(super) fn with_pages(self, directory: &Path) -> Gate {
-        Gate { pages: Arc::new(directory.to_owned()), ..self }
+    pub(super) fn with_pages(self, directory: &Path) -> AccessControl {
+        AccessControl { pages: Arc::new(directory.to_owned()), ..self }
     }
 
-    fn may(&self, wanted: Right, headers: &HeaderMap) -> Result<(), Refusal> {
+    fn may(&self, wanted: AccessRight, headers: &HeaderMap) -> Result<(), Refusal> {
         let refused = |status, why: &str| Err(Refusal::new(status, why));
         let Some(path) = &self.tokens else {
             return match wanted {
-                Right::Operate => refused(
+                AccessRight::Operate => refused(
                     StatusCode::FORBIDDEN,
-                    "without station.http_tokens this port answers questions only; the UNIX socket does more",
+                    "without station.http_tokens this port permits only reading; use the UNIX socket for \
+                     commands",
                 ),
-                Right::Read if !is_addressed_to_machine(headers) => {
+                AccessRight::Read if !is_addressed_to_machine(headers) => {
                     refused(StatusCode::FORBIDDEN, "the host is neither localhost nor an IP address")
                 }
-                Right::Read => Ok(()),
+                AccessRight::Read => Ok(()),
             };
         };
         let tokens = read_tokens(path).map_err(|error| {
-            warn!("nobody may use the API over TCP: {error:#}");
+            warn!("no client may use the API over TCP: {error:#}");
             Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "station.http_tokens cannot be read")
         })?;
         let token = headers.get(AUTHORIZATION).and_then(|value| {
@@ -119,11 +120,10 @@ impl Gate {
         // The server compares all tokens, so that the time does not depend on which token matches.
         let right = tokens.iter().filter(|(_, known)| is_same(known, token)).map(|(right, _)| *right).max();
         match right {
-            None => refused(StatusCode::UNAUTHORIZED, "nobody has this token"),
-            Some(right) if right < wanted => refused(
-                StatusCode::FORBIDDEN,
-                "this token is for questions only, expected one of kind operate",
-            ),
+            None => refused(StatusCode::UNAUTHORIZED, "this token is unknown"),
+            Some(right) if right < wanted => {
+                refused(StatusCode::FORBIDDEN, "this token permits only reading, expected an `operate` token")
+            }
             Some(_) => Ok(()),
         }
     }
@@ -131,9 +131,9 @@ impl Gate {
 
 /// Whether the server has allowed a request on a connection.
 #[derive(Debug, Clone, Default)]
-struct Proven(Arc<AtomicBool>);
+struct Authorized(Arc<AtomicBool>);
 
-impl Proven {
+impl Authorized {
     fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -146,14 +146,14 @@ impl Proven {
 /// Passes a request on if its token allows it. The dashboard's files need no token, because operators enter
 /// their token on these pages. If the request is not allowed, the connection ends with the answer.
 async fn guard(
-    State(gate): State<Gate>,
-    Extension(proven): Extension<Proven>,
+    State(gate): State<AccessControl>,
+    Extension(proven): Extension<Authorized>,
     request: HttpRequest,
     next: Next,
 ) -> Response {
     let asks = matches!(*request.method(), Method::GET | Method::HEAD);
     let page = pages::Page::named(request.uri().path()).filter(|_| asks);
-    let mut answer = match (page, if asks { Right::Read } else { Right::Operate }) {
+    let mut answer = match (page, if asks { AccessRight::Read } else { AccessRight::Operate }) {
         (Some(page), _) => page.read(&gate.pages).await,
         (None, right) => match gate.may(right, request.headers()) {
             Ok(()) => {
@@ -187,7 +187,7 @@ fn is_addressed_to_machine(headers: &HeaderMap) -> bool {
 
 /// Reads the tokens of a file: one on each line, after `read` or `operate`. Only its owner may read the file,
 /// as with key files.
-fn read_tokens(path: &Path) -> anyhow::Result<Vec<(Right, Zeroizing<String>)>> {
+fn read_tokens(path: &Path) -> anyhow::Result<Vec<(AccessRight, Zeroizing<String>)>> {
     let place = path.display();
     let octets = key_file::read_up_to(path, LONGEST_FILE);
     let octets = Zeroizing::new(octets.with_context(|| format!("cannot read {place}"))?);
@@ -196,8 +196,8 @@ fn read_tokens(path: &Path) -> anyhow::Result<Vec<(Right, Zeroizing<String>)>> {
     let tokens =
         lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')).map(|(number, line)| {
             let (right, token) = match line.split_once(char::is_whitespace) {
-                Some(("read", token)) => (Right::Read, token.trim()),
-                Some(("operate", token)) => (Right::Operate, token.trim()),
+                Some(("read", token)) => (AccessRight::Read, token.trim()),
+                Some(("operate", token)) => (AccessRight::Operate, token.trim()),
                 _ => bail!("{place}:{number}: expected `read TOKEN` or `operate TOKEN`"),
             };
             ensure!(
@@ -213,16 +213,16 @@ fn read_tokens(path: &Path) -> anyhow::Result<Vec<(Right, Zeroizing<String>)>> {
 }
 
 /// A TCP port on which the server listens.
-pub(super) struct Port {
+pub(super) struct TcpPort {
     listener: TcpListener,
 }
 
-impl Port {
+impl TcpPort {
     /// Listens at an address, even if no interface has this address yet.
     ///
     /// # Errors
     /// Returns an error if the address cannot be bound.
-    pub(super) fn bind(address: SocketAddr) -> anyhow::Result<Port> {
+    pub(super) fn bind(address: SocketAddr) -> anyhow::Result<TcpPort> {
         let listener = carnet_linux::listen(address).and_then(TcpListener::from_std);
         let listener = listener.with_context(|| format!("station.http: cannot listen at {address}"))?;
         if !carnet_linux::has_address(address) {
@@ -232,7 +232,7 @@ impl Port {
                  has it"
             );
         }
-        Ok(Port { listener })
+        Ok(TcpPort { listener })
     }
 
     async fn accept(&self) -> (TcpStream, IpAddr) {
@@ -247,13 +247,13 @@ impl Port {
     /// Serves the API to clients that may use it, until the server stops.
     pub(super) async fn serve(
         self,
-        gate: Gate,
+        gate: AccessControl,
         app: Router,
         stopped: watch::Receiver<bool>,
     ) -> std::io::Result<()> {
         let app = app.layer(from_fn_with_state(gate, guard));
         let mut tasks = JoinSet::new();
-        let mut places = Places::default();
+        let mut places = ServedConnections::default();
         loop {
             let (stream, source) = tokio::select! {
                 accepted = self.accept() => accepted,
@@ -261,9 +261,9 @@ impl Port {
             };
             while tasks.try_join_next().is_some() {}
             if places.make_room(source) {
-                let proven = Proven::default();
+                let proven = Authorized::default();
                 let task = tasks.spawn(converse(stream, app.clone(), proven.clone(), stopped.clone()));
-                places.0.push(Place { source, proven, task });
+                places.0.push(ServedConnection { source, proven, task });
             }
         }
         drop(self);
@@ -273,8 +273,8 @@ impl Port {
 }
 
 /// Serves the requests on one connection, until the connection ends or the server stops.
-async fn converse(stream: TcpStream, app: Router, proven: Proven, stopped: watch::Receiver<bool>) {
-    let io = TokioIo::new(Connection { stream, silence: Box::pin(sleep(SILENCE)) });
+async fn converse(stream: TcpStream, app: Router, proven: Authorized, stopped: watch::Receiver<bool>) {
+    let io = TokioIo::new(Connection { stream, idle_timer: Box::pin(sleep(SILENCE)) });
     let service = TowerToHyperService::new(app.layer(Extension(proven)));
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEADER_WITHIN);
@@ -288,22 +288,22 @@ async fn converse(stream: TcpStream, app: Router, proven: Proven, stopped: watch
 }
 
 /// A connection that the server is serving.
-struct Place {
+struct ServedConnection {
     source: IpAddr,
-    proven: Proven,
+    proven: Authorized,
     task: AbortHandle,
 }
 
 /// Connections that the server is serving, the oldest first.
 #[derive(Default)]
-struct Places(Vec<Place>);
+struct ServedConnections(Vec<ServedConnection>);
 
-impl Places {
+impl ServedConnections {
     /// Makes room for a connection from a source; may end another connection for it. Returns whether there is
     /// room now.
     fn make_room(&mut self, source: IpAddr) -> bool {
         self.0.retain(|place| !place.task.is_finished());
-        let is_unproven = |place: &&Place| !place.proven.get();
+        let is_unproven = |place: &&ServedConnection| !place.proven.get();
         let own = self.0.iter().filter(is_unproven).filter(|place| place.source == source).count();
         let mut leaving = None;
         if own >= SHARE {
@@ -321,7 +321,7 @@ impl Places {
 /// A connection that ends after [`SILENCE`] without data.
 struct Connection {
     stream: TcpStream,
-    silence: Pin<Box<Sleep>>,
+    idle_timer: Pin<Box<Sleep>>,
 }
 
 impl Connection {
@@ -332,10 +332,10 @@ impl Connection {
         done: Poll<std::io::Result<T>>,
     ) -> Poll<std::io::Result<T>> {
         if done.is_ready() {
-            self.silence.as_mut().reset(Instant::now() + SILENCE);
+            self.idle_timer.as_mut().reset(Instant::now() + SILENCE);
             return done;
         }
-        ready!(self.silence.as_mut().poll(cx));
+        ready!(self.idle_timer.as_mut().poll(cx));
         Poll::Ready(Err(std::io::ErrorKind::TimedOut.into()))
     }
 }
@@ -392,30 +392,30 @@ mod tests {
     }
 
     #[test]
-    fn tokens_say_who_may_do_what() {
+    fn the_token_of_a_client_decides_what_it_may_do() {
         let scratch = Scratch::new();
         let path = file(&scratch, &format!("# who\nread {READER}\n\noperate  {OPERATOR}\n"), 0o600);
-        let gate = Gate::new(Some(&path)).expect("a gate");
+        let gate = AccessControl::new(Some(&path)).expect("a gate");
         let may = |right, value: &str| {
             gate.may(right, &headers(AUTHORIZATION, value)).map_err(|refusal| refusal.status.as_u16())
         };
-        assert_eq!(may(Right::Read, &format!("Bearer {READER}")), Ok(()));
-        assert_eq!(may(Right::Operate, &format!("Bearer {READER}")), Err(403));
-        assert_eq!(may(Right::Operate, &format!("bearer {OPERATOR}")), Ok(()));
-        assert_eq!(may(Right::Read, &format!("Bearer {OPERATOR}")), Ok(()));
+        assert_eq!(may(AccessRight::Read, &format!("Bearer {READER}")), Ok(()));
+        assert_eq!(may(AccessRight::Operate, &format!("Bearer {READER}")), Err(403));
+        assert_eq!(may(AccessRight::Operate, &format!("bearer {OPERATOR}")), Ok(()));
+        assert_eq!(may(AccessRight::Read, &format!("Bearer {OPERATOR}")), Ok(()));
         for wrong in ["Bearer ", "Bearer 0123456789abcde", "Bearer 0123456789abcdef0", READER, "Basic abc"] {
-            assert_eq!(may(Right::Read, wrong), Err(401), "{wrong}");
+            assert_eq!(may(AccessRight::Read, wrong), Err(401), "{wrong}");
         }
-        assert!(gate.may(Right::Read, &HeaderMap::new()).is_err());
+        assert!(gate.may(AccessRight::Read, &HeaderMap::new()).is_err());
         // A token that is removed from the file becomes invalid at once.
         file(&scratch, &format!("operate {OPERATOR}"), 0o600);
-        assert_eq!(may(Right::Read, &format!("Bearer {READER}")), Err(401));
+        assert_eq!(may(AccessRight::Read, &format!("Bearer {READER}")), Err(401));
         file(&scratch, &format!("operate {OPERATOR}"), 0o644);
-        assert_eq!(may(Right::Read, &format!("Bearer {OPERATOR}")), Err(500));
+        assert_eq!(may(AccessRight::Read, &format!("Bearer {OPERATOR}")), Err(500));
     }
 
     #[test]
-    fn a_file_of_tokens_that_cannot_be_used_says_why() {
+    fn the_error_of_an_unusable_token_file_names_the_reason() {
         let scratch = Scratch::new();
         for (text, mode, expected) in [
             ("read 0123456789abcdef", 0o640, "expected rights 0600, found 0640"),
@@ -423,35 +423,35 @@ mod tests {
             ("\nwrite 0123456789abcdef", 0o600, "tokens:2: expected `read TOKEN` or `operate TOKEN`"),
             ("# nobody\n", 0o600, "has no tokens"),
         ] {
-            let error = Gate::new(Some(&file(&scratch, text, mode))).expect_err(text);
+            let error = AccessControl::new(Some(&file(&scratch, text, mode))).expect_err(text);
             assert!(format!("{error:#}").contains(expected), "{error:#}");
         }
-        assert!(Gate::new(Some(Path::new("/nowhere"))).is_err());
+        assert!(AccessControl::new(Some(Path::new("/nowhere"))).is_err());
         // A user who can replace the link chooses the tokens, so the server refuses a link.
         let link = scratch.path().join("link");
         std::os::unix::fs::symlink(file(&scratch, "read 0123456789abcdef", 0o600), &link).expect("a link");
-        let error = Gate::new(Some(&link)).expect_err("a link");
+        let error = AccessControl::new(Some(&link)).expect_err("a link");
         assert!(format!("{error:#}").contains("found a symbolic link"), "{error:#}");
         // Root may give the file to another user; then the server refuses it.
         if nix::unistd::geteuid().is_root() {
             let path = file(&scratch, "read 0123456789abcdef", 0o600);
             std::os::unix::fs::chown(&path, Some(4711), None).expect("given away");
-            let error = Gate::new(Some(&path)).expect_err("somebody else's");
+            let error = AccessControl::new(Some(&path)).expect_err("somebody else's");
             assert!(format!("{error:#}").contains("found one of user 4711"), "{error:#}");
         }
     }
 
     #[test]
     fn without_tokens_only_questions_of_this_machine_are_answered() {
-        let gate = Gate::new(None).expect("a gate");
+        let gate = AccessControl::new(None).expect("a gate");
         let may = |right, host: &str| gate.may(right, &headers(HOST, host)).is_ok();
         for near in ["localhost", "localhost:8440", "127.0.0.1:8440", "[::1]:8440", "[::1]"] {
-            assert!(may(Right::Read, near), "{near}");
-            assert!(!may(Right::Operate, near), "{near}");
+            assert!(may(AccessRight::Read, near), "{near}");
+            assert!(!may(AccessRight::Operate, near), "{near}");
         }
         for far in ["evil.example", "evil.example:8440", "localhost.evil.example", "", "[evil]", ":8440"] {
-            assert!(!may(Right::Read, far), "{far}");
+            assert!(!may(AccessRight::Read, far), "{far}");
         }
-        assert!(gate.may(Right::Read, &HeaderMap::new()).is_err());
+        assert!(gate.may(AccessRight::Read, &HeaderMap::new()).is_err());
     }
 }

@@ -166,10 +166,10 @@ async fn a_signal_is_taken_or_refused_with_the_reason() {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused_as_json() {
+async fn invalid_requests_get_an_error_as_json() {
     let bench = Bench::answering().await;
     assert_eq!(bench.refused("/v2").await, "no such path");
-    assert_eq!(bench.refused("/v1/handover").await, "this path does not know that method");
+    assert_eq!(bench.refused("/v1/handover").await, "this path does not support this method");
     for (body, reason) in [
         (json!({}), "missing field `uplink`"),
         (json!({"uplink": 5}), "invalid type: integer `5`, expected a string"),
@@ -181,7 +181,7 @@ async fn what_makes_no_sense_is_refused_as_json() {
 }
 
 #[tokio::test]
-async fn a_station_that_stops_says_so() {
+async fn a_station_announces_its_stop() {
     let (bench, receiver) = Bench::new().await;
     drop(receiver);
     assert_eq!(bench.refused("/v1/status").await, "the station is about to stop");
@@ -194,7 +194,7 @@ async fn a_station_that_hangs_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn events_arrive_and_a_slow_reader_is_told_what_it_missed() {
+async fn a_slow_reader_of_events_learns_how_many_it_missed() {
     let bench = Bench::answering().await;
     let mut events = bench.client.follow("/v1/events").await.expect("a stream");
     let number = |n: u32| event(1.5, json!({"event": "warning", "message": format!("n{n}\n\u{e9}")}));
@@ -244,7 +244,7 @@ async fn the_socket_has_its_mode_and_goes_at_the_end() {
 }
 
 #[tokio::test]
-async fn a_dropped_server_removes_its_socket_but_not_anothers() {
+async fn a_dropped_server_removes_only_its_own_socket() {
     let Bench { server, scratch, .. } = Bench::answering().await;
     let socket = scratch.path().join("run/s.sock");
     let (requests, _receiver) = mpsc::channel(1);

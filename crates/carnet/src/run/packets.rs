@@ -28,13 +28,13 @@ const FREQUENT: Duration = Duration::from_micros(50);
 /// many routers. The station wakes for several messages at a time, because to wake costs more than a message.
 /// The station reads a message after a pause at once.
 #[derive(Debug, Default)]
-pub(super) struct Gathering {
+pub(super) struct ReadPause {
     last: Option<Instant>,
     until: Option<Instant>,
 }
 
-impl Gathering {
-    /// Notes that the station has read `count` messages; `is_all` says that the queue is empty.
+impl ReadPause {
+    /// Records that the station has read `count` messages; `is_all` means that the queue is empty.
     fn read(&mut self, now: Instant, count: usize, is_all: bool) {
         let is_dense = count > 1 || self.last.is_some_and(|last| now < last + GATHER);
         self.until = (is_all && count > 0 && is_dense).then(|| now + GATHER);
@@ -113,7 +113,7 @@ impl Runner {
             asked += count;
             is_all &= count < most;
         }
-        self.gathering.read(Instant::now(), asked, is_all);
+        self.read_pause.read(Instant::now(), asked, is_all);
         self.reader.iter_mut().for_each(TunnelReader::handled);
         asked
     }
@@ -210,9 +210,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_after_a_pause_is_read_at_once_and_what_comes_often_gathers() {
+    fn packets_after_a_pause_are_read_at_once_and_frequent_ones_together() {
         let (begin, ms) = (Instant::now(), Duration::from_millis);
-        let mut gathering = Gathering::default();
+        let mut gathering = ReadPause::default();
         gathering.read(begin, 1, true);
         assert_eq!(gathering.until(), None, "one by itself");
         gathering.read(begin + ms(2), 1, true);

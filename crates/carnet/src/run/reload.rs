@@ -17,10 +17,11 @@ impl Runner {
         let mut config = match Config::load(path).map(Box::new) {
             Ok(config) => config,
             Err(errors) => {
-                error!("the config is not taken over: {errors}");
+                error!("cannot apply the changed config: {errors}");
                 if self.sandbox.is_some() && errors.to_string().contains("Permission denied") {
                     error!(
-                        "which files the station may read was settled when it started: a restart would help"
+                        "the sandbox permits only the files that the config named at the start: restart the \
+                         station"
                     );
                 }
                 return;
@@ -36,30 +37,30 @@ impl Runner {
             ("[conformance]", config.conformance != self.config.conformance),
         ];
         if self.platform.is_none() && settings::needs_platform(&config) {
-            error!("the config is not taken over: the first role beside [geonet] needs a restart");
+            error!("cannot apply the changed config: the first role beside [geonet] needs a restart");
             return;
         }
         if let Some((section, _)) = sections.iter().find(|(_, changed)| *changed) {
-            error!("the config is not taken over: changes in {section} need a restart");
+            error!("cannot apply the changed config: changes in {section} need a restart");
             return;
         }
         let plan = settings::sandbox::plan(&config, path);
         if self.sandbox.is_some()
             && let Some(what) = settings::sandbox::beyond(&self.plan, &plan)
         {
-            error!("the config is not taken over: the process has given up {what}; that needs a restart");
+            error!("cannot apply the changed config: the process has given up {what}; that needs a restart");
             return;
         }
         if let Some(Err(error)) =
             self.platform.as_mut().map(|platform| platform.set_ipsec(config.has_ipsec()))
         {
-            error!("the config is not taken over: {error}");
+            error!("cannot apply the changed config: {error}");
             return;
         }
         for warning in config.warnings() {
             warn!("{warning}");
         }
-        self.recorder.end("a config that is read again cannot be replayed");
+        self.recorder.end("a reload of the config cannot be replayed");
         if let Some(platform) = &mut self.platform {
             platform.watch(settings::platform(&config).watched);
             platform.set_ports(settings::ports(&config));

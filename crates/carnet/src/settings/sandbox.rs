@@ -12,7 +12,7 @@ use carnet_api::config::{Config, DataplanePath, GeonetInterface, PositionSource,
 use carnet_linux::sandbox::Plan;
 use carnet_linux::with_secrets;
 
-use super::{Wants, geonet_path, needs_platform, undo_file};
+use super::{GeonetPathChoice, geonet_path, needs_platform, undo_file};
 
 /// Folders that contain private files of several users.
 const SHARED: [&str; 9] = ["/", "/etc", "/root", "/home", "/var", "/usr", "/opt", "/srv", "/mnt"];
@@ -78,7 +78,7 @@ pub fn plan(config: &Config, file: &Path) -> Plan {
         DataplanePath::Auto | DataplanePath::Bpf | DataplanePath::Xdp => true,
         DataplanePath::Kernel | DataplanePath::Tun => false,
     };
-    plan.programs = platform && accelerated || geonet_path(config) != Wants::Never;
+    plan.programs = platform && accelerated || geonet_path(config) != GeonetPathChoice::Never;
     // The TUN device has a BPF program as well.
     plan.steers = platform;
     plan
@@ -87,7 +87,7 @@ pub fn plan(config: &Config, file: &Path) -> Plan {
 /// Returns whether a station on this data path loads BPF programs later, for new interfaces.
 pub fn loads_later(config: &Config, path: Option<carnet_linux::Path>) -> bool {
     matches!(path, Some(carnet_linux::Path::Bpf | carnet_linux::Path::Xdp))
-        || geonet_path(config) != Wants::Never
+        || geonet_path(config) != GeonetPathChoice::Never
 }
 
 /// Returns a right that `new` needs and that a process with only the rights of `old` lacks, in words.

@@ -9,7 +9,7 @@ use carnet_base::{Rng, WallTime};
 use carnet_cits::security::SecurityEntity;
 
 /// A security entity, with warnings for the operator.
-pub struct Furnished {
+pub struct LoadedSecurity {
     /// The security entity; `None` if the station sends unsecured packets.
     pub entity: Option<Box<dyn SecurityEntity>>,
     /// Warnings that do not prevent the start.
@@ -20,15 +20,15 @@ pub struct Furnished {
 ///
 /// # Errors
 /// Returns the mistake, with its file and the expected content.
-pub fn furnish(config: &Config, rng: Rng, date: WallTime) -> Result<Furnished> {
+pub fn furnish(config: &Config, rng: Rng, date: WallTime) -> Result<LoadedSecurity> {
     match config.security.as_ref().filter(|security| security.policy != SecurityPolicy::Off) {
-        None => Ok(Furnished { entity: None, warnings: Vec::new() }),
+        None => Ok(LoadedSecurity { entity: None, warnings: Vec::new() }),
         Some(security) => from_files(security, rng, date),
     }
 }
 
 #[cfg(not(feature = "security"))]
-fn from_files(_: &Security, _: Rng, _: WallTime) -> Result<Furnished> {
+fn from_files(_: &Security, _: Rng, _: WallTime) -> Result<LoadedSecurity> {
     anyhow::bail!(
         "[security]: this program was built without signatures (feature `security`), expected policy = \
          \"off\""
@@ -36,7 +36,7 @@ fn from_files(_: &Security, _: Rng, _: WallTime) -> Result<Furnished> {
 }
 
 #[cfg(feature = "security")]
-fn from_files(security: &Security, rng: Rng, date: WallTime) -> Result<Furnished> {
+fn from_files(security: &Security, rng: Rng, date: WallTime) -> Result<LoadedSecurity> {
     files::furnish(security, rng, date)
 }
 
@@ -61,9 +61,9 @@ mod files {
     use carnet_security::{Config, Now, Policy, Security as Entity, SecurityDrop};
     use carnet_wire::geonet::Timestamp;
 
-    use super::Furnished;
+    use super::LoadedSecurity;
 
-    pub fn furnish(security: &Security, rng: Rng, date: WallTime) -> Result<Furnished> {
+    pub fn furnish(security: &Security, rng: Rng, date: WallTime) -> Result<LoadedSecurity> {
         let tickets = match &security.tickets {
             Some(folder) => ticket_files(folder)?,
             None => Vec::new(),
@@ -106,10 +106,11 @@ mod files {
             let path = path.display();
             warnings.push(match is_over(certificate) {
                 true => format!(
-                    "security.{key}: {path} does not hold any more: what it has signed is not believed"
+                    "security.{key}: {path} has expired: the station accepts nothing that it has signed"
                 ),
                 false => format!(
-                    "security.{key}: {path} does not hold yet: what it has signed is believed from then on"
+                    "security.{key}: {path} is not valid yet: until then the station accepts nothing that \
+                     it has signed"
                 ),
             });
         }
@@ -138,14 +139,18 @@ mod files {
             bail!("security.{key}: {path} is refused: {}", words(reason));
         }
         match &security.tickets {
-            None => warnings.push("security.tickets: there are none: this station signs nothing".to_owned()),
+            None => warnings.push(
+                "security.tickets: the folder has no tickets, so this station signs \
+                nothing"
+                    .to_owned(),
+            ),
             Some(folder) if entity.own_tickets(now).is_empty() => {
                 let folder = folder.display();
-                warnings.push(format!("security.tickets: of the tickets in {folder} none holds now"));
+                warnings.push(format!("security.tickets: of the tickets in {folder} none is valid now"));
             }
             Some(_) => {}
         }
-        Ok(Furnished { entity: Some(Box::new(entity)), warnings })
+        Ok(LoadedSecurity { entity: Some(Box::new(entity)), warnings })
     }
 
     /// Returns whether the reason to refuse a certificate is its dates.
@@ -156,18 +161,21 @@ mod files {
     /// Returns the reason why other stations would refuse a certificate, in words.
     fn words(reason: SecurityDrop) -> &'static str {
         match reason {
-            SecurityDrop::WrongRole => "it is a certificate for something else",
+            SecurityDrop::WrongRole => "it is a certificate for another purpose",
             SecurityDrop::BadKey => {
                 "its key is not the one in the .key file, or on a curve that this program does not have"
             }
             SecurityDrop::UnknownIssuer => "its issuer is not among security.roots and security.authorities",
             SecurityDrop::BadCertificateSignature => "its issuer did not sign it",
             SecurityDrop::AlgorithmMismatch => "it is signed on another curve than its issuer's",
-            SecurityDrop::InconsistentChain => "it holds longer, further or for more than its issuer's",
-            SecurityDrop::CertificateNotYetValid => "it, or its issuer's, does not hold yet",
-            SecurityDrop::CertificateExpired => "it, or its issuer's, does not hold any more",
-            SecurityDrop::Revoked => "it, or its issuer's, is among security.revoked",
-            _ => "it is not to be trusted",
+            SecurityDrop::InconsistentChain => {
+                "it is valid for a longer time, a larger region or more \
+                permissions than its issuer's certificate"
+            }
+            SecurityDrop::CertificateNotYetValid => "it or its issuer's certificate is not valid yet",
+            SecurityDrop::CertificateExpired => "it or its issuer's certificate has expired",
+            SecurityDrop::Revoked => "it or its issuer's certificate is in security.revoked",
+            _ => "it cannot be trusted",
         }
     }
 
@@ -292,26 +300,26 @@ mod tests {
     }
 
     #[test]
-    fn authority_of_next_month_lies_beside_the_present_one() {
+    fn of_two_authorities_only_the_one_not_valid_now_causes_a_warning() {
         let files = Files::new(days(-10, 300));
         let authorities = vec![files.authority(2, days(-1, 30)), files.authority(3, days(25, 30))];
         let warnings = files.furnish(authorities.clone(), date(0)).expect("it is no mistake");
         assert_eq!(warnings.len(), 1, "{warnings:?}");
-        assert!(warnings[0].contains("3.cert does not hold yet"), "{warnings:?}");
+        assert!(warnings[0].contains("3.cert is not valid yet"), "{warnings:?}");
         // A month later the other authority is the one that is valid.
         let warnings = files.furnish(authorities, date(40)).expect("it is no mistake");
         assert_eq!(warnings.len(), 1, "{warnings:?}");
-        assert!(warnings[0].contains("2.cert does not hold any more"), "{warnings:?}");
+        assert!(warnings[0].contains("2.cert has expired"), "{warnings:?}");
     }
 
     #[test]
-    fn nothing_holds_any_more_or_yet_and_that_is_a_warning() {
+    fn expired_and_not_yet_valid_certificates_cause_a_warning() {
         let files = Files::new(days(-10, 20));
         let authorities = vec![files.authority(2, days(-1, 5))];
-        for (day, text) in [(-100, "does not hold yet"), (100, "does not hold any more")] {
+        for (day, text) in [(-100, "is not valid yet"), (100, "has expired")] {
             let warnings = files.furnish(authorities.clone(), date(day)).expect("it is no mistake");
             assert_eq!(warnings.iter().filter(|it| it.contains(text)).count(), 2, "{warnings:?}");
-            assert!(warnings.last().is_some_and(|it| it.contains("none holds now")), "{warnings:?}");
+            assert!(warnings.last().is_some_and(|it| it.contains("none is valid now")), "{warnings:?}");
         }
     }
 

@@ -96,7 +96,7 @@ pub(super) fn dcc(dcc: &Dcc) -> String {
     line("algorithm", words(&dcc.algorithm));
     let told = match dcc.told_ms {
         Some(told) => format!("told {} ago", age(told)),
-        None => "assumed: nobody tells".to_owned(),
+        None => "assumed: no program reports it".to_owned(),
     };
     line("channel busy", format!("{:.1} %, {told}", dcc.busy_percent));
     if let Some(state) = &dcc.state {

@@ -65,7 +65,7 @@ sequence         65535
 }
 
 #[test]
-fn a_station_with_both_jobs_tells_them_apart() {
+fn show_names_the_role_of_each_binding_of_a_station_with_both_roles() {
     let mut bindings = two_bindings();
     bindings[1]["role"] = json!("mobile_router");
     let text = show(Table::Bindings, bindings, None);
@@ -102,7 +102,7 @@ wwan1    registered  2001:db8:f::7    10        -        12.3 ms  0.5 %  900 kbi
 }
 
 #[test]
-fn a_silent_uplink_says_when_it_is_tried_again() {
+fn a_silent_uplink_shows_the_time_of_its_next_attempt() {
     let uplink = |interface: &str, state: &str, retry: Value| {
         json!({"interface": interface, "state": state, "retry_s": retry, "care_of_address": null, "bid": null,
                "priority": 10, "signal_dbm": null, "rtt_ms": null, "loss": null, "active": false})
@@ -305,7 +305,7 @@ mobile router     at home
     wlan1         no answer, captive portal https://portal.example/
     wlan0         home
     wwan0         no answer, again in 7 s
-    wwan1         no answer, asked again now
+    wwan1         no answer, trying again now
     wwan2         down: the volume is used up
   asked for       wlan0
   asked for       wwan0 for policy voice
@@ -322,7 +322,7 @@ sandbox           seccomp
 
 /// A registration outlives the uplinks: the printed state says that the home agent is not reachable.
 #[test]
-fn a_router_without_a_way_says_so() {
+fn a_router_without_a_path_reports_it() {
     let refusal = |state: &str| (state == "refused").then_some("status 131, home registration not supported");
     let first = |state: &str, reachable: serde_json::Value| {
         let answer = json!({
@@ -337,7 +337,7 @@ fn a_router_without_a_way_says_so() {
         let text = status(answer, json!([])).expect("a status");
         text.lines().find(|line| line.starts_with("mobile router")).expect("the line").to_owned()
     };
-    let cut_off = "mobile router     registered, but no uplink leads to the home agent";
+    let cut_off = "mobile router     registered, but no uplink reaches the home agent";
     assert_eq!(first("registered", json!(false)), cut_off);
     let refused = "mobile router     refused: status 131, home registration not supported";
     assert_eq!(first("refused", json!(true)), refused);

@@ -5,7 +5,7 @@
 //! carnet state 1
 //! @ 97 8f31c2d0                                          a commit: octets and CRC-32C of the lines that follow
 //! 2001:db8:1::1234 {"home_address":"2001:db8:1::1234",...}
-//! 2001:db8:1::5678 -                                     nothing is kept of it any more
+//! 2001:db8:1::5678 -                                     the record is deleted
 //! own {"restart_counter":1800000000}
 //! ```
 //!
@@ -73,11 +73,11 @@ pub type Change = (Key, Option<String>);
 
 /// Content of an opened file.
 #[derive(Debug)]
-pub struct Found {
+pub struct JournalContent {
     /// The record of each key.
     pub records: Vec<(Key, String)>,
     /// Number of octets of an interrupted commit, which the reader has truncated.
-    pub torn: u64,
+    pub cut_octets: u64,
 }
 
 /// An open journal file.
@@ -87,12 +87,12 @@ pub struct Journal {
     path: PathBuf,
     /// Length of the valid part of the file; a failed commit may have left octets behind it.
     end: u64,
-    untidy: bool,
+    has_partial_write: bool,
     /// Place of the last commit in the file, until it is written once more. The process that wrote it may
     /// have been killed before the commit was on the disk, or after the disk had refused it. In this case the
     /// commit is in the page cache only, and the kernel does not write it again.
     unconfirmed: Option<(u64, usize)>,
-    places: Places,
+    records: RecordPositions,
     directory: Directory,
 }
 
@@ -103,19 +103,19 @@ struct Directory {
     path: PathBuf,
     /// Whether the file has replaced another file, which a crash may still bring back. Later commits count
     /// only after a sync of the directory.
-    unsettled: bool,
+    needs_sync: bool,
 }
 
 impl Directory {
     fn of(disk: Box<dyn Disk>, file: &Path) -> Directory {
-        Directory { disk, path: disk::directory(file).to_owned(), unsettled: false }
+        Directory { disk, path: disk::directory(file).to_owned(), needs_sync: false }
     }
 
     /// Syncs the directory, so that the name of the file survives a crash.
     fn settle(&mut self) -> io::Result<()> {
-        if self.unsettled {
+        if self.needs_sync {
             self.disk.sync_directory(&self.path)?;
-            self.unsettled = false;
+            self.needs_sync = false;
         }
         Ok(())
     }
@@ -123,7 +123,7 @@ impl Directory {
 
 /// Offset and length of each key's record in the file.
 #[derive(Debug, Default)]
-struct Places {
+struct RecordPositions {
     of: HashMap<Key, (u64, u32)>,
     /// Sum of the octets of the current records.
     live: u64,
@@ -135,12 +135,16 @@ impl Journal {
     /// # Errors
     /// Returns an error if the file is damaged, of another program, or in use, or if the disk fails. The
     /// error's text says what the operator can do.
-    pub fn open(disk: Box<dyn Disk>, path: &Path, first: &[Change]) -> anyhow::Result<(Journal, Found)> {
+    pub fn open(
+        disk: Box<dyn Disk>,
+        path: &Path,
+        first: &[Change],
+    ) -> anyhow::Result<(Journal, JournalContent)> {
         let mut directory = Directory::of(disk, path);
         let file = match open_locked(&*directory.disk, path)? {
             Some(file) => {
                 // The program that renamed the file may have been killed before it synced the directory.
-                directory.unsettled = true;
+                directory.needs_sync = true;
                 file
             }
             None => {
@@ -156,9 +160,9 @@ impl Journal {
             file,
             path: path.to_owned(),
             end: HEAD.len() as u64,
-            untidy: false,
+            has_partial_write: false,
             unconfirmed: None,
-            places: Places::default(),
+            records: RecordPositions::default(),
             directory,
         };
         journal.take_in(&octets).with_context(|| {
@@ -171,15 +175,15 @@ impl Journal {
         })?;
         let torn = octets.len() as u64 - journal.end;
         if torn > 0 {
-            journal.untidy = true;
+            journal.has_partial_write = true;
             journal.tidy().with_context(|| format!("cannot write {}", path.display()))?;
         }
-        let mut records: Vec<(Key, String)> = Vec::with_capacity(journal.places.of.len());
-        for (key, (at, length)) in &journal.places.of {
+        let mut records: Vec<(Key, String)> = Vec::with_capacity(journal.records.of.len());
+        for (key, (at, length)) in &journal.records.of {
             let text = octets.get(*at as usize..*at as usize + *length as usize).unwrap_or_default();
             records.push((*key, std::str::from_utf8(text)?.to_owned()));
         }
-        Ok((journal, Found { records, torn }))
+        Ok((journal, JournalContent { records, cut_octets: torn }))
     }
 
     /// Reads the records in the octets of the file.
@@ -197,7 +201,7 @@ impl Journal {
                 }
                 break;
             };
-            self.places.note(start as u64, lines).with_context(|| format!("octet {start}"))?;
+            self.records.note(start as u64, lines).with_context(|| format!("octet {start}"))?;
             self.unconfirmed = Some((at as u64, start + lines.len() - at));
             at = start + lines.len();
             self.end = at as u64;
@@ -214,21 +218,21 @@ impl Journal {
         self.directory.settle()?;
         self.tidy()?;
         let octets = commit(changes);
-        self.untidy = true;
+        self.has_partial_write = true;
         self.file.write_at(&octets, self.end)?;
         self.file.sync_data()?;
-        self.untidy = false;
-        self.places.note_commit(self.end, &octets)?;
+        self.has_partial_write = false;
+        self.records.note_commit(self.end, &octets)?;
         self.end += octets.len() as u64;
         Ok(())
     }
 
     /// Truncates a failed commit. Writes the last commit again if that commit may not be on the disk.
     fn tidy(&mut self) -> io::Result<()> {
-        if self.untidy {
+        if self.has_partial_write {
             self.file.set_len(self.end)?;
             self.file.sync_data()?;
-            self.untidy = false;
+            self.has_partial_write = false;
         }
         if let Some((at, length)) = self.unconfirmed {
             let mut octets = vec![0; length];
@@ -242,7 +246,7 @@ impl Journal {
 
     /// Returns whether most records in the file are outdated.
     pub fn is_wasteful(&self) -> bool {
-        self.end > 2 * self.places.live + SLACK
+        self.end > 2 * self.records.live + SLACK
     }
 
     /// Writes a new file with only the current records. If the write fails, the old file stays. If the disk
@@ -252,9 +256,9 @@ impl Journal {
     /// # Errors
     /// Returns the error of the kernel.
     pub fn compact(&mut self) -> anyhow::Result<()> {
-        let mut old: Vec<(Key, (u64, u32))> = self.places.of.iter().map(|(key, at)| (*key, *at)).collect();
+        let mut old: Vec<(Key, (u64, u32))> = self.records.of.iter().map(|(key, at)| (*key, *at)).collect();
         old.sort_by_key(|(_, place)| *place);
-        let (mut end, mut places) = (HEAD.len() as u64, Places::default());
+        let (mut end, mut places) = (HEAD.len() as u64, RecordPositions::default());
         let file = replace(&self.path, &mut self.directory, |file| {
             file.write_at(HEAD, 0)?;
             let (mut piece, mut size) = (Vec::new(), 0);
@@ -273,14 +277,14 @@ impl Journal {
             }
             Ok(())
         })?;
-        (self.file, self.end, self.untidy, self.places) = (file, end, false, places);
+        (self.file, self.end, self.has_partial_write, self.records) = (file, end, false, places);
         self.unconfirmed = None;
         let _ = self.directory.settle();
         Ok(())
     }
 }
 
-impl Places {
+impl RecordPositions {
     /// Notes the places of the records in a commit at this offset.
     fn note_commit(&mut self, at: u64, octets: &[u8]) -> io::Result<()> {
         let head = octets.iter().position(|octet| *octet == b'\n').map_or(0, |newline| newline + 1);
@@ -378,7 +382,7 @@ fn replace(
     }
     written.with_context(|| format!("cannot write {}", new.display()))?;
     disk.rename(&new, path).with_context(|| format!("cannot replace {}", path.display()))?;
-    directory.unsettled = true;
+    directory.needs_sync = true;
     Ok(file)
 }
 

@@ -11,62 +11,62 @@ use carnet_station::io::{Kept, Output};
 use super::journal::{Change, Journal, Key};
 
 /// Least interval between commits that contain no urgent change.
-pub const TOGETHER: Duration = Duration::from_millis(10);
+pub const COMMIT_INTERVAL: Duration = Duration::from_millis(10);
 /// Largest number of packets that wait for the disk. Above it the queue drops the oldest packet, and the
 /// receiver of that packet sends its request again.
-pub const HELD: usize = 16_384;
+pub const MAX_HELD: usize = 16_384;
 /// Longest wait of a packet for the disk. After `MAX_BINDACK_TIMEOUT` (RFC 6275 12) a router without an
 /// answer has sent again, and may have another care-of address.
-pub const STALE: Duration = Duration::from_secs(32);
+pub const MAX_HOLD_TIME: Duration = Duration::from_secs(32);
 /// Number of commits after which a failed compaction is tried again.
-const NOT_AT_ONCE: u32 = 1000;
+const COMPACTION_RETRY: u32 = 1000;
 
 /// Treatment of one output of the station.
 #[derive(Debug)]
-pub enum Next {
+pub enum OutputTreatment {
     /// The caller stores this part of the state: [`record_of`].
-    Keep(Kept),
+    Store(Kept),
     /// The caller holds this packet until the stored changes are on the disk.
     Hold(Output),
     /// The caller executes this output now.
-    Carry(Output),
+    Execute(Output),
     /// The caller sends this packet when the fast path has the earlier changes of the data path, which the
     /// packet may report. A Binding Acknowledgement acknowledges bindings that are in force (RFC 6275 9.5.4,
     /// 10.3.1).
-    CarryInForce(Output),
+    SendWhenInForce(Output),
 }
 
-/// Outputs that one input has caused. The type distinguishes packets that report a stored change from other
-/// outputs.
+/// Outputs of the station that one input has caused. The type distinguishes packets that report a stored
+/// change from other outputs.
 #[derive(Debug, Default)]
-pub struct Burst {
+pub struct InputOutputs {
     /// Whether packets now have to wait for the disk.
-    pub holds: bool,
+    pub holds_packets: bool,
     /// Whether the data path has changed. A registration without such a change is not urgent.
-    pub changes: bool,
+    pub changes_data_path: bool,
     /// Whether the fast path lacks some changes of the data path.
-    pub behind: bool,
+    pub fast_path_outdated: bool,
 }
 
-impl Burst {
+impl InputOutputs {
     /// Returns the treatment of the next output of this input.
-    pub fn next(&mut self, output: Output) -> Next {
+    pub fn next(&mut self, output: Output) -> OutputTreatment {
         let is_change = matches!(output, Output::Forwarding(_));
-        self.changes |= is_change;
-        self.behind |= is_change;
+        self.changes_data_path |= is_change;
+        self.fast_path_outdated |= is_change;
         match output {
-            Output::Persist(kept) => Next::Keep(kept),
+            Output::Persist(kept) => OutputTreatment::Store(kept),
             packet @ (Output::Packet(_) | Output::Protect { .. } | Output::Encapsulated { .. })
-                if self.holds =>
+                if self.holds_packets =>
             {
-                Next::Hold(packet)
+                OutputTreatment::Hold(packet)
             }
             packet @ (Output::Packet(_) | Output::Protect { .. } | Output::Encapsulated { .. })
-                if std::mem::take(&mut self.behind) =>
+                if std::mem::take(&mut self.fast_path_outdated) =>
             {
-                Next::CarryInForce(packet)
+                OutputTreatment::SendWhenInForce(packet)
             }
-            output => Next::Carry(output),
+            output => OutputTreatment::Execute(output),
         }
     }
 }
@@ -96,14 +96,14 @@ pub fn record_of(
 pub struct Queue {
     waiting: BTreeMap<Key, Option<String>>,
     /// Whether one of the waiting changes is urgent.
-    pressing: bool,
+    has_urgent_change: bool,
     /// Earliest time of the next commit that contains no urgent change.
-    earliest: Time,
+    earliest_commit: Time,
     /// Number of the next commit.
     number: u64,
     /// Whether the writer is still writing an earlier commit.
     writing: bool,
-    held: VecDeque<(u64, Time, Output)>,
+    held_packets: VecDeque<(u64, Time, Output)>,
 }
 
 impl Queue {
@@ -111,11 +111,11 @@ impl Queue {
     pub fn new() -> Queue {
         Queue {
             waiting: BTreeMap::new(),
-            pressing: false,
-            earliest: Time::ZERO,
+            has_urgent_change: false,
+            earliest_commit: Time::ZERO,
             number: 1,
             writing: false,
-            held: VecDeque::new(),
+            held_packets: VecDeque::new(),
         }
     }
 
@@ -127,22 +127,22 @@ impl Queue {
     /// Holds a packet until all earlier changes are on the disk; if this takes too long, the queue drops the
     /// packet.
     pub fn hold(&mut self, now: Time, packet: Output) {
-        if self.held.len() >= HELD {
-            self.held.pop_front();
+        if self.held_packets.len() >= MAX_HELD {
+            self.held_packets.pop_front();
         }
-        self.held.push_back((self.number, now, packet));
+        self.held_packets.push_back((self.number, now, packet));
     }
 
     /// Returns the changes to write now, with the number of their commit. If an earlier commit is still being
     /// written, returns `None`, and the changes wait for the next commit. Changes that are not urgent may
     /// wait for further changes.
     pub fn commit(&mut self, now: Time, presses: bool) -> Option<(u64, Vec<Change>)> {
-        self.pressing |= presses && !self.waiting.is_empty();
-        if !self.may_commit() || (!self.pressing && now < self.earliest) {
+        self.has_urgent_change |= presses && !self.waiting.is_empty();
+        if !self.may_commit() || (!self.has_urgent_change && now < self.earliest_commit) {
             return None;
         }
-        self.earliest = now + TOGETHER;
-        self.pressing = false;
+        self.earliest_commit = now + COMMIT_INTERVAL;
+        self.has_urgent_change = false;
         self.writing = true;
         let number = self.number;
         self.number += 1;
@@ -151,15 +151,15 @@ impl Queue {
 
     /// Returns the time at which the waiting changes must be written.
     pub fn due(&self) -> Option<Time> {
-        self.may_commit().then_some(self.earliest)
+        self.may_commit().then_some(self.earliest_commit)
     }
 
     /// Notes that a commit is on the disk. Returns the packets that may leave now.
     pub fn written(&mut self, now: Time, number: u64) -> Vec<Output> {
         self.writing = false;
-        let count = self.held.iter().take_while(|(needs, ..)| *needs <= number).count();
-        let held = self.held.drain(..count);
-        held.filter(|(_, since, _)| now < *since + STALE).map(|(.., packet)| packet).collect()
+        let count = self.held_packets.iter().take_while(|(needs, ..)| *needs <= number).count();
+        let held = self.held_packets.drain(..count);
+        held.filter(|(_, since, _)| now < *since + MAX_HOLD_TIME).map(|(.., packet)| packet).collect()
     }
 
     /// Gives up the current commit, because the store does not answer it.
@@ -175,7 +175,7 @@ impl Queue {
     /// Returns the number of packets that wait.
     #[cfg(test)]
     pub fn held(&self) -> usize {
-        self.held.len()
+        self.held_packets.len()
     }
 
     /// Returns whether changes wait and no commit is being written.
@@ -221,8 +221,8 @@ impl Writer {
         self.until_compaction = self.until_compaction.saturating_sub(1);
         if self.until_compaction == 0 && self.journal.is_wasteful() {
             self.journal.compact().map_err(|error| {
-                self.until_compaction = NOT_AT_ONCE;
-                format!("the state cannot be written anew: {error:#}")
+                self.until_compaction = COMPACTION_RETRY;
+                format!("the state cannot be compacted: {error:#}")
             })?;
         }
         Ok(())

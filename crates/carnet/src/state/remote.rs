@@ -17,15 +17,15 @@ use super::journal::{Change, Key};
 
 /// `carnet-fleet` does not need this station: `carnet-fleet` has closed the connection and sent no record.
 #[derive(Debug)]
-pub struct NotWanted;
+pub struct StandbyEnded;
 
-impl fmt::Display for NotWanted {
+impl fmt::Display for StandbyEnded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("it has ended before it has said what there is")
+        f.write_str("carnet-fleet has closed the connection before it sent the records")
     }
 }
 
-impl std::error::Error for NotWanted {}
+impl std::error::Error for StandbyEnded {}
 
 /// Connection to the program that stores the records.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl Remote {
         let (mut records, mut line) = (Vec::new(), String::new());
         loop {
             line.clear();
-            ensure!(self.reader.read_line(&mut line)? > 0, NotWanted);
+            ensure!(self.reader.read_line(&mut line)? > 0, StandbyEnded);
             if line == "\n" {
                 return Ok(records);
             }
@@ -76,17 +76,17 @@ impl Remote {
     }
 
     /// Splits the connection into the sender of changes and the receiver of answers.
-    pub fn split(self) -> (Commits, Answers) {
-        (Commits(self.stream), Answers(self.reader))
+    pub fn split(self) -> (CommitSender, CommitReceiver) {
+        (CommitSender(self.stream), CommitReceiver(self.reader))
     }
 }
 
 /// Sending half of the connection: changes to store.
 #[derive(Debug)]
-pub struct Commits(UnixStream);
+pub struct CommitSender(UnixStream);
 
-impl Commits {
-    /// Sends a commit; [`Answers::next`] returns when the other program has stored it.
+impl CommitSender {
+    /// Sends a commit; [`CommitReceiver::next`] returns when the other program has stored it.
     ///
     /// # Errors
     /// Returns an error if the other program has closed the connection.
@@ -101,9 +101,9 @@ impl Commits {
 
 /// Receiving half of the connection: answers to commits.
 #[derive(Debug)]
-pub struct Answers(BufReader<UnixStream>);
+pub struct CommitReceiver(BufReader<UnixStream>);
 
-impl Answers {
+impl CommitReceiver {
     /// Waits until the other program has stored the next commit.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use carnet_mobility::mobile_router::StoredSequence;
 use carnet_nemo::forwarding::desired::{Change, Entry, InterfaceAddress};
 use futures_util::FutureExt;
 
-use super::queue::{HELD, TOGETHER};
+use super::queue::{COMMIT_INTERVAL, MAX_HELD};
 use super::*;
 use crate::scratch::Scratch;
 
@@ -27,12 +27,12 @@ fn text(state: &PersistentState) -> Option<String> {
     Some(serde_json::to_string(state).expect("serialises"))
 }
 
-fn opened(place: Place<'_>) -> anyhow::Result<(State, PersistentState, Option<String>)> {
-    State::open(Opening::of(place, "bus")?)
+fn opened(place: StorageLocation<'_>) -> anyhow::Result<(State, PersistentState, Option<String>)> {
+    State::open(OpenedState::of(place, "bus")?)
 }
 
 fn open(directory: &Path) -> (State, PersistentState) {
-    let (state, loaded, warning) = opened(Place::Directory(directory)).expect("opens");
+    let (state, loaded, warning) = opened(StorageLocation::Directory(directory)).expect("opens");
     assert_eq!(warning, None);
     (state, loaded)
 }
@@ -74,10 +74,10 @@ async fn packets_wait_for_what_they_tell_of_and_changes_gather_meanwhile() {
         state.hold(packet(number));
         state.commit(true);
     }
-    assert_eq!(state.news().await, News::Written(1));
-    assert_eq!(state.handle(News::Written(1)), (vec![packet(1), packet(2)], None));
-    assert_eq!(state.news().await, News::Written(2));
-    assert_eq!(state.handle(News::Written(2)), (vec![packet(3), packet(4), packet(5)], None));
+    assert_eq!(state.news().await, WriterEvent::Written(1));
+    assert_eq!(state.handle(WriterEvent::Written(1)), (vec![packet(1), packet(2)], None));
+    assert_eq!(state.news().await, WriterEvent::Written(2));
+    assert_eq!(state.handle(WriterEvent::Written(2)), (vec![packet(3), packet(4), packet(5)], None));
     assert!(state.news().now_or_never().is_none());
     drop(state);
 }
@@ -100,9 +100,9 @@ async fn what_does_not_press_waits_for_more_of_its_kind() {
             assert_eq!(state.handle(news), (vec![packet(1)], None));
         }
     }
-    assert_eq!(state.news().await, News::Due);
-    assert!(begin.elapsed() >= TOGETHER, "{:?}", begin.elapsed());
-    assert_eq!(state.handle(News::Due), (vec![], None));
+    assert_eq!(state.news().await, WriterEvent::Due);
+    assert!(begin.elapsed() >= COMMIT_INTERVAL, "{:?}", begin.elapsed());
+    assert_eq!(state.handle(WriterEvent::Due), (vec![], None));
     assert!(is_writing(&state));
     let news = state.news().await;
     assert_eq!(state.handle(news), (vec![packet(2), packet(3)], None));
@@ -116,36 +116,36 @@ async fn what_does_not_press_waits_for_more_of_its_kind() {
     }
     for packets in [vec![packet(4)], vec![packet(5), packet(6), packet(7)]] {
         let news = state.news().await;
-        assert!(matches!(news, News::Written(_)), "{news:?}");
+        assert!(matches!(news, WriterEvent::Written(_)), "{news:?}");
         assert_eq!(state.handle(news), (packets, None));
     }
-    assert!(begin.elapsed() < TOGETHER * 2, "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < COMMIT_INTERVAL * 2, "{:?}", begin.elapsed());
 }
 
 /// The log has one line when the failure begins and one line when it ends. No packet leaves in between.
 #[tokio::test]
-async fn a_disk_that_takes_nothing_is_told_once() {
+async fn a_disk_that_refuses_writes_is_logged_once() {
     let scratch = Scratch::new();
     let (mut state, _) = open(scratch.path());
     state.set((Key::Own, text(&own(1))));
     state.hold(packet(1));
     state.commit(true);
-    let failing = || News::Failing("No space left on device".into());
+    let failing = || WriterEvent::Retrying("No space left on device".into());
     let (packets, told) = state.handle(failing());
     assert_eq!(packets, []);
-    assert!(told.is_some_and(|told| told.contains("no registration is acknowledged")
+    assert!(told.is_some_and(|told| told.contains("acknowledges no registration")
         && told.contains(
             "No \
         space"
         )));
     assert_eq!(state.handle(failing()), (vec![], None));
-    let (packets, told) = state.handle(News::Written(1));
-    assert_eq!((packets, told.as_deref()), (vec![packet(1)], Some("the state can be written again")));
+    let (packets, told) = state.handle(WriterEvent::Written(1));
+    assert_eq!((packets, told.as_deref()), (vec![packet(1)], Some("the state is being written again")));
     // The queue holds only a limited number of packets.
-    for _ in 0..HELD + 10 {
+    for _ in 0..MAX_HELD + 10 {
         state.hold(packet(9));
     }
-    assert_eq!(state.0.as_ref().map(|keeping| keeping.queue.held()), Some(HELD));
+    assert_eq!(state.0.as_ref().map(|keeping| keeping.queue.held()), Some(MAX_HELD));
 }
 
 /// If no state directory exists, an acknowledgement waits only for the fast path. Each acknowledgement of a
@@ -158,30 +158,30 @@ fn packet_leaves_after_the_fast_path_has_the_changes_before_it() {
         let entry = Entry::Address(InterfaceAddress { interface, address, prefix_length, deprecated });
         Output::Forwarding(Change::Set(Arc::new(entry)))
     };
-    let mut burst = Burst::default();
+    let mut burst = InputOutputs::default();
     let outputs =
         [packet(1), change(), change(), packet(2), packet(3), change(), packet(4), packet(5), change()];
     let order: String = outputs
         .into_iter()
         .map(|output| match burst.next(output) {
-            Next::Carry(Output::Forwarding(_)) => "change ",
-            Next::Carry(_) => "packet ",
-            Next::CarryInForce(_) => "commit packet ",
-            Next::Keep(_) | Next::Hold(_) => "later ",
+            OutputTreatment::Execute(Output::Forwarding(_)) => "change ",
+            OutputTreatment::Execute(_) => "packet ",
+            OutputTreatment::SendWhenInForce(_) => "commit packet ",
+            OutputTreatment::Store(_) | OutputTreatment::Hold(_) => "later ",
         })
         .collect();
     assert_eq!(order, "packet change change commit packet packet change commit packet packet change ");
-    assert!(burst.behind, "the last change is committed at the end of the burst");
+    assert!(burst.fast_path_outdated, "the last change is committed at the end of the burst");
     // A packet that has to wait for the disk waits longer than for the fast path, so the caller holds it.
-    let mut burst = Burst { holds: true, ..Burst::default() };
-    assert!(matches!(burst.next(change()), Next::Carry(_)));
-    assert!(matches!(burst.next(packet(1)), Next::Hold(_)));
-    assert!(burst.behind);
+    let mut burst = InputOutputs { holds_packets: true, ..InputOutputs::default() };
+    assert!(matches!(burst.next(change()), OutputTreatment::Execute(_)));
+    assert!(matches!(burst.next(packet(1)), OutputTreatment::Hold(_)));
+    assert!(burst.fast_path_outdated);
 }
 
 #[tokio::test]
 async fn without_a_directory_nothing_is_kept_and_nothing_waits() {
-    let (mut state, loaded, _) = opened(Place::Nowhere).expect("opens");
+    let (mut state, loaded, _) = opened(StorageLocation::NotStored).expect("opens");
     assert_eq!((loaded, state.is_kept()), (PersistentState::default(), false));
     state.set((Key::Own, text(&own(1))));
     state.commit(true);
@@ -194,7 +194,7 @@ async fn what_an_earlier_version_has_left_is_taken_over_and_rubbish_is_refused()
     let scratch = Scratch::new();
     let old = scratch.path().join("bus.json");
     fs::write(&old, b"{\"mobile_router\": 5}").expect("writes");
-    let refused = opened(Place::Directory(scratch.path())).expect_err("refused");
+    let refused = opened(StorageLocation::Directory(scratch.path())).expect_err("refused");
     assert!(format!("{refused:#}").contains("bus.json cannot be used"), "{refused:#}");
     fs::write(&old, text(&own(7)).unwrap_or_default()).expect("writes");
     let (mut state, loaded) = open(scratch.path());
@@ -204,7 +204,7 @@ async fn what_an_earlier_version_has_left_is_taken_over_and_rubbish_is_refused()
     let path = scratch.path().join("bus.state");
     let octets = fs::read(&path).expect("a file");
     fs::write(&path, [&octets[..octets.len() - 20], b"@ 1 0"].concat()).expect("writes");
-    let (_, loaded, warning) = opened(Place::Directory(scratch.path())).expect("opens");
+    let (_, loaded, warning) = opened(StorageLocation::Directory(scratch.path())).expect("opens");
     assert_eq!(loaded, PersistentState::default());
     assert!(warning.is_some_and(|warning| warning.contains("a crash interrupted")), "told");
 }
@@ -228,7 +228,7 @@ async fn what_another_keeps_is_acknowledged_when_it_says_so() {
         writeln!(stream).expect("it reads");
         commit
     });
-    let (mut state, loaded, warning) = opened(Place::Store(&socket)).expect("opens");
+    let (mut state, loaded, warning) = opened(StorageLocation::Store(&socket)).expect("opens");
     assert_eq!((loaded, warning), (own(7), None));
     state.set((Key::Own, text(&own(8))));
     state.hold(packet(1));
@@ -236,12 +236,12 @@ async fn what_another_keeps_is_acknowledged_when_it_says_so() {
     assert!(state.news().now_or_never().is_none());
     answer.send(()).expect("the keeper");
     let news = state.news().await;
-    assert_eq!(news, News::Written(1));
+    assert_eq!(news, WriterEvent::Written(1));
     assert_eq!(state.handle(news), (vec![packet(1)], None));
     let commit: Vec<(String, Option<String>)> =
         serde_json::from_str(&keeper.join().expect("the keeper")).expect("JSON");
     assert_eq!(commit, [("own".to_owned(), text(&own(8)))]);
-    assert!(matches!(state.news().await, News::Lost(_)));
+    assert!(matches!(state.news().await, WriterEvent::Lost(_)));
 }
 
 /// A station whose store has gone ends at once, even during a commit and with waiting changes, because
@@ -258,7 +258,7 @@ async fn the_end_does_not_wait_for_a_store_that_has_gone() {
         writeln!(stream).expect("it reads");
         let () = gone.recv().expect("leave");
     });
-    let (mut state, ..) = opened(Place::Store(&socket)).expect("opens");
+    let (mut state, ..) = opened(StorageLocation::Store(&socket)).expect("opens");
     state.set((Key::Own, text(&own(8))));
     state.hold(packet(1));
     state.commit(true);
@@ -266,7 +266,7 @@ async fn the_end_does_not_wait_for_a_store_that_has_gone() {
     go.send(()).expect("the keeper");
     keeper.join().expect("the keeper");
     let lost = state.news().await;
-    assert!(matches!(lost, News::Lost(_)), "{lost:?}");
+    assert!(matches!(lost, WriterEvent::Lost(_)), "{lost:?}");
     assert!(state.handle(lost).1.is_some());
     let before = tokio::time::Instant::now();
     assert_eq!(state.close().await, []);

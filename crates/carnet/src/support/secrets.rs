@@ -18,7 +18,7 @@ const LONGEST_FILE: u64 = 65_536;
 /// Secrets that the module searches for.
 #[derive(Default)]
 pub(super) struct Secrets {
-    words: Vec<Vec<u8>>,
+    values: Vec<Vec<u8>>,
     unread: Vec<PathBuf>,
 }
 
@@ -56,12 +56,12 @@ impl Secrets {
             return;
         }
         for form in [word.to_vec(), word.to_ascii_lowercase(), word.to_ascii_uppercase()] {
-            if !self.words.contains(&form) {
-                self.words.push(form);
+            if !self.values.contains(&form) {
+                self.values.push(form);
             }
         }
         // The longest word comes first, because a shorter word may be the beginning of a longer one.
-        self.words.sort_by_key(|word| std::cmp::Reverse(word.len()));
+        self.values.sort_by_key(|word| std::cmp::Reverse(word.len()));
     }
 
     /// Returns the files with secrets that could not be read.
@@ -72,7 +72,7 @@ impl Secrets {
     /// Removes the secrets from a text, and returns the number of places.
     pub(super) fn remove(&self, text: &mut Vec<u8>) -> usize {
         let mut places = 0;
-        for word in &self.words {
+        for word in &self.values {
             let mut from = 0;
             while let Some(at) = find(text.get(from..).unwrap_or_default(), word) {
                 let start = from + at;

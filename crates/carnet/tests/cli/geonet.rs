@@ -66,7 +66,7 @@ fn a_ping_prints_answers_and_fails_without_any() {
 }
 
 #[test]
-fn a_packet_is_sent_as_the_command_line_says() {
+fn geonet_send_sends_the_packet_that_its_options_describe() {
     let rest = r#""next_header":"any","port":null,"hop_limit":null,"lifetime_ms":null,"scf":false,"payload":"0102"}"#;
     let cases: [(&[&str], String); 5] = [
         (
@@ -146,9 +146,9 @@ fn mistakes_are_exit_status_2_and_say_what_was_expected() {
         (&["gnsend", "gbc", "--to", "fe80::1"], "gac and gbc go to an area, expected --area NAME or"),
         (&["gnsend", "gbc", "--area", "a", "--circle", "1,2,3"], "cannot be used with"),
         (&["gnsend", "gbc", "--circle", "1,2"], "\"1,2\" is no circle"),
-        (&["gnsend", "tsb", "--area", "a"], "tsb and shb go to everybody around"),
+        (&["gnsend", "tsb", "--area", "a"], "tsb and shb go to all stations in range"),
         (&["gnsend", "shb", "--hops", "2"], "shb goes one hop, expected no --hops, or tsb"),
-        (&["gnsend", "shb", "--port", "1"], "a port goes with BTP only"),
+        (&["gnsend", "shb", "--port", "1"], "a port needs BTP"),
         (&["gnsend", "cam"], "[possible values: guc, gac, gbc, tsb, shb]"),
     ];
     for (arguments, reason) in cases {
@@ -179,7 +179,7 @@ fn an_area_is_set_and_removed() {
     assert_eq!(body, r#"{"name":"near"}"#);
     for (wrong, said) in [
         (&["area", "near"][..], "--around"),
-        (&["area", "near", "--around", "there", "--radius", "1m"], "is nowhere"),
+        (&["area", "near", "--around", "there", "--radius", "1m"], "is no position"),
         (&["area", "near", "--around", "here"], "a circle has a radius, expected --radius LENGTH"),
         (&["area", "near", "--around", "here", "--shape", "ellipse", "--distance-a", "1m"], "--distance-b"),
         (

@@ -39,7 +39,7 @@ use carnet_station::io::{Command, Input, Output};
 use carnet_station::{MobileRouterSettings, PersistentState, Station, StationConfig};
 
 use carnet_virtual::Link;
-use node::{End, JOURNAL};
+use node::{JOURNAL, ProcessEnd};
 use world::{AGENT, DELAY, HOMES, UPLINKS, World, care_of, good, prefix};
 
 /// Time limit of the recovery after the last fault.
@@ -158,13 +158,13 @@ fn disturb(world: &mut World) {
     let rng = &mut world.rng;
     let (index, router, uplink) = (rng.below(3) as usize, rng.below(2) as usize, rng.below(2) as usize);
     let network = rng.below(3);
-    let end = [End::Orderly, End::Killed, End::PowerCut][rng.below(3) as usize];
+    let end = [ProcessEnd::Orderly, ProcessEnd::Killed, ProcessEnd::PowerCut][rng.below(3) as usize];
     match rng.below(24) {
         0..=4 => world.attach(router, uplink, Some(network)),
         5..=6 => world.attach(router, uplink, None),
         7 => world.pull(router, uplink),
         8 => {
-            if end == End::Orderly && world.rng.chance(0.5) {
+            if end == ProcessEnd::Orderly && world.rng.chance(0.5) {
                 let now = world.now;
                 world.nodes[index].shut_down(now);
                 world.run(Duration::from_secs(1));
@@ -173,8 +173,8 @@ fn disturb(world: &mut World) {
         }
         9..=10 => {
             let steps = 1 + world.rng.below(120) as u32;
-            let end = if end == End::Orderly { End::Killed } else { end };
-            world.nodes[index].light_fuse(steps, end);
+            let end = if end == ProcessEnd::Orderly { ProcessEnd::Killed } else { end };
+            world.nodes[index].set_crash(steps, end);
         }
         11 => {
             let trouble = world.rng.below(40) as f64 / 100.0;
@@ -336,7 +336,7 @@ fn day(seed: u64) {
         let now = world.now;
         world.nodes[index].shut_down(now);
         world.run(Duration::from_secs(1));
-        world.end(index, End::Orderly);
+        world.end(index, ProcessEnd::Orderly);
         let left = world.nodes[index].kernel.leftovers();
         assert!(left.is_empty(), "machine {index}, after its end: {left:#?}");
         world.nodes[index].start_at = None;

@@ -13,7 +13,7 @@ use carnet_station::io::{Command, Input, Kept, Output};
 use carnet_station::{PersistentState, Station, StationConfig};
 
 use crate::run::MAX_FAILURES;
-use crate::state::{Burst, Change, Journal, Next, Queue, Writer, loaded, record_of};
+use crate::state::{Change, InputOutputs, Journal, OutputTreatment, Queue, Writer, loaded, record_of};
 
 pub const JOURNAL: &str = "/var/lib/carnet/station.state";
 pub const UNDO: &str = "/run/carnet/station.undo";
@@ -25,7 +25,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// How a process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum ProcessEnd {
     /// The process is asked to end, or gives up; it restores all settings.
     Orderly,
     /// `kill -9` ends the process.
@@ -47,11 +47,11 @@ pub struct Process {
 }
 
 /// An output of a machine that concerns the test: a packet that has left, or an event.
-pub enum Left {
+pub enum NodeOutput {
     /// The station has written this packet into the tunnel device.
     Packet(Vec<u8>),
     /// The process has ended, in an orderly way or not.
-    Ended(End),
+    Ended(ProcessEnd),
     /// A process has started with this stored state.
     Began(PersistentState),
 }
@@ -66,11 +66,11 @@ pub struct Node {
     /// Nanoseconds by which the machine's clock is ahead of the right time.
     pub clock_ahead: i64,
     /// Number of requests to the kernel and outputs until the process ends, and the kind of its end.
-    fuse: Option<(u32, End)>,
-    /// Reason why the last start failed.
+    crash_after: Option<(u32, ProcessEnd)>,
+    /// Error of the last start of the node, if it failed.
     pub obstacle: String,
     rng: Rng,
-    pub left: Vec<Left>,
+    pub outputs: Vec<NodeOutput>,
 }
 
 impl Node {
@@ -82,10 +82,10 @@ impl Node {
             process: None,
             start_at: Some(Time::ZERO),
             clock_ahead: 0,
-            fuse: None,
+            crash_after: None,
             obstacle: String::new(),
             rng,
-            left: Vec::new(),
+            outputs: Vec::new(),
         }
     }
 
@@ -143,12 +143,12 @@ impl Node {
             }
         };
         let kept = loaded(Path::new(JOURNAL), found.records).expect("what was written can be read");
-        self.left.push(Left::Began(kept.clone()));
+        self.outputs.push(NodeOutput::Began(kept.clone()));
         let opened = Machine::open(&self.kernel, &self.disk, Path::new(UNDO));
         let Ok(machine) = opened.map_err(|error| self.obstacle = error.to_string()) else {
             drop(journal);
             if self.kernel.is_dead() {
-                self.end(now, self.fuse.map_or(End::Killed, |(_, end)| end));
+                self.end(now, self.crash_after.map_or(ProcessEnd::Killed, |(_, end)| end));
             }
             return;
         };
@@ -185,20 +185,20 @@ impl Node {
     }
 
     /// Makes the process end after this number of steps: requests to the kernel and outputs.
-    pub fn light_fuse(&mut self, steps: u32, end: End) {
-        self.fuse = Some((steps, end));
+    pub fn set_crash(&mut self, steps: u32, end: ProcessEnd) {
+        self.crash_after = Some((steps, end));
         self.kernel.set_fuse(Some((steps, self.disk.clone())));
     }
 
     /// Cancels the planned end of the process.
     pub fn put_out(&mut self) {
-        self.fuse = None;
+        self.crash_after = None;
         self.kernel.set_fuse(None);
     }
 
     /// Counts a step of the process; returns whether the process has ended at this step.
     fn burns(&mut self, now: Time) -> bool {
-        let Some((_, end)) = self.fuse else { return self.process.is_none() };
+        let Some((_, end)) = self.crash_after else { return self.process.is_none() };
         if self.process.is_some() && self.kernel.step() {
             self.end(now, end);
         }
@@ -220,7 +220,7 @@ impl Node {
         let mut buffer = PacketBuffer::new();
         buffer.copy_from(packet);
         match process.station.handle_packet(now, wall, &mut buffer) {
-            Verdict::Forward => self.left.push(Left::Packet(buffer.as_slice().to_vec())),
+            Verdict::Forward => self.outputs.push(NodeOutput::Packet(buffer.as_slice().to_vec())),
             Verdict::Encapsulate { .. } => panic!("there is no IPv4"),
             Verdict::Consumed | Verdict::Dropped(_) => self.carry_out(now),
         }
@@ -236,13 +236,13 @@ impl Node {
 
     /// Executes the outputs of the station, as `Runner::carry_out` does.
     fn carry_out(&mut self, now: Time) {
-        let mut burst = Burst::default();
+        let mut burst = InputOutputs::default();
         while let Some(output) = self.process.as_mut().and_then(|process| process.station.poll_output()) {
             match burst.next(output) {
-                Next::Keep(kept) => burst.holds |= self.keep(now, kept),
-                Next::Hold(packet) => self.process.as_mut().expect("runs").queue.hold(now, packet),
-                Next::Carry(output) => self.carry(now, output),
-                Next::CarryInForce(output) => {
+                OutputTreatment::Store(kept) => burst.holds_packets |= self.keep(now, kept),
+                OutputTreatment::Hold(packet) => self.process.as_mut().expect("runs").queue.hold(now, packet),
+                OutputTreatment::Execute(output) => self.carry(now, output),
+                OutputTreatment::SendWhenInForce(output) => {
                     self.process.as_mut().expect("runs").machine.commit();
                     self.carry(now, output);
                 }
@@ -254,7 +254,7 @@ impl Node {
         if let Some(process) = &mut self.process {
             process.machine.commit();
         }
-        self.begin_commit(now, burst.changes);
+        self.begin_commit(now, burst.changes_data_path);
     }
 
     fn carry(&mut self, now: Time, output: Output) {
@@ -266,7 +266,7 @@ impl Node {
                     process.tick_at = Some(now + SECOND);
                 }
             }
-            Output::Packet(packet) => self.left.push(Left::Packet(packet)),
+            Output::Packet(packet) => self.outputs.push(NodeOutput::Packet(packet)),
             _ => {}
         }
     }
@@ -348,7 +348,7 @@ impl Node {
                     process.look_at = Some(now + RECOVERY);
                 }
                 Err(_) => {
-                    self.end(now, End::Orderly);
+                    self.end(now, ProcessEnd::Orderly);
                     return;
                 }
             }
@@ -365,25 +365,25 @@ impl Node {
     }
 
     /// Ends the process in this way; the machine restarts it later.
-    pub fn end(&mut self, now: Time, end: End) {
+    pub fn end(&mut self, now: Time, end: ProcessEnd) {
         self.kernel.set_fuse(None);
-        self.fuse = None;
+        self.crash_after = None;
         self.start_at = Some(now + AGAIN);
         if let Some(process) = self.process.take() {
             self.bury(now, process, end);
         }
         self.kernel.abandon();
         self.disk.abandon();
-        if end == End::PowerCut {
+        if end == ProcessEnd::PowerCut {
             self.disk = self.disk.after_power_cut();
             self.kernel.reboot();
         }
-        self.left.push(Left::Ended(end));
+        self.outputs.push(NodeOutput::Ended(end));
     }
 
-    fn bury(&mut self, now: Time, mut process: Process, end: End) {
+    fn bury(&mut self, now: Time, mut process: Process, end: ProcessEnd) {
         match end {
-            End::Orderly => {
+            ProcessEnd::Orderly => {
                 // An ending process writes waiting changes if the disk takes them at once.
                 let now = now + SECOND;
                 let commit = process.commit.take().map(|(_, number, changes)| (number, changes));
@@ -391,7 +391,7 @@ impl Node {
                 while let Some((number, changes)) = next
                     && process.writer.write(&changes).is_ok()
                 {
-                    self.left.extend(process.queue.written(now, number).into_iter().filter_map(packet));
+                    self.outputs.extend(process.queue.written(now, number).into_iter().filter_map(packet));
                     next = process.queue.commit(now, true);
                 }
                 drop(process.writer);
@@ -405,7 +405,7 @@ impl Node {
                     self.kernel.forgive_forwarding();
                 }
             }
-            End::Killed | End::PowerCut => {
+            ProcessEnd::Killed | ProcessEnd::PowerCut => {
                 // The process may end while it writes this commit.
                 if let Some((_, _, changes)) = process.commit.take()
                     && self.rng.chance(0.5)
@@ -425,9 +425,9 @@ impl Node {
     }
 }
 
-fn packet(output: Output) -> Option<Left> {
+fn packet(output: Output) -> Option<NodeOutput> {
     match output {
-        Output::Packet(packet) => Some(Left::Packet(packet)),
+        Output::Packet(packet) => Some(NodeOutput::Packet(packet)),
         _ => None,
     }
 }

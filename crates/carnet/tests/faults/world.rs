@@ -18,7 +18,7 @@ use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::mobility::{Message, MobilityHeader, MobilityOption};
 use ipnet::Ipv6Net;
 
-use super::node::{End, JOURNAL, Left, Node};
+use super::node::{JOURNAL, Node, NodeOutput, ProcessEnd};
 use crate::state::{Journal, loaded};
 
 pub const AGENT: Ipv6Addr = ours(1, 1);
@@ -229,7 +229,7 @@ impl World {
         self.settle();
     }
 
-    pub fn end(&mut self, index: usize, end: End) {
+    pub fn end(&mut self, index: usize, end: ProcessEnd) {
         let now = self.now;
         self.nodes[index].end(now, end);
         self.settle();
@@ -292,14 +292,14 @@ impl World {
             for index in 0..self.nodes.len() {
                 self.nodes[index].look(now);
                 self.check_bindings();
-                for left in std::mem::take(&mut self.nodes[index].left) {
+                for left in std::mem::take(&mut self.nodes[index].outputs) {
                     rests = false;
                     match left {
-                        Left::Packet(packet) => self.leaves(index, packet),
-                        Left::Ended(End::PowerCut) => self.furnish(index),
-                        Left::Ended(_) => {}
-                        Left::Began(kept) if index == 0 => self.check_kept(&kept),
-                        Left::Began(_) => {}
+                        NodeOutput::Packet(packet) => self.leaves(index, packet),
+                        NodeOutput::Ended(ProcessEnd::PowerCut) => self.furnish(index),
+                        NodeOutput::Ended(_) => {}
+                        NodeOutput::Began(kept) if index == 0 => self.check_kept(&kept),
+                        NodeOutput::Began(_) => {}
                     }
                 }
                 let misdeeds = self.nodes[index].kernel.misdeeds();

@@ -9,7 +9,7 @@ use crate::station::Station;
 use crate::testbed::{CARE_OF, Testbed, with_station};
 
 #[test]
-fn a_router_keeps_trying_until_its_agent_is_there() {
+fn a_router_retries_until_its_home_agent_answers() {
     if !possible() {
         return;
     }

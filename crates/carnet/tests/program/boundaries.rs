@@ -26,7 +26,7 @@ fn from(packets: &[Vec<u8>], source: &[u8], inside: bool) -> usize {
 }
 
 #[test]
-fn nobody_on_a_visited_network_reaches_the_mobile_network_past_the_home_agent() {
+fn a_host_on_a_visited_network_cannot_bypass_the_home_agent() {
     if !possible() {
         return;
     }
@@ -54,7 +54,7 @@ fn nobody_on_a_visited_network_reaches_the_mobile_network_past_the_home_agent() 
 }
 
 #[test]
-fn nobody_on_board_leaves_with_somebody_elses_address() {
+fn a_host_on_board_cannot_send_from_a_foreign_address() {
     if !possible() {
         return;
     }

@@ -82,7 +82,7 @@ fn sigterm_ends_a_router_soon_although_its_agent_is_gone() {
 }
 
 #[test]
-fn a_start_cleans_what_kill_9_left() {
+fn a_start_removes_the_settings_of_a_killed_run() {
     if !possible() {
         return;
     }
@@ -112,7 +112,7 @@ fn a_start_cleans_what_kill_9_left() {
 
 /// After a crash, the next start may have another config, with fewer entries than the crashed station had.
 #[test]
-fn a_start_cleans_what_another_config_left() {
+fn a_start_removes_the_settings_of_a_run_with_another_config() {
     if !possible() {
         return;
     }

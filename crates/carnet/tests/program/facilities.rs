@@ -84,7 +84,7 @@ impl Drop for Running {
 }
 
 #[test]
-fn an_event_is_on_the_maps_of_its_area_and_programs_react() {
+fn an_event_appears_on_the_maps_of_its_area_and_programs_react() {
     if !possible() {
         return;
     }
@@ -193,7 +193,7 @@ fn tshark() -> bool {
 }
 
 #[test]
-fn tshark_reads_what_the_stations_say_to_the_last_field() {
+fn tshark_decodes_every_field_of_the_stations_messages() {
     if !possible() || !tshark() {
         return;
     }
@@ -420,7 +420,7 @@ fn works(station: &Station, sub_cause: u8) -> usize {
 }
 
 #[test]
-fn a_bridge_outlives_any_message_and_its_events_outlive_the_broker() {
+fn the_bridge_survives_any_message_and_sends_its_events_after_a_broker_restart() {
     if !possible() || !mosquitto() {
         return;
     }

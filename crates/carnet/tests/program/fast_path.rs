@@ -224,7 +224,7 @@ fn an_agent_that_is_told_of_more_routers_than_there_was_room_for_makes_room() {
 }
 
 #[test]
-fn however_it_ends_no_program_is_left() {
+fn no_bpf_program_remains_after_any_kind_of_end() {
     if !possible() {
         return;
     }
@@ -336,7 +336,7 @@ fn where_the_kernel_forbids_bpf_asking_for_it_is_an_error() {
         let log = fs::read_to_string(bed.scratch.path("router.log")).expect("a log");
         assert_eq!(end.status.code(), Some(1), "{log}");
         let last = log.lines().last().unwrap_or_default();
-        assert!(last.contains(&format!("dataplane.path = \"{path}\" cannot be had")), "{log}");
+        assert!(last.contains(&format!("dataplane.path = \"{path}\" cannot be used")), "{log}");
         assert!(last.contains("Operation not permitted") && last.contains("\"auto\""), "{last}");
         // The message names the missing rights, and does not demand another kernel.
         assert!(last.contains("CAP_BPF") && !last.contains("a kernel that allows it"), "{last}");

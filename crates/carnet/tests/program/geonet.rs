@@ -239,7 +239,7 @@ fn three_stations_in_a_line_over_udp_reach_each_other() {
 
 /// The station refuses a packet that the link would not take, with an error.
 #[test]
-fn what_cannot_go_out_is_refused() {
+fn a_packet_that_cannot_be_sent_is_refused() {
     if !possible() {
         return;
     }

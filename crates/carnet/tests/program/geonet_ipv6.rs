@@ -135,7 +135,7 @@ fn hosts_ping_each_other_over_one_hop_and_two_by_udp() {
 
 /// The kernel has the next hops in its tables: changes cause netlink requests, but packets cause none.
 #[test]
-fn packets_ask_the_kernel_nothing() {
+fn sending_a_packet_makes_no_kernel_request() {
     if !possible() {
         return;
     }
@@ -182,7 +182,7 @@ fn hears(socket: &UdpSocket) -> Option<String> {
 }
 
 #[test]
-fn a_group_is_heard_inside_of_its_area_and_nowhere_else() {
+fn a_multicast_group_is_received_only_inside_its_area() {
     if !possible() {
         return;
     }
@@ -281,7 +281,7 @@ fn an_interface_that_is_there_already_stops_the_start() {
     let mut station = Station::spawn(west, &config(&line, 0, "radio", ""), &[], crate::station::PROGRAM);
     assert!(!station.wait(std::time::Instant::now()).status.success());
     let log = station.log();
-    assert!(log.contains("geonet.ipv6_interface cannot be had: gn0 exists already"), "{log}");
+    assert!(log.contains("cannot create geonet.ipv6_interface: gn0 exists already"), "{log}");
 }
 
 /// The recording has the packets of the virtual interface, and the reports about packets that the BPF
@@ -314,7 +314,7 @@ fn a_recording_replays_ipv6() {
 
 /// A reload makes a mobile router with other uplinks use roadside units.
 #[test]
-fn an_interface_becomes_an_uplink_by_a_reload_and_is_none_again() {
+fn a_reload_adds_an_uplink_and_another_reload_removes_it() {
     if !possible() {
         return;
     }

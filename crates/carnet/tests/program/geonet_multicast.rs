@@ -188,7 +188,7 @@ fn a_group_is_led_to_an_area_that_is_set_while_the_station_runs() {
 
 /// With `unmapped`, packets to groups without an area reach all stations that are one or two hops away.
 #[test]
-fn groups_without_an_area_reach_everybody_where_they_are_let_out() {
+fn groups_without_an_area_reach_every_station_if_the_config_allows_it() {
     if !possible() {
         return;
     }

@@ -60,7 +60,7 @@ fn acknowledgement(packets: &[Vec<u8>], sequence: u16) -> Option<Said> {
 }
 
 #[test]
-fn an_unknown_identifier_is_answered_with_its_status() {
+fn an_unknown_binding_identifier_is_answered_with_its_status() {
     if !possible() {
         return;
     }

@@ -98,7 +98,7 @@ fn messages(packets: &[Vec<u8>]) -> (usize, usize) {
 }
 
 #[test]
-fn messages_go_under_ipsec_and_nothing_else_is_believed() {
+fn messages_are_protected_by_ipsec_and_unprotected_messages_are_ignored() {
     if !has_esp() {
         return;
     }
@@ -265,7 +265,7 @@ impl Drop for Swan<'_> {
 }
 
 #[test]
-fn strongswan_negotiates_what_carnet_wants_and_follows_it() {
+fn strongswan_negotiates_the_associations_that_carnet_requests() {
     if !has_esp() || !has_charon() {
         return;
     }

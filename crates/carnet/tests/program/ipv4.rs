@@ -387,7 +387,7 @@ pub fn policy(action: &str, uplinks: &str) -> String {
 }
 
 #[test]
-fn a_duplicated_class_loses_nothing_when_an_uplink_goes() {
+fn a_duplicated_class_loses_no_packet_when_an_uplink_fails() {
     if !possible() {
         return;
     }
@@ -438,7 +438,7 @@ fn a_duplicated_class_loses_nothing_when_an_uplink_goes() {
 }
 
 #[test]
-fn a_policy_moves_its_own_packets_and_no_others() {
+fn a_policy_directs_only_the_packets_that_it_selects() {
     if !possible() {
         return;
     }
@@ -482,7 +482,7 @@ fn a_policy_moves_its_own_packets_and_no_others() {
 /// Binding Update of the first start replays it, octet for octet, from a socket of his own. The binding keeps
 /// its care-of address (RFC 6275 15.3).
 #[test]
-fn a_binding_update_recorded_before_restarts_moves_nothing() {
+fn a_replayed_binding_update_from_before_a_restart_changes_no_binding() {
     const PORT: u16 = 4191;
     if !possible() {
         return;

@@ -110,7 +110,7 @@ fn super_packets_inside_ipv4_are_cut_and_summed_after_the_tunnel() {
 
 /// Each end accepts the checksums, bursts and super packets that the other end sends.
 #[test]
-fn a_fast_path_and_a_slow_one_understand_each_other() {
+fn a_station_with_a_fast_path_and_one_without_exchange_packets() {
     if !possible() {
         return;
     }

@@ -66,7 +66,7 @@ fn standby_uplink_that_goes_and_comes_is_told_once_each() {
 }
 
 #[test]
-fn a_lan_that_vanishes_and_returns_has_its_address_and_advertisements_again() {
+fn a_lan_interface_that_returns_gets_its_address_and_advertisements_again() {
     if !possible() {
         return;
     }

@@ -213,7 +213,7 @@ fn a_narrow_link_that_is_silent_is_found_by_probing() {
 }
 
 #[test]
-fn the_lan_is_told_what_the_path_carries() {
+fn the_lan_advertises_the_mtu_of_the_path() {
     if !possible() {
         return;
     }

@@ -80,7 +80,7 @@ fn keep_neighbours(host: &Host, interface: &str) {
 
 /// The test sends twice the capacity of the uplink, which has a queue of three seconds.
 #[test]
-fn full_uplink_keeps_its_traffic_and_says_so() {
+fn a_fully_used_uplink_keeps_its_traffic_and_is_reported() {
     if !possible() {
         return;
     }

@@ -167,7 +167,7 @@ fn what_was_recorded_of_a_node_is_old_when_it_comes_back() {
 /// acknowledged binding is there with its sequence number, and the home agent refuses replays of accepted
 /// updates.
 #[test]
-fn nothing_that_was_acknowledged_is_lost_by_a_crash() {
+fn a_crash_loses_no_acknowledged_binding() {
     const NODES: u16 = 100;
     if !possible() {
         return;
@@ -221,7 +221,7 @@ fn nothing_that_was_acknowledged_is_lost_by_a_crash() {
 /// A full disk: the home agent acknowledges no binding that it cannot store. It logs this once, and continues
 /// when the disk has room again.
 #[test]
-fn a_full_disk_is_told_and_nothing_is_acknowledged_until_there_is_room() {
+fn a_full_disk_is_logged_and_no_update_is_acknowledged_until_it_has_space() {
     if !possible() {
         return;
     }
@@ -237,7 +237,7 @@ fn a_full_disk_is_told_and_nothing_is_acknowledged_until_there_is_room() {
     let mut agent = Station::start_as(&bed.agent, &config(&bed, 1), &wrapper, PROGRAM);
     let (cannon, sniffer) = (Cannon::new(&bed.core), Sniffer::start(&bed.core, &["ha"]));
     let mut sequence = 0;
-    let complaint = "no registration is acknowledged until it can: No space left on device";
+    let complaint = "acknowledges no registration until it can: No space left on device";
     wait_until("the disk to be full", seconds(30), || {
         sequence += 1;
         cannon.fire(&update(0, sequence), address(HOME_AGENT), 0);
@@ -254,7 +254,7 @@ fn a_full_disk_is_told_and_nothing_is_acknowledged_until_there_is_room() {
     let inside = format!("/proc/{}/root{}/filler", agent.pid(), directory.display());
     fs::remove_file(inside).expect("the filler");
     wait_until("the acknowledgement", seconds(10), || last() == sequence);
-    assert!(agent.log().contains("the state can be written again"), "{}", agent.log());
+    assert!(agent.log().contains("the state is being written again"), "{}", agent.log());
     agent.terminate();
 }
 

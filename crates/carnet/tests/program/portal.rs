@@ -91,7 +91,7 @@ fn metric(socket: &Path, line: &str) -> bool {
 }
 
 #[test]
-fn captive_portal_is_named_and_its_uplink_used_when_it_lets_packets_pass() {
+fn a_captive_portal_is_reported_and_its_uplink_is_used_once_it_forwards_packets() {
     if !possible() {
         return;
     }

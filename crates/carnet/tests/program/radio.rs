@@ -47,7 +47,7 @@ fn mid(station: &Station) -> String {
 }
 
 #[test]
-fn an_interface_that_comes_late_holds_up_nothing_else() {
+fn a_late_interface_delays_no_other_interface() {
     if !possible() {
         return;
     }
@@ -109,7 +109,7 @@ fn a_recording_from_before_the_interface_replays() {
 /// A station with only GeoNetworking needs no tunnel device, routes or rules, and works without the rights to
 /// them.
 #[test]
-fn geonetworking_alone_leaves_the_rest_of_the_kernel_alone() {
+fn a_station_with_only_geonetworking_changes_no_other_kernel_setting() {
     if !possible() {
         return;
     }

@@ -123,7 +123,7 @@ fn a_routers_reload_changes_the_difference_and_no_packet_is_lost() {
 }
 
 #[test]
-fn a_config_with_mistakes_is_refused_with_their_place_and_changes_nothing() {
+fn a_reload_with_errors_names_their_lines_and_changes_nothing() {
     if !possible() {
         return;
     }

@@ -152,7 +152,7 @@ fn everything_works_with_what_is_left_on_the_path_xdp() {
 
 /// GeoNetworking inside UDP needs no rights at all.
 #[test]
-fn a_station_that_changes_nothing_of_the_network_keeps_no_capability() {
+fn a_station_that_changes_no_network_setting_keeps_no_capability() {
     if !(possible() && complete()) {
         return;
     }
@@ -190,7 +190,7 @@ fn what_a_reload_needs_beyond_is_refused_and_nothing_changes() {
 }
 
 #[test]
-fn without_a_sandbox_it_keeps_what_it_had_and_says_so() {
+fn a_station_without_sandbox_keeps_its_rights_and_logs_it() {
     if !possible() {
         return;
     }
@@ -263,7 +263,7 @@ fn where_something_is_missing_auto_goes_on_and_required_does_not_start() {
     let path = file.to_str().expect("a path");
     let output = host.output(&[&wrapper[..], &[PROGRAM, "run", "--config", path]].concat());
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    let text = "station.sandbox = \"required\" cannot be had: files and ports are not restricted";
+    let text = "cannot apply station.sandbox = \"required\": files and ports are not restricted";
     assert!(said(&output).contains(text), "{}", said(&output));
 }
 

@@ -24,7 +24,7 @@ fn post(station: &Station, body: &str) -> (String, String) {
 }
 
 #[test]
-fn signals_come_from_a_file_and_from_whoever_tells() {
+fn signals_come_from_a_file_and_from_the_api() {
     if !possible() {
         return;
     }
@@ -66,7 +66,7 @@ fn signals_come_from_a_file_and_from_whoever_tells() {
 /// If a program does not write its file any more, the signal becomes unknown. If it writes the same value
 /// again, the signal stays known.
 #[test]
-fn a_signal_that_nobody_renews_is_unknown() {
+fn a_signal_without_renewal_becomes_unknown() {
     if !possible() {
         return;
     }

@@ -33,7 +33,7 @@ fn refuses(wrapper: &[&str], texts: &[&str]) {
 }
 
 #[test]
-fn without_a_tun_device_it_says_how_to_get_one_and_leaves_nothing() {
+fn without_a_tun_device_the_error_names_the_remedy_and_no_setting_remains() {
     if possible() {
         const HIDE: &str = "mount -t tmpfs tmpfs /dev/net && exec \"$@\"";
         refuses(
@@ -90,7 +90,7 @@ fn a_second_station_in_the_same_place_is_refused_and_the_first_goes_on() {
 
 /// Two namespaces may share `/run`; then the stations in them must have different names.
 #[test]
-fn a_station_that_another_one_has_the_socket_of_is_refused_and_spoils_nothing() {
+fn a_station_whose_socket_is_in_use_is_refused_and_changes_nothing() {
     if !possible() {
         return;
     }
@@ -187,7 +187,7 @@ fn it_runs_without_root_in_a_user_namespace_and_leaves_nothing_there() {
 /// Binding Updates would then go to the kernel and never reach the station, so the station warns at its
 /// start.
 #[test]
-fn a_home_agents_address_on_an_interface_is_told() {
+fn the_station_warns_if_an_interface_has_the_home_agents_address() {
     if !possible() {
         return;
     }

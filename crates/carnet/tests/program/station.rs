@@ -202,7 +202,13 @@ impl Station {
 
     fn reloads(&self) -> usize {
         let log = self.log();
-        log.matches("the config was read again").count() + log.matches("the config is not taken over").count()
+        log.matches("the config was read again").count()
+            + log
+                .matches(
+                    "cannot apply the changed \
+            config",
+                )
+                .count()
     }
 }
 

@@ -253,7 +253,7 @@ fn a_bundle_is_made_without_a_station_and_of_a_config_with_mistakes() {
     let unpacked = unpack(Path::new(&out));
     let read = |name: &str| fs::read_to_string(unpacked.join(name)).expect(name);
     let manifest = read("manifest.json");
-    assert!(manifest.contains("no station answers: cannot reach the station at"), "{manifest}");
+    assert!(manifest.contains("no running station answers: cannot reach the station at"), "{manifest}");
     assert_eq!(read("config/bad.toml"), "\n[station]\nkey = \"LEFT OUT\"\nname = \"a\"\n");
     let check = read("config/bad.toml.check.txt");
     assert!(check.contains("unknown key `key` in [station]") && !check.contains("geheim"), "{check}");

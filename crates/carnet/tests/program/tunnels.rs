@@ -29,7 +29,7 @@ fn datagrams(heard: &[Vec<u8>], source: &str, destination: &str) -> usize {
 }
 
 #[test]
-fn who_sends_what_through_a_tunnel_is_checked_at_either_end() {
+fn both_ends_of_a_tunnel_check_the_source_of_its_packets() {
     if !possible() {
         return;
     }
@@ -185,7 +185,7 @@ fn a_tunnel_is_shown_with_its_path_and_its_packets_are_counted() {
 }
 
 #[test]
-fn a_handover_while_both_uplinks_work_loses_nothing() {
+fn a_handover_while_both_uplinks_work_loses_no_packet() {
     if !possible() {
         return;
     }

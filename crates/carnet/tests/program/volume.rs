@@ -60,7 +60,7 @@ fn a_used_up_uplink_is_left_and_stays_so_after_a_crash() {
 /// With `volume_action = "stop"` the uplink carries no more packets after the limit, even if no other uplink
 /// works.
 #[test]
-fn an_uplink_whose_volume_stops_it_is_down() {
+fn an_uplink_with_a_used_up_volume_is_down() {
     if !possible() {
         return;
     }

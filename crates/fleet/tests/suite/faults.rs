@@ -16,8 +16,8 @@ use crate::world::{NAMES, NOTICES, World};
 const FOR_EVER: Duration = Duration::from_secs(1_000_000);
 
 fn config(config: &mut SeatConfig) {
-    config.settled = Duration::from_secs(3);
-    config.patience = Duration::from_secs(2);
+    config.fail_back_delay = Duration::from_secs(3);
+    config.grace_period = Duration::from_secs(2);
 }
 
 /// Returns the longest time until a member with links leads. It includes the longest pause after restored
@@ -25,10 +25,10 @@ fn config(config: &mut SeatConfig) {
 fn bound(world: &World) -> Duration {
     let mut config = SeatConfig::new("anna", Vec::new());
     (world.config)(&mut config);
-    config.rest * (1 << 8)
-        + config.settled
-        + config.patience
-        + config.doubt
+    config.failure_pause * (1 << 8)
+        + config.fail_back_delay
+        + config.grace_period
+        + config.cut_off_wait
         + NOTICES
         + Duration::from_secs(20)
 }

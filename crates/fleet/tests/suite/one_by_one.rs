@@ -11,7 +11,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 fn usual(_: &mut SeatConfig) {}
 
 fn quickly_settled(config: &mut SeatConfig) {
-    config.settled = Duration::from_secs(5);
+    config.fail_back_delay = Duration::from_secs(5);
 }
 
 /// Returns a world in which the first member leads and its home agent works.
@@ -28,7 +28,7 @@ fn the_first_of_the_list_has_the_seat() {
         let world = settled(seed);
         assert_eq!(
             [0, 1, 2].map(|member| world.role(member).expect("there is one")),
-            [Role::Owner, Role::Waiting, Role::Waiting]
+            [Role::Leader, Role::Standby, Role::Standby]
         );
         assert!(world.acknowledged.len() > 20);
         assert_eq!(world.takeovers, 1);
@@ -85,7 +85,7 @@ fn a_seat_that_is_given_to_nobody_goes_to_the_next_and_one_given_to_the_dead_too
 
 /// The home agent may take any time to end; the member may lead, be a standby, or just take the seat.
 #[test]
-fn a_member_that_is_told_to_end_never_takes_the_seat_again() {
+fn a_member_asked_to_stop_never_takes_the_seat_again() {
     for seed in 0..200 {
         let mut world = settled(seed);
         world.kill(0, MINUTE);
@@ -128,7 +128,7 @@ fn without_the_store_for_long_the_home_agent_stops_and_comes_back() {
 }
 
 #[test]
-fn a_member_that_is_cut_off_is_followed_and_stops_when_it_learns_of_it() {
+fn a_leader_cut_off_from_the_store_is_replaced_and_stops_when_it_learns_of_that() {
     let mut world = settled(1);
     world.cut(0, Duration::from_secs(3));
     let taken = world.until(MINUTE, |world| world.working().contains(&1)).expect("the second takes the seat");
@@ -149,7 +149,7 @@ fn a_home_agent_that_fails_is_followed_at_once_and_rests() {
 }
 
 #[test]
-fn who_is_to_have_the_seat_gets_it_back_without_a_gap() {
+fn the_preferred_member_gets_the_seat_back_without_a_gap() {
     let mut world = World::new(1, quickly_settled);
     world.until(MINUTE, |world| world.working() == [0]).expect("somebody has the seat");
     world.kill(0, Duration::from_secs(2));
@@ -165,7 +165,7 @@ fn who_is_to_have_the_seat_gets_it_back_without_a_gap() {
 
 /// The member writes its presence, but has no working home agent, so it does not get the seat.
 #[test]
-fn a_member_whose_home_agent_does_not_work_does_not_disturb_who_works() {
+fn a_member_with_a_failing_home_agent_does_not_disturb_the_leader() {
     for begins in [true, false] {
         let mut world = World::new(1, quickly_settled);
         world.members[0].broken = true;
@@ -187,7 +187,7 @@ fn a_member_whose_home_agent_does_not_work_does_not_disturb_who_works() {
 
 /// etcd also limits the octets of a request: a request that is too large would block all later ones.
 #[test]
-fn a_commit_of_much_goes_in_pieces() {
+fn a_large_commit_is_sent_in_several_transactions() {
     let mut world = settled(1);
     let long = "1".repeat(100_000);
     let changes = (0..50).map(|one| (format!("2001:db8:2::{one:x}"), Some(long.clone()))).collect();
@@ -199,7 +199,7 @@ fn a_commit_of_much_goes_in_pieces() {
 
 /// All members reach the store; the leader is cut off from its routers.
 #[test]
-fn an_owner_that_is_cut_off_from_its_routers_hands_the_seat_over_without_a_gap() {
+fn a_leader_cut_off_from_its_routers_hands_the_seat_over_without_a_gap() {
     for seed in 0..50 {
         let mut world = settled(seed);
         // The second member of the list does not reach the routers either.
@@ -234,7 +234,7 @@ fn a_gateway_that_others_miss_later_moves_nothing() {
     for seed in 0..40 {
         let mut world = World::new(seed, |config| {
             usual(config);
-            config.doubt = Duration::from_secs(2);
+            config.cut_off_wait = Duration::from_secs(2);
         });
         world.until(MINUTE, |world| world.working() == [0]).expect("somebody has the seat");
         for late in [250, 700, 1250].map(Duration::from_millis) {
@@ -265,7 +265,7 @@ fn of_members_that_are_all_cut_off_one_takes_the_seat() {
 
 /// The rule also holds after the leader has died, or has given the seat to the first member or to this one.
 #[test]
-fn a_member_that_is_cut_off_leaves_the_seat_to_one_that_is_not() {
+fn a_member_cut_off_from_routers_leaves_the_seat_to_a_connected_member() {
     let to_it = |world: &mut World| world.give_up(0, Some("bruno"));
     let ends: [fn(&mut World); 4] =
         [|world| world.kill(0, MINUTE), |world| world.fail(0), |world| world.give_up(0, None), to_it];
@@ -286,7 +286,7 @@ fn a_member_that_is_cut_off_leaves_the_seat_to_one_that_is_not() {
 
 /// The third member announces its presence and does not take the seat.
 #[test]
-fn a_member_that_is_cut_off_takes_the_seat_if_nobody_comes() {
+fn a_member_cut_off_from_routers_takes_the_seat_if_no_other_member_does() {
     let mut world = settled(1);
     world.unlink(1, 10 * MINUTE);
     world.run(Duration::from_secs(5));

@@ -419,7 +419,7 @@ impl World {
             let Some(seat) = &mut self.members[member].seat else { return };
             let Some(output) = seat.poll_output() else { break };
             match output {
-                Output::Follow => {
+                Output::ReadAndWatch => {
                     self.numbers += 1;
                     let watch = self.numbers;
                     self.members[member].watch = watch;
@@ -437,7 +437,7 @@ impl World {
                         self.at(way, Next::Asked(member, life, id, transaction));
                     }
                 }
-                Output::Hello(value) => {
+                Output::WritePresence(value) => {
                     let way = self.way();
                     if !self.is_lost(member) {
                         self.at(way, Next::Hello(member, life, value));
@@ -450,8 +450,8 @@ impl World {
                         self.history.push((self.now, member, false));
                     }
                 }
-                Output::Written(number) => self.acknowledge(member, number),
-                Output::Note(_) => {}
+                Output::Committed(number) => self.acknowledge(member, number),
+                Output::Log(_) => {}
             }
         }
         let now = self.clock(member);

@@ -303,7 +303,7 @@ fn truncated_at_each_octet() {
 }
 
 #[test]
-fn a_buffer_too_short_stays_as_it_was() {
+fn a_message_that_does_not_fit_leaves_the_buffer_unchanged() {
     let octets = hex(fixtures::GUC_IPV6);
     let packet = Packet::parse(&octets).expect("golden");
     for room in 0..octets.len() {
@@ -323,7 +323,7 @@ fn a_buffer_too_short_stays_as_it_was() {
 }
 
 #[test]
-fn length_and_type_follow_what_is_sent() {
+fn length_and_type_are_those_of_the_sent_packet() {
     let octets = hex(fixtures::GBC_RECT);
     let mut packet = Packet::parse(&octets).expect("golden");
     packet.common.payload_length = 4711;
@@ -332,7 +332,7 @@ fn length_and_type_follow_what_is_sent() {
 }
 
 #[test]
-fn a_forwarder_changes_its_fields_only() {
+fn a_forwarder_changes_only_the_fields_of_the_forwarder() {
     let newer = ShortPositionVector {
         address: GnAddress(0x1122_3344_5566_7788),
         timestamp: Timestamp(0x99aa_bbcc),

@@ -227,7 +227,7 @@ fn negative_speeds_are_written_alike() {
 }
 
 #[test]
-fn they_find_the_same_inside_of_vanetzas_envelopes() {
+fn the_crate_geonetworking_reads_the_same_envelopes() {
     for text in fixtures::VANETZA_SECURED {
         let octets = hex(text);
         let decoded = geonetworking::Packet::decode(&octets[..]).expect("vanetza's").decoded;

@@ -1,4 +1,4 @@
-//! `[[geonet.area]]`
+//! Config table `[[geonet.area]]`.
 
 use std::net::Ipv6Addr;
 
@@ -12,7 +12,7 @@ use super::super::table::{Table, all};
 use super::super::{kinds, values as common};
 use super::{AreaShape, Coordinates, values};
 
-/// `[[geonet.area]]`
+/// Values of the config table `[[geonet.area]]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Area {
     /// Unique name.
@@ -21,17 +21,17 @@ pub struct Area {
     pub shape: AreaShape,
     /// Centre of the area.
     pub center: Coordinates,
-    /// Metres from the centre to the edge, above 0: the radius, or the distance along the angle.
+    /// Radius in metres, or the distance from the centre to the edge along the angle; above 0.
     pub distance_a_m: u16,
-    /// Metres from the centre to the edge across the angle, above 0; 0 for a circle.
+    /// Distance in metres from the centre to the edge across the angle, above 0; 0 for a circle.
     pub distance_b_m: u16,
     /// Angle in degrees clockwise from North, 0 to 359; 0 for a circle.
     pub angle_deg: u16,
-    /// IPv6 multicast group of all stations inside.
+    /// IPv6 multicast group whose packets go to all stations in the area.
     pub group: Option<Ipv6Addr>,
     /// IPv6 subnet of the area.
     pub prefix: Option<Ipv6Net>,
-    /// Interface to all stations inside.
+    /// Interface whose multicast packets go to all stations in the area.
     pub ipv6_interface: Option<String>,
 }
 
@@ -82,14 +82,14 @@ static IPV6_INTERFACE: Optional<String> = optional(
      needs `geonet.ipv6_interface`.",
 );
 
-/// `[[geonet.area]]`
+/// Keys of the config table `[[geonet.area]]`.
 pub(in crate::config) static SECTION: Section = Section::new(
     "[[geonet.area]]",
     "geonet.area",
     &[&NAME, &SHAPE, &CENTER, &RADIUS, &DISTANCE_A, &DISTANCE_B, &ANGLE, &GROUP, &PREFIX, &IPV6_INTERFACE],
 );
 
-/// The table, with the values that other tables are compared with.
+/// The parsed table, with the values that the checks compare with other tables.
 pub(in crate::config) struct Draft {
     pub name: Option<At<String>>,
     pub group: Option<At<Ipv6Addr>>,
@@ -136,12 +136,12 @@ fn extent(table: &Table<'_>, shape: Option<AreaShape>, largest: u32) -> Option<(
         }
     };
     let needed = if shape == AreaShape::Circle {
-        let message = "a circle has none, expected `radius` alone";
+        let message = "a circle does not have this key, expected only `radius`";
         distances.iter().for_each(|key| refuse(table.value(*key), message));
         refuse(table.value(&ANGLE), message);
         &circle[..]
     } else {
-        refuse(table.value(&RADIUS), "only a circle has one, expected `distance_a` and `distance_b`");
+        refuse(table.value(&RADIUS), "only a circle has a radius, expected `distance_a` and `distance_b`");
         &distances[..]
     };
     for key in needed.iter().filter(|key| table.value(**key).is_none()) {
@@ -167,7 +167,11 @@ fn extent(table: &Table<'_>, shape: Option<AreaShape>, largest: u32) -> Option<(
 fn center(value: &Value<'_>) -> Option<Coordinates> {
     let items = value.array(values::CENTER)?;
     let [latitude, longitude] = items.as_slice() else {
-        value.refuse(&format!("an array of {} does not go here, expected {}", items.len(), values::CENTER));
+        value.refuse(&format!(
+            "an array of {} is not permitted here, expected {}",
+            items.len(),
+            values::CENTER
+        ));
         return None;
     };
     let latitude = latitude.number("a latitude from -90 to 90 degrees", values::latitude);

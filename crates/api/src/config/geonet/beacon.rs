@@ -6,20 +6,21 @@ use super::super::keys::{Declared, Key, Optional, Section, computed, integer, op
 use super::super::table::{Table, all};
 use super::super::{kinds, values};
 
-/// `geonet.beacon`
+/// Values of the config table `geonet.beacon`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Beacon {
     /// Interval of beacons.
     pub interval: BeaconInterval,
-    /// Whether the speed of the fastest neighbour counts if it is higher.
+    /// Whether the speed of the fastest neighbour determines the interval if this station is slower.
     pub company_speed: bool,
-    /// Error in metres of the position that others compute, above which the station sends a beacon at once.
+    /// Difference in metres between the real position and the one that other stations predict, above which
+    /// the station sends a beacon at once.
     pub deviation_m: Option<u16>,
     /// Lifetime of a beacon in intervals; `None` if beacons carry no lifetime.
     pub lifetime: Option<u8>,
     /// Whether any broadcast of the station counts as a beacon.
     pub piggyback: bool,
-    /// Beacons over more than one hop; `None` without.
+    /// Beacons over more than one hop; `None` if all go one hop.
     pub multi_hop: Option<MultiHopBeacons>,
 }
 
@@ -141,7 +142,7 @@ static EVERY: Key<u32> = with_default(
     "With `hops` above 1: one of this number of beacons goes that far.",
 );
 
-/// `[geonet.beacon]`
+/// Keys of the config table `[geonet.beacon]`.
 pub(in crate::config) static SECTION: Section = Section::new(
     "[geonet.beacon]",
     "geonet.beacon",
@@ -189,10 +190,10 @@ fn interval(table: &Table<'_>, adaptive: Option<bool>) -> Option<BeaconInterval>
     let longest = table.take(&LONGEST);
     let load_limit = table.take(&LOAD_LIMIT);
     let (others, what): (&[&dyn Declared], &str) = match adaptive {
-        Some(true) => (&[&INTERVAL, &JITTER], "goes with a fixed interval only, expected adaptive = false"),
+        Some(true) => (&[&INTERVAL, &JITTER], "needs a fixed interval, expected adaptive = false"),
         Some(false) => (
             &[&BEACONS_IN_RANGE, &SHORTEST, &LONGEST, &LOAD_LIMIT, &COMPANY_SPEED, &DEVIATION],
-            "goes with adaptive beacons only, expected adaptive = true beside it",
+            "needs adaptive beacons, expected adaptive = true",
         ),
         None => (&[], ""),
     };
@@ -218,7 +219,7 @@ fn interval(table: &Table<'_>, adaptive: Option<bool>) -> Option<BeaconInterval>
     }
 }
 
-/// Time from one beacon to the next.
+/// Parses the interval between two beacons.
 fn beacon_interval(text: &str) -> Result<Duration, String> {
     let interval = values::duration(text)?;
     if interval < Duration::from_millis(10) || interval > Duration::from_secs(3600) {
@@ -227,7 +228,7 @@ fn beacon_interval(text: &str) -> Result<Duration, String> {
     Ok(interval)
 }
 
-/// Random time on top of a beacon interval.
+/// Parses the maximum random time that is added to the interval of beacons.
 fn jitter(text: &str) -> Result<Duration, String> {
     let jitter = values::duration(text)?;
     if jitter > Duration::from_secs(3600) {

@@ -4,7 +4,7 @@ use super::super::keys::{Key, Kind, Section, integer, value, with_default, words
 use super::super::reader::Value;
 use super::super::table::{Table, all};
 
-/// `geonet.dcc`
+/// Values of the config table `geonet.dcc`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dcc {
     /// Algorithm that controls the gate.
@@ -13,13 +13,13 @@ pub struct Dcc {
     pub time_on_air: DccTimeOnAir,
     /// Data rate of the radio in Mbit/s.
     pub data_rate: u8,
-    /// Most waiting packets of each priority.
+    /// Maximum number of waiting packets of each priority.
     pub queue_length: u16,
     /// Busy ratio of the channel in percent that is assumed without a report.
     pub assumed_busy: u8,
 }
 
-/// `geonet.dcc.algorithm`
+/// Value of the config key `geonet.dcc.algorithm`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DccAlgorithm {
     /// Reactive: a time between packets for every range of the busy ratio.
@@ -28,7 +28,7 @@ pub enum DccAlgorithm {
     Adaptive,
 }
 
-/// `geonet.dcc.time_on_air`
+/// Value of the config key `geonet.dcc.time_on_air`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DccTimeOnAir {
     /// Up to 1 ms on air: table A.1.
@@ -78,7 +78,7 @@ static ASSUMED_BUSY: Key<u8> = with_default(
      stop.",
 );
 
-/// `[geonet.dcc]`
+/// Keys of the config table `[geonet.dcc]`.
 pub(in crate::config) static SECTION: Section = Section::new(
     "[geonet.dcc]",
     "geonet.dcc",
@@ -91,7 +91,7 @@ pub(super) fn read(table: &Table<'_>) -> Option<Dcc> {
         algorithm: table.take(&ALGORITHM),
         time_on_air: table.take(&TIME_ON_AIR),
         data_rate: table.take(&DATA_RATE),
-        // A longer queue would delay packets uselessly, because a second holds 20 packets at most.
+        // A second has at most 20 packets, so a longer queue would only delay packets.
         queue_length: table.take(&QUEUE_LENGTH),
         assumed_busy: table.take(&ASSUMED_BUSY),
     })

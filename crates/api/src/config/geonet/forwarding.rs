@@ -7,17 +7,17 @@ use super::super::kinds;
 use super::super::table::Table;
 use super::values;
 
-/// `geonet.forwarding`
+/// Values of the config table `geonet.forwarding`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Forwarding {
     /// Algorithm towards a station, or towards an area from outside.
     pub unicast: UnicastForwarding,
     /// Algorithm inside an area.
     pub area: AreaForwarding,
-    /// Algorithm if greedy forwarding finds no station nearer to the destination.
+    /// Algorithm if greedy forwarding finds no neighbour nearer to the destination.
     pub recovery: Recovery,
-    /// Time for which the link to a next hop must last, by position and movement of both stations; `None`
-    /// compares only positions, as in the standard.
+    /// Time for which the link to a next hop must last, predicted from position and movement of both
+    /// stations. `None` uses only positions, as in the standard.
     pub link_lifetime: Option<Duration>,
 }
 
@@ -41,7 +41,7 @@ pub enum AreaForwarding {
     Advanced,
 }
 
-/// `geonet.forwarding.recovery`
+/// Value of the config key `geonet.forwarding.recovery`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recovery {
     /// No recovery: the packet is buffered or broadcast, as in the standard.
@@ -106,7 +106,7 @@ static LINK_LIFETIME: Optional<Duration> = optional(
        station uses the last received positions, as the standard says."#,
 );
 
-/// `[geonet.forwarding]`
+/// Keys of the config table `[geonet.forwarding]`.
 pub(in crate::config) static SECTION: Section = Section::new(
     "[geonet.forwarding]",
     "geonet.forwarding",
@@ -120,9 +120,7 @@ pub(super) fn read(table: &Table<'_>) -> Option<Forwarding> {
     let gpsr = table.take(&RECOVERY);
     let planarisation = table.take(&PLANARISATION);
     if let (Some(value), Some(false)) = (table.value(&PLANARISATION), gpsr) {
-        value.refuse(
-            "a planarisation goes with perimeter recovery only, expected recovery = \"gpsr\" beside it",
-        );
+        value.refuse("a planarisation needs perimeter recovery, expected recovery = \"gpsr\"");
     }
     let planarisation = planarisation?;
     let recovery = if gpsr? { Recovery::Gpsr(planarisation) } else { Recovery::None };

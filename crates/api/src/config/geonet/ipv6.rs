@@ -11,11 +11,11 @@ use super::values;
 /// `geonet.ipv6_interface` and `geonet.ipv6`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ipv6 {
-    /// Interface to all stations within some hops.
+    /// Interface for packets to all stations within the hop limit.
     pub interface: String,
-    /// Interface for packets to areas without an interface of their own.
+    /// Interface for packets to areas that have no interface of their own.
     pub dynamic_interface: Option<String>,
-    /// Most interfaces that Router Advertisements may create.
+    /// Maximum number of interfaces that Router Advertisements may create.
     pub learnt_links: u8,
     /// Hop limit of packets; `None` for `mib.default_hop_limit`.
     pub hop_limit: Option<u8>,
@@ -25,9 +25,9 @@ pub struct Ipv6 {
     pub reorder_rule: ReorderRule,
     /// Whether packets or acknowledgements wait.
     pub reorder_hold: ReorderHold,
-    /// Octets in the radio's queue from which on packets leave with Congestion Experienced.
+    /// Number of octets in the radio's queue above which packets are marked with Congestion Experienced.
     pub congestion_mark: Option<u32>,
-    /// Whether packets that the radio cannot carry are fragmented, for stations that can reassemble them.
+    /// Whether packets that are too large for the radio are fragmented, for stations that support it.
     pub fragments: bool,
 }
 
@@ -113,7 +113,7 @@ static FRAGMENTS: Key<bool> = with_default(
      is known to have.",
 );
 
-/// `[geonet.ipv6]`
+/// Keys of the config table `[geonet.ipv6]`.
 pub(in crate::config) static SECTION: Section = Section::new(
     "[geonet.ipv6]",
     "geonet.ipv6",

@@ -24,7 +24,7 @@ pub struct Mib {
     pub location_service_retransmit_timer: Duration,
     /// `itsGnLocationServicePacketBufferSize`, octets.
     pub location_service_buffer_size: u32,
-    /// Most stations that the location service seeks at once.
+    /// Maximum number of stations that the location service seeks at once.
     pub location_service_max_pending: u32,
     /// `itsGnDefaultHopLimit`
     pub default_hop_limit: u8,
@@ -58,9 +58,9 @@ pub struct Mib {
     pub broadcast_buffer_size: u32,
     /// `itsGnCbfPacketBufferSize`, octets.
     pub cbf_buffer_size: u32,
-    /// Most neighbours in the location table.
+    /// Maximum number of neighbours in the location table.
     pub max_neighbours: u32,
-    /// Most other stations in the location table.
+    /// Maximum number of other stations in the location table.
     pub max_other_stations: u32,
     /// `itsGnPaiInterval`, metres.
     pub pai_interval_m: u16,
@@ -257,7 +257,7 @@ static POSITION_UPDATE_INTERVAL: Key<Duration> = with_default(
     "`itsGnMinUpdateFrequencyLPV`: longest time between two updates of the own position, 10 ms to 1 h.",
 );
 
-/// `[geonet.mib]`
+/// Keys of the config table `[geonet.mib]`.
 pub(in crate::config) static SECTION: Section = Section::new(
     "[geonet.mib]",
     "geonet.mib",
@@ -340,7 +340,7 @@ pub(super) fn read(table: &Table<'_>) -> Option<Mib> {
     })
 }
 
-/// Reads a duration up to the limit that another key sets. The limit also caps the default.
+/// Reads a duration that must not exceed the value of another key, which also limits the default.
 fn at_most(
     table: &Table<'_>,
     key: &Key<Duration>,
@@ -354,7 +354,7 @@ fn at_most(
     span
 }
 
-/// Reads two durations of which the first must not be longer.
+/// Reads two durations, of which the first must not be longer than the second.
 fn not_above(
     table: &Table<'_>,
     (key, span): (&dyn Declared, Option<Duration>),
@@ -376,7 +376,7 @@ fn within(text: &str, low: Duration, high: Duration) -> Result<Duration, String>
     Err(format!("{text:?} is out of range, expected {} to {}", shown(low), shown(high)))
 }
 
-/// Formats a duration as an operator would write it.
+/// Formats a duration as in the config file.
 fn shown(span: Duration) -> String {
     match (span.as_secs(), span.subsec_millis()) {
         (seconds, 0) => format!("{seconds}s"),

@@ -10,9 +10,9 @@ use super::values;
 /// `geonet.mnpp`: Mobile Network Prefix Provisioning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mnpp {
-    /// Proof of a prefix.
+    /// Proof that the router demands before it accepts an announced prefix.
     pub authorization: Authorization,
-    /// Least length of an accepted prefix.
+    /// Minimum length of an accepted prefix.
     pub shortest_prefix: u8,
     /// Hop limit of announcements, and of packets on direct routes.
     pub hops: u8,
@@ -20,12 +20,12 @@ pub struct Mnpp {
     pub interval: Duration,
 }
 
-/// `geonet.mnpp.authorization`: which statement authorizes a prefix.
+/// `geonet.mnpp.authorization`: proof that the router demands before it accepts an announced prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Authorization {
-    /// The statement of the prefix owner's home agent.
+    /// A test through the home agent of the prefix.
     HomeAgent,
-    /// The statement of every station.
+    /// None: the router accepts any announcement.
     None,
 }
 
@@ -67,7 +67,7 @@ static INTERVAL: Key<Duration> = with_default(
      good for three intervals. It counts as a beacon if `hops` is 1.",
 );
 
-/// `[geonet.mnpp]`
+/// Keys of the config table `[geonet.mnpp]`.
 pub(in crate::config) static SECTION: Section =
     Section::new("[geonet.mnpp]", "geonet.mnpp", &[&AUTHORIZATION, &SHORTEST_PREFIX, &HOPS, &INTERVAL]);
 

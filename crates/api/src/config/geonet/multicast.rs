@@ -13,7 +13,7 @@ use super::values;
 pub struct Multicast {
     /// Interfaces of the mobile network, at least one.
     pub lan: Vec<String>,
-    /// Whether groups without an area are sent as well.
+    /// Whether packets to groups without an area are sent, too.
     pub unmapped: bool,
     /// MLD's Robustness Variable, 1 to 7.
     pub robustness: u8,
@@ -58,14 +58,14 @@ static QUERY_RESPONSE_INTERVAL: Key<Duration> = with_default(
      `query_interval`.",
 );
 
-/// `[geonet.multicast]`
+/// Keys of the config table `[geonet.multicast]`.
 pub(in crate::config) static SECTION: Section = Section::new(
     "[geonet.multicast]",
     "geonet.multicast",
     &[&LAN, &UNMAPPED, &ROBUSTNESS, &QUERY_INTERVAL, &QUERY_RESPONSE_INTERVAL],
 );
 
-/// The table, with the values that other tables are compared with.
+/// The parsed table, with the values that the checks compare with other tables.
 #[derive(Clone)]
 pub(in crate::config) struct Draft {
     /// Position of the table in the file.
@@ -88,7 +88,7 @@ impl Draft {
         {
             // RFC 3810 9.3: the response interval is shorter than the query interval.
             value.refuse(
-                "hosts have no time to answer, expected a response interval shorter than the interval",
+                "hosts would have no time to answer, expected a response interval shorter than the interval",
             );
         }
         let (unmapped, robustness) = (unmapped?, robustness?);

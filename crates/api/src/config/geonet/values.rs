@@ -9,16 +9,16 @@ use ipnet::Ipv6Net;
 use super::super::values::{self, own_mac};
 use super::{Coordinates, GeonetAddress, GeonetInterface, PositionSource, UdpLink};
 
-/// Words of a message that expects the interface.
+/// Expected value in an error message: the interface.
 pub(super) const LINK: &str = "an interface name of 1 to 15 characters or \"udp:ADDRESS[,PEER...]\"";
-/// Words of a message that expects an address.
+/// Expected value in an error message: an address.
 pub(super) const GN_ADDRESS: &str = "\"auto\", \"managed:02:00:00:00:00:0a\" or \"anonymous\"";
-/// Words of a message that expects a position.
+/// Expected value in an error message: a position.
 pub(super) const POSITION: &str = "\"gpsd://HOST[:PORT]\", \"fixed:LAT,LON\" in degrees or \"trace:FILE\"";
-/// Words of a message that expects a pair of coordinates.
+/// Expected value in an error message: a pair of coordinates.
 pub(super) const CENTER: &str = "[LATITUDE, LONGITUDE] in degrees";
 
-/// Words of a message that expects a multicast group.
+/// Expected value in an error message: a multicast group.
 pub(super) const GROUP: &str =
     "a multicast address of more than link scope such as \"ff3e:40:2001:db8:1::1\"";
 
@@ -84,7 +84,7 @@ fn between(text: &str, least: u64, most: u64) -> Result<Duration, String> {
     let least = Duration::from_secs(least).max(Duration::from_millis(100));
     match (least..=Duration::from_secs(most)).contains(&time) {
         true => Ok(time),
-        false => Err(format!("{text:?} does not go here, expected {least:?} to {most}s")),
+        false => Err(format!("{text:?} is not permitted here, expected {least:?} to {most}s")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `[[home_agent.mobile_router]]`
+//! Config table `[[home_agent.mobile_router]]`.
 
 use std::net::Ipv6Addr;
 
@@ -53,14 +53,14 @@ static CARE_OF_TEST: Optional<bool> = optional(
     "As in `[home_agent]`, for this router. Without this key that value holds.",
 );
 
-/// `[[home_agent.mobile_router]]`
+/// Keys of the config table `[[home_agent.mobile_router]]`.
 pub(in crate::config) static SECTION: Section = Section::new(
     "[[home_agent.mobile_router]]",
     "home_agent.mobile_router",
     &[&HOME_ADDRESS, &PREFIXES, &AUTH, &NAT, &CARE_OF_TEST],
 );
 
-/// The table, with the values that other tables are compared with.
+/// The parsed table, with the values that the checks compare with other tables.
 pub(in crate::config) struct Draft {
     pub home_address: Option<At<Ipv6Addr>>,
     pub prefixes: List<Ipv6Net>,

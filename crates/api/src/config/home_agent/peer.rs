@@ -1,4 +1,4 @@
-//! `[[home_agent.peer]]`
+//! Config table `[[home_agent.peer]]`.
 
 use std::net::Ipv6Addr;
 
@@ -20,11 +20,11 @@ static ADDRESS: Key<Ipv6Addr> = required("address", kinds::ADDRESS, "Its address
 static PREFERENCE: Key<u16> =
     with_default("preference", integer(0, 65_535), "0", "Its preference; the higher number wins.");
 
-/// `[[home_agent.peer]]`
+/// Keys of the config table `[[home_agent.peer]]`.
 pub(in crate::config) static SECTION: Section =
     Section::new("[[home_agent.peer]]", "home_agent.peer", &[&ADDRESS, &PREFERENCE]);
 
-/// The table, with the value that other tables are compared with.
+/// The parsed table, with the values that the checks compare with other tables.
 pub(in crate::config) struct Draft {
     pub address: Option<At<Ipv6Addr>>,
     pub config: Option<PeerAgent>,

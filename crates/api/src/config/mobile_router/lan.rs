@@ -14,12 +14,12 @@ use super::super::reader::{At, List, Value};
 use super::super::table::{Table, all};
 use super::super::{kinds, values};
 
-/// The most octets of a DNS option that fits into a Router Advertisement of 1280 octets. The IPv6 header has
-/// 40 of them, the fixed part 16, the link-layer address 8, and the option's own fixed part 8.
+/// Maximum length of the servers or names in one DNS option of a Router Advertisement of 1280 octets. The
+/// IPv6 header takes 40 octets, the fixed part 16, the link-layer address 8, and the option's fixed part 8.
 const MAX_DNS: usize = 1280 - 40 - 16 - 8 - 8;
-/// The most DNS servers.
+/// Maximum number of DNS servers.
 const MAX_SERVERS: usize = MAX_DNS / 16;
-/// RFC 8910 2: a longer URI does not fit into the option of DHCP for IPv4.
+/// Maximum length of the URI: a longer one does not fit into the option of DHCP for IPv4 (RFC 8910 2).
 const MAX_URI: usize = 255;
 
 /// `[[mobile_router.lan]]`, or a name in `mobile_router.lan`
@@ -35,16 +35,16 @@ pub struct Lan {
     pub search: Vec<String>,
     /// Prefix of the NAT64.
     pub pref64: Option<Ipv6Net>,
-    /// MTU for hosts; `None`: one that fits into the tunnel.
+    /// MTU for hosts; `None` for one with which packets fit into the tunnel.
     pub mtu: Option<u32>,
     /// URI of the captive portal's API.
     pub captive_portal: Option<String>,
-    /// Give the interface an address and advertise its prefixes.
+    /// Whether carnet gives the interface an address and advertises its prefixes.
     pub advertise: bool,
 }
 
 impl Lan {
-    /// An interface of which the config has the name alone.
+    /// Creates an interface of which the config only has the name.
     pub(in crate::config) fn named(interface: &str, advertise: bool) -> Lan {
         Lan {
             interface: interface.to_owned(),
@@ -67,7 +67,7 @@ const EXPECTED_DOMAIN: &str = "a domain name such as \"bus.example\"";
 const EXPECTED_PREF64: &str = "a prefix of 96, 64, 56, 48, 40 or 32 bits, such as \"64:ff9b::/96\"";
 const EXPECTED_PORTAL: &str = "a URI such as \"https://portal.example/api\"";
 
-/// Names, tables, or both.
+/// Type of the key `lan`: an array of names, tables, or both.
 pub(super) const KIND: Kind<List<Draft>> =
     value("array of interfaces, or tables", EXPECTED, |value| List::read(value, EXPECTED, Draft::read))
         .with_table(&SECTION, &[])
@@ -123,7 +123,7 @@ static ADVERTISE: Optional<bool> = optional(
     "As [`advertise`](#mobile_router), for this interface. Without this key that value holds.",
 );
 
-/// `[[mobile_router.lan]]`
+/// Keys of the config table `[[mobile_router.lan]]`.
 pub(in crate::config) static SECTION: Section = Section::new(
     "[[mobile_router.lan]]",
     "mobile_router.lan",
@@ -137,9 +137,9 @@ pub(in crate::config) struct Draft {
     prefixes: List<Ipv6Net>,
     dns: List<Ipv6Addr>,
     search: List<String>,
-    /// `None` when it is wrong.
+    /// Whether to advertise; the outer `None` if the key has an error.
     pub advertise: Option<Option<bool>>,
-    /// The first value of the table that hosts hear of.
+    /// Position of the first value in the table that Router Advertisements contain.
     for_hosts: Option<usize>,
     config: Option<Lan>,
 }
@@ -164,7 +164,7 @@ impl Draft {
             pref64: table.take(&PREF64),
             mtu: table.take(&MTU),
             captive_portal: table.take(&CAPTIVE_PORTAL),
-            // `finish` knows it.
+            // `finish` replaces this value by that of `[mobile_router]`.
             advertise: Some(true),
         });
         let keys: [&dyn Declared; 5] = [&DNS, &SEARCH, &PREF64, &MTU, &CAPTIVE_PORTAL];
@@ -172,7 +172,7 @@ impl Draft {
         Some(Draft { interface, prefixes, dns, search, advertise, for_hosts, config })
     }
 
-    /// A name alone.
+    /// Creates the draft of an interface of which the config only has the name.
     fn of(interface: At<String>) -> Draft {
         let config = Lan::named(&interface.value, true);
         Draft {
@@ -186,13 +186,13 @@ impl Draft {
         }
     }
 
-    /// The config, if nothing is wrong. `advertise`: that of `[mobile_router]`.
+    /// Returns the config if the table has no error. `advertise` is the value of `[mobile_router]`.
     pub(super) fn finish(self, advertise: bool) -> Option<Lan> {
         Some(Lan { advertise: self.advertise?.unwrap_or(advertise), ..self.config? })
     }
 }
 
-/// Notes what does not go together in the tables. `advertise`: that of `[mobile_router]`.
+/// Reports conflicts between values of the tables. `advertise` is the value of `[mobile_router]`.
 pub(super) fn check(lans: &[At<Draft>], prefixes: &List<Ipv6Net>, advertise: Option<bool>, sink: &Sink<'_>) {
     let named: Vec<At<Ipv6Net>> =
         lans.iter().flat_map(|lan| lan.value.prefixes.items.iter().copied()).collect();
@@ -218,7 +218,11 @@ pub(super) fn check(lans: &[At<Draft>], prefixes: &List<Ipv6Net>, advertise: Opt
         shares += usize::from(lan.prefixes.items.is_empty());
         let Some(at) = lan.for_hosts else { continue };
         if !advertises {
-            sink.push(at, "nothing is advertised on this interface, expected advertise = true");
+            sink.push(
+                at,
+                "these values need Router Advertisements on this interface, expected advertise = \
+                           true",
+            );
         } else if !has_share && prefixes.whole && !prefixes.items.is_empty() && lan.prefixes.whole {
             let message = "no prefix is left for this interface, expected `prefixes` in its table";
             sink.push(at, message);
@@ -226,7 +230,7 @@ pub(super) fn check(lans: &[At<Draft>], prefixes: &List<Ipv6Net>, advertise: Opt
     }
 }
 
-/// An option with the servers or names fits into a Router Advertisement.
+/// Checks that the servers and the names each fit into a Router Advertisement.
 fn check_size(lan: &Draft, sink: &Sink<'_>) {
     if let Some(first) = lan.dns.items.get(MAX_SERVERS) {
         let message = format!("a Router Advertisement has room for {MAX_SERVERS} servers, expected no more");
@@ -244,7 +248,7 @@ fn check_size(lan: &Draft, sink: &Sink<'_>) {
     }
 }
 
-/// No value is there twice.
+/// Checks that no value occurs twice.
 fn once<T: PartialEq + std::fmt::Display>(items: &[At<T>], what: &str, sink: &Sink<'_>) {
     for (index, item) in items.iter().enumerate() {
         if let Some(other) = items.iter().take(index).find(|other| other.value == item.value) {
@@ -254,7 +258,7 @@ fn once<T: PartialEq + std::fmt::Display>(items: &[At<T>], what: &str, sink: &Si
     }
 }
 
-/// The address of a DNS server: unicast, and on this link or beyond.
+/// Parses the address of a DNS server, which must be unicast.
 fn server(text: &str) -> Result<Ipv6Addr, String> {
     let address: Ipv6Addr =
         text.parse().map_err(|_| format!("{text:?} is no IPv6 address, expected {EXPECTED_SERVER}"))?;
@@ -264,7 +268,7 @@ fn server(text: &str) -> Result<Ipv6Addr, String> {
     }
 }
 
-/// A domain name of letters, digits, hyphens and underscores, in small letters.
+/// Parses a domain name of letters, digits, hyphens and underscores, in lower case.
 fn domain(text: &str) -> Result<String, String> {
     let wrong = |what: &str| Err(format!("{text:?} {what}, expected {EXPECTED_DOMAIN}"));
     let is_part = |octet: u8| octet.is_ascii_alphanumeric() || matches!(octet, b'-' | b'_');
@@ -286,7 +290,7 @@ fn domain(text: &str) -> Result<String, String> {
     Ok(text.to_ascii_lowercase())
 }
 
-/// A prefix that RFC 6052 2.2 allows.
+/// Parses a prefix of a length that RFC 6052 2.2 allows.
 fn pref64(text: &str) -> Result<Ipv6Net, String> {
     let prefix = values::prefix(text)?;
     if !matches!(prefix.prefix_len(), 32 | 40 | 48 | 56 | 64 | 96) {
@@ -299,7 +303,7 @@ fn pref64(text: &str) -> Result<Ipv6Net, String> {
     Ok(prefix)
 }
 
-/// The URI of a captive portal's API; RFC 8908 3 demands HTTPS.
+/// Parses the URI of a captive portal's API, which must be HTTPS (RFC 8908 3).
 fn portal(text: &str) -> Result<String, String> {
     let wrong = |what: &str| Err(format!("{text:?} {what}, expected {EXPECTED_PORTAL}"));
     let is_uri = |c: char| c.is_ascii_alphanumeric() || "-._~:/?#[]@!$&'()*+,;=%".contains(c);

@@ -1,4 +1,4 @@
-//! `[[mobile_router.policy]]`
+//! Config table `[[mobile_router.policy]]`.
 
 use std::ops::RangeInclusive;
 
@@ -13,7 +13,7 @@ use super::super::reader::{At, List, Value};
 use super::super::table::{Table, all};
 use super::uplink;
 
-/// Most flow bindings of one mobile router.
+/// Maximum number of flow bindings of one mobile router.
 const MAX_FLOWS: usize = 32;
 
 /// `[[mobile_router.policy]]`: packets that match every configured field.
@@ -57,7 +57,7 @@ pub enum PolicyAction {
     Duplicate,
 }
 
-/// Words of a message that expects `ports`.
+/// Expected value in an error message: `ports`.
 const EXPECTED_PORTS: &str = "an array of ports such as 5000 or \"5000-5010\"";
 
 const CODE_POINT: Kind<u8> = integer(0, 63);
@@ -104,18 +104,18 @@ static ACTION: Key<PolicyAction> = required(
 static UPLINKS: Key<List<String>> =
     required("uplinks", kinds::INTERFACES, "Uplinks with a `bid`, in order of preference.");
 
-/// `[[mobile_router.policy]]`
+/// Keys of the config table `[[mobile_router.policy]]`.
 pub(in crate::config) static SECTION: Section = Section::new(
     "[[mobile_router.policy]]",
     "mobile_router.policy",
     &[&NAME, &DSCP, &PROTOCOL, &PORTS, &PREFIXES, &ACTION, &UPLINKS],
 );
 
-/// `[[mobile_node.policy]]`
+/// Keys of the config table `[[mobile_node.policy]]`.
 pub(in crate::config) static SECTION_OF_NODE: Section =
     Section::new("[[mobile_node.policy]]", "mobile_node.policy", SECTION.keys);
 
-/// The table, with the values that other tables are compared with.
+/// The parsed table, with the values that the checks compare with other tables.
 pub(super) struct Draft {
     name: Option<At<String>>,
     /// Number of flow bindings that the policy needs.
@@ -135,7 +135,7 @@ impl Draft {
         let ports = table.take(&PORTS).unwrap_or_default().complete();
         let prefixes = table.take(&PREFIXES).unwrap_or_default();
         let count = |length: usize| length.max(1);
-        // A port may be at either end, which doubles the flows.
+        // A port matches source or destination, so each port needs two flows.
         let flows = count(dscp.as_ref().map_or(0, Vec::len))
             .saturating_mul(count(prefixes.items.len()))
             .saturating_mul(count(ports.as_ref().map_or(0, Vec::len) * 2));

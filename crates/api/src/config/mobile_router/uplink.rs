@@ -1,4 +1,4 @@
-//! `[[mobile_router.uplink]]`
+//! Config table `[[mobile_router.uplink]]`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::super::reader::{At, Value};
 use super::super::table::{Table, all};
 use super::super::{kinds, values};
 
-/// `[[mobile_router.uplink]]`
+/// Values of the config table `[[mobile_router.uplink]]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Uplink {
     /// Interface name.
@@ -33,12 +33,12 @@ pub struct Uplink {
     pub roaming: Roaming,
     /// Priority: the lower value wins; of equal ones the first in the file.
     pub priority: u8,
-    /// Signal thresholds at which the router takes and leaves the uplink; `None` if the signal does not
-    /// matter.
+    /// Signal thresholds at which the router leaves the uplink and uses it again; `None` if the signal does
+    /// not matter.
     pub signal: Option<SignalThresholds>,
     /// File whose last line is the signal in dBm; `None` if the kernel reports the signal.
     pub signal_file: Option<PathBuf>,
-    /// Lifetime of a reading of the signal.
+    /// Time for which a reported signal strength is valid.
     pub signal_timeout: Duration,
 }
 
@@ -174,7 +174,7 @@ static SIGNAL_TIMEOUT: Key<Duration> = with_default(
      longer time.",
 );
 
-/// `[[mobile_router.uplink]]`
+/// Keys of the config table `[[mobile_router.uplink]]`.
 pub(in crate::config) static SECTION: Section = Section::new(
     "[[mobile_router.uplink]]",
     "mobile_router.uplink",
@@ -195,7 +195,7 @@ pub(in crate::config) static SECTION: Section = Section::new(
     ],
 );
 
-/// `[[mobile_node.uplink]]`
+/// Keys of the config table `[[mobile_node.uplink]]`.
 pub(in crate::config) static SECTION_OF_NODE: Section =
     Section::new("[[mobile_node.uplink]]", "mobile_node.uplink", SECTION.keys);
 
@@ -210,7 +210,7 @@ static POOR: Key<i32> = required(
 /// `signal`
 static SIGNAL_TABLE: Section = Section::new("signal", "mobile_router.uplink.signal", &[&GOOD, &POOR]);
 
-/// The table, with the values that other tables are compared with.
+/// The parsed table, with the values that the checks compare with other tables.
 pub(in crate::config) struct Draft {
     pub interface: Option<At<String>>,
     /// Binding Identifier; the outer `None` if it has an error.
@@ -241,7 +241,7 @@ impl Draft {
     }
 }
 
-/// Reads `signal`. Between the thresholds an uplink does not change, so that it does not flap.
+/// Reads `signal`. An uplink changes only at the thresholds, so that it does not flap.
 fn thresholds(value: &Value<'_>) -> Option<SignalThresholds> {
     let table = Table::of(&SIGNAL_TABLE, value)?;
     let (good, poor) = (table.take(&GOOD), table.take_at(&POOR));
@@ -254,7 +254,7 @@ fn thresholds(value: &Value<'_>) -> Option<SignalThresholds> {
     Some(SignalThresholds { good, poor: poor.value })
 }
 
-/// Words of a message that expects a volume.
+/// Expected value in an error message: a volume.
 const EXPECTED_VOLUME: &str = "a volume such as \"500MB\" or \"5GB\"";
 
 /// Parses an amount of data in octets: a whole number above 0 with the unit kB, MB, GB or TB, powers of a
@@ -268,12 +268,12 @@ fn volume(text: &str) -> Result<u64, String> {
     });
     match octets {
         None => Err(format!("{text:?} is no volume, expected {EXPECTED_VOLUME}")),
-        Some(0) => Err(format!("{text:?} lets nothing through, expected {EXPECTED_VOLUME}")),
+        Some(0) => Err(format!("{text:?} permits no packets, expected {EXPECTED_VOLUME}")),
         Some(octets) => Ok(octets),
     }
 }
 
-/// Parses the time for which a signal counts without being renewed.
+/// Parses the time for which a reported signal strength is valid.
 fn signal_timeout(text: &str) -> Result<Duration, String> {
     let timeout = values::duration(text)?;
     if timeout < Duration::from_secs(5) || timeout > Duration::from_secs(86_400) {

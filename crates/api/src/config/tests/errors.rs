@@ -77,13 +77,13 @@ fn unknown_keys_and_keys_of_later_versions() {
         (
             "upper_tester = \"[::1]:12345\"\nanywhere = true",
             "upper_tester = \"[2001:db8::1]:12345\"",
-            &["c.toml:77:16: `conformance.upper_tester`: \"[2001:db8::1]:12345\" can be reached from afar, \
-                 expected a loopback or link-local address, or anywhere = true beside it"],
+            &["c.toml:77:16: `conformance.upper_tester`: \"[2001:db8::1]:12345\" is reachable from other \
+               networks, expected a loopback or link-local address, or anywhere = true"],
         ),
         (
             "upper_tester = \"[::1]:12345\"",
             "upper_tester = \"[::1]:0\"",
-            &["c.toml:77:16: `conformance.upper_tester`: \"[::1]:0\" is nothing to listen at, expected \
+            &["c.toml:77:16: `conformance.upper_tester`: \"[::1]:0\" is no address to listen on, expected \
                  [IPV6]:PORT or IPV4:PORT of this machine"],
         ),
         (
@@ -97,7 +97,7 @@ fn unknown_keys_and_keys_of_later_versions() {
             "reply = \"timestamp\"",
             &[
                 "c.toml:22:63: unknown key `reply` in auth, expected `replay`",
-                "c.toml:22:93: `auth.window`: a window goes with timestamps only, expected replay = \
+                "c.toml:22:93: `auth.window`: a window needs timestamps, expected replay = \
                  \"timestamp\" beside it",
             ],
         ),
@@ -112,8 +112,8 @@ fn unknown_keys_and_keys_of_later_versions() {
             "home_agent = [\"2001:db8:1::1\", \"2001:db8:1::2\", \"2001:db8:1::1\"]",
             &[
                 "c.toml:32:49: 2001:db8:1::1 is there at c.toml:32:15 already, expected another",
-                "c.toml:38:8: one key for several home agents lets Binding Updates to one be played again at \
-                 another, expected per_agent = true",
+                "c.toml:38:8: with one key for several home agents an attacker can replay Binding Updates \
+                 to one at another, expected per_agent = true",
                 "c.toml:39:19: there are 1 IPv4 addresses for 3 home agents, expected one for each in \
                  `home_agent`",
             ],
@@ -123,8 +123,8 @@ fn unknown_keys_and_keys_of_later_versions() {
             "peer = [{ address = \"2001:db8:2::9\" }, { address = \"2001:db8:2::9\" }]",
             &[
                 "c.toml:18:52: 2001:db8:2::9 is a peer already at c.toml:18:21, expected another",
-                "c.toml:22:8: whether other home agents have the same key has to be said where there is a \
-                 [[home_agent.peer]], expected per_agent = true, or per_agent = false for a key that none \
+                "c.toml:22:8: with a [[home_agent.peer]] the key must say whether it differs for each home \
+                 agent, expected per_agent = true, or per_agent = false for a key that no other home agent \
                  has",
             ],
         ),
@@ -133,15 +133,15 @@ fn unknown_keys_and_keys_of_later_versions() {
             "peer = [{ address = \"2001:db8:2::1\" }]",
             &[
                 "c.toml:18:21: 2001:db8:2::1 is this home agent at c.toml:12:11, expected another",
-                "c.toml:22:8: whether other home agents have the same key has to be said where there is a \
-                 [[home_agent.peer]], expected per_agent = true, or per_agent = false for a key that none \
+                "c.toml:22:8: with a [[home_agent.peer]] the key must say whether it differs for each home \
+                 agent, expected per_agent = true, or per_agent = false for a key that no other home agent \
                  has",
             ],
         ),
         (
             "home_agent = \"2001:db8:1::1\"",
             "home_agent = []",
-            &["c.toml:32:14: `mobile_router.home_agent`: there is no home agent, expected an address, \
+            &["c.toml:32:14: `mobile_router.home_agent`: found no home agent, expected an address, \
                  \"discover\", or an array of addresses"],
         ),
         (
@@ -177,7 +177,8 @@ fn single_values() {
         (
             "name = \"bus-42\"",
             "name = 42",
-            &["c.toml:3:8: `station.name`: an integer does not go here, expected 1 to 63 letters, digits, \
+            &["c.toml:3:8: `station.name`: an integer is not permitted here, expected 1 to 63 letters, \
+               digits, \
                  `.`, `_` or `-`, with a letter or digit first"],
         ),
         (
@@ -248,7 +249,8 @@ fn single_values() {
         (
             "home_agent = \"2001:db8:1::1\"",
             "home_agent = 7",
-            &["c.toml:32:14: `mobile_router.home_agent`: an integer does not go here, expected a global or \
+            &["c.toml:32:14: `mobile_router.home_agent`: an integer is not permitted here, expected a \
+               global or \
                  unique local unicast address such as \"2001:db8:1::1\""],
         ),
         (
@@ -285,7 +287,8 @@ fn single_values() {
             "\"2001:db8:a::/64\"",
             "\"2001:db8:a::/64\", 7, \"é\", \"fe80::/64\"",
             &[
-                "c.toml:33:32: `mobile_router.prefixes`: an integer does not go here, expected a prefix such \
+                "c.toml:33:32: `mobile_router.prefixes`: an integer is not permitted here, expected a \
+                 prefix such \
                  as \"2001:db8:a::/64\"",
                 "c.toml:33:35: `mobile_router.prefixes`: \"é\" is no IPv6 prefix, expected a prefix such as \
                  \"2001:db8:a::/64\"",
@@ -296,8 +299,8 @@ fn single_values() {
         (
             "prefixes = [\"2001:db8:a::/64\"]",
             "prefixes = \"2001:db8:a::/64\"",
-            &["c.toml:33:12: `mobile_router.prefixes`: a string does not go here, expected an array of \
-                 prefixes"],
+            &["c.toml:33:12: `mobile_router.prefixes`: a string is not permitted here, expected an \
+                 array of prefixes"],
         ),
         (
             "lifetime = \"63s\"",
@@ -312,8 +315,8 @@ fn single_values() {
         (
             "lifetime = \"63s\"",
             "lifetime = 60",
-            &["c.toml:35:12: `mobile_router.lifetime`: an integer does not go here, expected a duration \
-                 such as \"60s\", \"10m\" or \"1h30m\""],
+            &["c.toml:35:12: `mobile_router.lifetime`: an integer is not permitted here, expected a \
+                 duration such as \"60s\", \"10m\" or \"1h30m\""],
         ),
         (
             "max_lifetime = \"1h30m\"",
@@ -366,7 +369,7 @@ fn single_values() {
         (
             "priority = 127",
             "priority = \"high\"",
-            &["c.toml:42:12: `mobile_router.uplink.priority`: a string does not go here, expected an \
+            &["c.toml:42:12: `mobile_router.uplink.priority`: a string is not permitted here, expected an \
                  integer from 1 to 127"],
         ),
         (
@@ -390,7 +393,8 @@ fn single_values() {
         (
             "advertise = false",
             "advertise = \"no\"",
-            &["c.toml:37:13: `mobile_router.advertise`: a string does not go here, expected true or false"],
+            &["c.toml:37:13: `mobile_router.advertise`: a string is not permitted here, expected true or \
+               false"],
         ),
         (
             "spi = 256",
@@ -417,18 +421,19 @@ fn single_values() {
         (
             "key = \"000102030405060708090a0b0c0d0e0f\"",
             "key = 1",
-            &["c.toml:22:27: `auth.key`: an integer does not go here, expected 32 hexadecimal digits (16 \
+            &["c.toml:22:27: `auth.key`: an integer is not permitted here, expected 32 hexadecimal digits \
+               (16 \
                  octets)"],
         ),
         (
             "window = \"10s\"",
             "window = \"0s\"",
-            &["c.toml:22:94: `auth.window`: \"0s\" accepts nothing, expected a duration above zero"],
+            &["c.toml:22:94: `auth.window`: \"0s\" is too short, expected a duration above zero"],
         ),
         (
             "replay = \"timestamp\"",
             "replay = \"sequence\"",
-            &["c.toml:22:93: `auth.window`: a window goes with timestamps only, expected replay = \
+            &["c.toml:22:93: `auth.window`: a window needs timestamps, expected replay = \
                  \"timestamp\" beside it"],
         ),
         (
@@ -439,7 +444,7 @@ fn single_values() {
         (
             "dhaad = false",
             "dhaad = \"no\"",
-            &["c.toml:17:9: `home_agent.dhaad`: a string does not go here, expected true or false"],
+            &["c.toml:17:9: `home_agent.dhaad`: a string is not permitted here, expected true or false"],
         ),
     ]);
 }
@@ -491,8 +496,7 @@ fn missing_values() {
         (
             "key = \"000102030405060708090a0b0c0d0e0f\"",
             "key = \"000102030405060708090a0b0c0d0e0f\", key_file = \"k\"",
-            &["c.toml:22:74: `auth.key_file`: there is a `key` already, expected one of `key` and \
-                 `key_file`"],
+            &["c.toml:22:74: `auth.key_file`: found both `key` and `key_file`, expected one of them"],
         ),
         (
             "[[mobile_router.uplink]]\ninterface = \"wlan0\"\npriority = 127\nsignal = \
@@ -507,7 +511,7 @@ fn missing_values() {
              { good = -49, poor = -69 }\n[[mobile_router.uplink]]\ninterface = \"wwan0\"\nsignal_file = \
              \"/run/modem/signal\"\n",
             "uplink = []\n",
-            &["c.toml:40:10: `mobile_router.uplink`: there is no uplink, expected at least one table \
+            &["c.toml:40:10: `mobile_router.uplink`: found no uplink, expected at least one table \
                  [[mobile_router.uplink]]"],
         ),
         (
@@ -515,7 +519,7 @@ fn missing_values() {
              { good = -49, poor = -69 }\n[[mobile_router.uplink]]\ninterface = \"wwan0\"\nsignal_file = \
              \"/run/modem/signal\"\n",
             "uplink = \"wlan0\"\n",
-            &["c.toml:40:10: `mobile_router.uplink`: a string does not go here, expected tables \
+            &["c.toml:40:10: `mobile_router.uplink`: a string is not permitted here, expected tables \
                  [[mobile_router.uplink]]"],
         ),
     ]);
@@ -545,13 +549,13 @@ fn captive_portal_probe_is_a_plain_url_with_an_address() {
     }
     for (url, what) in [
         ("https://192.0.2.80/", "does not begin with http://"),
-        ("http://portal.example/", "names no host by its address"),
-        ("http://2001:db8::1/", "names no host by its address"),
-        ("http://[192.0.2.80]/", "names no host by its address"),
-        ("http://192.0.2.80:99999/", "names no host by its address"),
-        ("http://192.0.2.80:0/", "has an address that no packet can be sent to"),
-        ("http://127.0.0.1/", "has an address that no packet can be sent to"),
-        ("http://[fe80::1]/", "has an address that no packet can be sent to"),
+        ("http://portal.example/", "does not name the host by its address"),
+        ("http://2001:db8::1/", "does not name the host by its address"),
+        ("http://[192.0.2.80]/", "does not name the host by its address"),
+        ("http://192.0.2.80:99999/", "does not name the host by its address"),
+        ("http://192.0.2.80:0/", "has an address to which no packet can be sent"),
+        ("http://127.0.0.1/", "has an address to which no packet can be sent"),
+        ("http://[fe80::1]/", "has an address to which no packet can be sent"),
         ("http://192.0.2.80/a b", "has characters that no URL has"),
         ("http://192.0.2.80/\\r\\nX: y", "has characters that no URL has"),
         (&format!("http://192.0.2.80/{}", "x".repeat(240)), "the URL has 258 octets"),

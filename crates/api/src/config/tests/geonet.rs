@@ -230,8 +230,8 @@ fn keys_and_values() {
         (
             "\"managed:02:00:00:00:00:0a\"",
             "\"managed:ff:ff:ff:ff:ff:ff\"",
-            &["c.toml:50:11: `geonet.address`: ff:ff:ff:ff:ff:ff is a group address, expected that of one \
-                 station such as 02:00:00:00:00:0a"],
+            &["c.toml:50:11: `geonet.address`: ff:ff:ff:ff:ff:ff is a group address, expected the address \
+               of one station such as 02:00:00:00:00:0a"],
         ),
         (
             "\"managed:02:00:00:00:00:0a\"",
@@ -270,13 +270,14 @@ fn keys_and_values() {
         (
             "\"500m\"",
             "\"0m\"",
-            &["c.toml:52:9: `geonet.range`: \"0m\" is nothing, expected a length from 1 m to 65535 m such \
+            &["c.toml:52:9: `geonet.range`: \"0m\" is zero, expected a length from 1 m to 65535 m such \
                  as \"300m\" or \"1km\""],
         ),
         (
             "standard = \"1.3.1\"",
             "standard = 1.3",
-            &["c.toml:53:12: `geonet.standard`: a float does not go here, expected \"1.4.1\", \"1.3.1\" or \
+            &["c.toml:53:12: `geonet.standard`: a float is not permitted here, expected \"1.4.1\", \
+               \"1.3.1\" or \
                  \"1.2.1\""],
         ),
         (
@@ -288,8 +289,8 @@ fn keys_and_values() {
         (
             "recovery = \"gpsr\"",
             "recovery = \"none\"",
-            &["c.toml:59:17: `geonet.forwarding.planarisation`: a planarisation goes with perimeter \
-                 recovery only, expected recovery = \"gpsr\" beside it"],
+            &["c.toml:59:17: `geonet.forwarding.planarisation`: a planarisation needs perimeter recovery, \
+               expected recovery = \"gpsr\""],
         ),
     ]);
 }
@@ -311,8 +312,7 @@ fn motion_ahead() {
     );
     assert_eq!(
         refused("beacon = { deviation = '5m' }\n"),
-        ["c.toml:7:24: `geonet.beacon.deviation`: goes with adaptive beacons only, expected adaptive = \
-             true beside it"]
+        ["c.toml:7:24: `geonet.beacon.deviation`: needs adaptive beacons, expected adaptive = true"]
     );
 }
 
@@ -332,14 +332,13 @@ fn beacons_that_do_not_go_together() {
         (
             "jitter = \"500ms\"",
             "adaptive = true",
-            &["c.toml:62:12: `geonet.beacon.interval`: goes with a fixed interval only, expected adaptive \
+            &["c.toml:62:12: `geonet.beacon.interval`: needs a fixed interval, expected adaptive \
                  = false"],
         ),
         (
             "jitter = \"500ms\"",
             "longest = \"1s\"",
-            &["c.toml:63:11: `geonet.beacon.longest`: goes with adaptive beacons only, expected adaptive = \
-                 true beside it"],
+            &["c.toml:63:11: `geonet.beacon.longest`: needs adaptive beacons, expected adaptive = true"],
         ),
         (
             "interval = \"3s\"\njitter = \"500ms\"",
@@ -355,12 +354,12 @@ fn beacons_that_do_not_go_together() {
     ]);
     assert_eq!(
         refused("beacon = \"3s\"\n"),
-        ["c.toml:7:10: `geonet.beacon`: a string does not go here, expected a table [geonet.beacon]"]
+        ["c.toml:7:10: `geonet.beacon`: a string is not permitted here, expected a table [geonet.beacon]"]
     );
 }
 
 #[test]
-fn areas_that_are_none() {
+fn invalid_areas_are_refused() {
     check(&[
         (
             "\"rectangle\"",
@@ -368,9 +367,11 @@ fn areas_that_are_none() {
             &[
                 "c.toml:68:1: `geonet.area.radius` is missing, expected a length from 1 m to 65535 m such as \
                  \"300m\" or \"1km\"",
-                "c.toml:72:14: `geonet.area.distance_a`: a circle has none, expected `radius` alone",
-                "c.toml:73:14: `geonet.area.distance_b`: a circle has none, expected `radius` alone",
-                "c.toml:74:9: `geonet.area.angle`: a circle has none, expected `radius` alone",
+                "c.toml:72:14: `geonet.area.distance_a`: a circle does not have this key, expected only \
+                 `radius`",
+                "c.toml:73:14: `geonet.area.distance_b`: a circle does not have this key, expected only \
+                 `radius`",
+                "c.toml:74:9: `geonet.area.angle`: a circle does not have this key, expected only `radius`",
             ],
         ),
         (
@@ -379,7 +380,7 @@ fn areas_that_are_none() {
             &[
                 "c.toml:68:1: `geonet.area.distance_b` is missing, expected a length from 1 m to 65535 m \
                  such as \"300m\" or \"1km\"",
-                "c.toml:73:10: `geonet.area.radius`: only a circle has one, expected `distance_a` and \
+                "c.toml:73:10: `geonet.area.radius`: only a circle has a radius, expected `distance_a` and \
                  `distance_b`",
             ],
         ),
@@ -396,15 +397,16 @@ fn areas_that_are_none() {
         (
             "[48.8375, -2.1008]",
             "[48.8375]",
-            &["c.toml:71:10: `geonet.area.center`: an array of 1 does not go here, expected [LATITUDE, \
-                 LONGITUDE] in degrees"],
+            &["c.toml:71:10: `geonet.area.center`: an array of 1 is not permitted here, expected \
+                 [LATITUDE, LONGITUDE] in degrees"],
         ),
         (
             "[48.8375, -2.1008]",
             "[90.5, \"2\"]",
             &[
                 "c.toml:71:11: `geonet.area.center`: 90.5 is no latitude, expected -90 to 90 degrees",
-                "c.toml:71:17: `geonet.area.center`: a string does not go here, expected a longitude from \
+                "c.toml:71:17: `geonet.area.center`: a string is not permitted here, expected a longitude \
+                 from \
                  -180 to 180 degrees",
             ],
         ),
@@ -560,24 +562,24 @@ fn ways_to_other_mobile_networks() {
     assert_eq!(
         refused("mnpp = {}"),
         [
-            "c.toml:7:8: there is no mobile network to announce, expected [mobile_router] beside it",
-            "c.toml:7:8: goes with IPv6 over GeoNetworking, expected `geonet.ipv6_interface` beside it"
+            "c.toml:7:8: the station has no mobile network to announce, expected a section [mobile_router]",
+            "c.toml:7:8: needs IPv6 over GeoNetworking, expected `geonet.ipv6_interface`"
         ]
     );
 }
 
 #[test]
-fn ipv6_interfaces_and_groups_are_each_one_of_a_kind() {
+fn ipv6_interfaces_and_groups_must_be_unique() {
     const AREA: &str = "[[geonet.area]]\nname = 'NAME'\nshape = 'circle'\ncenter = [1, 2]\nradius = '1km'\n";
     let (a, b) = (AREA.replace("NAME", "a"), AREA.replace("NAME", "b"));
     let cases: [(String, &[&str]); 9] = [
         (
             "ipv6 = { hop_limit = 5 }".into(),
-            &["c.toml:7:8: goes with IPv6 over GeoNetworking, expected `geonet.ipv6_interface` beside it"],
+            &["c.toml:7:8: needs IPv6 over GeoNetworking, expected `geonet.ipv6_interface`"],
         ),
         (
             format!("{a}ipv6_interface = 'gn1'"),
-            &["c.toml:12:18: goes with IPv6 over GeoNetworking, expected `geonet.ipv6_interface` beside it"],
+            &["c.toml:12:18: needs IPv6 over GeoNetworking, expected `geonet.ipv6_interface`"],
         ),
         (
             "ipv6_interface = 'gn0'\nipv6 = { dynamic_interface = 'gn0' }".into(),

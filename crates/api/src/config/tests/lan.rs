@@ -1,9 +1,9 @@
-//! `[[mobile_router.lan]]`: what hosts on board are told, and what is wrong with it.
+//! `[[mobile_router.lan]]`: accepted and refused tables.
 
 use super::super::disclose;
 use super::*;
 
-/// The config of a mobile router with two prefixes; `lan` begins on line 10.
+/// Returns the config of a mobile router with two prefixes; `lan` begins on line 10.
 fn config(lan: &str) -> String {
     format!(
         "[station]\nname = \"n\"\n[mobile_router]\nhome_address = \"2001:db8:1::1234\"\nhome_prefix = \
@@ -65,17 +65,20 @@ fn advertise_of_a_table_goes_before_that_of_the_router() {
         [false, true]
     );
     assert_eq!(advertise("lan = ['i0', { interface = 'i1', advertise = false }]"), [true, false]);
-    // No prefix of the router is too long where nothing is advertised.
+    // If nothing is advertised, a prefix may have any length.
     let long = config("lan = [{ interface = 'i1', advertise = false }]").replace("b::/56", "b::/72");
     assert!(Config::parse(&long, "c.toml").is_ok());
     let long = config("advertise = false\nlan = [{ interface = 'i1', advertise = true }]")
         .replace("b::/56", "b::/72");
     let errors = Config::parse(&long, "c.toml").expect_err("too long").to_string();
-    assert!(errors.contains("c.toml:8:32: 2001:db8:b::/72 is too long to be advertised"), "{errors}");
+    assert!(
+        errors.contains("c.toml:8:32: 2001:db8:b::/72 is too long for Router Advertisements"),
+        "{errors}"
+    );
 }
 
 #[test]
-fn everything_wrong_has_its_place() {
+fn every_config_error_names_its_line() {
     let server = "expected a unicast address such as \"2001:db8:53::53\"";
     let domain = "expected a domain name such as \"bus.example\"";
     let pref64 = "expected a prefix of 96, 64, 56, 48, 40 or 32 bits, such as \"64:ff9b::/96\"";
@@ -181,7 +184,9 @@ fn everything_wrong_has_its_place() {
         ),
         (
             "advertise = false\ndns = ['fd00::1']",
-            "c.toml:13:7: nothing is advertised on this interface, expected advertise = true".into(),
+            "c.toml:13:7: these values need Router Advertisements on this interface, expected advertise = \
+             true"
+                .into(),
         ),
         (
             "dsn = ['fd00::1']",
@@ -213,7 +218,7 @@ fn everything_wrong_has_its_place() {
     let types = "expected an array of interfaces, or tables [[mobile_router.lan]]";
     assert_eq!(
         refused("lan = 'i0'"),
-        [format!("c.toml:10:7: `mobile_router.lan`: a string does not go here, {types}")]
+        [format!("c.toml:10:7: `mobile_router.lan`: a string is not permitted here, {types}")]
     );
     let missing = "c.toml:10:1: `mobile_router.lan.interface` is missing, expected an interface name of 1 to \
                    15 characters";
@@ -221,7 +226,7 @@ fn everything_wrong_has_its_place() {
 }
 
 #[test]
-fn what_does_not_fit_into_an_advertisement_is_refused() {
+fn options_too_long_for_an_advertisement_are_refused() {
     let servers = |count: u32| -> String {
         let servers: Vec<String> = (0..count).map(|number| format!("'fd00::{number:x}:1'")).collect();
         table(&format!("dns = [{}]", servers.join(", ")))
@@ -256,7 +261,7 @@ fn what_does_not_fit_into_an_advertisement_is_refused() {
     assert!(refused(&table(&format!("captive_portal = '{uri}a'")))[0].contains("more than 255 characters"));
 }
 
-/// The support bundle shows both forms.
+/// The support bundle shows names and tables of interfaces.
 #[test]
 fn others_may_see_it() {
     for lan in ["lan = ['i0', 'i1']", &table("dns = ['fd00::1']")] {

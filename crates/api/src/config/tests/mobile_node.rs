@@ -33,7 +33,7 @@ fn what_a_node_cannot_have_is_refused() {
     }
     let both = format!("{}[mobile_router]\n", node());
     let told = errors(&both);
-    let expected = "`mobile_node`: there is a [mobile_router] already, expected one of the two";
+    let expected = "`mobile_node`: found [mobile_router] and [mobile_node], expected one of the two";
     assert!(told.iter().any(|error| error.contains(expected)), "{told:?}");
 }
 

@@ -18,7 +18,7 @@ fn multicast_of_the_mobile_network() {
     );
     assert_eq!((other.unmapped, other.robustness, other.query_interval), (true, 3, seconds(20)));
     assert_eq!(other.query_response_interval, Duration::from_millis(500));
-    let needs = "c.toml:7:13: goes with IPv6 over GeoNetworking, expected `geonet.ipv6_interface` beside it";
+    let needs = "c.toml:7:13: needs IPv6 over GeoNetworking, expected `geonet.ipv6_interface`";
     assert_eq!(refused("multicast = { lan = ['i0'] }"), [needs]);
     for (keys, expected) in [
         ("", "c.toml:8:13: `geonet.multicast.lan` is missing, expected an array of interfaces"),
@@ -29,12 +29,12 @@ fn multicast_of_the_mobile_network() {
         ("lan = ['i0', 'i0']", "c.toml:8:28: \"i0\" is in the lan already at c.toml:8:22, expected another"),
         (
             "lan = ['i0'], query_interval = '10s'",
-            "c.toml:8:46: `geonet.multicast.query_interval`: hosts have no time to answer, expected a \
+            "c.toml:8:46: `geonet.multicast.query_interval`: hosts would have no time to answer, expected a \
              response interval shorter than the interval",
         ),
         (
             "lan = ['i0'], query_interval = '100ms'",
-            "c.toml:8:46: `geonet.multicast.query_interval`: \"100ms\" does not go here, expected 1s to \
+            "c.toml:8:46: `geonet.multicast.query_interval`: \"100ms\" is not permitted here, expected 1s to \
              31744s",
         ),
         (

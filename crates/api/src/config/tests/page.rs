@@ -117,7 +117,7 @@ fn every_declared_key_is_read() {
             };
             let text = format!("{header}\n{before}{} = 1979-05-27{after}", key.name);
             let errors = Config::parse(&text, "c.toml").expect_err("a date").to_string();
-            let expected = format!("`{}.{}`: a date does not go here", section.path, key.name);
+            let expected = format!("`{}.{}`: a date is not permitted here", section.path, key.name);
             assert!(errors.contains(&expected), "{text}{errors}");
         }
     }

@@ -82,14 +82,14 @@ fn volumes() {
         assert!(error.contains("is no volume, expected a volume such as"), "{error}");
     }
     let forgets =
-        "mobile_router.uplink wwan0: volume without station.state_dir: a restart forgets what was used";
+        "mobile_router.uplink wwan0: volume without station.state_dir: the used volume is lost at a restart";
     assert!(parse(&router("")).warnings().iter().any(|warning| warning == forgets));
-    assert!(with("volume = \"0MB\"").expect_err("nothing").contains("lets nothing through"));
+    assert!(with("volume = \"0MB\"").expect_err("nothing").contains("permits no packets"));
     assert!(with("volume_period = \"year\"").expect_err("a year").contains("\"year\""));
 }
 
 #[test]
-fn how_long_a_signal_counts() {
+fn the_timeout_of_a_signal_is_read_from_the_config() {
     let with = |text: &str| {
         let text = router("").replace("volume = \"5GB\"", text);
         match Config::parse(&text, "c.toml") {
@@ -105,7 +105,7 @@ fn how_long_a_signal_counts() {
 }
 
 #[test]
-fn what_is_wrong_with_a_policy() {
+fn wrong_policies_are_refused() {
     let policy = |text: &str| {
         errors(&format!("[[mobile_router.policy]]\nname = \"a\"\naction = \"failover\"\n{text}\n"))
     };

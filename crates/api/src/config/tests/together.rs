@@ -81,7 +81,7 @@ fn values_that_do_not_go_together() {
             "[\"2001:db8:a::/64\"]\nregistration = \"implicit\"\nlifetime = \"63s\"\nlan = [\"i0\", \
              \"i1\"]\nadvertise = false",
             "[\"2001:db8:a::/65\", \"2001:db8:b::/64\"]\nlan = [\"i0\"]",
-            &["c.toml:33:13: 2001:db8:a::/65 is too long to be advertised on the lan, expected /64 or \
+            &["c.toml:33:13: 2001:db8:a::/65 is too long for Router Advertisements, expected /64 or \
                  shorter, or advertise = false"],
         ),
         (
@@ -133,16 +133,16 @@ fn whole_files() {
         (
             "[station]\nname = \"a\"\n[conformance]\nupper_tester = \"127.0.0.1:1\"\n",
             &[
-                "c.toml:1:1: the station has no job, expected [home_agent], [mobile_router], [mobile_node] \
+                "c.toml:1:1: the station has no role, expected [home_agent], [mobile_router], [mobile_node] \
                  or [geonet]",
-                "c.toml:3:1: the upper tester steers GeoNetworking, expected [geonet] beside it",
+                "c.toml:3:1: the upper tester needs GeoNetworking, expected a section [geonet]",
             ],
         ),
         (
             "",
             &[
                 "c.toml:1:1: `station` is missing, expected a table [station] with a `name`",
-                "c.toml:1:1: the station has no job, expected [home_agent], [mobile_router], [mobile_node] \
+                "c.toml:1:1: the station has no role, expected [home_agent], [mobile_router], [mobile_node] \
                  or [geonet]",
             ],
         ),
@@ -150,28 +150,28 @@ fn whole_files() {
             "# nothing\n",
             &[
                 "c.toml:1:1: `station` is missing, expected a table [station] with a `name`",
-                "c.toml:1:1: the station has no job, expected [home_agent], [mobile_router], [mobile_node] \
+                "c.toml:1:1: the station has no role, expected [home_agent], [mobile_router], [mobile_node] \
                  or [geonet]",
             ],
         ),
         (
             "[station]\nname = \"a\"\n",
-            &["c.toml:1:1: the station has no job, expected [home_agent], [mobile_router], [mobile_node] \
+            &["c.toml:1:1: the station has no role, expected [home_agent], [mobile_router], [mobile_node] \
                  or [geonet]"],
         ),
         (
             "station = 1\n",
             &[
-                "c.toml:1:1: the station has no job, expected [home_agent], [mobile_router], [mobile_node] \
+                "c.toml:1:1: the station has no role, expected [home_agent], [mobile_router], [mobile_node] \
                  or [geonet]",
-                "c.toml:1:11: `station`: an integer does not go here, expected a table [station]",
+                "c.toml:1:11: `station`: an integer is not permitted here, expected a table [station]",
             ],
         ),
         (
             "[[station]]\nname = \"a\"\n",
             &[
-                "c.toml:1:1: `station`: an array does not go here, expected a table [station]",
-                "c.toml:1:1: the station has no job, expected [home_agent], [mobile_router], [mobile_node] \
+                "c.toml:1:1: `station`: an array is not permitted here, expected a table [station]",
+                "c.toml:1:1: the station has no role, expected [home_agent], [mobile_router], [mobile_node] \
                  or [geonet]",
             ],
         ),
@@ -195,7 +195,7 @@ fn whole_files() {
             &[
                 "c.toml:1:1: `station.name` is missing, expected 1 to 63 letters, digits, `.`, `_` or `-`, \
                  with a letter or digit first",
-                "c.toml:1:1: the station has no job, expected [home_agent], [mobile_router], [mobile_node] \
+                "c.toml:1:1: the station has no role, expected [home_agent], [mobile_router], [mobile_node] \
                  or [geonet]",
                 "c.toml:2:1: unknown key `é` in [station], expected `name`, `socket`, `state_dir`, `record`, \
                  `http`, `http_tokens`, `http_pages` or `sandbox`",
@@ -204,7 +204,7 @@ fn whole_files() {
         (
             "[station]\nname = 'a'\n[home_agent]\naddress = 'fd00::1'\nhome_prefix = \
              'fd00::/64'\n[home_agent.mobile_router]\nauth = 'none'\n",
-            &["c.toml:6:1: `home_agent.mobile_router`: a table does not go here, expected tables \
+            &["c.toml:6:1: `home_agent.mobile_router`: a table is not permitted here, expected tables \
                  [[home_agent.mobile_router]]"],
         ),
     ];
@@ -215,19 +215,19 @@ fn whole_files() {
 
 /// Both tables begin at the first octet.
 #[test]
-fn errors_at_one_place_stand_in_the_order_of_the_sections() {
+fn errors_of_one_line_are_in_the_order_of_the_sections() {
     let found = errors("mobile_node.udp = true\n[mobile_router]\n");
     assert_eq!(
         &found[..2],
         [
             "c.toml:1:1: `station` is missing, expected a table [station] with a `name`",
-            "c.toml:1:1: `mobile_node`: there is a [mobile_router] already, expected one of the two",
+            "c.toml:1:1: `mobile_node`: found [mobile_router] and [mobile_node], expected one of the two",
         ]
     );
 }
 
 #[test]
-fn every_error_of_a_file_is_told_at_once() {
+fn all_errors_of_a_file_are_reported_together() {
     let text = SMALL_ROUTER
         .replace("\"bus-42\"", "\"bus 42\"")
         .replace("2001:db8:1::1234", "fe80::1")
@@ -268,20 +268,20 @@ fn what_ipsec_does_not_go_with() {
     for (text, expected) in [
         (
             config("kernel", one, ""),
-            "c.toml:10:8: the kernel's own tunnel devices take the packets that IPsec is to see, expected \
-             another `dataplane.path` than \"kernel\"",
+            "c.toml:10:8: with the kernel's tunnel devices packets bypass IPsec, expected another \
+             `dataplane.path` than \"kernel\"",
         ),
         (
             config("tun", "['2001:db8:1::1', '2001:db8:1::2']", ""),
-            "c.toml:10:8: IPsec is with one home agent, expected its address alone in `home_agent`",
+            "c.toml:10:8: IPsec supports only one home agent, expected only its address in `home_agent`",
         ),
         (
             config("tun", "'discover'", ""),
-            "c.toml:10:8: IPsec is with one home agent, expected its address alone in `home_agent`",
+            "c.toml:10:8: IPsec supports only one home agent, expected only its address in `home_agent`",
         ),
         (
             config("tun", one, "home_agent_ipv4 = '192.0.2.1'\n"),
-            "c.toml:10:8: messages inside IPv4 are not under IPsec, expected no `home_agent_ipv4`",
+            "c.toml:10:8: IPsec does not protect messages inside IPv4, expected no `home_agent_ipv4`",
         ),
     ] {
         assert_eq!(errors(&text), [expected]);
@@ -290,5 +290,9 @@ fn what_ipsec_does_not_go_with() {
                  '2001:db8:1::/64'\n[[home_agent.peer]]\naddress = \
                  '2001:db8:1::2'\n[[home_agent.mobile_router]]\nhome_address = '2001:db8:1::1234'\nauth = \
                  'ipsec'\n";
-    assert_eq!(errors(agent), ["c.toml:10:8: IPsec is with one home agent, expected no [[home_agent.peer]]"]);
+    assert_eq!(
+        errors(agent),
+        ["c.toml:10:8: IPsec supports only one home agent, expected no \
+                                [[home_agent.peer]]"]
+    );
 }

@@ -69,7 +69,7 @@ fn a_target_is_told_by_its_form() {
 }
 
 #[test]
-fn requests_have_their_shape_and_no_other() {
+fn requests_have_exactly_one_json_form() {
     same(
         GnPingRequest {
             target: GnTarget::Area("crossing".into()),
@@ -130,7 +130,7 @@ fn requests_have_their_shape_and_no_other() {
 }
 
 #[test]
-fn what_comes_of_a_ping_is_told_by_event() {
+fn events_of_a_ping_have_their_json_form() {
     same(
         GnPingEvent::Answer(GnPingAnswer {
             sequence: 1,

@@ -26,7 +26,7 @@ use tokio_rustls::rustls::{
 };
 use zeroize::Zeroizing;
 
-/// Largest size of a certificate file, in octets.
+/// Maximum size of a certificate file, in octets.
 const MOST: u64 = 1 << 20;
 
 const NO_TLS: &str = "expected TLS, as store has https://";
@@ -47,7 +47,7 @@ pub struct Files {
 pub struct Access {
     /// TLS settings for servers with `https://`; `None` for other servers.
     pub tls: Option<Arc<Tls>>,
-    /// User of etcd that sends all requests; `None` if etcd needs no user.
+    /// User of etcd in whose name all requests are sent; `None` if etcd has no users.
     pub user: Option<Arc<User>>,
 }
 
@@ -72,7 +72,7 @@ struct Question<'q> {
 }
 
 impl Files {
-    /// Resolves relative paths from this folder.
+    /// Makes relative paths start at this folder.
     pub fn begin_in(&mut self, folder: &Path) {
         let paths = [&mut self.ca, &mut self.certificate, &mut self.key, &mut self.password_file];
         for path in paths.into_iter().flatten() {
@@ -228,7 +228,8 @@ impl Tls {
                     format!("expected a certificate that holds for {}", name.to_str())
                 }
                 Some(rustls::Error::InvalidMessage(_)) => NO_TLS.into(),
-                // etcd resets a connection if it has not read all octets that the client sent.
+                // If etcd closes a connection before it has read all octets of the client, it resets the
+                // connection.
                 None if matches!(
                     error.kind(),
                     io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset
@@ -243,7 +244,7 @@ impl Tls {
     }
 }
 
-/// Returns the TLS error that caused this error, if a TLS error did.
+/// Returns the TLS error that caused this error; `None` if the cause is no TLS error.
 fn in_tls<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e rustls::Error> {
     // `source` of an I/O error skips the error that the I/O error contains, so the contained error comes
     // first.

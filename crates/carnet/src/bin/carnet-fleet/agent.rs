@@ -1,11 +1,10 @@
 //! A home agent's process: `carnet run`, which stores its records through this program instead of on the
 //! disk.
 //!
-//! A standby starts the process early. The process loads BPF programs and then waits for its records. The
-//! option `--store` names the socket of the records. The process reports readiness as to systemd
-//! (`sd_notify`). The process ends when its connection to this program ends, so it also ends when this
-//! program dies. In this case the process does not de-register anything, because the home agent continues on
-//! another member.
+//! A standby starts the process early, so that it has loaded its BPF programs and only waits for its records.
+//! The option `--store` names the socket for the records. The process reports that it is ready as it would to
+//! systemd (`sd_notify`). It ends when its connection to this program ends, also if this program dies. Then
+//! it does not de-register anything, because the home agent continues on another member.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,23 +24,23 @@ use tokio::process::{Child, Command};
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, UnboundedSender, channel, unbounded_channel};
 use tokio::time::timeout;
 
-/// Time within which an ending process has to remove its routes and addresses.
+/// Time that an ending process has to remove its routes and addresses.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Event that a home agent's process reports.
 #[derive(Debug)]
-pub enum News {
+pub enum AgentEvent {
     /// The home agent has become active.
     Working,
     /// The home agent has records to store: the number of the commit and its changes.
     Commit(u64, Vec<Change>),
-    /// The process has ended: the reason, and whether this program ended it.
+    /// The process has ended: the reason, and whether this program stopped it.
     Ended(String, bool),
 }
 
 /// Parameters with which this program starts the process.
 #[derive(Debug, Clone)]
-pub struct Recipe {
+pub struct AgentParameters {
     /// Path of the carnet program.
     pub program: PathBuf,
     /// Path of the home agent's config.
@@ -52,7 +51,7 @@ pub struct Recipe {
     pub name: String,
 }
 
-impl Recipe {
+impl AgentParameters {
     /// Checks the home agent's config with the carnet program that will use it. The call may block.
     ///
     /// # Errors
@@ -83,8 +82,8 @@ impl Recipe {
 
 /// Message to the task that owns the home agent's process.
 #[derive(Debug)]
-enum Told {
-    /// The store now has the oldest of the commits that it did not have yet.
+enum AgentMessage {
+    /// The store has accepted the oldest outstanding commit.
     Written,
     /// The process must read its config file again (SIGHUP).
     Reload,
@@ -94,23 +93,23 @@ enum Told {
 #[derive(Debug)]
 pub struct Agent {
     begin: Option<Sender<BTreeMap<String, String>>>,
-    tell: UnboundedSender<Told>,
+    messages: UnboundedSender<AgentMessage>,
     /// Events that the process reports.
-    pub news: UnboundedReceiver<News>,
+    pub events: UnboundedReceiver<AgentEvent>,
 }
 
 impl Agent {
     /// Starts a process that waits for its records.
-    pub fn start(recipe: Recipe) -> Agent {
+    pub fn start(recipe: AgentParameters) -> Agent {
         let (begin, begun) = channel(1);
         let (tell, told) = unbounded_channel();
         let (say, news) = unbounded_channel();
         tokio::spawn(async move {
             let ended = live(recipe, begun, told, &say).await;
             let (why, told) = ended.unwrap_or_else(|error| (format!("{error:#}"), false));
-            let _ = say.send(News::Ended(why, told));
+            let _ = say.send(AgentEvent::Ended(why, told));
         });
-        Agent { begin: Some(begin), tell, news }
+        Agent { begin: Some(begin), messages: tell, events: news }
     }
 
     /// Passes the records to the process, which becomes the home agent. The caller does this once.
@@ -120,19 +119,19 @@ impl Agent {
         }
     }
 
-    /// Ends the process; then [`News::Ended`] follows.
+    /// Stops the process; [`AgentEvent::Ended`] follows.
     pub fn stop(&mut self) {
         self.begin = None;
     }
 
     /// Tells the process that the store has its oldest commit.
     pub fn written(&self) {
-        let _ = self.tell.send(Told::Written);
+        let _ = self.messages.send(AgentMessage::Written);
     }
 
     /// Tells an active process to read its config file again.
     pub fn reload(&self) {
-        let _ = self.tell.send(Told::Reload);
+        let _ = self.messages.send(AgentMessage::Reload);
     }
 }
 
@@ -143,10 +142,10 @@ pub fn sockets(directory: &Path, seat: &str) -> [PathBuf; 2] {
 
 /// Runs the home agent's process from its start to its end.
 async fn live(
-    recipe: Recipe,
+    recipe: AgentParameters,
     mut begun: Receiver<BTreeMap<String, String>>,
-    mut told: UnboundedReceiver<Told>,
-    say: &UnboundedSender<News>,
+    mut told: UnboundedReceiver<AgentMessage>,
+    say: &UnboundedSender<AgentEvent>,
 ) -> anyhow::Result<(String, bool)> {
     let [store, ready] = sockets(&recipe.directory, &recipe.name);
     let (listener, _store) = bound(&store, UnixListener::bind)?;
@@ -162,8 +161,8 @@ async fn live(
         .spawn()
         .with_context(|| format!("cannot start {}", recipe.program.display()))?;
     let (mut commits, mut taken) = (0_u64, None::<(Lines<BufReader<OwnedReadHalf>>, OwnedWriteHalf)>);
-    // Records and a signal may come before the process is ready. A SIGHUP that comes before the process
-    // handles SIGHUP would end it.
+    // The records, or a reload, may come before the process is ready. A SIGHUP before the process has a
+    // handler for it would end it.
     let (mut early, mut early_reload) = (None, false);
     let mut notice = [0; 256];
     loop {
@@ -179,7 +178,7 @@ async fn live(
             },
             Ok(length) = readiness.recv(&mut notice) => {
                 if notice[..length].split(|octet| *octet == b'\n').any(|line| line == b"READY=1") {
-                    let _ = say.send(News::Working);
+                    let _ = say.send(AgentEvent::Working);
                 }
             }
             Ok((stream, _)) = listener.accept(), if taken.is_none() => {
@@ -193,23 +192,23 @@ async fn live(
                 }
             }
             line = next_line(&mut taken) => {
-                // If the connection ends, the process is ending, too.
+                // The end of the connection means that the process is ending.
                 let Some(line) = line? else {
                     taken = None;
                     continue;
                 };
-                let changes: Vec<Change> = serde_json::from_str(&line).context("what it commits is no JSON \
-                    of ours")?;
+                let changes: Vec<Change> = serde_json::from_str(&line).context("cannot parse a commit of \
+                    the process")?;
                 commits += 1;
-                let _ = say.send(News::Commit(commits, changes));
+                let _ = say.send(AgentEvent::Commit(commits, changes));
             }
             Some(told) = told.recv() => match (told, &mut taken) {
-                (Told::Written, Some((_, stream))) => {
+                (AgentMessage::Written, Some((_, stream))) => {
                     let _ = stream.write_all(b"\n").await;
                 }
-                (Told::Written, None) => {}
-                (Told::Reload, Some(_)) => reload(&child),
-                (Told::Reload, None) => early_reload = true,
+                (AgentMessage::Written, None) => {}
+                (AgentMessage::Reload, Some(_)) => reload(&child),
+                (AgentMessage::Reload, None) => early_reload = true,
             },
         }
     }
@@ -230,7 +229,7 @@ async fn give(stream: &mut OwnedWriteHalf, records: &BTreeMap<String, String>) -
         text.push(b'\n');
     }
     text.push(b'\n');
-    stream.write_all(&text).await.context("it does not take its records")
+    stream.write_all(&text).await.context("the process did not accept its records")
 }
 
 /// Returns the next line of the process. Safe to cancel.
@@ -244,21 +243,24 @@ async fn next_line(
 }
 
 /// Path of a bound socket; dropping the value removes the socket.
-struct Bound(PathBuf);
+struct SocketPath(PathBuf);
 
-impl Drop for Bound {
+impl Drop for SocketPath {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.0);
     }
 }
 
 /// Binds a socket, and replaces a socket that a crash has left.
-fn bound<S>(path: &Path, bind: impl FnOnce(PathBuf) -> std::io::Result<S>) -> anyhow::Result<(S, Bound)> {
+fn bound<S>(
+    path: &Path,
+    bind: impl FnOnce(PathBuf) -> std::io::Result<S>,
+) -> anyhow::Result<(S, SocketPath)> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => bind(path.to_owned()),
     }
-    .map(|socket| (socket, Bound(path.to_owned())))
+    .map(|socket| (socket, SocketPath(path.to_owned())))
     .with_context(|| format!("cannot listen at {}", path.display()))
 }
 
@@ -269,7 +271,7 @@ async fn end(child: &mut Child) -> anyhow::Result<String> {
         return Ok(of(status?));
     }
     child.kill().await?;
-    bail!("it did not end within {} s, and was killed", FAREWELL.as_secs())
+    bail!("it did not end within {} s, so it was killed", FAREWELL.as_secs())
 }
 
 fn of(status: ExitStatus) -> String {

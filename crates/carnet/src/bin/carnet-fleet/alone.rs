@@ -15,17 +15,17 @@ use nix::fcntl::{Flock, FlockArg};
 
 /// The lock on the seat's file; dropping the value removes the file.
 #[derive(Debug)]
-pub struct Alone {
+pub struct SeatLock {
     path: PathBuf,
     _lock: Flock<File>,
 }
 
-impl Alone {
+impl SeatLock {
     /// Takes the lock of a seat.
     ///
     /// # Errors
     /// Returns an error that names the process with the lock, or an error if the file cannot be created.
-    pub fn in_place(directory: &Path, seat: &str) -> anyhow::Result<Alone> {
+    pub fn take(directory: &Path, seat: &str) -> anyhow::Result<SeatLock> {
         let path = directory.join(format!("{seat}.lock"));
         let cannot = || format!("cannot lock {}", path.display());
         loop {
@@ -39,21 +39,23 @@ impl Alone {
                 .with_context(cannot)?;
             match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
                 Ok(mut lock) => {
-                    // The previous holder may have deleted the file after this process opened it.
+                    // Another process may have deleted the file after this process opened it; then the
+                    // lock would be on a deleted file.
                     let own = lock.metadata().with_context(cannot)?;
                     if fs::metadata(&path)
                         .is_ok_and(|there| (there.dev(), there.ino()) == (own.dev(), own.ino()))
                     {
                         lock.set_len(0).with_context(cannot)?;
                         write!(lock, "{}", std::process::id()).with_context(cannot)?;
-                        return Ok(Alone { path, _lock: lock });
+                        return Ok(SeatLock { path, _lock: lock });
                     }
                 }
                 Err((mut file, Errno::EWOULDBLOCK)) => {
                     let mut holder = String::new();
                     let _ = file.read_to_string(&mut holder);
                     bail!(
-                        "carnet-fleet keeps the seat {seat} here already: process {holder}, by {}",
+                        "carnet-fleet already runs for the seat {seat} on this machine: process {holder} \
+                         has locked {}",
                         path.display()
                     );
                 }
@@ -63,9 +65,9 @@ impl Alone {
     }
 }
 
-impl Drop for Alone {
+impl Drop for SeatLock {
     fn drop(&mut self) {
-        // This process still has the lock at this point, so no other process uses the file.
+        // This process still has the lock here, so it removes no other process's file.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -75,19 +77,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_one_is_refused_and_told_of_the_first() {
+    fn a_second_process_of_a_seat_is_refused_and_its_error_names_the_first() {
         let directory = std::env::temp_dir().join(format!("carnet-fleet-alone-{}", std::process::id()));
         fs::create_dir_all(&directory).expect("a directory");
         // A crash has left this file, so no process has a lock on it.
         fs::write(directory.join("north.lock"), "4711").expect("a file");
-        let first = Alone::in_place(&directory, "north").expect("there is none");
-        let _other = Alone::in_place(&directory, "south").expect("another seat");
-        let refused = Alone::in_place(&directory, "north").expect_err("there is one").to_string();
-        let own = format!("keeps the seat north here already: process {}, by ", std::process::id());
+        let first = SeatLock::take(&directory, "north").expect("there is none");
+        let _other = SeatLock::take(&directory, "south").expect("another seat");
+        let refused = SeatLock::take(&directory, "north").expect_err("there is one").to_string();
+        let own = format!(
+            "already runs for the seat north on this machine: process {} has locked ",
+            std::process::id()
+        );
         assert!(refused.contains(&own), "{refused}");
         drop(first);
         assert!(!directory.join("north.lock").exists());
-        drop(Alone::in_place(&directory, "north").expect("it has gone"));
+        drop(SeatLock::take(&directory, "north").expect("it has gone"));
         fs::remove_dir_all(&directory).expect("nobody uses it");
     }
 }

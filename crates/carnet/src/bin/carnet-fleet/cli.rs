@@ -1,10 +1,10 @@
-//! The command line.
+//! The command line of `carnet-fleet`.
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-/// Keeps home agents running on whichever of several machines lives.
+/// Runs a home agent on one of several machines, and moves it to another machine if that one fails.
 #[derive(Debug, Parser)]
 #[command(name = "carnet-fleet", version)]
 pub(crate) struct Cli {
@@ -14,42 +14,43 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Keep the seat of a config until SIGTERM or SIGINT; then others get it. SIGHUP: the home agent reads
-    /// its own config again.
+    /// Take part in a seat until SIGTERM or SIGINT; then another member takes over. SIGHUP makes the home
+    /// agent read its config again.
     Run {
         /// The config file; docs/fleet.md describes it.
         #[command(flatten)]
         file: File,
-        /// Log filter: a level, or targets with levels (default: RUST_LOG, else info).
+        /// Log filter: a level such as `debug`, or targets with levels such as `carnet=debug` (default:
+        /// RUST_LOG, else info).
         #[arg(long, value_name = "FILTER")]
         log: Option<String>,
     },
-    /// Look for mistakes in a config file, and in the home agent's that it names: exits 0 without mistakes,
-    /// else 2.
+    /// Find mistakes in a config file, and in the home agent's config that it names. Exit status: 0 without
+    /// mistakes, otherwise 2.
     Check {
         /// The config file.
         #[command(flatten)]
         file: File,
     },
-    /// Ask etcd which member has the seat, and listen for a moment to the members. Exits 0 if a member has
-    /// it, 1 if none has or etcd does not answer, 2 with a mistake in the config.
+    /// Show which member is the leader, and which members are alive. Exit status: 0 with a leader, 1 without
+    /// one or if etcd does not answer, 2 for a mistake in the config.
     Status {
         /// The config file.
         #[command(flatten)]
         file: File,
-        /// Print JSON.
+        /// Print the state as JSON.
         #[arg(long)]
         json: bool,
     },
 }
 
-/// A config file, with or without its option.
+/// The path of a config file, as an argument or as the option `--config`.
 #[derive(Debug, Args)]
 pub(crate) struct File {
     /// The config file.
     #[arg(value_name = "FILE", required_unless_present = "named")]
     config: Option<PathBuf>,
-    /// The config file, as for the other commands.
+    /// The config file, as an option instead of an argument.
     #[arg(long = "config", value_name = "FILE", conflicts_with = "config")]
     named: Option<PathBuf>,
 }
@@ -57,7 +58,7 @@ pub(crate) struct File {
 impl File {
     /// Returns the path of the config file.
     pub(crate) fn path(self) -> PathBuf {
-        // One of the two is present: otherwise clap has refused the command line.
+        // clap has checked that one of the two is present.
         self.config.or(self.named).unwrap_or_default()
     }
 }

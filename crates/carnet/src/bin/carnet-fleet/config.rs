@@ -13,9 +13,9 @@ use serde::Deserialize;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use crate::access::Files;
-use crate::agent::Recipe;
+use crate::agent::AgentParameters;
 use crate::etcd::Server;
-use crate::links::Wanted;
+use crate::links::WatchedLinks;
 
 const ENCRYPTED: &str = "https://";
 const CLEAR: &str = "http://";
@@ -31,7 +31,7 @@ pub struct Config {
     /// Certificates and user for the servers.
     #[serde(default)]
     pub access: Files,
-    /// First part of all keys in the store.
+    /// Prefix of all keys of this fleet in the store.
     #[serde(default = "carnet")]
     pub fleet: String,
     /// Directory of the sockets between this program and its home agents.
@@ -49,11 +49,11 @@ pub struct Config {
     pub config: PathBuf,
     /// Members that may be the leader, the preferred one first.
     pub members: Vec<String>,
-    /// Interfaces of this member. The member is isolated unless all of them have a carrier.
+    /// Interfaces of this member. The member counts as cut off unless all of them have a carrier.
     #[serde(default)]
     pub links: Vec<String>,
-    /// Neighbours, as `ADDRESS` or `ADDRESS%INTERFACE`. The member is isolated unless at least one of them
-    /// answers.
+    /// Neighbours, as `ADDRESS` or `ADDRESS%INTERFACE`. The member counts as cut off unless at least one of
+    /// them answers.
     #[serde(default)]
     pub reach: Vec<String>,
 }
@@ -107,13 +107,13 @@ fn neighbour(text: &str) -> Option<Neighbour> {
     (somebody && there).then(|| Neighbour { address, interface: interface.map(str::to_owned) })
 }
 
-/// Splits a server's URL: returns the scheme, and the name with the port.
+/// Splits the URL of a server into its scheme, and its name with the port.
 fn place(text: &str) -> Option<(&'static str, &str)> {
     let (scheme, rest) = [ENCRYPTED, CLEAR]
         .into_iter()
         .find_map(|scheme| Some((scheme, text.strip_prefix(scheme)?.trim_end_matches('/'))))?;
     let (host, port) = rest.rsplit_once(':')?;
-    // Without its brackets, the last part of an IPv6 address would be read as the port.
+    // An IPv6 address must be in brackets. Otherwise its last part would be taken for the port.
     let is_host = !host.is_empty() && (!host.contains(':') || host.starts_with('[') && host.ends_with(']'));
     (is_host && port.parse::<u16>().is_ok()).then_some((scheme, rest))
 }
@@ -185,18 +185,19 @@ impl Config {
         );
         let times = self.seat();
         ensure!(
-            times.beat >= Duration::from_millis(10) && times.lease >= times.beat * 4,
+            times.keep_alive_interval >= Duration::from_millis(10)
+                && times.lease >= times.keep_alive_interval * 4,
             "times: expected a beat_ms of at least 10, and a lease_ms of at least four of them, found {} and \
              {}",
-            times.beat.as_millis(),
+            times.keep_alive_interval.as_millis(),
             times.lease.as_millis()
         );
         Ok(())
     }
 
     /// Returns the parameters of the home agent's process.
-    pub fn recipe(&self) -> Recipe {
-        Recipe {
+    pub fn recipe(&self) -> AgentParameters {
+        AgentParameters {
             program: self.program.clone(),
             config: self.config.clone(),
             directory: self.directory.clone(),
@@ -222,8 +223,8 @@ impl Config {
             }
         }
         let seat = self.seat();
-        if seat.patience < seat.lease {
-            let (patience, lease) = (seat.patience.as_millis(), seat.lease.as_millis());
+        if seat.grace_period < seat.lease {
+            let (patience, lease) = (seat.grace_period.as_millis(), seat.lease.as_millis());
             warnings.push(format!("times: a patience_ms of {patience} is less than the lease_ms of {lease}"));
         }
         Ok(warnings)
@@ -262,9 +263,9 @@ impl Config {
     }
 
     /// Returns the links and neighbours that this member has to watch.
-    pub fn links(&self) -> Wanted {
+    pub fn links(&self) -> WatchedLinks {
         let reach = self.reach.iter().filter_map(|text| neighbour(text)).collect();
-        Wanted { links: self.links.clone(), reach, silence: self.silence() }
+        WatchedLinks { links: self.links.clone(), reach, silence: self.silence() }
     }
 
     /// Returns the config of the seat.
@@ -275,17 +276,17 @@ impl Config {
                 *time = Duration::from_millis(ms);
             }
         };
-        set(&mut seat.beat, self.times.beat_ms);
+        set(&mut seat.keep_alive_interval, self.times.beat_ms);
         set(&mut seat.lease, self.times.lease_ms);
-        set(&mut seat.patience, self.times.patience_ms);
-        set(&mut seat.settled, self.times.settled_ms);
-        // A member notices a lost carrier at once. It notices a lost neighbour only after up to five
-        // requests; it sends four in that time. So for a fault that all members share, other members may
-        // notice it this much later, and still have to report it.
+        set(&mut seat.grace_period, self.times.patience_ms);
+        set(&mut seat.fail_back_delay, self.times.settled_ms);
+        // A member detects a lost carrier at once. It detects a lost neighbour only after up to five
+        // requests, of which four must have no answer. So if a fault cuts off all members, some may detect
+        // and report it this much later.
         if !self.reach.is_empty() {
-            seat.doubt = seat.doubt.max(self.silence() * 2);
+            seat.cut_off_wait = seat.cut_off_wait.max(self.silence() * 2);
         }
-        seat.margin = seat.margin.min(seat.lease / 4);
+        seat.lease_margin = seat.lease_margin.min(seat.lease / 4);
         seat
     }
 }

@@ -1,9 +1,9 @@
 //! The store in etcd. The module uses etcd's JSON gateway (`/v3/kv/txn`, `/v3/kv/range`, `/v3/kv/put`,
-//! `/v3/watch`, `/v3/auth/authenticate`) over HTTP/1.1, by TLS if the config has `https://`.
+//! `/v3/watch`, `/v3/auth/authenticate`) over HTTP/1.1, with TLS if the config has `https://`.
 //!
-//! The gateway encodes keys and values in Base64, and 64-bit numbers as text. After any error a transaction
-//! may have been executed, unless etcd says that it refuses the token. The size of answers is bounded: an
-//! answer above [`LONGEST`] is an error. Error messages repeat at most [`WORDS`] characters of etcd's text.
+//! The gateway encodes keys and values in Base64, and 64-bit numbers as text. After an error etcd may still
+//! have executed a transaction, unless the error says that it refuses the token. An answer above [`LONGEST`]
+//! octets is an error. Error messages repeat at most [`WORDS`] characters of etcd's text.
 
 mod server;
 
@@ -31,15 +31,15 @@ use crate::access::{self, User};
 
 pub use server::Server;
 
-/// Largest number of keys in one answer of etcd.
+/// Maximum number of keys in one answer of etcd.
 const PAGE: u32 = 1000;
-/// Largest size of an answer, or of one line of a watch, in octets.
+/// Maximum size of an answer, or of one line of a watch, in octets.
 const LONGEST: usize = 64 << 20;
-/// Largest size of all keys and values of a seat, in octets; enough for some hundred thousand bindings.
+/// Maximum size of all keys and values of a seat, in octets; it suffices for some hundred thousand bindings.
 const MOST: usize = 512 << 20;
-/// Largest size of an answer with the reason of an error, in octets.
+/// Maximum size of an error answer, in octets.
 const LONGEST_WHY: usize = 64 << 10;
-/// Largest number of characters of etcd's text in an error message.
+/// Maximum number of characters of etcd's text in an error message.
 const WORDS: usize = 300;
 /// Time limit for opening a connection, including TLS.
 const CONNECT: Duration = Duration::from_millis(500);
@@ -47,32 +47,32 @@ const CONNECT: Duration = Duration::from_millis(500);
 pub const READ: Duration = Duration::from_secs(5);
 /// Last part of the key of the home agent's own record; all other keys belong to nodes.
 const OWN: &str = "own";
-/// Largest size of a token, in octets.
+/// Last part of the key for the home agent's own record. All other keys belong to nodes.
 const LONGEST_TOKEN: usize = 16 << 10;
-/// Errors of etcd for a request that etcd has refused because of its token, before any effect. The token is
+/// Errors with which etcd refuses a request because of its token, before it executes anything. The token is
 /// unknown, missing, or older than a change of users.
 const STALE: [&str; 3] =
     ["etcdserver: invalid auth token", NO_USER, "etcdserver: revision of auth store is old"];
 const NO_USER: &str = "etcdserver: user name is empty";
-/// Error of etcd for a token request while its authentication is off.
+/// Error of etcd for a token request if its authentication is off.
 const NO_USERS: &str = "etcdserver: authentication is not enabled";
 
-/// First words of etcd's refusal of a certificate with a common name. If etcd has users, its gateway cannot
-/// use such a certificate.
+/// Start of etcd's error for a client certificate with a common name. If etcd has users, its gateway does not
+/// accept such a certificate.
 const COMMON_NAME: &str = "CommonName of client";
 
 /// A connection to one of etcd's servers.
 #[derive(Debug)]
 pub struct Connection {
     sender: SendRequest<Full<Bytes>>,
-    /// Task that drives the connection; its result says why the connection has ended.
+    /// Task that runs the connection; its result says why the connection has ended.
     driver: Option<JoinHandle<hyper::Result<()>>>,
     server: Server,
 }
 
 /// State of a seat in the store, without the records themselves.
 #[derive(Debug)]
-pub struct Overview {
+pub struct SeatOverview {
     /// Revision of the store at which the state was read.
     pub revision: Revision,
     /// Value of [`Key::Owner`]; `None` if the store has no such key.
@@ -82,7 +82,7 @@ pub struct Overview {
 }
 
 /// Answer of etcd: a success, or etcd's reason for a failure.
-enum Answered {
+enum EtcdAnswer {
     Yes(Response<Incoming>),
     No(StatusCode, String),
 }
@@ -154,7 +154,7 @@ struct Failure {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Watched {
+struct WatchMessage {
     result: Option<Changes>,
 }
 
@@ -164,12 +164,12 @@ struct Changes {
     canceled: bool,
     cancel_reason: String,
     compact_revision: Number,
-    events: Vec<Changed>,
+    events: Vec<KeyChange>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Changed {
+struct KeyChange {
     #[serde(rename = "type")]
     kind: String,
     kv: Pair,
@@ -183,12 +183,12 @@ fn decoded(text: &str) -> anyhow::Result<String> {
     Ok(String::from_utf8(STANDARD.decode(text)?)?)
 }
 
-/// Returns the end of the range of all keys with this prefix: a text behind all of them. The prefix ends with
-/// a slash.
+/// Returns the end of the range of keys with this prefix: a text that sorts after all of them. The prefix
+/// ends with a slash.
 fn after(names: &str) -> String {
     let mut end = names.to_owned();
     end.pop();
-    // The range ends at the character that follows a slash.
+    // `0` is the character after the slash.
     end.push('0');
     end
 }
@@ -220,7 +220,7 @@ impl Connection {
     /// Returns an error if the server cannot be reached.
     pub async fn to(server: &Server) -> anyhow::Result<Connection> {
         let connect = async {
-            let stream = TcpStream::connect(&server.place).await?;
+            let stream = TcpStream::connect(&server.address).await?;
             stream.set_nodelay(true)?;
             match &server.tls {
                 Some((tls, name)) => Connection::over(tls.over(name, stream).await?, server).await,
@@ -231,7 +231,7 @@ impl Connection {
         connected
             .context("no answer")
             .flatten()
-            .with_context(|| format!("cannot reach etcd at {}", server.place))
+            .with_context(|| format!("cannot reach etcd at {}", server.address))
     }
 
     async fn over<S>(stream: S, server: &Server) -> anyhow::Result<Connection>
@@ -248,7 +248,7 @@ impl Connection {
         let server = self.server.clone();
         let mut token = server.token(None).await?;
         let mut answered = self.exchange(path, body.clone(), token.value.as_ref()).await?;
-        if let Answered::No(_, why) = &answered
+        if let EtcdAnswer::No(_, why) = &answered
             && server.user.is_some()
             && STALE.contains(&why.as_str())
         {
@@ -256,11 +256,11 @@ impl Connection {
             answered = self.exchange(path, body, token.value.as_ref()).await?;
         }
         match answered {
-            Answered::Yes(response) => Ok(response),
-            Answered::No(_, why) if why == NO_USER && server.user.is_none() => {
+            EtcdAnswer::Yes(response) => Ok(response),
+            EtcdAnswer::No(_, why) if why == NO_USER && server.user.is_none() => {
                 bail!("expected access.user in the config, for etcd asks for one: {why}")
             }
-            Answered::No(status, why) => bail!("etcd answers {status}: {why}"),
+            EtcdAnswer::No(status, why) => bail!("etcd answers {status}: {why}"),
         }
     }
 
@@ -269,13 +269,13 @@ impl Connection {
     async fn authenticate(&mut self, user: &User) -> anyhow::Result<Result<Option<HeaderValue>, String>> {
         let question = Bytes::from_owner(user.question()?);
         let response = match self.exchange("/v3/auth/authenticate", question, None).await? {
-            Answered::Yes(response) => response,
-            Answered::No(_, why) if why == NO_USERS => {
-                warn!("etcd at {} takes requests of everybody, without a user: {why}", self.server.place);
+            EtcdAnswer::Yes(response) => response,
+            EtcdAnswer::No(_, why) if why == NO_USERS => {
+                warn!("etcd at {} accepts requests of any client without a user: {why}", self.server.address);
                 return Ok(Ok(None));
             }
-            Answered::No(status, why) if status.is_client_error() => return Ok(Err(why)),
-            Answered::No(status, why) => bail!("etcd answers {status}: {why}"),
+            EtcdAnswer::No(status, why) if status.is_client_error() => return Ok(Err(why)),
+            EtcdAnswer::No(status, why) => bail!("etcd answers {status}: {why}"),
         };
         let answer: Authenticated = serde_json::from_slice(&whole(response).await?)?;
         let usable = !answer.token.is_empty() && answer.token.len() <= LONGEST_TOKEN;
@@ -286,20 +286,20 @@ impl Connection {
         Ok(Ok(Some(token)))
     }
 
-    /// Sends a request, and returns the answer, or only its beginning.
+    /// Sends a request and returns the answer; for a watch, only its headers.
     async fn exchange(
         &mut self,
         path: &str,
         body: Bytes,
         token: Option<&HeaderValue>,
-    ) -> anyhow::Result<Answered> {
+    ) -> anyhow::Result<EtcdAnswer> {
         let mut request = Request::builder()
             .method(Method::POST)
             .uri(path)
-            .header(header::HOST, &self.server.place)
+            .header(header::HOST, &self.server.address)
             .header(header::CONTENT_TYPE, "application/json")
-            // This header marks the request as one of the JSON gateway. Otherwise etcd would take the common
-            // name of its own certificate for the user.
+            // This header marks a request of the JSON gateway. Without it etcd would use the common name
+            // of its own certificate as the user.
             .header(header::ACCEPT, "application/json");
         if let Some(token) = token {
             request = request.header(header::AUTHORIZATION, token);
@@ -315,7 +315,7 @@ impl Connection {
         };
         let status = response.status();
         if status.is_success() {
-            return Ok(Answered::Yes(response));
+            return Ok(EtcdAnswer::Yes(response));
         }
         let body = at_most(LONGEST_WHY, response).await.unwrap_or_default();
         let said =
@@ -326,11 +326,10 @@ impl Connection {
             "expected in access.certificate a subject without a common name (CN), for etcd answers {status}: \
              {why}"
         );
-        Ok(Answered::No(status, why))
+        Ok(EtcdAnswer::No(status, why))
     }
 
-    /// Returns why a request has failed. If the connection has ended, the reason is that for the end of the
-    /// connection.
+    /// Returns why a request has failed. If the connection has ended, this is the reason of its end.
     async fn why(&mut self, error: hyper::Error) -> anyhow::Error {
         let ended = match self.driver.take() {
             Some(driver) if self.sender.is_closed() => driver.await.ok().and_then(Result::err),
@@ -413,7 +412,7 @@ impl Connection {
                 ensure!(snapshot.revision > 0, "etcd's answer has no revision");
             }
             for pair in &page.kvs {
-                // The loop accepts keys only in ascending order, so a faulty server cannot make it endless.
+                // Keys must arrive in ascending order, so a faulty server cannot make this loop endless.
                 let name = STANDARD.decode(&pair.key)?;
                 ensure!(name >= from, "etcd's answer has keys that were not asked for");
                 octets += pair.key.len() + pair.value.len();
@@ -437,9 +436,9 @@ impl Connection {
     ///
     /// # Errors
     /// Returns an error if a read fails.
-    pub async fn overview(&mut self, prefix: &Prefix) -> anyhow::Result<Overview> {
+    pub async fn overview(&mut self, prefix: &Prefix) -> anyhow::Result<SeatOverview> {
         let records = format!("{}record/", prefix.0);
-        // One transaction reads the whole state at one revision.
+        // One transaction, so that all values have the same revision.
         let body = json!({"success": [
             {"request_range": {"key": prefix.name(&Key::Owner)}},
             {"request_range": {"key": encoded(&records), "range_end": encoded(&after(&records)), "count_onl\
@@ -453,7 +452,7 @@ impl Connection {
             .map(|part| part.response_range);
         let owner = owner.kvs.first().map(|pair| decoded(&pair.value)).transpose()?;
         let nodes = records.count.0.saturating_sub(own.count.0);
-        Ok(Overview { revision: answer.header.revision.0, owner, nodes })
+        Ok(SeatOverview { revision: answer.header.revision.0, owner, nodes })
     }
 
     /// Begins to watch all keys of a seat, from the revision after `known`.
@@ -485,7 +484,7 @@ pub struct Watch {
     prefix: Prefix,
     body: Incoming,
     buffer: Vec<u8>,
-    /// Number of octets at the start of the buffer that are known to contain no end of a line.
+    /// Number of octets at the start of the buffer in which no line ends.
     searched: usize,
 }
 
@@ -516,7 +515,7 @@ impl Watch {
     }
 
     fn changes(&self, line: &[u8]) -> anyhow::Result<BTreeMap<Revision, Vec<Event>>> {
-        let watched: Watched = serde_json::from_slice(line)?;
+        let watched: WatchMessage = serde_json::from_slice(line)?;
         let Some(found) = watched.result else {
             bail!("etcd's watch: {}", words(&String::from_utf8_lossy(line)))
         };
@@ -536,18 +535,18 @@ impl Watch {
     }
 }
 
-/// Returns the whole body of an answer; fails if the body is larger than [`LONGEST`].
+/// Returns the whole body of an answer; an error if it is larger than [`LONGEST`].
 async fn whole(response: Response<Incoming>) -> anyhow::Result<Bytes> {
     at_most(LONGEST, response).await
 }
 
-/// Returns a text of another program with only printable characters, shortened.
+/// Returns a text of another program, shortened and with printable characters only.
 fn words(said: &str) -> String {
     let printable = said.trim().chars().map(|one| if one.is_control() { '\u{fffd}' } else { one });
     printable.take(WORDS).collect()
 }
 
-/// Returns the whole body of an answer; fails if the body is larger than `longest` octets.
+/// Returns the whole body of an answer; an error if it is larger than `longest` octets.
 async fn at_most(longest: usize, response: Response<Incoming>) -> anyhow::Result<Bytes> {
     let body = http_body_util::Limited::new(response.into_body(), longest);
     let collected = body.collect().await.map_err(|error| anyhow::anyhow!("{error}"))?;

@@ -15,32 +15,32 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tracing::{error, info, warn};
 
-use crate::agent::{self, Agent, Recipe};
+use crate::agent::{self, Agent, AgentParameters};
 use crate::etcd::{Connection, Prefix, Server};
 use crate::links::Verdict;
 
-/// Pause before a restart after a home agent has ended unexpectedly.
+/// Pause before the restart of a home agent that has ended unexpectedly.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Pause between two attempts to watch the store.
 const AGAIN: Duration = Duration::from_millis(200);
-/// Time without a message after which the server of a watch counts as gone. A standby writes every second,
+/// Time without a message after which the server of a watch counts as failed. A standby writes every second,
 /// and a leader more often.
 const SILENT: Duration = Duration::from_secs(3);
-/// Largest number of simultaneous attempts at one transaction.
+/// Maximum number of attempts at one transaction that run at the same time.
 const ATTEMPTS: usize = 4;
 
-/// Message of the store's task to the keeper.
+/// Message of the tasks that access the store.
 #[derive(Debug)]
-enum FromStore {
+enum StoreMessage {
     Outcome(RequestId, Outcome),
     Snapshot(u64, Snapshot),
     Events(u64, BTreeMap<Revision, Vec<Event>>),
     Lost(u64, String),
 }
 
-/// Servers of the store, and the keys of a seat.
+/// Servers of the store, and the prefix of a seat's keys.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct StoreLocation {
     /// Servers of the store.
     pub servers: Vec<Server>,
     /// Prefix of the seat's keys.
@@ -50,51 +50,52 @@ pub struct Place {
 /// State of the home agent's process on this machine.
 #[derive(Debug)]
 enum Process {
-    /// The seat starts no process before this time. If this member becomes the leader, the next process gets
-    /// these records.
+    /// No process runs, and none starts before this time. If this member becomes the leader, the next process
+    /// gets these records.
     None(Instant, Option<BTreeMap<String, String>>),
     /// The process is started and waits for its records.
-    Waits(Agent),
-    Runs(Agent),
+    Standby(Agent),
+    Active(Agent),
     /// The process is ending. If this member becomes the leader, the next process gets these records.
-    Ends(Agent, Option<BTreeMap<String, String>>),
+    Ending(Agent, Option<BTreeMap<String, String>>),
 }
 
-/// A seat with its store and the home agent's process.
+/// The keeper: one seat, with its store and the home agent's process.
 pub struct Keeper {
     name: String,
     seat: Seat,
-    /// Number of this program's process, different from the numbers of other processes of this member.
+    /// Random number of this program's process. It differs from the numbers of earlier processes of this
+    /// member.
     number: u64,
     began: Instant,
-    place: Place,
-    recipe: Recipe,
+    store_location: StoreLocation,
+    agent_parameters: AgentParameters,
     transactions: UnboundedSender<(RequestId, Transaction)>,
-    store: UnboundedReceiver<FromStore>,
-    from_store: UnboundedSender<FromStore>,
-    following: Option<JoinHandle<()>>,
-    follows: u64,
-    silent: Duration,
-    blind: bool,
+    store: UnboundedReceiver<StoreMessage>,
+    from_store: UnboundedSender<StoreMessage>,
+    watch_task: Option<JoinHandle<()>>,
+    watch_number: u64,
+    watch_timeout: Duration,
+    lost_store: bool,
     process: Process,
     role: Role,
     member: String,
     links: watch::Receiver<Verdict>,
-    /// Results of the config checks for a reload on a standby.
+    /// Results of the checks of a changed config on a standby.
     checked: UnboundedReceiver<Result<(), String>>,
-    tell_checked: UnboundedSender<Result<(), String>>,
-    /// Whether another process claims to be this member.
-    doubled: bool,
+    check_results: UnboundedSender<Result<(), String>>,
+    /// Whether another process uses the name of this member.
+    has_rival_process: bool,
 }
 
 impl Keeper {
-    /// Creates a keeper, with the present verdict on the links.
+    /// Creates a keeper; `links` has the present verdict on the links.
     pub fn new(
         name: String,
         config: SeatConfig,
         process: u64,
-        place: Place,
-        recipe: Recipe,
+        place: StoreLocation,
+        recipe: AgentParameters,
         links: watch::Receiver<Verdict>,
     ) -> Keeper {
         let (transactions, to_make) = unbounded_channel();
@@ -103,25 +104,25 @@ impl Keeper {
         tokio::spawn(make(name.clone(), place.clone(), config.lease, to_make, from_store.clone()));
         Keeper {
             member: config.member.clone(),
-            silent: SILENT + config.beat * 2,
+            watch_timeout: SILENT + config.keep_alive_interval * 2,
             seat: Seat::new(config, process, Time::ZERO),
             number: process,
             name,
             began: Instant::now(),
-            place,
-            recipe,
+            store_location: place,
+            agent_parameters: recipe,
             transactions,
             store,
             from_store,
-            following: None,
-            follows: 0,
-            blind: false,
+            watch_task: None,
+            watch_number: 0,
+            lost_store: false,
             process: Process::None(Instant::now(), None),
-            role: Role::Blind,
+            role: Role::WithoutStore,
             links,
             checked,
-            tell_checked,
-            doubled: false,
+            check_results: tell_checked,
+            has_rival_process: false,
         }
     }
 
@@ -129,18 +130,18 @@ impl Keeper {
         Time::ZERO + self.began.elapsed()
     }
 
-    /// Runs until `end`. Then the keeper gives the seat up first, and returns when the home agent's process
-    /// has ended. `reload` brings requests to read the home agent's config again.
+    /// Runs until `end` is true. Then the keeper gives up the leadership, and returns when the home agent's
+    /// process has ended. `reload` receives requests to read the home agent's config again.
     pub async fn run(mut self, mut end: watch::Receiver<bool>, mut reload: UnboundedReceiver<()>) {
         let mut ending = false;
         self.hear_links();
         loop {
             self.carry_out();
-            if ending && !matches!(self.seat.role(), Role::Owner | Role::Leaving) {
+            if ending && !matches!(self.seat.role(), Role::Leader | Role::FormerLeader) {
                 match &mut self.process {
                     Process::None(..) => return,
-                    Process::Waits(_) => self.stop(),
-                    Process::Runs(_) | Process::Ends(..) => {}
+                    Process::Standby(_) => self.stop(),
+                    Process::Active(_) | Process::Ending(..) => {}
                 }
             }
             let mut due = self.began + Duration::from_nanos(self.seat.next_timeout().as_nanos());
@@ -166,97 +167,99 @@ impl Keeper {
         }
     }
 
-    /// Makes the home agent use its changed config. The process of a leader reads the config again itself.
-    /// The keeper replaces the process of a standby after a check of the config. A process that starts later
-    /// reads the new config anyway.
+    /// Makes the home agent use its changed config. A leader's process reads it again itself. A standby's
+    /// process is replaced after a check of the config. A process that starts later reads the changed config
+    /// in any case.
     fn reload(&self) {
         info!("seat {}: the home agent's config is read again", self.name);
         match &self.process {
-            Process::Runs(agent) => agent.reload(),
-            Process::Waits(_) => {
-                let (recipe, tell) = (self.recipe.clone(), self.tell_checked.clone());
+            Process::Active(agent) => agent.reload(),
+            Process::Standby(_) => {
+                let (recipe, tell) = (self.agent_parameters.clone(), self.check_results.clone());
                 tokio::task::spawn_blocking(move || {
                     let checked = recipe.check().map(drop).map_err(|error| format!("{error:#}"));
                     let _ = tell.send(checked);
                 });
             }
-            Process::None(..) | Process::Ends(..) => {}
+            Process::None(..) | Process::Ending(..) => {}
         }
     }
 
-    /// Replaces the waiting process after the check of the config. If the config has mistakes, the process
-    /// stays, with the config of its start.
+    /// Replaces the standby's process after the check of the config. If the config has mistakes, the process
+    /// stays and uses the config of its start.
     fn renew(&mut self, checked: Result<(), String>) {
         match (checked, &self.process) {
-            (Err(why), _) => error!("seat {}: the home agent's config is not taken over: {why}", self.name),
-            (Ok(()), Process::Waits(_)) => {
-                info!("seat {}: another home agent waits, by that config", self.name);
+            (Err(why), _) => {
+                error!("seat {}: cannot apply the home agent's changed config: {why}", self.name)
+            }
+            (Ok(()), Process::Standby(_)) => {
+                info!("seat {}: the standby was restarted with the new config", self.name);
                 self.stop();
             }
-            // The process became active while its config was checked.
-            (Ok(()), Process::Runs(agent)) => agent.reload(),
-            (Ok(()), Process::None(..) | Process::Ends(..)) => {}
+            // The process became active during the check.
+            (Ok(()), Process::Active(agent)) => agent.reload(),
+            (Ok(()), Process::None(..) | Process::Ending(..)) => {}
         }
     }
 
-    /// Starts a home agent that waits for its records, if the pause is over.
+    /// Starts a standby's process if the pause is over.
     fn prepare(&mut self) {
         if let Process::None(from, wanted) = &mut self.process
             && *from <= Instant::now()
         {
-            let (agent, wanted) = (Agent::start(self.recipe.clone()), wanted.take());
+            let (agent, wanted) = (Agent::start(self.agent_parameters.clone()), wanted.take());
             self.process = match wanted {
                 Some(records) => {
                     agent.begin(records);
-                    Process::Runs(agent)
+                    Process::Active(agent)
                 }
-                None => Process::Waits(agent),
+                None => Process::Standby(agent),
             };
         }
     }
 
-    /// Ends the home agent's process, whether it waits or is active.
+    /// Stops the home agent's process, standby or active.
     fn stop(&mut self) {
         let nothing = Process::None(Instant::now(), None);
         self.process = match std::mem::replace(&mut self.process, nothing) {
-            Process::Runs(mut agent) | Process::Waits(mut agent) => {
+            Process::Active(mut agent) | Process::Standby(mut agent) => {
                 agent.stop();
-                Process::Ends(agent, None)
+                Process::Ending(agent, None)
             }
-            Process::Ends(agent, _) => Process::Ends(agent, None),
+            Process::Ending(agent, _) => Process::Ending(agent, None),
             Process::None(from, _) => Process::None(from, None),
         };
     }
 
-    fn hear_store(&mut self, news: FromStore) {
+    fn hear_store(&mut self, news: StoreMessage) {
         let now = self.now();
         match news {
-            FromStore::Outcome(id, outcome) => self.seat.handle_outcome(now, id, outcome),
-            FromStore::Snapshot(follow, snapshot) if follow == self.follows => {
-                if std::mem::take(&mut self.blind) {
-                    info!("seat {}: the store can be reached again", self.name);
+            StoreMessage::Outcome(id, outcome) => self.seat.handle_outcome(now, id, outcome),
+            StoreMessage::Snapshot(follow, snapshot) if follow == self.watch_number => {
+                if std::mem::take(&mut self.lost_store) {
+                    info!("seat {}: the store is reachable again", self.name);
                 }
                 self.seat.handle_snapshot(now, snapshot);
             }
-            FromStore::Events(follow, events) if follow == self.follows => {
+            StoreMessage::Events(follow, events) if follow == self.watch_number => {
                 for (revision, events) in events {
                     self.look_for_doubles(&events);
                     self.seat.handle_events(now, revision, events);
                 }
             }
-            FromStore::Lost(follow, why) if follow == self.follows => {
-                if !std::mem::replace(&mut self.blind, true) {
-                    warn!("seat {}: the store cannot be followed: {why}", self.name);
+            StoreMessage::Lost(follow, why) if follow == self.watch_number => {
+                if !std::mem::replace(&mut self.lost_store, true) {
+                    warn!("seat {}: cannot watch the store: {why}", self.name);
                 }
                 self.seat.handle_lost(now);
             }
-            // The keeper has given this attempt up, so its result has no effect.
+            // The keeper no longer waits for this attempt, so it ignores the result.
             _ => {}
         }
     }
 
-    /// Warns if two machines have the same member name. Other members take the two for one member, and do not
-    /// notice when one of the machines fails.
+    /// Warns if two machines use the same member name. Other members would take them for one member, and
+    /// would not notice the failure of one of them.
     fn look_for_doubles(&mut self, events: &[Event]) {
         let mut processes = events.iter().filter_map(|event| {
             let value = event.value.as_deref()?;
@@ -269,9 +272,11 @@ impl Keeper {
                 _ => None,
             }
         });
-        // A process of an earlier run writes no more, so another number means a second machine.
-        if processes.any(|process| process != self.number) && !std::mem::replace(&mut self.doubled, true) {
-            warn!("seat {}: another process says that it is the member {}, too", self.name, self.member);
+        // A process of an earlier run writes no more, so another number shows a second machine.
+        if processes.any(|process| process != self.number)
+            && !std::mem::replace(&mut self.has_rival_process, true)
+        {
+            warn!("seat {}: another process also claims to be the member {}", self.name, self.member);
         }
     }
 
@@ -279,37 +284,38 @@ impl Keeper {
         let verdict = self.links.borrow_and_update().clone();
         if self.seat.handle_links(self.now(), verdict.is_ok()) {
             match verdict {
-                Ok(()) => info!("seat {}: routers can be reached again", self.name),
-                Err(why) => warn!("seat {}: routers cannot be reached: {why}", self.name),
+                Ok(()) => info!("seat {}: its routers are reachable again", self.name),
+                Err(why) => warn!("seat {}: its routers are not reachable: {why}", self.name),
             }
         }
     }
 
-    fn hear_agent(&mut self, news: agent::News) {
+    fn hear_agent(&mut self, news: agent::AgentEvent) {
         let now = self.now();
         match news {
-            // An ending process may still report events; these events do not count for the next process.
-            agent::News::Working | agent::News::Commit(..) if !matches!(self.process, Process::Runs(_)) => {}
-            agent::News::Working => {
+            // An ending process may still report events, which must not count for the next process.
+            agent::AgentEvent::Working | agent::AgentEvent::Commit(..)
+                if !matches!(self.process, Process::Active(_)) => {}
+            agent::AgentEvent::Working => {
                 info!("seat {}: the home agent works", self.name);
                 self.seat.handle_working(now);
             }
-            agent::News::Commit(number, changes) => self.seat.commit(now, number, changes),
-            agent::News::Ended(why, told) => {
+            agent::AgentEvent::Commit(number, changes) => self.seat.commit(now, number, changes),
+            agent::AgentEvent::Ended(why, told) => {
                 let nothing = Process::None(Instant::now() + PAUSE, None);
                 match std::mem::replace(&mut self.process, nothing) {
-                    Process::Ends(_, next) => {
+                    Process::Ending(_, next) => {
                         if !told {
                             warn!("seat {}: the home agent: {why}", self.name);
                         }
                         self.process = Process::None(Instant::now(), next);
                     }
-                    Process::Runs(_) => {
+                    Process::Active(_) => {
                         warn!("seat {}: the home agent has ended: {why}", self.name);
                         self.seat.handle_ended(now);
                     }
-                    Process::Waits(_) | Process::None(..) => {
-                        warn!("seat {}: a home agent that waits has ended: {why}", self.name);
+                    Process::Standby(_) | Process::None(..) => {
+                        warn!("seat {}: the standby home agent has ended: {why}", self.name);
                         self.seat.handle_unready(now);
                     }
                 }
@@ -320,12 +326,12 @@ impl Keeper {
     fn carry_out(&mut self) {
         while let Some(output) = self.seat.poll_output() {
             match output {
-                Output::Follow => self.follow(),
+                Output::ReadAndWatch => self.follow(),
                 Output::Transact(id, transaction) => drop(self.transactions.send((id, transaction))),
-                Output::Hello(value) => {
-                    let (place, key) = (self.place.clone(), Key::Member(self.member.clone()));
+                Output::WritePresence(value) => {
+                    let (place, key) = (self.store_location.clone(), Key::Member(self.member.clone()));
                     tokio::spawn(async move {
-                        // If a write is lost, the next write has the same content, so no harm is done.
+                        // The next presence has the same content, so a lost write does no harm.
                         for server in &place.servers {
                             let put = async {
                                 Connection::to(server).await?.put(&place.prefix, &key, &value).await
@@ -340,11 +346,11 @@ impl Keeper {
                     info!("seat {}: starts the home agent with {} records", self.name, records.len());
                     let nothing = Process::None(Instant::now(), None);
                     self.process = match std::mem::replace(&mut self.process, nothing) {
-                        Process::Waits(agent) | Process::Runs(agent) => {
+                        Process::Standby(agent) | Process::Active(agent) => {
                             agent.begin(records);
-                            Process::Runs(agent)
+                            Process::Active(agent)
                         }
-                        Process::Ends(agent, _) => Process::Ends(agent, Some(records)),
+                        Process::Ending(agent, _) => Process::Ending(agent, Some(records)),
                         Process::None(from, _) => Process::None(from, Some(records)),
                     };
                 }
@@ -352,12 +358,12 @@ impl Keeper {
                     info!("seat {}: stops the home agent: {why}", self.name);
                     self.stop();
                 }
-                Output::Written(_) => {
-                    if let Process::Runs(agent) = &self.process {
+                Output::Committed(_) => {
+                    if let Process::Active(agent) = &self.process {
                         agent.written();
                     }
                 }
-                Output::Note(text) => info!("seat {}: {text}", self.name),
+                Output::Log(text) => info!("seat {}: {text}", self.name),
             }
         }
         let role = self.seat.role();
@@ -368,41 +374,41 @@ impl Keeper {
     }
 
     fn follow(&mut self) {
-        if let Some(following) = self.following.take() {
+        if let Some(following) = self.watch_task.take() {
             following.abort();
         }
-        let first = self.follows == 0;
-        self.follows += 1;
-        let (place, tell, number) = (self.place.clone(), self.from_store.clone(), self.follows);
-        let silent = self.silent;
-        self.following = Some(tokio::spawn(async move {
+        let first = self.watch_number == 0;
+        self.watch_number += 1;
+        let (place, tell, number) = (self.store_location.clone(), self.from_store.clone(), self.watch_number);
+        let silent = self.watch_timeout;
+        self.watch_task = Some(tokio::spawn(async move {
             if !first {
                 sleep(AGAIN).await;
             }
-            // Each attempt to watch the keys uses another server.
+            // Successive watches use different servers.
             let server = &place.servers[number as usize % place.servers.len()];
             let error = match follow(server, &place.prefix, number, silent, &tell).await {
                 Ok(never) => match never {},
                 Err(error) => error,
             };
-            let _ = tell.send(FromStore::Lost(number, format!("{error:#}")));
+            let _ = tell.send(StoreMessage::Lost(number, format!("{error:#}")));
         }));
     }
 }
 
 fn words(role: Role) -> &'static str {
     match role {
-        Role::Blind => "knows nothing",
-        Role::Waiting => "waits",
-        Role::Owner => "has the seat",
-        Role::Leaving => "gives the seat up",
+        Role::WithoutStore => "knows nothing",
+        Role::Standby => "waits",
+        Role::Leader => "has the seat",
+        Role::FormerLeader => "gives the seat up",
     }
 }
 
-async fn agent_news(process: &mut Process) -> agent::News {
+async fn agent_news(process: &mut Process) -> agent::AgentEvent {
     match process {
-        Process::Waits(agent) | Process::Runs(agent) | Process::Ends(agent, _) => {
-            match agent.news.recv().await {
+        Process::Standby(agent) | Process::Active(agent) | Process::Ending(agent, _) => {
+            match agent.events.recv().await {
                 Some(news) => news,
                 None => std::future::pending().await,
             }
@@ -411,35 +417,36 @@ async fn agent_news(process: &mut Process) -> agent::News {
     }
 }
 
-/// Reads all keys, then watches them, and repeats this endlessly.
+/// Reads all keys and watches them, and starts again when the watch ends.
 async fn follow(
     server: &Server,
     prefix: &Prefix,
     number: u64,
     silent: Duration,
-    tell: &UnboundedSender<FromStore>,
+    tell: &UnboundedSender<StoreMessage>,
 ) -> anyhow::Result<std::convert::Infallible> {
     let snapshot = Connection::to(server).await?.read(prefix).await?;
     let known = snapshot.revision;
-    // The watch begins before the seat gets the snapshot, so that no change is missed.
+    // The watch begins before the seat gets the snapshot, so that it misses no change.
     let mut watch = Connection::to(server).await?.watch(prefix, known).await?;
-    tell.send(FromStore::Snapshot(number, snapshot))?;
+    tell.send(StoreMessage::Snapshot(number, snapshot))?;
     loop {
         let changes = timeout(silent, watch.next()).await;
-        let changes = changes.with_context(|| format!("{} says nothing any more", server.place))??;
-        tell.send(FromStore::Events(number, changes))?;
+        let changes =
+            changes.with_context(|| format!("{} no longer writes to the store", server.address))??;
+        tell.send(StoreMessage::Events(number, changes))?;
     }
 }
 
-/// Executes one transaction after the other. If a transaction takes too long, the seat repeats it, and then
-/// this task tries the next server. Earlier attempts continue, because a slow store answers each attempt
+/// Executes the transactions one after the other. If a transaction takes too long, the seat repeats it, and
+/// this task tries the next server. Earlier attempts continue, because a slow store may answer each of them
 /// late.
 async fn make(
     name: String,
-    place: Place,
+    place: StoreLocation,
     patience: Duration,
     mut to_make: UnboundedReceiver<(RequestId, Transaction)>,
-    tell: UnboundedSender<FromStore>,
+    tell: UnboundedSender<StoreMessage>,
 ) {
     let (mut attempts, mut connection, mut turn) = (JoinSet::new(), None, 0);
     let mut failing = false;
@@ -460,24 +467,24 @@ async fn make(
             Some(ended) = attempts.join_next() => match ended.ok().flatten() {
                 Some(Ok((open, id, outcome))) => {
                     connection = Some(open);
-                    // The other attempts have been executed, or etcd will never execute them; the same holds
-                    // for repeated transactions.
+                    // etcd has executed the other attempts, or their condition fails now, so their results
+                    // are not needed.
                     attempts = JoinSet::new();
                     while to_make.try_recv().is_ok() {}
                     if std::mem::take(&mut failing) {
-                        info!("seat {name}: the store takes transactions again");
+                        info!("seat {name}: the store accepts transactions again");
                     }
-                    if tell.send(FromStore::Outcome(id, outcome)).is_err() {
+                    if tell.send(StoreMessage::Outcome(id, outcome)).is_err() {
                         return;
                     }
                 }
                 Some(Err(error)) => {
                     turn += 1;
                     if !std::mem::replace(&mut failing, true) {
-                        warn!("seat {name}: the store does not take a transaction: {error:#}");
+                        warn!("seat {name}: the store does not accept a transaction: {error:#}");
                     }
                 }
-                // No answer came in time, so the next attempt goes to the next server.
+                // No answer arrived in time, so the next attempt uses the next server.
                 None => turn += 1,
             },
         }
@@ -495,7 +502,7 @@ async fn attempt(
         Some(open) => open,
         None => Connection::to(&server).await?,
     };
-    let outcome = open.transact(&prefix, &transaction).await.with_context(|| server.place.clone())?;
+    let outcome = open.transact(&prefix, &transaction).await.with_context(|| server.address.clone())?;
     Ok((open, id, outcome))
 }
 

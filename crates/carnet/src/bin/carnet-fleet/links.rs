@@ -1,8 +1,8 @@
-//! Finds out whether this member is connected to its routers. The member is connected if all its interfaces
-//! have carriers, and at least one of its neighbours answers.
+//! Finds out whether this member reaches its routers. It does if all its interfaces have a carrier and at
+//! least one of its neighbours answers.
 //!
-//! A neighbour counts as missing only after several requests. So a stalled program does not conclude from its
-//! own silence that its neighbours are silent.
+//! A neighbour counts as missing only after several requests. So if this program was stalled for a while, it
+//! does not blame its neighbours for that.
 
 use std::future::pending;
 use std::time::Duration;
@@ -18,7 +18,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// Links and neighbours that this member watches.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
+pub struct WatchedLinks {
     /// Interfaces that must all have a carrier.
     pub links: Vec<String>,
     /// Neighbours, of which at least one must answer.
@@ -42,11 +42,11 @@ struct Links {
     reached: Option<bool>,
 }
 
-impl Wanted {
-    /// Starts to watch. Returns after the first verdict.
+impl WatchedLinks {
+    /// Starts to watch the links. Returns when the first verdict is known.
     ///
     /// # Errors
-    /// Returns an error if the kernel refuses to show links or to send requests.
+    /// Returns an error if the kernel does not permit to watch links or to send requests.
     pub async fn begin(self) -> anyhow::Result<Receiver<Verdict>> {
         let (tell, mut verdict) = channel(Ok(()));
         if !self.links.is_empty() || !self.reach.is_empty() {
@@ -55,7 +55,7 @@ impl Wanted {
             let reached = self.reach.is_empty().then_some(true);
             let echoes = reached.is_none().then(|| Echoes::open(self.reach)).transpose()?;
             let carriers = Carriers::open(self.links)?;
-            tokio::task::spawn_local(Links { carriers, echoes, asking, unanswered: 0, reached }.look(tell));
+            tokio::task::spawn_local(Links { carriers, echoes, asking, unanswered: 0, reached }.watch(tell));
             verdict.changed().await?;
         }
         Ok(verdict)
@@ -64,12 +64,12 @@ impl Wanted {
 
 impl Links {
     /// Sends the first verdict, and then each changed verdict.
-    async fn look(mut self, tell: Sender<Verdict>) {
+    async fn watch(mut self, tell: Sender<Verdict>) {
         let mut told = None;
         let mut found = self.verdict();
         loop {
             let failed = found.is_err();
-            let verdict = found.unwrap_or_else(|error| Some(Err(format!("nobody knows: {error}"))));
+            let verdict = found.unwrap_or_else(|error| Some(Err(format!("unknown: {error}"))));
             if let Some(verdict) = verdict.filter(|verdict| told.as_ref() != Some(verdict)) {
                 told = Some(verdict.clone());
                 if tell.send(verdict).is_err() {
@@ -88,7 +88,7 @@ impl Links {
         if let Some(name) = self.carriers.missing()? {
             return Ok(Some(Err(format!("{name} is not there, or has no carrier"))));
         }
-        let missed = || format!("nobody in reach has answered {ATTEMPTS} times");
+        let missed = || format!("no neighbour in reach has answered {ATTEMPTS} requests");
         Ok(self.reached.map(|reached| reached.then_some(()).ok_or_else(missed)))
     }
 
@@ -101,8 +101,7 @@ impl Links {
             }
         };
         tokio::select! {
-            // The order matters: answers that arrived while this program was stalled count before the
-            // timeout.
+            // Answers that arrived while this program was stalled count before the timeout.
             biased;
             answered = answered => {
                 answered?;

@@ -1,10 +1,10 @@
 //! A member of a fleet of home agents.
 //!
-//! Several machines may be one home agent, a *seat*. Each machine runs this program, once for each seat, in a
-//! network namespace of its own, because each namespace has one station. The leader of the seat runs `carnet
-//! run` with the home agent's config. Before an acknowledgement leaves, etcd has its content. When the leader
-//! dies, another member becomes the leader within a second, with all bindings. `carnet_fleet` explains how,
-//! and why there are never two leaders.
+//! Several machines may be one home agent, a *seat*. Each machine runs this program, once for each seat, in
+//! its own network namespace, because a namespace can have only one station. The leader of the seat runs
+//! `carnet run` with the home agent's config. An acknowledgement leaves only when etcd has stored the
+//! binding. When the leader dies, another member becomes the leader within a second, with all bindings.
+//! `carnet_fleet` explains how, and why there are never two leaders.
 //!
 //! * [`config`] reads the config file, [`keeper`] runs a seat.
 //! * [`alone`] ensures that there is one program for each seat in a directory.
@@ -43,11 +43,11 @@ use tokio::sync::watch;
 use tokio::task::LocalSet;
 use tracing::info;
 
-use alone::Alone;
+use alone::SeatLock;
 use cli::{Cli, Command};
 use config::Config;
 use etcd::Prefix;
-use keeper::{Keeper, Place};
+use keeper::{Keeper, StoreLocation};
 
 /// Exit status for a mistake in the config.
 const MISTAKE: u8 = 2;
@@ -98,12 +98,12 @@ async fn run(config: Config) -> anyhow::Result<()> {
     let mut hangup = signal(SignalKind::hangup())?;
     let directory = &config.directory;
     std::fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
-    let _alone = Alone::in_place(directory, &config.seat)?;
+    let _alone = SeatLock::take(directory, &config.seat)?;
     crash::keep_reports(directory, &format!("{}.member", config.seat));
     let servers = config.servers()?;
     let (end, ending) = watch::channel(false);
-    let place = Place { servers, prefix: Prefix::of(&config.fleet, &config.seat) };
-    let links = config.links().begin().await.context("cannot look at the links (links, reach)")?;
+    let place = StoreLocation { servers, prefix: Prefix::of(&config.fleet, &config.seat) };
+    let links = config.links().begin().await.context("cannot watch the links (links, reach)")?;
     let keeper = Keeper::new(config.seat.clone(), config.seat(), random()?, place, config.recipe(), links);
     let (reload, reloads) = unbounded_channel();
     let keeper = tokio::spawn(keeper.run(ending, reloads));

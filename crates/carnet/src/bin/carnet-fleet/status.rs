@@ -1,11 +1,11 @@
-//! State of a seat and its members, for people and as JSON.
+//! State of a seat and its members, as text and as JSON.
 //!
-//! etcd stores no times: an entry about the leader may be a year old. So this command reads the entries, and
-//! then listens to writes: a leader writes each beat, and a standby each second. The command ends when it has
-//! received a write of each member. Otherwise it ends after the silence by which a member counts as dead; for
-//! a leader this silence is as long as the lease.
+//! etcd stores no times, so an entry of the leader may be a year old. So this command reads the entries, and
+//! then waits for writes: a leader writes every keep-alive interval, and a standby every second. The command
+//! ends when each member has written. Otherwise it ends after the time without a write by which a member
+//! counts as failed; for a leader this time is the lease.
 //!
-//! Left out: the time at which the present leader began. etcd does not store it; the log has it.
+//! Left out: the time at which the present leader began. etcd does not store it, but the log has it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,13 +16,13 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use carnet_fleet::store::TokenState;
-use carnet_fleet::{Event, GONE, Key, Presence, SeatConfig, Token};
+use carnet_fleet::{Event, Key, MEMBER_TIMEOUT, Presence, SeatConfig, Token};
 use serde::Serialize;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::agent;
 use crate::config::Config;
-use crate::etcd::{Connection, Overview, Prefix, READ, Server, Watch};
+use crate::etcd::{Connection, Prefix, READ, SeatOverview, Server, Watch};
 
 /// State of a seat, as JSON.
 #[derive(Debug, Serialize)]
@@ -31,13 +31,13 @@ struct Status {
     /// Name of the leader.
     owner: Option<String>,
     state: State,
-    /// Member that was the last to write as the leader, or that was the last to give the seat up.
-    last: Option<Last>,
+    /// Last member that wrote as the leader, or that gave up the leadership.
+    last: Option<LastLeader>,
     members: Vec<Member>,
     /// Number of nodes for which the home agent has records.
     nodes: Option<u64>,
-    store: Vec<Asked>,
-    here: Here,
+    store: Vec<ServerState>,
+    here: LocalMember,
 }
 
 /// State of the seat in one word.
@@ -61,7 +61,7 @@ enum State {
 }
 
 #[derive(Debug, Serialize)]
-struct Last {
+struct LastLeader {
     member: String,
     /// Number of the leader's process. It is text, because many programs read JSON numbers as floating-point
     /// numbers.
@@ -92,7 +92,7 @@ enum MemberState {
 
 /// A server of the store, with the result of the request to it.
 #[derive(Debug, Serialize)]
-struct Asked {
+struct ServerState {
     server: String,
     /// Reason why the server does not answer.
     error: Option<String>,
@@ -100,7 +100,7 @@ struct Asked {
 
 /// The member that this config names, on this machine.
 #[derive(Debug, Serialize)]
-struct Here {
+struct LocalMember {
     member: String,
     /// Whether the member's program runs; `None` if this user may not know.
     runs: Option<bool>,
@@ -108,19 +108,19 @@ struct Here {
 
 /// State that the store has sent so far.
 #[derive(Debug)]
-struct Listener {
+struct ReceivedState {
     seat: SeatConfig,
     /// Leader's entry; its token is `None` if another version of this program wrote it.
     owner: Option<Option<Token>>,
-    /// Whether the leader wrote its entry while this program listened.
+    /// Whether the leader has written its entry since this command started.
     fresh: bool,
     present: BTreeMap<String, Presence>,
 }
 
-impl Listener {
-    fn new(seat: SeatConfig, overview: &Overview) -> Listener {
+impl ReceivedState {
+    fn new(seat: SeatConfig, overview: &SeatOverview) -> ReceivedState {
         let owner = overview.owner.as_deref().map(Token::of);
-        Listener { seat, owner, fresh: false, present: BTreeMap::new() }
+        ReceivedState { seat, owner, fresh: false, present: BTreeMap::new() }
     }
 
     fn hear(&mut self, event: Event) {
@@ -153,19 +153,19 @@ impl Listener {
         self.token().filter(|_| has_it).map(|token| token.member.as_str())
     }
 
-    /// Returns whether all members and the leader have written since the start.
+    /// Returns whether all members and the leader have written since this command started.
     fn has_heard_all(&self) -> bool {
         let owner = self.owner();
         let heard = |name: &String| owner == Some(name) || self.present.contains_key(name);
         owner.is_some() && self.seat.members.iter().all(heard)
     }
 
-    /// Returns how long the command listens.
+    /// Returns for how long the command waits for writes.
     fn patience(&self) -> Duration {
-        if self.state() == State::Silent { GONE.max(self.seat.lease) } else { GONE }
+        if self.state() == State::Silent { MEMBER_TIMEOUT.max(self.seat.lease) } else { MEMBER_TIMEOUT }
     }
 
-    /// Returns the members: those that the config lists, and further members that have written.
+    /// Returns the members of the config, and further members that have written.
     fn members(&self) -> Vec<Member> {
         let owner = self.owner();
         let listed = |name: &str| self.seat.members.iter().any(|one| one == name);
@@ -221,13 +221,13 @@ async fn ask(config: &Config) -> anyhow::Result<Status> {
             }
             Err(error) => Some(format!("{error:#}")),
         };
-        store.push(Asked { server: server.place.clone(), error });
+        store.push(ServerState { server: server.address.clone(), error });
     }
     for (server, overview) in answers {
         match listen(server, &prefix, config.seat(), &overview).await {
             Ok(heard) => return Ok(Status::of(config, &heard, overview.nodes, store)),
             Err(error) => {
-                let failed = store.iter_mut().find(|one| one.server == server.place);
+                let failed = store.iter_mut().find(|one| one.server == server.address);
                 failed.into_iter().for_each(|one| one.error = Some(format!("{error:#}")));
             }
         }
@@ -244,7 +244,7 @@ async fn ask(config: &Config) -> anyhow::Result<Status> {
     })
 }
 
-async fn overview(server: &Server, prefix: &Prefix) -> anyhow::Result<Overview> {
+async fn overview(server: &Server, prefix: &Prefix) -> anyhow::Result<SeatOverview> {
     let answer = async { Connection::to(server).await?.overview(prefix).await };
     in_time(answer).await
 }
@@ -257,11 +257,11 @@ async fn listen(
     server: &Server,
     prefix: &Prefix,
     seat: SeatConfig,
-    overview: &Overview,
-) -> anyhow::Result<Listener> {
+    overview: &SeatOverview,
+) -> anyhow::Result<ReceivedState> {
     let watch = async { Connection::to(server).await?.watch(prefix, overview.revision).await };
     let mut watch: Watch = in_time(watch).await?;
-    let (began, mut listener) = (Instant::now(), Listener::new(seat, overview));
+    let (began, mut listener) = (Instant::now(), ReceivedState::new(seat, overview));
     while !listener.has_heard_all() {
         let Ok(changes) = timeout_at(began + listener.patience(), watch.next()).await else { break };
         for event in changes?.into_values().flatten() {
@@ -272,8 +272,8 @@ async fn listen(
 }
 
 impl Status {
-    fn of(config: &Config, heard: &Listener, nodes: u64, store: Vec<Asked>) -> Status {
-        let last = heard.token().map(|token| Last {
+    fn of(config: &Config, heard: &ReceivedState, nodes: u64, store: Vec<ServerState>) -> Status {
+        let last = heard.token().map(|token| LastLeader {
             member: token.member.clone(),
             process: token.process.to_string(),
             transaction: token.count,
@@ -300,18 +300,21 @@ impl Status {
             let _ = writeln!(out, "{name:<17} {value}");
         };
         let last = self.last.as_ref();
-        let last_member = last.map_or("somebody", |last| &last.member);
+        let last_member = last.map_or("an unknown member", |last| &last.member);
         let owner = match self.state {
             State::Working => format!("{last_member}, whose home agent works"),
             State::Starting => format!("{last_member}, whose home agent is starting"),
             State::Free => match last.and_then(|last| last.gives_to.as_ref()) {
-                Some(to) => format!("nobody: {last_member} gives it to {to}"),
-                None => format!("nobody: {last_member} has given it up"),
+                Some(to) => format!("no leader: {last_member} gives the leadership to {to}"),
+                None => format!("no leader: {last_member} has given the leadership up"),
             },
-            State::Silent => format!("nobody: {last_member} had it last, and says nothing any more"),
+            State::Silent => format!(
+                "no leader: {last_member} was the last one, and no longer writes to \
+                                      the store"
+            ),
             State::New => "nobody yet".to_owned(),
-            State::Unknown => "nobody knows: what the store says is not of this version".to_owned(),
-            State::Unreachable => "nobody knows: no server of the store answers".to_owned(),
+            State::Unknown => "unknown: another version of carnet-fleet wrote the leader's entry".to_owned(),
+            State::Unreachable => "unknown: no server of the store answers".to_owned(),
         };
         line("seat", &self.seat);
         line("owner", &owner);
@@ -341,12 +344,12 @@ impl Status {
     }
 }
 
-fn here(config: &Config) -> Here {
-    Here { member: config.member.clone(), runs: runs(&config.directory, &config.seat) }
+fn here(config: &Config) -> LocalMember {
+    LocalMember { member: config.member.clone(), runs: runs(&config.directory, &config.seat) }
 }
 
-/// Returns whether a program of this seat runs on this machine: connects to its socket. The program does not
-/// notice the connection.
+/// Returns whether a program of this seat runs on this machine, by a connection to its socket. The program
+/// does not notice the connection.
 fn runs(directory: &Path, seat: &str) -> Option<bool> {
     let [_, ready] = agent::sockets(directory, seat);
     match UnixDatagram::unbound().and_then(|socket| socket.connect(ready)) {
@@ -364,17 +367,17 @@ mod tests {
 
     use super::*;
 
-    fn listener(owner: Option<&str>) -> Listener {
+    fn listener(owner: Option<&str>) -> ReceivedState {
         let seat = SeatConfig::new("anna", vec!["anna".into(), "bruno".into()]);
-        Listener::new(seat, &Overview { revision: 7, owner: owner.map(str::to_owned), nodes: 0 })
+        ReceivedState::new(seat, &SeatOverview { revision: 7, owner: owner.map(str::to_owned), nodes: 0 })
     }
 
     fn token(member: &str, state: TokenState) -> String {
         Token { member: member.into(), process: u64::MAX, count: 3, state }.to_text()
     }
 
-    /// Asserts the state and the leader that the listener reports.
-    fn says(listener: &Listener, owner: Option<&str>, expected: &str) {
+    /// Asserts the state and the leader that the command would report.
+    fn says(listener: &ReceivedState, owner: Option<&str>, expected: &str) {
         let config: Config = toml::from_str(
             "member = 'anna'\nstore = []\nseat = 'north'\nconfig = 'north.toml'\nmembers = ['anna', \
              'bruno']\ndirectory = '/nonexistent'",
@@ -387,10 +390,10 @@ mod tests {
 
     /// An entry from before the start does not prove that the leader is alive.
     #[test]
-    fn an_owner_is_one_that_is_heard() {
+    fn status_names_a_leader_only_after_its_keep_alive() {
         let working = token("anna", TokenState::Working);
         let mut listener = listener(Some(&working));
-        says(&listener, None, "nobody: anna had it last, and says nothing any more\n");
+        says(&listener, None, "no leader: anna was the last one, and no longer writes to the store\n");
         listener.hear(Event { key: Key::Owner, value: Some(working) });
         says(&listener, Some("anna"), "anna, whose home agent works\n");
         assert!(!listener.has_heard_all());
@@ -404,29 +407,29 @@ mod tests {
         );
     }
 
-    /// The time after which the leader counts as silent follows the configured lease.
+    /// The time after which the leader counts as failed is at least the configured lease.
     #[test]
-    fn an_owner_has_its_lease() {
+    fn a_leader_holds_its_lease() {
         let mut listener = listener(Some(&token("anna", TokenState::Working)));
-        assert_eq!(listener.patience(), GONE);
-        listener.seat.lease = GONE * 2;
-        assert_eq!(listener.patience(), GONE * 2);
+        assert_eq!(listener.patience(), MEMBER_TIMEOUT);
+        listener.seat.lease = MEMBER_TIMEOUT * 2;
+        assert_eq!(listener.patience(), MEMBER_TIMEOUT * 2);
         listener.hear(Event { key: Key::Owner, value: Some(token("bruno", TokenState::Starting)) });
-        assert_eq!(listener.patience(), GONE);
+        assert_eq!(listener.patience(), MEMBER_TIMEOUT);
         says(&listener, Some("bruno"), "bruno, whose home agent is starting\n");
     }
 
     #[test]
     fn a_seat_that_is_given_up_is_nobodys_yet() {
         let mut listener = listener(Some(&token("anna", TokenState::Free(Some("bruno".into())))));
-        says(&listener, None, "nobody: anna gives it to bruno\n");
+        says(&listener, None, "no leader: anna gives the leadership to bruno\n");
         listener.hear(Event { key: Key::Owner, value: Some(token("anna", TokenState::Free(None))) });
-        says(&listener, None, "nobody: anna has given it up\n");
+        says(&listener, None, "no leader: anna has given the leadership up\n");
         assert!(!listener.has_heard_all());
         listener.hear(Event { key: Key::Owner, value: None });
         says(&listener, None, "nobody yet\n");
         listener.hear(Event { key: Key::Owner, value: Some("of another version".into()) });
-        says(&listener, None, "nobody knows: what the store says is not of this version\n");
+        says(&listener, None, "unknown: another version of carnet-fleet wrote the leader's entry\n");
     }
 
     /// The configs of two members may list different members.

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::Bench;
 
 #[tokio::test]
-async fn events_get_names_and_mistakes_are_told() {
+async fn started_events_get_names_and_wrong_requests_get_errors() {
     let bench = Bench::answering().await;
     let made = bench.client.post_for("/v1/denm", &json!({"cause": 94})).await.expect("a name");
     assert_eq!(made, json!({"action_id": {"originating_station_id": 7, "sequence_number": 1}}));

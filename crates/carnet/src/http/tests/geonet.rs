@@ -265,7 +265,7 @@ async fn a_packet_is_sent_or_refused_with_the_reason() {
     for (packet, reason) in [
         (
             GnSendRequest { port: Some(1), ..shb() },
-            "a port goes with BTP only, expected a next_header of btp-a or btp-b",
+            "a port needs BTP, expected a next_header of btp-a or btp-b",
         ),
         (GnSendRequest { hop_limit: Some(0), ..shb() }, "hop_limit is 0, expected 1 to 255"),
         (
@@ -325,7 +325,7 @@ async fn the_answers_to_a_ping_are_a_stream_that_ends() {
 
 /// If the client goes away, the ping ends: the run loop sees that its channel is closed.
 #[tokio::test]
-async fn a_ping_that_nobody_waits_for_ends() {
+async fn a_ping_ends_when_its_client_disconnects() {
     let (bench, mut requests) = Bench::new().await;
     let ping =
         GnPingRequest { target: GnTarget::Area("a".into()), count: 9, interval_ms: 1000, timeout_ms: 1000 };
@@ -340,7 +340,7 @@ async fn a_ping_that_nobody_waits_for_ends() {
 }
 
 #[tokio::test]
-async fn payloads_arrive_and_a_slow_reader_is_told_what_it_missed() {
+async fn a_slow_reader_of_payloads_learns_how_many_it_missed() {
     let bench = Bench::answering().await;
     let mut payloads = bench.client.follow("/v1/gnrecv").await.expect("a stream");
     let note = payloads.next().await.expect("a stream").expect("a note");

@@ -51,7 +51,7 @@ async fn the_server_has_every_request_of_the_page() {
         if let Err(error) = answer {
             let error = error.to_string();
             assert!(
-                !["no such path", "that method", "about to stop"].iter().any(|text| error.contains(text)),
+                !["no such path", "this method", "about to stop"].iter().any(|text| error.contains(text)),
                 "{method} {path}: {error}"
             );
         }

@@ -63,13 +63,13 @@ async fn a_port_of_this_machine_answers_questions() {
                 Content-Length: 16";
     let (status, answer) = port.ask(post).await;
     assert_eq!(status, 403, "{answer}");
-    assert!(answer.contains("the UNIX socket does more"), "{answer}");
+    assert!(answer.contains("use the UNIX socket for commands"), "{answer}");
     port.server.shutdown().await;
     assert!(TcpStream::connect(port.address).await.is_err());
 }
 
 #[tokio::test]
-async fn with_tokens_everybody_has_to_bring_one() {
+async fn if_tokens_exist_every_client_needs_one() {
     let port = Port::open(Some("read 0123456789abcdef\noperate fedcba9876543210\n")).await;
     let (status, answer) = port.ask("GET /v1/status HTTP/1.1\r\nHost: localhost").await;
     assert_eq!(status, 401);
@@ -144,7 +144,7 @@ async fn slow_connections_of_strangers_make_room_for_others() {
 
 /// A client that sends single octets at long intervals cannot keep a connection without a request.
 #[tokio::test]
-async fn a_header_that_takes_too_long_ends_its_connection() {
+async fn the_server_closes_a_connection_whose_request_header_is_late() {
     let port = Port::open(Some("read 0123456789abcdef\n")).await;
     let mut stream = begin([127, 0, 0, 1], port.address).await;
     for _ in 0..25 {
@@ -257,7 +257,7 @@ fn promtool() -> Option<Command> {
 }
 
 #[tokio::test]
-async fn metrics_are_as_prometheus_wants_them() {
+async fn metrics_have_the_format_of_prometheus() {
     let port = Port::open(None).await;
     let (status, answer) = port.ask("GET /metrics HTTP/1.1\r\nHost: 127.0.0.1").await;
     assert_eq!(status, 200);

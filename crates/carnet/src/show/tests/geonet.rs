@@ -53,7 +53,7 @@ motorway  rectangle  48.8375000, 2.1008000  1000 m       40 m  45°    no
 }
 
 #[test]
-fn areas_that_are_not_of_the_config_say_so() {
+fn an_area_that_the_config_lacks_is_an_error() {
     let moving = json!({"name": "convoy", "origin": "api", "shape": "circle",
         "around": {"station": "1400:0200:0000:000a"}, "latitude": null, "longitude": null, "distance_a_\
             m": 300,
@@ -93,7 +93,7 @@ waiting        DP0: 0, DP1: 0, DP2: 3, DP3: 1
         ),
         "\
 algorithm      adaptive
-channel busy   0.0 %, assumed: nobody tells
+channel busy   0.0 %, assumed: no program reports it
 duty cycle     1.530 %
 gate           open
 waiting        DP0: 0, DP1: 0, DP2: 0, DP3: 0

@@ -20,7 +20,7 @@ fn set(number: u16, value: &str) -> Change {
 
 fn open(path: &Path) -> (Journal, BTreeMap<Key, String>, u64) {
     let (journal, found) = Journal::open(Box::new(Files), path, &[]).expect("opens");
-    (journal, found.records.into_iter().collect(), found.torn)
+    (journal, found.records.into_iter().collect(), found.cut_octets)
 }
 
 fn records(path: &Path) -> BTreeMap<Key, String> {

@@ -14,8 +14,10 @@ fn a_second_program_for_the_seat_leaves_the_first_alone() {
         let config = fleet.bed.scratch.path(&format!("{}.fleet.toml", NAMES[member]));
         let words = ["timeout", "20", FLEET, "run", "--config", config.to_str().expect("a path")];
         let second = fleet.host(member).output(&words);
-        let expected =
-            format!("carnet-fleet keeps the seat north here already: process {}, by ", first.pid());
+        let expected = format!(
+            "carnet-fleet already runs for the seat north on this machine: process {} has locked ",
+            first.pid()
+        );
         let told = said(&second);
         assert!(second.status.code() == Some(1) && told.contains(&expected), "{told}");
         let files = |kind: &str| first.directory.join(format!("north.{kind}")).exists();
@@ -30,7 +32,7 @@ fn a_second_program_for_the_seat_leaves_the_first_alone() {
 }
 
 #[test]
-fn two_machines_by_one_name_hear_of_each_other() {
+fn two_machines_with_one_name_detect_each_other() {
     let Some(fleet) = Fleet::new() else { return };
     let ([anna], _router) = started::<1>(&fleet);
     let config = fleet.config(1);
@@ -38,7 +40,7 @@ fn two_machines_by_one_name_hear_of_each_other() {
     fs::write(&config, text.replace("member = 'bruno'", "member = 'anna'")).expect("a config file");
     let other = fleet.member_by(1, &config);
     let hears = |member: &Member| {
-        member.log().matches("another process says that it is the member anna, too").count() == 1
+        member.log().matches("another process also claims to be the member anna").count() == 1
     };
     wait_until("both say so, once", seconds(20), || hears(&anna) && hears(&other));
     assert!(anna.has_the_router() && other.bindings().is_none(), "{}", other.log());

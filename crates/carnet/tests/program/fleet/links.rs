@@ -48,13 +48,13 @@ fn silence(fleet: &Fleet, host: &Host, net: &str) {
 }
 
 #[test]
-fn a_member_that_is_cut_off_from_routers_hands_its_seat_to_one_that_is_not() {
+fn a_leader_cut_off_from_routers_hands_its_seat_to_a_connected_member() {
     let Some(fleet) = three() else { return };
     let ([anna, bruno, carla], router) = started(&fleet);
     let sent = router.counter("nemo.bu.sent");
     let echo = fleet.bed.echo(100);
     echo.flows();
-    let lost = "routers cannot be reached";
+    let lost = "its routers are not reachable";
     // Bruno, which would be the next leader, does not reach its gateway.
     silence(&fleet, fleet.host(1), "f4");
     wait_until("bruno misses his gateway", seconds(20), || bruno.log().contains(lost));
@@ -70,14 +70,19 @@ fn a_member_that_is_cut_off_from_routers_hands_its_seat_to_one_that_is_not() {
     fleet.bed.core.ip("link set ha up");
     fleet.bed.core.settle();
     fleet.bed.core.ip("-6 addr add 2001:db8:f0::1/64 dev ha");
-    wait_until("anna's links are back", seconds(20), || anna.log().contains("routers can be reached again"));
+    wait_until("anna's links are back", seconds(20), || {
+        anna.log().contains(
+            "its routers are reachable \
+        again",
+        )
+    });
     assert!(carla.bindings().is_some(), "{}", carla.log());
     silence(&fleet, fleet.host(2), "f5");
     for prefix in ["1", "a"] {
         fleet.bed.core.ip(&format!("-6 route add 2001:db8:{prefix}::/64 via 2001:db8:f0::2"));
     }
     wait_until("anna has the binding", seconds(40), || anna.has_the_router());
-    assert!(carla.log().contains("nobody in reach has answered"), "{}", carla.log());
+    assert!(carla.log().contains("no neighbour in reach has answered"), "{}", carla.log());
     echo.flows();
     let report = echo.stop();
     println!("the longest silence: {:?}", report.silence);

@@ -88,7 +88,10 @@ fn status_says_who_has_the_seat_and_who_is_there() {
 
     bruno.terminate();
     let expected = text(&fleet, 1, 1);
-    assert!(expected.contains("\nowner             nobody: bruno has given it up\n"), "{expected}");
+    assert!(
+        expected.contains("\nowner             no leader: bruno has given the leadership up\n"),
+        "{expected}"
+    );
     assert!(expected.contains("\n  bruno           says nothing\n"), "{expected}");
     assert!(expected.contains("\nnodes             1\n"), "{expected}");
     assert!(expected.ends_with("\nhere              bruno: no carnet-fleet runs\n"), "{expected}");
@@ -100,7 +103,7 @@ fn status_says_who_has_the_seat_and_who_is_there() {
         status["state"] == "silent" && status["owner"].is_null() && status["last"]["member"] == "bruno"
     });
     let expected = text(&fleet, 1, 1);
-    let owner = "\nowner             nobody: bruno had it last, and says nothing any more\n";
+    let owner = "\nowner             no leader: bruno was the last one, and no longer writes to the store\n";
     assert!(expected.contains(owner), "{expected}");
 
     // One server of the config accepts connections but does not answer, and another server does not exist.
@@ -115,7 +118,7 @@ fn status_says_who_has_the_seat_and_who_is_there() {
     assert!(one.contains("\nstore             [2001:db8:c::1]:2379: answers\n"), "{one}");
     fleet.store.kill().expect("etcd");
     fleet.store.wait().expect("etcd");
-    let expected = "owner             nobody knows: no server of the store answers\n\
+    let expected = "owner             unknown: no server of the store answers\n\
                     store             [2001:db8:c::1]:2383: no answer within 5 s\n\
                     store             [2001:db8:c::1]:2379: cannot reach etcd at [2001:db8:c::1]:2379: \
                     Connection refused";

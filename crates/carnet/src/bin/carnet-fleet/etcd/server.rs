@@ -1,8 +1,8 @@
-//! One of the store's servers, and the user's token for it.
+//! One server of the store, and the user's token for it.
 //!
-//! The client requests a token when it needs one. It keeps a token for each server, because a server forgets
-//! a token that clients no longer use with this server. One task at a time requests the token. Tasks that
-//! wait meanwhile get the same token, or the same error.
+//! The client requests a token when it needs one. It stores a token for each server, because a server forgets
+//! a token that no client uses with it. Only one task requests a token at a time. Tasks that wait for it get
+//! the same token, or the same error.
 
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use super::{Connection, READ};
 use crate::access::{Tls, User};
 
-/// Time for which the client does not try a refused password again.
+/// Time for which the client does not send a refused password again.
 const REFUSED: Duration = Duration::from_secs(1);
 
 /// One of the store's servers, with the token for it.
 #[derive(Clone)]
 pub struct Server {
     /// Name and port of the server, `host:port`.
-    pub place: String,
+    pub address: String,
     pub(super) tls: Option<(Arc<Tls>, ServerName<'static>)>,
     pub(super) user: Option<Arc<User>>,
     state: Arc<Mutex<State>>,
@@ -33,15 +33,15 @@ pub struct Server {
 #[derive(Default)]
 struct State {
     /// Token that the server gave last.
-    given: Given,
+    token: ServerToken,
     /// Last failure: its time, whether etcd refused the user, and the reason.
     failed: Option<(Instant, bool, String)>,
 }
 
 /// A token that a server has given.
 #[derive(Clone, Default)]
-pub(super) struct Given {
-    /// Number of the token. Each new token has a higher number; 0 means that there was no token yet.
+pub(super) struct ServerToken {
+    /// Number of the token. Each new token has a higher number; 0 means that there has been no token.
     number: u64,
     /// Token as a header value; `None` if etcd needs no token.
     pub(super) value: Option<HeaderValue>,
@@ -50,30 +50,31 @@ pub(super) struct Given {
 impl Server {
     /// Creates a server, with or without TLS and user.
     pub fn new(place: &str, tls: Option<(Arc<Tls>, ServerName<'static>)>, user: Option<Arc<User>>) -> Server {
-        Server { place: place.to_owned(), tls, user, state: Arc::default() }
+        Server { address: place.to_owned(), tls, user, state: Arc::default() }
     }
 
-    /// Returns a token. If `refused` is given, the result is a token other than this one.
-    pub(super) async fn token(&self, refused: Option<&Given>) -> anyhow::Result<Given> {
-        let Some(user) = self.user.clone() else { return Ok(Given::default()) };
+    /// Returns a token. `refused` is a token that the server has refused; then the returned token is another
+    /// one.
+    pub(super) async fn token(&self, refused: Option<&ServerToken>) -> anyhow::Result<ServerToken> {
+        let Some(user) = self.user.clone() else { return Ok(ServerToken::default()) };
         let old = refused.map_or(0, |given| given.number);
         let wanted = Instant::now();
         {
             let state = self.state.lock().await;
-            if state.given.number > old {
-                return Ok(state.given.clone());
+            if state.token.number > old {
+                return Ok(state.token.clone());
             }
         }
-        // The token request runs to its end even if its caller stops waiting. Otherwise a caller with a short
-        // wait would never get a token.
+        // The token request continues even if the caller stops waiting. Otherwise a caller with a short
+        // time limit would never get a token.
         let server = self.clone();
         let asked = tokio::spawn(async move {
             let mut state = server.state.lock().await;
-            // Another task has received a new token meanwhile. Without this check, each task that waits
-            // behind a failed request would also send a request, one after the other. More tasks would begin
-            // to wait than finish.
-            if state.given.number > old {
-                return Ok(state.given.clone());
+            // Another task has received a new token in the meantime. Without this check, all tasks that
+            // waited would send a request, one after the other, and further tasks would arrive faster than
+            // they finish.
+            if state.token.number > old {
+                return Ok(state.token.clone());
             }
             if let Some((when, refused, why)) = &state.failed
                 && (*when >= wanted || *refused && when.elapsed() < REFUSED)
@@ -82,10 +83,11 @@ impl Server {
             }
             let question = async { Connection::to(&server).await?.authenticate(&user).await };
             let answer = tokio::time::timeout(READ, question).await;
-            let failed = match answer.context("no answer").flatten().context("cannot have a token") {
+            let failed = match answer.context("no answer").flatten().context("cannot get a token") {
                 Ok(Ok(value)) => {
-                    *state = State { given: Given { number: state.given.number + 1, value }, failed: None };
-                    return Ok(state.given.clone());
+                    *state =
+                        State { token: ServerToken { number: state.token.number + 1, value }, failed: None };
+                    return Ok(state.token.clone());
                 }
                 Ok(Err(why)) => (true, format!("etcd refuses the user {:?} (access.user): {why}", user.name)),
                 Err(error) => (false, format!("{error:#}")),
@@ -100,7 +102,7 @@ impl Server {
 // Tokens must not appear in logs.
 impl Debug for Server {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.place)
+        formatter.write_str(&self.address)
     }
 }
 
@@ -111,8 +113,8 @@ mod tests {
 
     use super::*;
 
-    /// A server of etcd accepts connections but does not answer. If each task sent its own request, more
-    /// tasks would begin to wait than finish.
+    /// The server accepts connections but does not answer. If each task sent its own request, tasks would
+    /// arrive faster than they finish.
     #[tokio::test]
     async fn who_waits_for_a_token_that_cannot_be_had_does_not_ask_after_the_others() {
         let listener = TcpListener::bind("[::1]:0").await.expect("a port");
@@ -132,7 +134,7 @@ mod tests {
         let waiting = join_all((0..20).map(|_| server.token(None))).await;
         let errors: Vec<String> =
             waiting.into_iter().map(|one| format!("{:#}", one.err().expect("no token"))).collect();
-        assert!(errors.iter().all(|one| one.starts_with("cannot have a token")), "{errors:?}");
+        assert!(errors.iter().all(|one| one.starts_with("cannot get a token")), "{errors:?}");
         assert!(!taking.is_finished(), "one asks for all");
         // The next task sends a new request.
         server.token(None).await.err().expect("no token");

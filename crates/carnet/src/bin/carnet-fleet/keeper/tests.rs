@@ -1,4 +1,4 @@
-//! Tests of the keeper alone, with a store that the test plays.
+//! Tests of the keeper with a store that the test plays.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,10 +16,10 @@ fn transaction() -> Transaction {
     Transaction { expected: 0, token, changes: Vec::new() }
 }
 
-async fn store() -> (TcpListener, Place) {
+async fn store() -> (TcpListener, StoreLocation) {
     let listener = TcpListener::bind("[::1]:0").await.expect("a port");
     let server = Server::new(&listener.local_addr().expect("an address").to_string(), None, None);
-    (listener, Place { servers: vec![server], prefix: Prefix::of("carnet", "north") })
+    (listener, StoreLocation { servers: vec![server], prefix: Prefix::of("carnet", "north") })
 }
 
 /// Accepts the next connection, and reads one request from it.
@@ -29,7 +29,7 @@ async fn asked(listener: &TcpListener) -> TcpStream {
     stream
 }
 
-/// Returns the next request of a connection, if one comes.
+/// Returns the next request on a connection; `None` after its end.
 async fn request(stream: &mut TcpStream) -> Option<String> {
     let (mut text, mut octets) = (String::new(), [0; 4096]);
     let whole = |text: &str| {
@@ -44,10 +44,10 @@ async fn request(stream: &mut TcpStream) -> Option<String> {
     Some(text)
 }
 
-/// An attempt that takes longer than the time until the next attempt still counts. Otherwise a slow store
-/// would never give an answer in time.
+/// An answer to an earlier attempt still counts after the next attempt has started. Otherwise a slow store
+/// would never succeed.
 #[tokio::test]
-async fn a_store_that_is_slow_is_heard() {
+async fn a_slow_answer_of_the_store_still_counts() {
     let (listener, place) = store().await;
     let (ask, to_make) = unbounded_channel();
     let (tell, mut told) = unbounded_channel();
@@ -60,14 +60,15 @@ async fn a_store_that_is_slow_is_heard() {
     let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
     first.write_all(answer.as_bytes()).await.expect("it is still wanted");
     let heard = told.recv().await;
-    assert!(matches!(heard, Some(FromStore::Outcome(1, Outcome::Done(7)))), "{heard:?}");
+    assert!(matches!(heard, Some(StoreMessage::Outcome(1, Outcome::Done(7)))), "{heard:?}");
 }
 
-/// Answers of a store that has one user: to a request for a token, and to one transaction after the other.
+/// Answers of a store that has one user: the answer to a token request, and the answers to successive
+/// transactions.
 struct Guarded {
     token: (u16, &'static str),
     transactions: Vec<(u16, String)>,
-    /// If present, the store gives a token only after this notification.
+    /// If present, the store answers a token request only after this notification.
     gate: Option<Arc<Notify>>,
 }
 
@@ -75,11 +76,11 @@ const TOKEN: (u16, &str) = (200, r#"{"token":"TOKEN"}"#);
 const DONE: &str = r#"{"header":{"revision":"7"},"succeeded":true}"#;
 
 impl Guarded {
-    /// Starts the store. Returns its place, and the path and token of each request that it receives.
-    async fn begin(self) -> (Place, UnboundedReceiver<String>) {
+    /// Starts the store. Returns its location, and the path and token of each request.
+    async fn begin(self) -> (StoreLocation, UnboundedReceiver<String>) {
         let (listener, mut place) = store().await;
         let user = Arc::new(User::new("north", "secret"));
-        place.servers[0] = Server::new(&place.servers[0].place, None, Some(user));
+        place.servers[0] = Server::new(&place.servers[0].address, None, Some(user));
         let (tell, told) = unbounded_channel();
         let (answers, count) = (Arc::new(Mutex::new(self.transactions.into_iter())), Arc::new(Mutex::new(0)));
         let (gate, token) = (self.gate, self.token);
@@ -119,13 +120,13 @@ fn asked_of(told: &mut UnboundedReceiver<String>) -> Vec<String> {
     std::iter::from_fn(|| told.try_recv().ok()).collect()
 }
 
-async fn transacted(place: &Place) -> anyhow::Result<Outcome> {
+async fn transacted(place: &StoreLocation) -> anyhow::Result<Outcome> {
     Connection::to(&place.servers[0]).await?.transact(&place.prefix, &transaction()).await
 }
 
-/// The store refuses the token in the words of etcd up to 3.5, and in the words of later versions.
+/// The store refuses the token with the error text of etcd up to 3.5, and with that of later versions.
 #[tokio::test]
-async fn a_transaction_that_is_refused_for_its_token_is_made_with_another() {
+async fn a_transaction_with_an_expired_token_is_repeated_with_a_new_token() {
     for refused in [
         (
             401,
@@ -149,7 +150,7 @@ async fn a_transaction_that_is_refused_for_its_token_is_made_with_another() {
     }
 }
 
-/// etcd might still execute the first attempt. The second attempt would then see a changed key, as if another
+/// etcd might still execute the first attempt. Then a second attempt would find a changed key, as if another
 /// member had written it.
 #[tokio::test]
 async fn a_transaction_that_may_have_been_made_is_not_made_again() {
@@ -167,7 +168,7 @@ async fn a_transaction_that_may_have_been_made_is_not_made_again() {
     }
 }
 
-/// The log has only one line about a text of etcd, or of another server in its place, whatever the text is.
+/// A text of etcd, or of another server at its address, causes one log line only, whatever it contains.
 #[tokio::test]
 async fn of_what_etcd_says_instead_of_an_answer_little_is_told() {
     for (said, told) in [
@@ -182,7 +183,7 @@ async fn of_what_etcd_says_instead_of_an_answer_little_is_told() {
     }
 }
 
-/// Otherwise the client would read keys endlessly, and store them.
+/// A faulty server that repeats keys must not make the client read endlessly.
 #[tokio::test]
 async fn keys_that_come_again_and_again_are_not_read() {
     let prefix = Prefix::of("carnet", "north");
@@ -198,13 +199,13 @@ async fn keys_that_come_again_and_again_are_not_read() {
     let error = open.read(&prefix).await.expect_err("it has no end").to_string();
     assert_eq!(error, "etcd's answer has keys that were not asked for");
     assert_eq!(asked_of(&mut told)[1..], ["/v3/kv/range token1", "/v3/kv/range token1"]);
-    // No revision follows the largest one; the watch must begin nevertheless.
+    // No revision follows the largest one, but the watch must begin anyway.
     let known = Revision::MAX;
     assert!(open.watch(&prefix, known).await.is_ok());
 }
 
-/// A password costs etcd some work, even a wrong password. An unusable token does not count as a refused
-/// password.
+/// etcd needs some work for each password, even a wrong one, so the client waits before it sends a refused
+/// one again. An unusable token does not count as a refused password.
 #[tokio::test]
 async fn a_password_that_is_refused_is_not_shown_each_time() {
     let wrong = "etcdserver: authentication failed, invalid user ID or password";
@@ -224,8 +225,8 @@ async fn a_password_that_is_refused_is_not_shown_each_time() {
     }
 }
 
-/// An attempt lasts no longer than a lease. If etcd takes longer to check a password, requests for a token
-/// would otherwise fail endlessly.
+/// An attempt lasts at most one lease. If etcd needs longer to check a password, the token request must
+/// continue after the attempt, or no attempt would ever succeed.
 #[tokio::test]
 async fn a_token_is_asked_for_to_the_end() {
     let gate = Arc::new(Notify::new());
@@ -240,7 +241,7 @@ async fn a_token_is_asked_for_to_the_end() {
     assert_eq!(asked_of(&mut told), ["/v3/kv/txn token1"]);
 }
 
-/// If etcd has no users, the client sends no token, until etcd gets users.
+/// If etcd has no users, the client sends no token until etcd gets users.
 #[tokio::test]
 async fn a_store_without_users_is_asked_without_a_token() {
     let token = (400, r#"{"error":"etcdserver: authentication is not enabled","code":9}"#);
@@ -252,12 +253,12 @@ async fn a_store_without_users_is_asked_without_a_token() {
     assert_eq!(asked_of(&mut told), ["/v3/auth/authenticate -", "/v3/kv/txn -", "/v3/kv/txn -"]);
 }
 
-/// If an ending home agent reports a commit, the answer would go to the next home agent. The acknowledgements
-/// of the next home agent would then leave one commit too early.
+/// An ending home agent may still report a commit. If its answer went to the next home agent, that one would
+/// send acknowledgements one commit too early.
 #[tokio::test]
 async fn what_a_home_agent_says_that_ends_is_not_said_of_the_next() {
     let (_listener, place) = store().await;
-    let recipe = Recipe {
+    let recipe = AgentParameters {
         program: "/nonexistent".into(),
         config: "north.toml".into(),
         directory: "/nonexistent".into(),
@@ -268,17 +269,17 @@ async fn what_a_home_agent_says_that_ends_is_not_said_of_the_next() {
     let (transactions, mut made) = unbounded_channel();
     keeper.transactions = transactions;
     keeper.carry_out();
-    keeper.hear_store(FromStore::Snapshot(1, Snapshot { revision: 5, ..Snapshot::default() }));
+    keeper.hear_store(StoreMessage::Snapshot(1, Snapshot { revision: 5, ..Snapshot::default() }));
     keeper.carry_out();
     let (id, taking) = made.try_recv().expect("nobody has the seat");
-    keeper.hear_store(FromStore::Outcome(id, Outcome::Done(6)));
+    keeper.hear_store(StoreMessage::Outcome(id, Outcome::Done(6)));
     let event = Event { key: Key::Owner, value: Some(taking.token.to_text()) };
-    keeper.hear_store(FromStore::Events(1, BTreeMap::from([(6, vec![event])])));
+    keeper.hear_store(StoreMessage::Events(1, BTreeMap::from([(6, vec![event])])));
     keeper.carry_out();
     assert!(matches!(keeper.process, Process::None(_, Some(_))), "{:?}", keeper.process);
-    keeper.process = Process::Ends(Agent::start(recipe), Some(BTreeMap::new()));
-    keeper.hear_agent(agent::News::Commit(1, vec![("own".into(), Some("{}".into()))]));
-    keeper.hear_agent(agent::News::Working);
+    keeper.process = Process::Ending(Agent::start(recipe), Some(BTreeMap::new()));
+    keeper.hear_agent(agent::AgentEvent::Commit(1, vec![("own".into(), Some("{}".into()))]));
+    keeper.hear_agent(agent::AgentEvent::Working);
     keeper.carry_out();
     while let Ok((_, transaction)) = made.try_recv() {
         assert_eq!((transaction.changes, transaction.token.state), (Vec::new(), TokenState::Starting));
