@@ -1,4 +1,4 @@
-// The station's API (docs/api.md): questions, wishes, and the stream of events.
+// Client of the station's API (docs/api.md): requests, commands and the stream of events.
 
 /** Octets of an event; a longer one is left out. */
 const LONGEST_EVENT = 65536;
@@ -29,7 +29,7 @@ async function refusal(response) {
   try {
     why = (await response.json()).error ?? why;
   } catch {
-    // The status says enough.
+    // Ignore the error: the page shows the failure by the status.
   }
   return new Refused(response.status, String(why));
 }

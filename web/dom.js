@@ -31,7 +31,7 @@ export function el(tag, attributes, ...children) {
 
 /** Makes `old` what `wanted` is, and keeps what is the same: focus, selection and scroll stay where they are. */
 export function morph(old, wanted) {
-  // Most of a page mostly is: the browser compares faster than what follows.
+  // Most parts of the page are unchanged, and this comparison by the browser is fast.
   if (old.isEqualNode(wanted)) return;
   if (old.nodeType !== wanted.nodeType || old.nodeName !== wanted.nodeName || key(old) !== key(wanted)) {
     old.replaceWith(wanted);
@@ -42,7 +42,7 @@ export function morph(old, wanted) {
     return;
   }
   for (const { name } of [...old.attributes]) {
-    // Whoever opened a part of the page wants it open.
+    // Keep a part of the page open that the user has opened.
     if (!wanted.hasAttribute(name) && name !== "open") old.removeAttribute(name);
   }
   for (const { name, value } of wanted.attributes) {

@@ -1,4 +1,4 @@
-// Pictures: the time line of uplinks, lines over time, and the map of stations around.
+// Pictures: the time line of the uplinks, curves over time, and the map of the stations in range.
 
 import { el } from "./dom.js";
 import { clock } from "./format.js";
@@ -73,7 +73,7 @@ export function chart(lines, from, now, width, height, unit) {
     }
     if (path) {
       const drawn = el("path", { class: `line ${line.kind}` }, el("title", null, line.name));
-      // Longer than a text may be; numbers alone.
+      // Set the path directly: it has only numbers, and may be longer than the limit for texts.
       drawn.setAttribute("d", path);
       parts.push(drawn);
     }

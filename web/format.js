@@ -1,6 +1,6 @@
-// Numbers, durations and times as people read them.
+// Formats numbers, durations and times for readers.
 
-// Made once: to make one takes longer than to write a hundred numbers with it.
+// Create the formatters once: creating one takes longer than formatting a hundred numbers.
 const numbers = [0, 1].map((digits) => new Intl.NumberFormat([], { minimumFractionDigits: digits, maximumFractionDigits: digits }));
 const plain = new Intl.NumberFormat();
 const times = new Intl.DateTimeFormat([], { timeStyle: "medium", hour12: false });

@@ -1,4 +1,4 @@
-// What the page remembers: states and round trips of uplinks, rates of packets, events. All of it is bounded.
+// History of the page: states and round-trip times of uplinks, packet rates, events. All lists are bounded.
 
 /** How far back pictures go. */
 export const SPAN_MS = 10 * 60 * 1000;
@@ -38,7 +38,7 @@ export function sawUplinks(uplinks, now) {
     const state = String(uplink.state).split(":")[0];
     const runs = lanes.get(name);
     const run = runs.at(-1);
-    // Nothing is known of the time when nobody answered.
+    // The state is unknown for a time in which the station did not answer.
     const connected = run && now - run.to < 10000;
     if (connected) run.to = now;
     if (!connected || run.state !== state) runs.push({ from: now, to: now, state });

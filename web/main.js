@@ -1,4 +1,4 @@
-// The dashboard of a station: asks it every two seconds, follows its events, and draws what it says.
+// The dashboard of a station: requests its state every two seconds, follows its events, and draws both.
 
 import { Refused, follow, get, post, token } from "./api.js";
 import { el, morph, morphChildren, plain } from "./dom.js";
@@ -30,7 +30,7 @@ function draw() {
 function live(kind, text) {
   const [dot, words] = at("live").children;
   dot.className = `dot ${kind}`;
-  // Said aloud when it changes, not with every answer.
+  // Write the text only if it changes, because a screen reader reads each change aloud.
   if (words.textContent !== text) words.textContent = text;
 }
 
@@ -83,10 +83,10 @@ async function listen() {
       history.sawEvent(event);
       if (event.event === "handover") ask().catch(refused);
     };
-    // For whoever waits for it from outside.
+    // Tests wait for this number.
     const opened = () => (at("live").dataset.streams = Number(at("live").dataset.streams ?? 0) + 1);
     await follow("/v1/events", heard, opened, signal).catch(() => {}); // The next question says what is wrong.
-    // One that another token shall take the place of begins again at once.
+    // After the user has entered another token, connect again at once, without this pause.
     if (!signal.aborted) await new Promise((done) => setTimeout(done, EVERY_MS));
   }
 }

@@ -1,4 +1,4 @@
-// The parts of the page: each is made of what the station has answered, and says nothing else.
+// The parts of the page, each drawn from an answer of the station.
 
 import { el, plain } from "./dom.js";
 import { clock, count, duration, fixed, octets } from "./format.js";
@@ -106,7 +106,7 @@ function statusPanels({ status }) {
 
 function signal(dbm) {
   if (!Number.isFinite(dbm)) return "–";
-  // From what can hardly be used to as good as it gets.
+  // From a hardly usable signal to the best one, in dBm.
   return [el("meter", { min: -110, max: -40, low: -85, high: -70, optimum: -50, value: dbm, "aria-label": "signal" }), ` ${dbm} dBm`];
 }
 
@@ -116,7 +116,7 @@ function uplinkPanel({ status, uplinks }, from, now, width) {
   const rows = list(uplinks).map((uplink) => row(heads, uplink.interface,
     [badge(uplink.state), uplink.retry_s !== null && uplink.retry_s !== undefined && ` again in ${duration(uplink.retry_s)}`],
     el("button", { type: "button", "data-handover": uplink.interface, "aria-pressed": wanted === uplink.interface ? "true" : "false",
-      // What is seen comes first in what is said: who speaks to the computer says what is seen.
+      // Begin with the visible text: users of voice control say the text that they see.
       "aria-label": `${wanted === uplink.interface ? "Asked for" : "Use"} ${uplink.interface} for the traffic` }, wanted === uplink.interface ? "Asked for" : "Use"),
     signal(uplink.signal_dbm), fixed(uplink.rtt_ms, "ms", 1), Number.isFinite(uplink.loss) ? fixed(uplink.loss * 100, "%", 1) : "–",
     [octets(uplink.volume_used), uplink.volume && ` of ${octets(uplink.volume)}`, uplink.volume_period && ` this ${uplink.volume_period}`],
@@ -216,7 +216,7 @@ export function page(seen, { now, zoom, filter, width }) {
     el("div", { class: "row", "data-key": "row-status" }, statusPanels(seen)),
     router && uplinkPanel(seen, from, now, inner),
     router && handoverPanel(from, now, inner),
-    // Who is where is what a home agent is asked first.
+    // Show the bindings first: operators of a home agent look for them first.
     agent && bindingPanel(seen, filter),
     packetPanel(seen, from, now, inner),
     mapPanel(seen, zoom, inner),

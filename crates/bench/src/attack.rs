@@ -18,7 +18,7 @@ use anyhow::{Context, anyhow};
 use nix::sys::signal::Signal;
 
 use super::Effort;
-use super::cores::{Cores, used_by};
+use super::cores::{Cores, process_seconds};
 use super::figures::{AttackFigure, Series};
 use super::fleet::{Fleet, identity};
 use super::flood::flood;
@@ -29,7 +29,7 @@ use super::registrations::{config, world};
 use super::sender::{BATCH, Sender};
 use super::sink::Sink;
 use super::updates::{Identity, KEY, Signer, checksum, update};
-use super::world::{CN, HOME_AGENT, Place, Programs, World, link_addresses};
+use super::world::{CN, HOME_AGENT, Programs, World, WorldInterface, link_addresses};
 use carnet_testbed::clock::{self, MILLISECOND, SECOND, monotonic};
 use carnet_testbed::console;
 
@@ -47,8 +47,8 @@ const IN_TIME: u64 = SECOND;
 const TICK: u64 = 200_000;
 /// Maximum number of delayed frames that the sender sends later; it skips further frames.
 const DEBT: u64 = 4096;
-const E0: Place = Place { node: "mr", interface: "e0" };
-const C0: Place = Place { node: "cn", interface: "c0" };
+const E0: WorldInterface = WorldInterface { node: "mr", interface: "e0" };
+const C0: WorldInterface = WorldInterface { node: "cn", interface: "c0" };
 
 const PROTOCOL_ICMPV6: u8 = 58;
 const PROTOCOL_FRAGMENT: u8 = 44;
@@ -68,14 +68,14 @@ enum Kind {
     Recorded,
     /// Home Agent Address Discovery Requests (DHAAD).
     Discovery,
-    /// First fragments of Binding Updates whose other fragments never come.
+    /// First fragments of Binding Updates; the attacker never sends the other fragments.
     Fragments,
 }
 
 const KINDS: [Kind; 5] = [Kind::Forged, Kind::Unknown, Kind::Recorded, Kind::Discovery, Kind::Fragments];
 
 impl Kind {
-    fn words(self) -> &'static str {
+    fn description(self) -> &'static str {
         match self {
             Kind::Forged => "forged Binding Updates",
             Kind::Unknown => "Binding Updates of unknown routers",
@@ -138,7 +138,7 @@ fn discovery_request(from: Ipv6Addr, to: Ipv6Addr, number: u16) -> Vec<u8> {
     [&headers(from, to, PROTOCOL_ICMPV6, message.len())[..], &message].concat()
 }
 
-/// Returns the first fragment of a packet. The other fragments are never sent.
+/// Returns the first fragment of a packet. The attacker never sends the others.
 fn first_fragment(whole: &[u8], number: u32) -> Vec<u8> {
     let payload = &whole[LINK + IPV6..whole.len() - 8];
     // The Fragment header has offset 0 and the flag M: more fragments follow.
@@ -174,7 +174,7 @@ fn send(sender: &mut Sender, frames: &[Frame], rate: f64, stop: &AtomicBool) -> 
 }
 
 /// The network, the fleet and the stream of a measurement.
-struct Scene<'a> {
+struct AttackedNetwork<'a> {
     path: Path,
     world: &'a World,
     process: u32,
@@ -188,21 +188,21 @@ struct Scene<'a> {
     attack_rate: f64,
 }
 
-impl Scene<'_> {
+impl AttackedNetwork<'_> {
     /// Lets all routers renew while the flood of `frames` and the stream pass.
     fn under(&mut self, words: &str, frames: &[Frame]) -> anyhow::Result<AttackFigure> {
         let stop = AtomicBool::new(false);
         self.fleet.prepare();
         let sink = Sink::numbered_at(self.world, E0)?;
         let each_second = f64::from(self.fleet.len()) * 1e9 / self.duration as f64;
-        let (agent_before, start) = (used_by(self.process)?, monotonic());
+        let (agent_before, start) = (process_seconds(self.process)?, monotonic());
         let attack_rate = self.attack_rate;
         let (fleet, process, world) = (&mut self.fleet, self.process, self.world);
         let (round, attack, agent_s, steady) = std::thread::scope(|scope| {
             let flood = scope.spawn(|| send(&mut Sender::one_by_one(world, E0)?, frames, attack_rate, &stop));
             let routers = scope.spawn(|| {
                 let round = fleet.register(usize::MAX, Some(each_second));
-                let used = used_by(process);
+                let used = process_seconds(process);
                 stop.store(true, Ordering::Relaxed);
                 anyhow::Ok((round?, used?))
             });
@@ -248,9 +248,9 @@ fn one(path: Path, effort: &Effort, programs: &Programs, cores: &Cores) -> anyho
     let config = config(&format!("{name}.ha"), path, effort.attacked, None);
     cores.pin()?;
     let (mut world, _) = world(&name, path, &config, programs)?;
-    let process = world.daemons.last().context("was just started")?.id();
-    // A machine with one core runs sender and home agent on the same core.
-    let _ = cores.avoid();
+    let process = world.daemons.last().context("bug: the process that was just started is missing")?.id();
+    // Ignore the error: on a machine with one core, sender and home agent share it.
+    let _ = cores.avoid_measuring_core();
     let mut fleet = Fleet::new(&world, E0, effort.attacked, LIFETIME)?;
     fleet.patience = IN_TIME;
     fleet.prepare();
@@ -267,22 +267,23 @@ fn one(path: Path, effort: &Effort, programs: &Programs, cores: &Cores) -> anyho
     drop(sink);
     let rate = Series::of(rates).median * SHARE;
     let (duration, attack_rate) = (effort.attack, effort.attack_rate);
-    let mut scene = Scene { path, world: &world, process, fleet, stream, frame, rate, duration, attack_rate };
+    let mut scene =
+        AttackedNetwork { path, world: &world, process, fleet, stream, frame, rate, duration, attack_rate };
     let mut figures = vec![scene.under("nothing", &[])?];
     for kind in KINDS {
         let frames = kind.frames(&scene.fleet)?;
-        figures.push(scene.under(kind.words(), &frames)?);
+        figures.push(scene.under(kind.description(), &frames)?);
     }
     drop(scene);
     if let Some(mut daemon) = world.daemons.pop() {
-        daemon.check()?;
+        daemon.check_running()?;
         daemon.signal(Signal::SIGTERM);
         daemon.wait(60 * SECOND);
     }
     Ok(figures)
 }
 
-/// Measures those of the given paths that use carnet.
+/// Measures the given data paths, except those without carnet.
 pub fn measure(
     paths: &[Path],
     effort: &Effort,

@@ -8,12 +8,12 @@ use super::figures::PathFigure;
 use super::packets::Part;
 use super::path::Path;
 use super::world::{Programs, World};
-use carnet_testbed::isolate::{Interrupted, stopping};
+use carnet_testbed::isolate::{Interrupted, has_to_stop};
 use carnet_testbed::{clock, console};
 
 /// The worlds of one path.
 #[derive(Debug)]
-struct Lane {
+struct PathWorlds {
     path: Path,
     /// World in which both routers use the path.
     both: World,
@@ -25,17 +25,21 @@ struct Lane {
 
 /// The worlds of all paths.
 #[derive(Debug)]
-pub struct Bed {
-    lanes: Vec<Lane>,
+pub struct Testbeds {
+    lanes: Vec<PathWorlds>,
 }
 
-impl Bed {
+impl Testbeds {
     /// Builds a world for each path that this machine supports. Adds each unsupported path to `told`, with
     /// the reason.
-    pub fn build(wanted: &[Path], programs: &Programs, told: &mut Vec<PathFigure>) -> anyhow::Result<Bed> {
-        let mut bed = Bed { lanes: Vec::new() };
+    pub fn build(
+        wanted: &[Path],
+        programs: &Programs,
+        told: &mut Vec<PathFigure>,
+    ) -> anyhow::Result<Testbeds> {
+        let mut bed = Testbeds { lanes: Vec::new() };
         for path in wanted.iter().copied() {
-            let missing = match Lane::build(path, programs) {
+            let missing = match PathWorlds::build(path, programs) {
                 Ok(lane) => {
                     bed.lanes.push(lane);
                     None
@@ -45,10 +49,10 @@ impl Bed {
                 Err(error) => Some(reason(&error)),
             };
             match &missing {
-                None => console::step(&format!("{}: {}", path.name(), path.about())),
+                None => console::step(&format!("{}: {}", path.name(), path.description())),
                 Some(why) => console::step(&format!("{}: not here: {why}", path.name())),
             }
-            told.push(PathFigure { path, about: path.about().into(), missing });
+            told.push(PathFigure { path, about: path.description().into(), missing });
         }
         Ok(bed)
     }
@@ -78,14 +82,14 @@ impl Bed {
     }
 
     /// Fails if the user stops the run or a station has ended.
-    pub fn check(&self) -> anyhow::Result<()> {
-        if stopping() {
+    pub fn check_running(&self) -> anyhow::Result<()> {
+        if has_to_stop() {
             return Err(Interrupted.into());
         }
         for world in self.all() {
             for station in &world.stations {
                 if !station.is_ready() {
-                    bail!("carnet in node {} answers no longer; see its log", station.node);
+                    bail!("carnet in node {} no longer answers; see its log", station.node);
                 }
             }
         }
@@ -113,8 +117,8 @@ impl Bed {
     }
 }
 
-impl Lane {
-    fn build(path: Path, programs: &Programs) -> anyhow::Result<Lane> {
+impl PathWorlds {
+    fn build(path: Path, programs: &Programs) -> anyhow::Result<PathWorlds> {
         let name = path.name();
         let both = World::build(name, path, path, programs)?;
         let alone = match path {
@@ -124,7 +128,7 @@ impl Lane {
             ]),
             _ => None,
         };
-        Ok(Lane { path, both, alone })
+        Ok(PathWorlds { path, both, alone })
     }
 }
 

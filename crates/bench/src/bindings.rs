@@ -17,17 +17,19 @@ use anyhow::{Context, bail, ensure};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use super::cores::used_by;
+use super::cores::process_seconds;
 use super::figures::{BindingsFigure, Series, StartFigure};
 use super::flood::flood;
 use super::packet::{Frame, balanced};
 use super::path::Path;
 use super::sender::{BATCH, Sender};
 use super::sink::Sink;
-use super::world::{CARE_OF, CN, HOME_AGENT, Place, Programs, World, link_addresses, station_config};
-use super::{Bed, Effort};
+use super::world::{
+    CARE_OF, CN, HOME_AGENT, Programs, World, WorldInterface, link_addresses, station_config,
+};
+use super::{Effort, Testbeds};
 use carnet_testbed::clock::{self, MILLISECOND, SECOND, monotonic};
-use carnet_testbed::isolate::{Interrupted, RUN, stopping};
+use carnet_testbed::isolate::{Interrupted, RUN, has_to_stop};
 use carnet_testbed::process::{in_node, output};
 use carnet_testbed::{console, topology};
 
@@ -37,13 +39,13 @@ const MOBILE: u32 = 0x2001_0dba;
 const CARE_OF_ALL: u32 = 0x2001_0dbb;
 /// Lifetime of the bindings in seconds.
 const LIFETIME: u64 = 72 * 3600;
-/// Number of packets that each binding gets before the rounds.
+/// Number of packets that are sent to each binding before the measured rounds.
 const VISITS: u32 = 2;
 /// Maximum duration of a start in seconds.
 const PATIENCE: u64 = 300;
 
-const C0: Place = Place { node: "cn", interface: "c0" };
-const E0: Place = Place { node: "mr", interface: "e0" };
+const C0: WorldInterface = WorldInterface { node: "cn", interface: "c0" };
+const E0: WorldInterface = WorldInterface { node: "mr", interface: "e0" };
 
 fn prefix(number: u32) -> String {
     let bits = u128::from(MOBILE) << 96 | u128::from(number) << 64;
@@ -78,7 +80,7 @@ fn config(name: &str, path: Path, bindings: u32, folder: &std::path::Path) -> St
     text
 }
 
-/// Returns the state file of the home agent.
+/// Returns the content of the home agent's state file with this number of bindings.
 fn state(bindings: u32) -> String {
     let expires = clock::realtime() + LIFETIME * SECOND;
     let one = |number: u32| {
@@ -119,10 +121,10 @@ fn build(path: Path, bindings: u32, programs: &Programs) -> anyhow::Result<(Worl
         .context("cannot write a state")?;
     let start = monotonic();
     world.start("ha", &config(&station, path, bindings, &folder), programs)?;
-    let agent = world.stations.last().context("was just started")?;
+    let agent = world.stations.last().context("bug: the process that was just started is missing")?;
     while !agent.is_ready() {
-        world.daemons.iter_mut().try_for_each(|daemon| daemon.check())?;
-        if stopping() {
+        world.daemons.iter_mut().try_for_each(|daemon| daemon.check_running())?;
+        if has_to_stop() {
             return Err(Interrupted.into());
         }
         if monotonic() - start > PATIENCE * SECOND {
@@ -134,7 +136,9 @@ fn build(path: Path, bindings: u32, programs: &Programs) -> anyhow::Result<(Worl
     let shown = agent.show("bindings")?;
     let found = shown.as_array().map_or(0, Vec::len);
     ensure!(found == bindings as usize, "the home agent has {found} bindings, expected {bindings}");
-    let memory_mib = memory(world.daemons.last().context("was just started")?.id()).unwrap_or(0.0);
+    let memory_mib =
+        memory(world.daemons.last().context("bug: the process that was just started is missing")?.id())
+            .unwrap_or(0.0);
     Ok((world, StartFigure { path, bindings, ready_s, memory_mib }))
 }
 
@@ -144,7 +148,7 @@ fn settle(world: &World) -> anyhow::Result<()> {
     for daemon in &world.daemons {
         let mut before = -1.0;
         loop {
-            let used = used_by(daemon.id())?;
+            let used = process_seconds(daemon.id())?;
             // The stations are idle if they used at most one tick of 10 ms.
             if used - before < 0.015 || monotonic() > until {
                 break;
@@ -164,9 +168,9 @@ fn memory(process: u32) -> Option<f64> {
 }
 
 /// Generator of pseudo-random numbers (xorshift64*).
-struct Dice(u64);
+struct RandomNumbers(u64);
 
-impl Dice {
+impl RandomNumbers {
     fn below(&mut self, limit: u32) -> u32 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -178,20 +182,20 @@ impl Dice {
 
 /// Kind of packets to send.
 #[derive(Debug, Clone, Copy)]
-struct What {
+struct PacketKind {
     words: &'static str,
     from: bool,
     random: bool,
 }
 
-const WHATS: [What; 4] = [
-    What { words: "to one", from: false, random: false },
-    What { words: "to random ones", from: false, random: true },
-    What { words: "from one", from: true, random: false },
-    What { words: "from random ones", from: true, random: true },
+const WHATS: [PacketKind; 4] = [
+    PacketKind { words: "to one", from: false, random: false },
+    PacketKind { words: "to random ones", from: false, random: true },
+    PacketKind { words: "from one", from: true, random: false },
+    PacketKind { words: "from random ones", from: true, random: true },
 ];
 
-struct Lane {
+struct PathMeasurement {
     bindings: u32,
     sender: Sender,
     sink: Sink,
@@ -203,7 +207,7 @@ struct Lane {
 fn one(
     path: Path,
     worlds: &[(u32, World)],
-    what: What,
+    what: PacketKind,
     size: usize,
     effort: &Effort,
 ) -> anyhow::Result<Vec<BindingsFigure>> {
@@ -220,7 +224,7 @@ fn one(
     };
     let mut lanes = Vec::new();
     for (bindings, world) in worlds {
-        lanes.push(Lane {
+        lanes.push(PathMeasurement {
             bindings: *bindings,
             sender: Sender::one_by_one(world, source)?,
             sink: Sink::counting_at(world, end)?,
@@ -241,7 +245,7 @@ fn one(
         }
     };
     for lane in &mut lanes {
-        let Lane { bindings, sender, sink, frames, .. } = lane;
+        let PathMeasurement { bindings, sender, sink, frames, .. } = lane;
         let mut next = 0;
         while what.random && next < VISITS * *bindings {
             let mut prepare = |frames: &mut [Frame], _: u64| {
@@ -253,7 +257,7 @@ fn one(
             flood(sender, sink, frames, 5 * MILLISECOND, &mut prepare)?;
         }
     }
-    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+    let mut dice = RandomNumbers(0x9e37_79b9_7f4a_7c15);
     for round in 0..effort.rounds {
         for turn in 0..lanes.len() {
             let at = (turn + round) % lanes.len();
@@ -276,7 +280,7 @@ fn one(
         }
     }
     let base = lanes.iter().find(|lane| lane.bindings == 1).map(|lane| Series::of(lane.rates.clone()));
-    let figure = |lane: Lane| {
+    let figure = |lane: PathMeasurement| {
         let rate = Series::of(lane.rates);
         BindingsFigure {
             path,
@@ -293,7 +297,7 @@ fn one(
 
 /// Measures all paths of the bed that use carnet.
 pub fn measure(
-    bed: &Bed,
+    bed: &Testbeds,
     effort: &Effort,
     programs: &Programs,
     starts: &mut Vec<StartFigure>,
@@ -338,7 +342,7 @@ pub fn measure(
                 daemon.wait(2 * SECOND);
             }
         }
-        bed.check()?;
+        bed.check_running()?;
     }
     Ok(figures)
 }
@@ -357,7 +361,7 @@ mod tests {
 
     #[test]
     fn the_dice_reach_every_number() {
-        let mut dice = Dice(1);
+        let mut dice = RandomNumbers(1);
         let mut seen = [0; 10];
         for _ in 0..1000 {
             seen[dice.below(10) as usize] += 1;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use carnet_testbed::commands::write_file;
-use carnet_testbed::isolate::{self, Mode};
+use carnet_testbed::isolate::{self, IsolationMode};
 use clap::Subcommand;
 
 /// A command of the benchmarks.
@@ -19,9 +19,9 @@ pub enum Command {
     BenchTable {
         /// The figures.
         bench: PathBuf,
-        /// The file to write; the figures go beside it, as bench.json.
+        /// Table file to write. The command writes bench.json into the same folder.
         table: PathBuf,
-        /// Another bench.json, whose figures replace the same figures here.
+        /// Further bench.json files, whose figures replace older figures of the same kind.
         #[arg(long, value_name = "BENCH")]
         with: Vec<PathBuf>,
     },
@@ -30,23 +30,23 @@ pub enum Command {
 impl Command {
     /// Runs the command and returns the exit status of the program. `inside` is the mode of a lab that runs
     /// inside its namespaces.
-    pub fn execute(&self, inside: Option<Mode>) -> anyhow::Result<ExitCode> {
+    pub fn execute(&self, inside: Option<IsolationMode>) -> anyhow::Result<ExitCode> {
         match self {
             Command::BenchGeonet(args) => {
                 if inside.is_none() {
-                    return isolate::enter(Mode::of_caller());
+                    return isolate::run_isolated(IsolationMode::of_caller());
                 }
-                isolate::settle()?;
+                isolate::start_inner_lab()?;
                 crate::geonet::run(args)?;
                 Ok(ExitCode::SUCCESS)
             }
             Command::Bench(args) => {
-                let mode = inside.unwrap_or_else(Mode::of_caller);
+                let mode = inside.unwrap_or_else(IsolationMode::of_caller);
                 let (out, carnet) = crate::plan(args, mode)?;
                 if inside.is_none() {
-                    return isolate::enter(mode);
+                    return isolate::run_isolated(mode);
                 }
-                isolate::settle()?;
+                isolate::start_inner_lab()?;
                 crate::run(args, out, carnet)?;
                 Ok(ExitCode::SUCCESS)
             }

@@ -12,15 +12,16 @@ pub struct Cores {
     all: CpuSet,
     /// Core on which packets are measured. It is the last core, because the first core handles most
     /// interrupts.
-    pub measuring: usize,
+    pub measuring_core: usize,
 }
 
 impl Cores {
     /// Returns the cores that this thread may run on.
     pub fn of_caller() -> anyhow::Result<Cores> {
-        let all = sched_getaffinity(Pid::from_raw(0)).context("cannot tell the cores")?;
+        let all =
+            sched_getaffinity(Pid::from_raw(0)).context("cannot read which cores this process may use")?;
         let measuring = (0..CpuSet::count()).rev().find(|core| all.is_set(*core).unwrap_or(false));
-        Ok(Cores { all, measuring: measuring.context("there is no core to run on")? })
+        Ok(Cores { all, measuring_core: measuring.context("there is no core to run on")? })
     }
 
     /// Pins this thread, and programs that it starts later, to the measuring core.
@@ -32,9 +33,9 @@ impl Cores {
     ///
     /// # Errors
     /// Fails also if the machine has no other core.
-    pub fn avoid(&self) -> anyhow::Result<()> {
+    pub fn avoid_measuring_core(&self) -> anyhow::Result<()> {
         let mut set = self.all;
-        set.unset(self.measuring)?;
+        set.unset(self.measuring_core)?;
         sched_setaffinity(Pid::from_raw(0), &set).context("there is no other core")
     }
 
@@ -49,7 +50,7 @@ impl Cores {
         let mut set = self.all;
         if pinned {
             set = CpuSet::new();
-            set.set(self.measuring)?;
+            set.set(self.measuring_core)?;
         }
         let mut threads = vec![process];
         if process != 0 {
@@ -71,7 +72,7 @@ impl Cores {
 pub const TICKS: f64 = 100.0;
 
 /// Returns the seconds that all cores were busy since the start of the machine, from `/proc/stat`.
-pub fn busy() -> anyhow::Result<f64> {
+pub fn busy_seconds() -> anyhow::Result<f64> {
     let text = std::fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
     parse_busy(&text).context("/proc/stat is not as expected")
 }
@@ -90,23 +91,23 @@ fn parse_busy(text: &str) -> Option<f64> {
 
 /// Observes the processor time of other programs on the machine during a measurement.
 #[derive(Debug)]
-pub struct Watch {
+pub struct ProcessorTimeWatch {
     begin: u64,
     /// Seconds of user and system time at the begin: of all programs, of a hypervisor's other guests, and of
     /// this process with its ended children.
     before: [f64; 3],
 }
 
-impl Watch {
+impl ProcessorTimeWatch {
     /// Begins to observe the processor time.
-    pub fn begin() -> anyhow::Result<Watch> {
-        Ok(Watch { begin: monotonic(), before: spent()? })
+    pub fn begin() -> anyhow::Result<ProcessorTimeWatch> {
+        Ok(ProcessorTimeWatch { begin: monotonic(), before: spent()? })
     }
 
     /// Returns the shares of all cores that other programs, and a hypervisor's other guests, had since
     /// [`Self::begin`]. The caller calls it after all programs that it started have ended. The kernel's
     /// handling of interrupts, in which it forwards packets, counts for no program.
-    pub fn shares(&self) -> anyhow::Result<[f64; 2]> {
+    pub fn shares_of_others(&self) -> anyhow::Result<[f64; 2]> {
         let [all, stolen, own] = spent()?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
         let time = (monotonic() - self.begin).max(1) as f64 / 1e9 * cores;
@@ -135,7 +136,7 @@ fn parse_own(text: &str) -> Option<f64> {
 }
 
 /// Returns the seconds that a process ran, from `/proc/PID/stat`.
-pub fn used_by(process: u32) -> anyhow::Result<f64> {
+pub fn process_seconds(process: u32) -> anyhow::Result<f64> {
     let file = format!("/proc/{process}/stat");
     let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
     parse_used(&text).with_context(|| format!("{file} is not as expected"))

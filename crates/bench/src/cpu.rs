@@ -3,12 +3,12 @@
 //! The figure from `/proc/stat` covers all cores: hosts, routers and the network between them. The load just
 //! before the transfer is subtracted. The figure from `/proc/PID/stat` covers the carnet programs alone.
 
-use super::cores::{busy, used_by};
+use super::cores::{busy_seconds, process_seconds};
 use super::figures::{CpuFigure, Series};
 use super::packets::Part;
 use super::tcp::direction;
-use super::transfer::{Task, transfer};
-use super::{Bed, Effort};
+use super::transfer::{TransferTask, transfer};
+use super::{Effort, Testbeds};
 use carnet_testbed::clock::{self, MILLISECOND, monotonic};
 use carnet_testbed::console;
 
@@ -18,7 +18,7 @@ const RATE: u64 = 500_000_000;
 const BEFORE: u64 = 400 * MILLISECOND;
 
 /// Measures all paths in both directions.
-pub fn measure(bed: &Bed, effort: &Effort) -> anyhow::Result<Vec<CpuFigure>> {
+pub fn measure(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<CpuFigure>> {
     let mut figures = Vec::new();
     for down in [false, true] {
         let worlds: Vec<_> = bed.worlds(Part::Both).collect();
@@ -26,23 +26,23 @@ pub fn measure(bed: &Bed, effort: &Effort) -> anyhow::Result<Vec<CpuFigure>> {
         for _ in 0..effort.transfers {
             for ((_, world), (machine, carnet, gbit)) in worlds.iter().zip(&mut rounds) {
                 let programs = || -> anyhow::Result<f64> {
-                    world.daemons.iter().map(|daemon| used_by(daemon.id())).sum()
+                    world.daemons.iter().map(|daemon| process_seconds(daemon.id())).sum()
                 };
-                let (idle, since) = (busy()?, monotonic());
+                let (idle, since) = (busy_seconds()?, monotonic());
                 clock::sleep(BEFORE);
-                let otherwise = (busy()? - idle) / ((monotonic() - since) as f64 / 1e9);
-                let (before, programs_before, start) = (busy()?, programs()?, monotonic());
-                let task = Task { streams: 1, down, seconds: effort.transfer, rate: Some(RATE) };
+                let otherwise = (busy_seconds()? - idle) / ((monotonic() - since) as f64 / 1e9);
+                let (before, programs_before, start) = (busy_seconds()?, programs()?, monotonic());
+                let task = TransferTask { streams: 1, down, seconds: effort.transfer, rate: Some(RATE) };
                 let Ok(outcome) = transfer(world, task)? else { continue };
                 let elapsed = (monotonic() - start) as f64 / 1e9;
                 let transferred = outcome.octets as f64 * 8.0 / 1e9;
                 if transferred > 0.0 {
-                    machine.push((busy()? - before - otherwise * elapsed) / transferred);
+                    machine.push((busy_seconds()? - before - otherwise * elapsed) / transferred);
                     carnet.push((programs()? - programs_before) / transferred);
                     gbit.push(outcome.gbit);
                 }
             }
-            bed.check()?;
+            bed.check_running()?;
         }
         for ((path, _), (machine, carnet, gbit)) in worlds.iter().zip(rounds) {
             figures.push(CpuFigure {

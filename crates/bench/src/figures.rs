@@ -27,7 +27,7 @@ pub struct Bench {
     pub quick: bool,
     /// The core on which packets were measured.
     pub core: usize,
-    /// Maximum number of packets under way at a time.
+    /// Largest number of packets in transit at a time.
     pub window: u64,
     /// Duration of the run in seconds.
     pub duration_s: f64,
@@ -59,7 +59,7 @@ pub struct Bench {
     /// Figures of machines that are home agents together, in a series of faults.
     #[serde(default)]
     pub faults: Vec<FaultsFigure>,
-    /// The targets and whether this run meets them.
+    /// Performance targets, and whether this run meets them.
     pub targets: Vec<Target>,
     /// Origin of figures from other runs: kind of the figures, time and machine of the run.
     #[serde(default)]
@@ -70,10 +70,10 @@ impl Bench {
     /// Replaces results by the results of another run. If paths were compared in one run, replaces their
     /// results together, and otherwise path by path. Keeps results that were measured later than those of the
     /// other run.
-    pub fn take(&mut self, mut other: Bench) {
+    pub fn merge(&mut self, mut other: Bench) {
         self.leave_out_what_is_older(&mut other);
         let mut taken = Vec::new();
-        // Kinds of figures that the other run has replaced completely.
+        // Kinds of figures of which all values come from the other run now.
         let mut replaced = Vec::new();
         let mut whole = |what: &'static str, is_there: bool| {
             if is_there {
@@ -127,7 +127,7 @@ impl Bench {
         self.others_runs.push(run);
     }
 
-    /// Returns when the last figure of a kind was measured.
+    /// Returns the time of the newest figure of this kind.
     fn time_of(&self, kind: &str) -> &str {
         let runs = self.others_runs.iter().filter_map(|run| run.split_once(": "));
         let times = runs.filter(|(kinds, _)| kinds.split(", ").any(|it| it == kind));
@@ -160,8 +160,8 @@ fn leave_out<T>(others: &mut Vec<T>, here: &[T], is_older: bool, same: impl Fn(&
     others.retain(|other| !is_older || !here.iter().any(|figure| same(figure, other)));
 }
 
-/// Replaces figures by new figures of the same path. Returns true if all figures are new afterwards, `None`
-/// if there is no new figure.
+/// Replaces figures by new ones of the same data path. Returns whether all figures are new afterwards; `None`
+/// if there are no new ones.
 fn put<T>(here: &mut Vec<T>, others: Vec<T>, path: impl Fn(&T) -> Path) -> Option<bool> {
     if others.is_empty() {
         return None;
@@ -226,7 +226,7 @@ impl Series {
     /// Returns the limits between which the true median lies with a probability of 95 %, for any
     /// distribution. The limits are order statistics on both sides of the middle. `None` for fewer than six
     /// values: too few for this probability.
-    pub fn sure(&self) -> Option<[f64; 2]> {
+    pub fn confidence_limits(&self) -> Option<[f64; 2]> {
         let mut sorted = self.rounds.clone();
         sorted.sort_by(f64::total_cmp);
         let count = sorted.len();
@@ -314,7 +314,7 @@ pub struct PacketFigure {
     pub rate: Series,
     /// Nanoseconds per packet, from the median rate.
     pub ns: f64,
-    /// Ratio to plain forwarding in the same part of the network.
+    /// Packet rate relative to plain forwarding in the same part of the network.
     pub to_plain: Option<f64>,
     /// Packets sent.
     pub sent: u64,
@@ -348,7 +348,7 @@ pub struct TcpFigure {
     /// %.
     #[serde(default)]
     pub sure: Option<[f64; 2]>,
-    /// Segments sent again, summed over all rounds.
+    /// Number of TCP segments that were retransmitted, in all rounds.
     pub retransmits: u64,
     /// Reason why a transfer did not finish; `None` if all did.
     pub error: Option<String>,
@@ -463,9 +463,10 @@ pub struct RegistrationsFigure {
     pub acknowledged: u64,
     /// Routers without an acknowledgement after all attempts.
     pub lost: u64,
-    /// Acknowledgements with another MAC, checksum, status, number, lifetime or destination than expected.
+    /// Number of acknowledgements whose MAC, checksum, status, sequence number, lifetime or destination is
+    /// wrong.
     pub wrong: u64,
-    /// Binding Updates that were sent again.
+    /// Number of Binding Updates that a router had to retransmit.
     pub again: u64,
     /// Processor time of the home agent in the storm, in seconds.
     pub agent_s: f64,
@@ -525,7 +526,7 @@ pub struct AttackFigure {
     pub lost: u64,
     /// Wrong acknowledgements, as in [`RegistrationsFigure::wrong`].
     pub wrong: u64,
-    /// Binding Updates that were sent again.
+    /// Number of Binding Updates that a router had to retransmit.
     pub again: u64,
     /// Longest time that a router waited for its acknowledgement, in milliseconds.
     pub longest_ms: f64,
@@ -570,7 +571,8 @@ pub struct TakeoverFigure {
     pub longest_ms: f64,
     /// Longest silence of flows through machines that were not killed, in milliseconds.
     pub others_ms: f64,
-    /// Longest silence when the restarted machine takes its home agent back, in milliseconds.
+    /// Longest silence of a flow in milliseconds, when the restarted machine becomes leader of its home agent
+    /// again.
     pub back_ms: f64,
     /// Number of acknowledged bindings that the next leader does not have.
     pub missing: u64,
@@ -624,7 +626,7 @@ pub struct FaultsFigure {
     pub longest_ms: f64,
 }
 
-/// A target, and whether the figures meet it.
+/// A performance target, and whether the run meets it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Target {
     /// The measured quantity.
@@ -633,7 +635,7 @@ pub struct Target {
     pub aim: String,
     /// Measured value, in words.
     pub found: String,
-    /// Whether the target is met; `None` if it was not measured.
+    /// Whether the run meets the target; `None` if it was not measured.
     pub met: Option<bool>,
 }
 
@@ -653,7 +655,7 @@ mod tests {
 
     #[test]
     fn the_median_of_a_few_is_uncertain() {
-        let of = |count: u32| Series::of((1..=count).map(f64::from).collect()).sure();
+        let of = |count: u32| Series::of((1..=count).map(f64::from).collect()).confidence_limits();
         // By the tables of the sign test at 5 %, these numbers of values leave out none, 0, 1, 3 and 6 values
         // at each end.
         assert_eq!(of(5), None);
@@ -714,17 +716,17 @@ mod tests {
                 .map(|run| run.split(", ").next().unwrap_or_default().to_owned())
                 .collect()
         };
-        bench.take(run("first", &[Path::Bpf, Path::Tun]));
-        bench.take(run("first", &[Path::Bpf, Path::Tun]));
+        bench.merge(run("first", &[Path::Bpf, Path::Tun]));
+        bench.merge(run("first", &[Path::Bpf, Path::Tun]));
         assert_eq!(told(&bench), ["attacks: first"]);
-        bench.take(run("second", &[Path::Tun]));
+        bench.merge(run("second", &[Path::Tun]));
         assert_eq!(told(&bench), ["attacks: first", "attacks: second"]);
-        bench.take(run("third", &[Path::Tun, Path::Bpf]));
+        bench.merge(run("third", &[Path::Tun, Path::Bpf]));
         assert_eq!((told(&bench), bench.attacks.len()), (vec!["attacks: third".to_owned()], 2));
-        // Older results replace no newer ones, but add a path without results.
-        bench.take(run("second", &[Path::Tun]));
+        // Older results do not replace newer ones. They are added for a path that has none.
+        bench.merge(run("second", &[Path::Tun]));
         assert_eq!((told(&bench), bench.attacks.len()), (vec!["attacks: third".to_owned()], 2));
-        bench.take(run("second", &[Path::Tun, Path::Xdp]));
+        bench.merge(run("second", &[Path::Tun, Path::Xdp]));
         assert_eq!(told(&bench), ["attacks: third", "attacks: second"]);
         assert_eq!(bench.attacks.len(), 3);
     }

@@ -18,15 +18,15 @@ use std::io::{IoSlice, IoSliceMut};
 
 use super::sender::{QdiscBypass, open};
 use super::updates::{Identity, KEY, Signer, UPDATE, acknowledgement, update};
-use super::world::{HOME_AGENT, Place, World, inside, link_addresses};
+use super::world::{HOME_AGENT, World, WorldInterface, link_addresses, run_in_node};
 use carnet_testbed::clock::{self, MILLISECOND, SECOND, monotonic};
-use carnet_testbed::isolate::{Interrupted, stopping};
+use carnet_testbed::isolate::{Interrupted, has_to_stop};
 
 /// Maximum number of frames per system call.
 const BATCH: usize = 64;
 /// Size of the socket's buffer in octets, for each direction.
 const BUFFER: usize = 64 << 20;
-/// Default time after which a router without an answer sends again, in nanoseconds.
+/// Default time in nanoseconds after which a router retransmits a Binding Update without acknowledgement.
 const PATIENCE: u64 = 3 * SECOND;
 /// Number of attempts after which a router counts as lost.
 const ATTEMPTS: u8 = 10;
@@ -68,7 +68,7 @@ struct Router {
     frame: [u8; UPDATE],
     /// Sequence number of the router's last Binding Update.
     sent: u16,
-    /// Sequence number of the last acknowledgement that the router got.
+    /// Sequence number of the last acknowledgement to this router.
     acknowledged: Option<u16>,
     waits: bool,
     attempts: u8,
@@ -78,16 +78,16 @@ struct Router {
 
 /// Result of a round in which routers registered.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Round {
-    /// Routers that got an acknowledgement.
+pub struct RegistrationRound {
+    /// Number of routers that received an acknowledgement.
     pub acknowledged: u64,
     /// Routers without an acknowledgement after all attempts.
     pub lost: u64,
     /// Answers that failed a check.
     pub wrong: u64,
-    /// Binding Updates that were sent again.
+    /// Number of Binding Updates that a router had to retransmit.
     pub again: u64,
-    /// Nanoseconds from the first update to the last acknowledgement.
+    /// Time in nanoseconds from the first Binding Update to the last acknowledgement.
     pub elapsed: u64,
     /// Maximum time that a router waited, in nanoseconds.
     pub longest: u64,
@@ -103,7 +103,7 @@ pub struct Fleet {
     link: ([u8; 6], [u8; 6]),
     signer: Signer,
     lifetime: u16,
-    /// Time in nanoseconds after which a router without an answer sends again.
+    /// Time in nanoseconds after which a router retransmits a Binding Update without acknowledgement.
     pub patience: u64,
     routers: Vec<Router>,
     /// Attempts that wait for an answer, oldest first: start time, router, sequence number. An answered
@@ -111,16 +111,16 @@ pub struct Fleet {
     waiting: VecDeque<(u64, u32, u16)>,
     /// Number of routers that wait for an answer.
     open: usize,
-    /// Description of the first wrong answer.
+    /// Error in the first wrong acknowledgement.
     complaint: Option<String>,
 }
 
 impl Fleet {
     /// Creates `number` routers at this place of a world's network. Each requests a lifetime of `lifetime`
     /// seconds.
-    pub fn new(world: &World, place: Place, number: u32, lifetime: u16) -> anyhow::Result<Fleet> {
+    pub fn new(world: &World, place: WorldInterface, number: u32, lifetime: u16) -> anyhow::Result<Fleet> {
         let node = world.node(place.node);
-        let socket = inside(&node, || {
+        let socket = run_in_node(&node, || {
             let ipv6 = Protocol::from(i32::from((libc::ETH_P_IPV6 as u16).to_be()));
             let socket = open(place.interface, Some(ipv6))?;
             setsockopt(&socket, SndBufForce, &BUFFER)?;
@@ -170,7 +170,7 @@ impl Fleet {
         self.routers.iter().enumerate().map(|(at, router)| (identity(at as u32), router.acknowledged))
     }
 
-    /// Returns what was wrong in the first wrong answer, if any.
+    /// Returns what was wrong in the first wrong acknowledgement; `None` if all were correct.
     pub fn complaint(&self) -> Option<&str> {
         self.complaint.as_deref()
     }
@@ -198,8 +198,8 @@ impl Fleet {
     /// Lets each router register once, with the Binding Update from [`Self::prepare`]. At most `window`
     /// routers wait for an answer at a time. If `rate` is given, at most that number of routers begin per
     /// second.
-    pub fn register(&mut self, window: usize, rate: Option<f64>) -> anyhow::Result<Round> {
-        let mut round = Round::default();
+    pub fn register(&mut self, window: usize, rate: Option<f64>) -> anyhow::Result<RegistrationRound> {
+        let mut round = RegistrationRound::default();
         let start = monotonic();
         let total = self.len();
         let mut next = 0_u32;
@@ -230,7 +230,7 @@ impl Fleet {
                 return Ok(round);
             }
             if !heard && taken == 0 {
-                if stopping() {
+                if has_to_stop() {
                     return Err(Interrupted.into());
                 }
                 clock::sleep(MILLISECOND / 5);
@@ -239,7 +239,7 @@ impl Fleet {
     }
 
     /// Sends again the Binding Updates of routers that have waited longer than [`Self::patience`].
-    fn repeat(&mut self, now: u64, batch: &mut Vec<u32>, round: &mut Round) {
+    fn repeat(&mut self, now: u64, batch: &mut Vec<u32>, round: &mut RegistrationRound) {
         while batch.len() < BATCH
             && let Some((since, number, sequence)) = self.waiting.front().copied()
         {
@@ -299,8 +299,8 @@ impl Fleet {
         Ok(sent)
     }
 
-    /// Receives the answers that have arrived. Returns whether any answer had arrived.
-    fn hear(&mut self, buffer: &mut [u8], round: &mut Round) -> anyhow::Result<bool> {
+    /// Receives the waiting acknowledgements. Returns whether there were any.
+    fn hear(&mut self, buffer: &mut [u8], round: &mut RegistrationRound) -> anyhow::Result<bool> {
         let mut any = false;
         loop {
             let lengths = match self.receive(buffer) {
@@ -328,7 +328,7 @@ impl Fleet {
     }
 
     /// Checks a received frame; true if it is an acknowledgement for a waiting router.
-    fn answer(&mut self, frame: &[u8], round: &mut Round) -> bool {
+    fn answer(&mut self, frame: &[u8], round: &mut RegistrationRound) -> bool {
         let judged = acknowledgement(frame, self.agent, &self.signer).and_then(|found| {
             // Skip answers to the Binding Updates of a flood, whose care-of addresses are in another prefix.
             let found =
@@ -337,23 +337,29 @@ impl Fleet {
             let number = (u128::from(found.home_address) & 0xffff_ffff) as u32;
             let router = self.routers.get(number as usize);
             let router = router.filter(|_| identity(number).home_address == found.home_address);
-            let router = router.ok_or_else(|| anyhow!("it is for {}", found.home_address))?;
+            let router =
+                router.ok_or_else(|| anyhow!("the acknowledgement is for {}", found.home_address))?;
             ensure!(
                 found.care_of_address == identity(number).care_of_address,
-                "it is for {} at {}",
+                "the acknowledgement is for {} at {}",
                 found.home_address,
                 found.care_of_address
             );
             // An answer to an earlier attempt counts as late, not as wrong.
             let age = router.sent.wrapping_sub(found.sequence);
-            ensure!(age < u16::from(ATTEMPTS), "its number is {}, expected {}", found.sequence, router.sent);
+            ensure!(
+                age < u16::from(ATTEMPTS),
+                "the acknowledgement's sequence number is {}, expected {}",
+                found.sequence,
+                router.sent
+            );
             // The home agent rejects an attempt that arrives after a later attempt, and a replayed Binding
             // Update, with status 135.
             let overtaken = age > 0 || (!router.waits && found.status == SEQUENCE_OUT_OF_WINDOW);
-            ensure!(found.status == 0 || overtaken, "its status is {}", found.status);
+            ensure!(found.status == 0 || overtaken, "the acknowledgement's status is {}", found.status);
             ensure!(
                 found.status != 0 || found.lifetime == self.lifetime,
-                "its lifetime is {}",
+                "the acknowledgement's lifetime is {}",
                 found.lifetime
             );
             Ok((found.status == 0).then_some((number, found.sequence, age)))

@@ -11,9 +11,9 @@ use super::sender::{BATCH, Sender};
 use super::sink::Sink;
 use carnet_testbed::clock::{self, MILLISECOND};
 
-/// Maximum number of packets under way.
+/// Largest number of packets in transit.
 pub const WINDOW: u64 = 256;
-/// Time without an arrival after which packets under way count as lost.
+/// Time without an arrival, in nanoseconds, after which packets in transit count as lost.
 const PATIENCE: u64 = 100 * MILLISECOND;
 
 /// Result of a flood.

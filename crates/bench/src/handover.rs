@@ -18,10 +18,10 @@ use super::sender::{BATCH, Sender};
 use super::sink::{Numbers, Sink};
 use super::tcp::direction;
 use super::world::World;
-use super::{Bed, Effort};
+use super::{Effort, Testbeds};
 use carnet_testbed::clock::{self, MILLISECOND, SECOND, monotonic};
 use carnet_testbed::console;
-use carnet_testbed::isolate::{Interrupted, stopping};
+use carnet_testbed::isolate::{Interrupted, has_to_stop};
 use carnet_testbed::process::wait_for;
 use carnet_testbed::station::Station;
 
@@ -59,7 +59,7 @@ pub(super) fn stream(
         let now = monotonic();
         let due = ((now - start) as f64 * rate / 1e9) as u64;
         let mut debt = due.saturating_sub(sent + skipped);
-        // A sender that is late sends at most one window of packets at once, and skips the rest.
+        // If the sender is late, it sends at most one window of packets at once, and skips the others.
         if debt > WINDOW {
             skipped += debt - WINDOW;
             debt = WINDOW;
@@ -98,10 +98,14 @@ fn hand_over(router: &Station, handovers: usize) -> anyhow::Result<()> {
         router.handover(to, None)?;
         let until = monotonic() + 10 * SECOND;
         while router.active_uplink().as_deref() != Some(to) {
-            if stopping() {
+            if has_to_stop() {
                 return Err(Interrupted.into());
             }
-            anyhow::ensure!(monotonic() < until, "{} does not move to {to}", router.node);
+            anyhow::ensure!(
+                monotonic() < until,
+                "the router {} does not move to the uplink {to}",
+                router.node
+            );
             clock::sleep(5 * MILLISECOND);
         }
         clock::sleep(PAUSE);
@@ -137,7 +141,7 @@ fn one(
                 result
             });
             let stream = stream(&mut sender, &sink, &frame, highest * SHARE, &stop);
-            // Wait for the other thread even if the sender has failed; it ends by itself.
+            // Wait for the thread that orders handovers, even if the sender has failed; it ends by itself.
             orders.join().map_err(|_| anyhow!("the thread that orders handovers panicked"))??;
             stream
         })
@@ -163,7 +167,7 @@ fn one(
 
 /// Measures all paths that use carnet, in both directions. The number of handovers is even, so the mobile
 /// router ends on the uplink on which it began.
-pub fn measure(bed: &Bed, effort: &Effort, cores: &Cores) -> anyhow::Result<Vec<HandoverFigure>> {
+pub fn measure(bed: &Testbeds, effort: &Effort, cores: &Cores) -> anyhow::Result<Vec<HandoverFigure>> {
     let mut figures = Vec::new();
     for (path, world) in bed.worlds(Part::Both).filter(|(path, _)| path.is_carnet()) {
         for arrangement in ARRANGEMENTS.iter().filter(|one| one.part == Part::Both) {
@@ -173,7 +177,7 @@ pub fn measure(bed: &Bed, effort: &Effort, cores: &Cores) -> anyhow::Result<Vec<
             router.handover("auto", None)?;
             wait_for("uplink e0", 10, &mut [], || Ok(router.active_uplink().as_deref() == Some("e0")))?;
         }
-        bed.check()?;
+        bed.check_running()?;
         console::step(&format!("handovers through {}", path.name()));
     }
     Ok(figures)

@@ -51,11 +51,11 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 
-use bed::Bed;
+use bed::Testbeds;
 use carnet_testbed::clock::{self, MILLISECOND, SECOND};
-use carnet_testbed::isolate::Mode;
+use carnet_testbed::isolate::IsolationMode;
 use carnet_testbed::{console, isolate, machine, tools};
-use cores::{Cores, Watch};
+use cores::{Cores, ProcessorTimeWatch};
 use figures::Bench;
 use path::Path;
 
@@ -65,19 +65,19 @@ pub struct Args {
     /// Folder for bench.json and the logs.
     #[arg(long, value_name = "DIR", default_value = "out/bench")]
     out: PathBuf,
-    /// The carnet program (default: the one beside carnet-lab, else the one in PATH).
+    /// Path of the carnet program (default: next to carnet-lab, otherwise in PATH).
     #[arg(long, value_name = "PATH")]
     carnet: Option<PathBuf>,
     /// Fewer and shorter rounds.
     #[arg(long, conflicts_with = "smoke")]
     quick: bool,
-    /// Only check that everything works: a few packets each, figures without meaning.
+    /// Only check that everything works, with a few packets each; the figures have no meaning.
     #[arg(long)]
     smoke: bool,
-    /// Only these measurements.
+    /// Run only these measurements.
     #[arg(long, value_delimiter = ',', value_name = "WHAT")]
     only: Vec<Part>,
-    /// Only these paths, and plain forwarding.
+    /// Measure only these data paths, and plain forwarding.
     #[arg(long, value_delimiter = ',', value_name = "PATH")]
     paths: Vec<Path>,
     /// Octets of inner packets, in place of the default sizes.
@@ -94,7 +94,7 @@ pub struct Args {
     /// none.
     #[arg(long, value_name = "NUMBER")]
     faults: Option<u32>,
-    /// Seed of these faults, as an earlier run printed it. Without it each run takes another seed.
+    /// Seed of the random faults, as printed by an earlier run (default: a new seed for each run).
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
     /// Numbers of TCP streams between hosts whose MTU fits the tunnel. Measures no other TCP.
@@ -125,7 +125,7 @@ pub enum Part {
     Registrations,
     /// A home agent that is flooded.
     Attack,
-    /// Machines that are home agents together, and are killed. Only `--only` selects it.
+    /// Kills one of several machines that serve as home agents together. Runs only with `--only`.
     Takeover,
 }
 
@@ -230,7 +230,7 @@ impl Args {
                 refreshes: 1,
                 attacked: 100,
                 attack: 300 * MILLISECOND,
-                // The rate is so low that a debug build can handle it.
+                // A rate that a debug build can handle.
                 attack_rate: 2000.0,
                 carried: 50,
                 kills: 1,
@@ -305,17 +305,17 @@ const TOOLS: [(&str, &str); 2] = [("ethtool", "ethtool"), ("nft", "nftables")];
 
 /// Checks the arguments and tools before the run builds any network. Returns the folder for results and the
 /// carnet program.
-pub fn plan(args: &Args, mode: Mode) -> anyhow::Result<(PathBuf, PathBuf)> {
-    if mode != Mode::Root {
+pub fn plan(args: &Args, mode: IsolationMode) -> anyhow::Result<(PathBuf, PathBuf)> {
+    if mode != IsolationMode::Root {
         bail!("the benchmark loads BPF programs into the kernel: run it as root");
     }
-    tools::check(&[])?;
+    tools::check_programs(&[])?;
     for (program, package) in TOOLS {
-        if tools::find(program).is_none() {
+        if tools::find_program(program).is_none() {
             bail!("missing: {program}; install with: apt-get install {package}");
         }
     }
-    let carnet = tools::carnet(args.carnet.as_deref())?;
+    let carnet = tools::carnet_program(args.carnet.as_deref())?;
     if args.has(Part::Takeover) {
         let fleet = carnet.with_file_name("carnet-fleet");
         if !fleet.is_file() {
@@ -328,8 +328,8 @@ pub fn plan(args: &Args, mode: Mode) -> anyhow::Result<(PathBuf, PathBuf)> {
     std::fs::create_dir_all(args.out.join("logs"))
         .with_context(|| format!("cannot make {}", args.out.display()))?;
     let out = args.out.canonicalize()?;
-    isolate::visible("the output folder", &out)?;
-    isolate::visible("the carnet program", &carnet)?;
+    isolate::check_not_below_run("the output folder", &out)?;
+    isolate::check_not_below_run("the carnet program", &carnet)?;
     Ok((out, carnet))
 }
 
@@ -338,18 +338,18 @@ pub fn run(args: &Args, out: PathBuf, carnet: PathBuf) -> anyhow::Result<()> {
     let begin = clock::monotonic();
     let effort = args.effort();
     let cores = Cores::of_caller()?;
-    let watch = Watch::begin()?;
+    let watch = ProcessorTimeWatch::begin()?;
     let mut bench = Bench {
         machine: machine::describe(&carnet, &std::env::current_dir()?),
         time: clock::utc(clock::realtime()),
         load_before: cores::load(),
         quick: args.quick || args.smoke,
-        core: cores.measuring,
+        core: cores.measuring_core,
         window: flood::WINDOW,
         ..Bench::default()
     };
     for why in bench.disturbances() {
-        console::step(&format!("the figures will not be good: {why}"));
+        console::step(&format!("the figures will not be reliable: {why}"));
     }
     cores.pin()?;
     let wanted: Vec<Path> = Path::ALL
@@ -360,7 +360,7 @@ pub fn run(args: &Args, out: PathBuf, carnet: PathBuf) -> anyhow::Result<()> {
     // Build no bed if every selected measurement builds its own networks.
     let others = args.only.iter().any(|part| !part.is_alone()) || args.only.is_empty();
     let in_bed = if others { &wanted[..] } else { &[] };
-    let bed = Bed::build(in_bed, &programs, &mut bench.paths)?;
+    let bed = Testbeds::build(in_bed, &programs, &mut bench.paths)?;
     // The bed knows which paths this kernel supports.
     let alone: Vec<Path> = if others { bed.paths().collect() } else { wanted };
     if args.has(Part::Registrations) {
@@ -396,7 +396,7 @@ pub fn run(args: &Args, out: PathBuf, carnet: PathBuf) -> anyhow::Result<()> {
     }
     bench.targets = targets::judge(&bench);
     bed.stop();
-    bench.others = watch.shares()?;
+    bench.others = watch.shares_of_others()?;
     bench.disturbed = bench.disturbances();
     bench.duration_s = (clock::monotonic() - begin) as f64 / 1e9;
     let file = out.join("bench.json");
@@ -416,7 +416,7 @@ pub fn page(file: &std::path::Path, with: &[PathBuf]) -> anyhow::Result<(String,
     };
     let mut bench = read(file)?;
     for file in with {
-        bench.take(read(file)?);
+        bench.merge(read(file)?);
     }
     bench.targets = targets::judge(&bench);
     let page = format!(

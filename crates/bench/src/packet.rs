@@ -28,7 +28,7 @@ const PROTOCOL_UDP: u8 = 17;
 const DISCARD: u16 = 9;
 
 /// Source and destination address.
-pub type Ends = (Ipv6Addr, Ipv6Addr);
+pub type PacketAddresses = (Ipv6Addr, Ipv6Addr);
 
 /// A complete frame, ready to be sent.
 #[derive(Debug, Clone)]
@@ -38,7 +38,7 @@ pub struct Frame {
     inner: usize,
 }
 
-fn ipv6_header(octets: &mut [u8], ends: Ends, next_header: u8, payload: usize) {
+fn ipv6_header(octets: &mut [u8], ends: PacketAddresses, next_header: u8, payload: usize) {
     octets[0] = 0x60;
     octets[4..6].copy_from_slice(&(payload as u16).to_be_bytes());
     octets[6] = next_header;
@@ -51,7 +51,12 @@ impl Frame {
     /// Creates a frame with an inner packet of `size` octets between `ends`, and, if `outer` is given, with
     /// an outer header between these addresses. `link` has the hardware addresses of the sending interface
     /// and of its peer.
-    pub fn new(link: ([u8; 6], [u8; 6]), outer: Option<Ends>, ends: Ends, size: usize) -> Frame {
+    pub fn new(
+        link: ([u8; 6], [u8; 6]),
+        outer: Option<PacketAddresses>,
+        ends: PacketAddresses,
+        size: usize,
+    ) -> Frame {
         let inner = LINK + if outer.is_some() { IPV6 } else { 0 };
         let size = size.max(SMALLEST);
         let mut octets = vec![0; inner + size];
@@ -161,7 +166,7 @@ mod tests {
 
     const LINK_ADDRESSES: ([u8; 6], [u8; 6]) = ([2, 0, 0, 0, 1, 1], [2, 0, 0, 0, 1, 2]);
 
-    fn ends() -> Ends {
+    fn ends() -> PacketAddresses {
         ("2001:db8:a::2".parse().expect("address"), "2001:db8:c::2".parse().expect("address"))
     }
 

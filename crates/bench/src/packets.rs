@@ -4,29 +4,29 @@
 
 use super::figures::{PacketFigure, SOURCE_AND_SINK, Series};
 use super::flood::flood;
-use super::packet::{Ends, Frame, IPV6, LINK};
+use super::packet::{Frame, IPV6, LINK, PacketAddresses};
 use super::path::Path;
-use super::sender::{Sender, prove};
+use super::sender::{Sender, check_frames_arrive};
 use super::sink::Sink;
-use super::world::{CARE_OF, CN, HOME_AGENT, MNN, Place, SEGMENTS, link_addresses};
-use super::{Bed, Effort};
+use super::world::{CARE_OF, CN, HOME_AGENT, MNN, SEGMENTS, WorldInterface, link_addresses};
+use super::{Effort, Testbeds};
 use carnet_testbed::clock::{MILLISECOND, monotonic};
 use carnet_testbed::console;
 
-const M0: Place = Place { node: "mnn", interface: "m0" };
-const E0: Place = Place { node: "mr", interface: "e0" };
-const I0: Place = Place { node: "mr", interface: "i0" };
-const F0: Place = Place { node: "ha", interface: "f0" };
-const C0: Place = Place { node: "cn", interface: "c0" };
+const M0: WorldInterface = WorldInterface { node: "mnn", interface: "m0" };
+const E0: WorldInterface = WorldInterface { node: "mr", interface: "e0" };
+const I0: WorldInterface = WorldInterface { node: "mr", interface: "i0" };
+const F0: WorldInterface = WorldInterface { node: "ha", interface: "f0" };
+const C0: WorldInterface = WorldInterface { node: "cn", interface: "c0" };
 
 /// The routers that the packets pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// The mobile router and the home agent.
     Both,
-    /// Only the mobile router has the tunnel.
+    /// Only the mobile router uses the data path under test.
     Router,
-    /// Only the home agent has the tunnel.
+    /// Only the home agent uses the data path under test.
     Agent,
     /// No router: a sink takes the packets before the first router. This measures the cost of source and
     /// sink.
@@ -41,9 +41,9 @@ pub struct Arrangement {
     /// Routers that the packets pass.
     pub part: Part,
     /// Place at which the sender sends packets into the network.
-    pub source: Place,
+    pub source: WorldInterface,
     /// Place at which the sink receives the packets.
-    pub sink: Place,
+    pub sink: WorldInterface,
     /// Whether the packets go to the mobile network.
     pub down: bool,
     /// Whether the sender sends the packets with an outer header.
@@ -64,8 +64,8 @@ pub const ARRANGEMENTS: [Arrangement; 7] = [
 const fn arrangement(
     name: &'static str,
     part: Part,
-    source: Place,
-    sink: Place,
+    source: WorldInterface,
+    sink: WorldInterface,
     down: bool,
     outer: bool,
 ) -> Arrangement {
@@ -75,7 +75,8 @@ const fn arrangement(
 impl Arrangement {
     /// Returns the frame that the sender sends on this path.
     pub fn frame(&self, path: Path, size: usize) -> anyhow::Result<Frame> {
-        let ends = |from: &str, to: &str| -> anyhow::Result<Ends> { Ok((from.parse()?, to.parse()?)) };
+        let ends =
+            |from: &str, to: &str| -> anyhow::Result<PacketAddresses> { Ok((from.parse()?, to.parse()?)) };
         let outer = match (self.outer, path, self.down) {
             (false, _, _) | (_, Path::Plain, _) => None,
             (true, Path::Seg6, false) => Some(ends(CARE_OF, SEGMENTS[0])?),
@@ -89,7 +90,7 @@ impl Arrangement {
 }
 
 /// A path in an arrangement, ready to be measured.
-struct Lane {
+struct PathMeasurement {
     path: Path,
     sender: Sender,
     sink: Sink,
@@ -101,7 +102,7 @@ struct Lane {
 
 /// Measures one arrangement with packets of one size.
 fn one(
-    bed: &Bed,
+    bed: &Testbeds,
     effort: &Effort,
     arrangement: &Arrangement,
     size: usize,
@@ -112,7 +113,7 @@ fn one(
             continue;
         }
         let frame = arrangement.frame(path, size)?;
-        lanes.push(Lane {
+        lanes.push(PathMeasurement {
             path,
             sender: Sender::in_bursts(world, arrangement.source, &frame)?,
             sink: Sink::counting_at(world, arrangement.sink)?,
@@ -123,7 +124,7 @@ fn one(
         });
     }
     for round in 0..effort.rounds {
-        // The paths rotate, so that no lane is the first in every round.
+        // Rotate the order, so that no data path is always measured first.
         for turn in 0..lanes.len() {
             let at = (turn + round) % lanes.len();
             let lane = &mut lanes[at];
@@ -134,7 +135,7 @@ fn one(
             lane.sent += result.sent;
             lane.lost += result.lost();
         }
-        bed.check()?;
+        bed.check_running()?;
     }
     for lane in &lanes {
         let found = lane.sink.octets()?;
@@ -150,7 +151,7 @@ fn one(
         );
     }
     let plain = lanes.iter().find(|lane| lane.path == Path::Plain).map(|lane| Series::of(lane.rates.clone()));
-    let figure = |lane: Lane| {
+    let figure = |lane: PathMeasurement| {
         let rate = Series::of(lane.rates);
         PacketFigure {
             arrangement: arrangement.name.into(),
@@ -170,13 +171,13 @@ fn one(
 }
 
 /// Measures all arrangements.
-pub fn measure(bed: &Bed, effort: &Effort) -> anyhow::Result<Vec<PacketFigure>> {
+pub fn measure(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<PacketFigure>> {
     let mut figures = Vec::new();
     for (_, world) in bed.worlds(Part::None).filter(|(path, _)| *path == Path::Plain) {
         for size in &effort.sizes {
             let [alone, .., outer, _] = &ARRANGEMENTS;
-            prove(world, alone.source, alone.sink, &alone.frame(Path::Bpf, *size)?)?;
-            prove(world, outer.source, F0, &outer.frame(Path::Bpf, *size)?)?;
+            check_frames_arrive(world, alone.source, alone.sink, &alone.frame(Path::Bpf, *size)?)?;
+            check_frames_arrive(world, outer.source, F0, &outer.frame(Path::Bpf, *size)?)?;
         }
     }
     for arrangement in &ARRANGEMENTS {

@@ -15,13 +15,13 @@ use anyhow::{Context, bail};
 use nix::sys::signal::Signal;
 
 use super::Effort;
-use super::cores::{Cores, used_by};
+use super::cores::{Cores, process_seconds};
 use super::figures::{RefreshFigure, RegistrationsFigure};
 use super::fleet::{Fleet, table};
 use super::path::Path;
-use super::world::{HOME_AGENT, Place, Programs, World, station_config};
+use super::world::{HOME_AGENT, Programs, World, WorldInterface, station_config};
 use carnet_testbed::clock::{self, MILLISECOND, SECOND, monotonic};
-use carnet_testbed::isolate::{Interrupted, stopping};
+use carnet_testbed::isolate::{Interrupted, has_to_stop};
 use carnet_testbed::process::Daemon;
 use carnet_testbed::station::Station;
 use carnet_testbed::{console, topology};
@@ -39,7 +39,7 @@ const QUESTIONS: usize = 10;
 const WINDOW: usize = 2048;
 /// Maximum duration of a start in seconds.
 const PATIENCE: u64 = 300;
-const E0: Place = Place { node: "mr", interface: "e0" };
+const E0: WorldInterface = WorldInterface { node: "mr", interface: "e0" };
 
 /// Returns the config of a home agent with `routers` routers. Its state file is in `folder`, if given.
 pub fn config(name: &str, path: Path, routers: u32, folder: Option<&std::path::Path>) -> String {
@@ -68,8 +68,8 @@ fn memory(process: u32) -> anyhow::Result<f64> {
 pub fn ready(station: &Station, daemon: &mut Daemon) -> anyhow::Result<f64> {
     let start = monotonic();
     while !station.is_ready() {
-        daemon.check()?;
-        if stopping() {
+        daemon.check_running()?;
+        if has_to_stop() {
             return Err(Interrupted.into());
         }
         if monotonic() - start > PATIENCE * SECOND {
@@ -98,7 +98,7 @@ pub fn world(name: &str, path: Path, config: &str, programs: &Programs) -> anyho
     world.start("ha", config, programs)?;
     let World { stations, daemons, .. } = &mut world;
     let (Some(station), Some(daemon)) = (stations.last(), daemons.last_mut()) else {
-        bail!("nothing started")
+        bail!("no process was started")
     };
     let seconds = ready(station, daemon).with_context(|| format!("path {}", path.name()))?;
     Ok((world, seconds))
@@ -119,15 +119,15 @@ fn one(
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let config = config(&format!("{name}.ha"), path, routers, Some(&folder));
     let (mut world, start_s) = world(&name, path, &config, programs)?;
-    let process = world.daemons.last().context("was just started")?.id();
+    let process = world.daemons.last().context("bug: the process that was just started is missing")?.id();
     let mut fleet = Fleet::new(&world, E0, routers, LIFETIME)?;
     fleet.prepare();
     let before = memory(process)?;
-    let agent_before = used_by(process)?;
+    let agent_before = process_seconds(process)?;
     // The fleet runs on another core, if the machine has one.
-    let alone = cores.avoid().is_ok();
+    let alone = cores.avoid_measuring_core().is_ok();
     let storm = fleet.register(WINDOW, None)?;
-    let agent_s = used_by(process)? - agent_before;
+    let agent_s = process_seconds(process)? - agent_before;
     let after = memory(process)?;
     if storm.lost > 0 || storm.wrong > 0 {
         console::step(&format!("{} lost, {} wrong: {:?}", storm.lost, storm.wrong, fleet.complaint()));
@@ -140,9 +140,9 @@ fn one(
     let mut refresh = RefreshFigure::default();
     for _ in 0..effort.refreshes {
         fleet.prepare();
-        let (agent_before, start) = (used_by(process)?, monotonic());
+        let (agent_before, start) = (process_seconds(process)?, monotonic());
         let round = fleet.register(usize::MAX, Some(REFRESHES))?;
-        refresh.agent_s += used_by(process)? - agent_before;
+        refresh.agent_s += process_seconds(process)? - agent_before;
         refresh.seconds += (monotonic() - start) as f64 / 1e9;
         refresh.acknowledged += round.acknowledged;
         refresh.lost += round.lost;
@@ -155,14 +155,14 @@ fn one(
     refresh.share = each * f64::from(routers) / REFRESH;
     let memory_refreshed = memory(process)?;
     cores.pin()?;
-    let mut killed = world.daemons.pop().context("was just started")?;
+    let mut killed = world.daemons.pop().context("bug: the process that was just started is missing")?;
     killed.signal(Signal::SIGKILL);
     killed.wait(10 * SECOND);
     world.stations.clear();
     world.start("ha", &config, programs)?;
     let World { stations, daemons, .. } = &mut world;
     let (Some(station), Some(daemon)) = (stations.last(), daemons.last_mut()) else {
-        bail!("nothing started")
+        bail!("no process was started")
     };
     let restart_s = ready(station, daemon)?;
     let missing = missing(station, &fleet)?;
@@ -196,7 +196,7 @@ fn one(
 fn missing(station: &Station, fleet: &Fleet) -> anyhow::Result<u64> {
     let mut shown = station.show("bindings");
     for _ in 1..QUESTIONS {
-        if shown.is_ok() || stopping() {
+        if shown.is_ok() || has_to_stop() {
             break;
         }
         shown = station.show("bindings");
@@ -217,7 +217,7 @@ fn missing(station: &Station, fleet: &Fleet) -> anyhow::Result<u64> {
     Ok(acknowledged.filter(|(who, sequence)| !has(*who, *sequence)).count() as u64)
 }
 
-/// Measures those of the given paths that use carnet.
+/// Measures the given data paths, except those without carnet.
 pub fn measure(
     paths: &[Path],
     effort: &Effort,

@@ -13,8 +13,8 @@ use anyhow::{Context, ensure};
 use super::figures::{RttFigure, Series, median};
 use super::packets::Part;
 use super::path::Path;
-use super::world::{CN, MNN, World, inside};
-use super::{Bed, Effort};
+use super::world::{CN, MNN, World, run_in_node};
+use super::{Effort, Testbeds};
 use carnet_testbed::clock::monotonic;
 use carnet_testbed::console;
 use carnet_testbed::traffic::stats::percentile;
@@ -26,7 +26,7 @@ const SIZE: usize = 64;
 
 fn socket(world: &World, role: &str, address: &str, port: u16) -> anyhow::Result<UdpSocket> {
     let address: Ipv6Addr = address.parse()?;
-    let socket = inside(&world.node(role), || Ok(UdpSocket::bind((address, port))?))?;
+    let socket = run_in_node(&world.node(role), || Ok(UdpSocket::bind((address, port))?))?;
     socket.set_read_timeout(Some(Duration::from_millis(500)))?;
     Ok(socket)
 }
@@ -40,7 +40,7 @@ fn answer(socket: &UdpSocket, stop: &AtomicBool) {
     }
 }
 
-/// Sends one echo and returns its round-trip time in nanoseconds; `None` if no answer comes.
+/// Sends one echo request and returns the round-trip time in nanoseconds; `None` without an answer.
 fn echo(socket: &UdpSocket, number: u64) -> anyhow::Result<Option<f64>> {
     let mut buffer = [0; SIZE];
     buffer[..8].copy_from_slice(&number.to_be_bytes());
@@ -57,10 +57,10 @@ fn echo(socket: &UdpSocket, number: u64) -> anyhow::Result<Option<f64>> {
 }
 
 /// Measures all paths.
-pub fn measure(bed: &Bed, effort: &Effort) -> anyhow::Result<Vec<RttFigure>> {
+pub fn measure(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<RttFigure>> {
     let (paths, worlds): (Vec<Path>, Vec<&World>) = bed.worlds(Part::Both).unzip();
     let times = by_turns(&worlds, effort.echoes)?;
-    bed.check()?;
+    bed.check_running()?;
     let lanes: Vec<(Path, Vec<f64>)> = paths.into_iter().zip(times).collect();
     let plain = lanes.iter().find(|(path, _)| *path == Path::Plain).map(|(_, times)| times.clone());
     let figures = lanes.into_iter().map(|(path, times)| {
@@ -120,7 +120,7 @@ fn take_turns(clients: &mut [(&str, UdpSocket, Vec<f64>)], echoes: usize) -> any
                 Some(time) => turn.push(time),
                 None => {
                     lost += 1;
-                    ensure!(lost <= 10 + number / 10, "echoes through {world} do not come back");
+                    ensure!(lost <= 10 + number / 10, "echoes through {world} are lost");
                     break;
                 }
             }

@@ -10,7 +10,7 @@
 //!   several packets at once, as after a network card. A BPF program adds the outer header before the cut
 //!   (`bpf/source.bpf.c`).
 //!
-//! Before a measurement, [`prove`] checks that the single packets arrive unchanged.
+//! Before a measurement, [`check_frames_arrive`] checks that the single packets arrive unchanged.
 
 use std::io::{IoSlice, Read};
 use std::os::fd::AsRawFd;
@@ -27,7 +27,7 @@ use nix::{setsockopt_impl, sockopt_impl};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::packet::{Frame, IPV6, LINK, UDP, pseudo_sum};
-use super::world::{Place, World, inside};
+use super::world::{World, WorldInterface, run_in_node};
 use carnet_testbed::process::{in_node, output};
 use carnet_testbed::tools;
 
@@ -68,16 +68,16 @@ sockopt_impl!(
 pub struct Sender {
     socket: Socket,
     headers: MultiHeaders<()>,
-    bursts: Option<Bursts>,
+    bursts: Option<BurstSender>,
 }
 
 /// State of a sender of bursts.
-struct Bursts {
+struct BurstSender {
     /// Virtio header and headers of a super packet, for each number of packets from one to [`SEGMENTS`].
     fronts: Vec<Vec<u8>>,
     /// Payload of the frame, repeated [`SEGMENTS`] times.
     repeated: Vec<u8>,
-    _offloads: Offloads,
+    _offloads: DisabledOffloads,
     _program: Ebpf,
 }
 
@@ -89,22 +89,22 @@ impl std::fmt::Debug for Sender {
 
 impl Sender {
     /// Creates a sender of single packets at this place.
-    pub fn one_by_one(world: &World, place: Place) -> anyhow::Result<Sender> {
+    pub fn one_by_one(world: &World, place: WorldInterface) -> anyhow::Result<Sender> {
         let socket = socket_at(world, place, |socket| Ok(setsockopt(socket, QdiscBypass, &true)?))?;
         Ok(Sender { socket, headers: MultiHeaders::preallocate(BATCH, None), bursts: None })
     }
 
     /// Creates a sender of bursts. The frames must equal `frame` except for their numbers.
-    pub fn in_bursts(world: &World, place: Place, frame: &Frame) -> anyhow::Result<Sender> {
+    pub fn in_bursts(world: &World, place: WorldInterface, frame: &Frame) -> anyhow::Result<Sender> {
         let socket = socket_at(world, place, |socket| Ok(setsockopt(socket, VirtioHeader, &true)?))?;
         let node = world.node(place.node);
-        let program = inside(&node, || program(place.interface, frame.outer())).with_context(|| {
+        let program = run_in_node(&node, || program(place.interface, frame.outer())).with_context(|| {
             format!("cannot attach the source's program to {} of {node}", place.interface)
         })?;
-        let bursts = Bursts {
+        let bursts = BurstSender {
             fronts: (1..=SEGMENTS).map(|count| front(frame, count)).collect(),
             repeated: Vec::new(),
-            _offloads: Offloads::set(&node, place.interface)?,
+            _offloads: DisabledOffloads::set(&node, place.interface)?,
             _program: program,
         };
         Ok(Sender { socket, headers: MultiHeaders::preallocate(BATCH, None), bursts: Some(bursts) })
@@ -157,7 +157,7 @@ impl Sender {
     }
 }
 
-impl Bursts {
+impl BurstSender {
     /// Sets [`Self::repeated`] to the payload of this frame.
     fn repeat(&mut self, frame: &Frame) {
         let payload = frame.payload();
@@ -208,18 +208,18 @@ fn program(interface: &str, outer: Option<&[u8]>) -> anyhow::Result<Ebpf> {
 }
 
 /// Turns off super packets and checksums of an interface until it is dropped.
-struct Offloads {
+struct DisabledOffloads {
     node: String,
     interface: &'static str,
     /// Whether the kernel left checksums to the interface before the change.
     checksums: bool,
 }
 
-impl Offloads {
-    fn set(node: &str, interface: &'static str) -> anyhow::Result<Offloads> {
+impl DisabledOffloads {
+    fn set(node: &str, interface: &'static str) -> anyhow::Result<DisabledOffloads> {
         let shown = output(in_node(node, tools::path("ethtool")).args(["-k", interface]))?;
         let checksums = shown.lines().any(|line| line.trim() == "tx-checksumming: on");
-        let offloads = Offloads { node: node.to_owned(), interface, checksums };
+        let offloads = DisabledOffloads { node: node.to_owned(), interface, checksums };
         offloads.change(true, false)?;
         Ok(offloads)
     }
@@ -232,11 +232,11 @@ impl Offloads {
     }
 }
 
-impl Drop for Offloads {
+impl Drop for DisabledOffloads {
     fn drop(&mut self) {
         if let Err(error) = self.change(self.checksums, true) {
             carnet_testbed::console::step(&format!(
-                "offloads of {} are left as they are: {error:#}",
+                "cannot turn off the offloads of {}: {error:#}",
                 self.interface
             ));
         }
@@ -245,12 +245,12 @@ impl Drop for Offloads {
 
 fn socket_at(
     world: &World,
-    place: Place,
+    place: WorldInterface,
     prepare: impl FnOnce(&Socket) -> anyhow::Result<()> + Send,
 ) -> anyhow::Result<Socket> {
     let node = world.node(place.node);
-    inside(&node, || {
-        // Protocol 0: the socket receives nothing.
+    run_in_node(&node, || {
+        // With protocol 0 the socket receives no packets.
         let socket = open(place.interface, None)?;
         setsockopt(&socket, SndBufForce, &BUFFER)?;
         prepare(&socket)?;
@@ -271,15 +271,20 @@ pub(super) fn open(interface: &str, protocol: Option<Protocol>) -> anyhow::Resul
 
 /// Fails unless the frames arrive at `there` one by one, unchanged. `there` is the peer of the sender's
 /// interface.
-pub fn prove(world: &World, place: Place, there: Place, frame: &Frame) -> anyhow::Result<()> {
+pub fn check_frames_arrive(
+    world: &World,
+    place: WorldInterface,
+    there: WorldInterface,
+    frame: &Frame,
+) -> anyhow::Result<()> {
     let mut sender = Sender::in_bursts(world, place, frame)?;
     let node = world.node(there.node);
     // The socket receives packets of all protocols: those of the benchmark and perhaps others.
     let every = Protocol::from(i32::from((libc::ETH_P_ALL as u16).to_be()));
-    let mut socket = inside(&node, || open(there.interface, Some(every)))
-        .with_context(|| format!("cannot listen at {} of {node}", there.interface))?;
+    let mut socket = run_in_node(&node, || open(there.interface, Some(every)))
+        .with_context(|| format!("cannot open a receiving socket at {} of {node}", there.interface))?;
     socket.set_read_timeout(Some(Duration::from_secs(2)))?;
-    // Send a whole burst, and a part of a second one.
+    // Send one complete burst and a part of another.
     let frames: Vec<Frame> = (0..SEGMENTS + 5)
         .map(|number| {
             let mut frame = frame.clone();
@@ -292,7 +297,8 @@ pub fn prove(world: &World, place: Place, there: Place, frame: &Frame) -> anyhow
     let mut buffer = vec![0; 1 << 16];
     for (number, frame) in frames.iter().enumerate() {
         loop {
-            let length = socket.read(&mut buffer).with_context(|| format!("packet {number} did not come"))?;
+            let length =
+                socket.read(&mut buffer).with_context(|| format!("packet {number} did not arrive"))?;
             let octets = &buffer[..length];
             if octets == frame.octets() {
                 break;

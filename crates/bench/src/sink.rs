@@ -7,7 +7,7 @@ use aya::maps::{Array, MapData, PerCpuArray};
 use aya::programs::Xdp;
 use aya::programs::xdp::XdpMode;
 
-use super::world::{Place, World, inside};
+use super::world::{World, WorldInterface, run_in_node};
 
 /// Counts of a sink of numbered packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -27,14 +27,14 @@ pub struct Sink {
 
 impl Sink {
     /// Attaches a sink that only counts packets, at this place.
-    pub fn counting_at(world: &World, place: Place) -> anyhow::Result<Sink> {
+    pub fn counting_at(world: &World, place: WorldInterface) -> anyhow::Result<Sink> {
         let mut sink = Sink::load("take")?;
         sink.attach(world, place)?;
         Ok(sink)
     }
 
     /// Attaches a sink that also reads the packets' numbers, at this place.
-    pub fn numbered_at(world: &World, place: Place) -> anyhow::Result<Sink> {
+    pub fn numbered_at(world: &World, place: WorldInterface) -> anyhow::Result<Sink> {
         let mut sink = Sink::load("take_numbered")?;
         sink.attach(world, place)?;
         Ok(sink)
@@ -50,28 +50,28 @@ impl Sink {
     }
 
     /// Attaches the program. The kernel detaches it when this value is dropped.
-    fn attach(&mut self, world: &World, place: Place) -> anyhow::Result<()> {
+    fn attach(&mut self, world: &World, place: WorldInterface) -> anyhow::Result<()> {
         let program = xdp(&mut self.ebpf, self.program)?;
         let node = world.node(place.node);
-        inside(&node, || Ok(program.attach(place.interface, XdpMode::Driver)?))
+        run_in_node(&node, || Ok(program.attach(place.interface, XdpMode::Driver)?))
             .with_context(|| format!("cannot attach a sink to {} of {node}", place.interface))?;
         Ok(())
     }
 
     /// Returns the numbers of packets and octets that the sink has received so far.
-    fn taken(&self) -> anyhow::Result<[u64; 2]> {
+    fn received_counts(&self) -> anyhow::Result<[u64; 2]> {
         let counts = self.taken.get(&0, 0).context("cannot read the sink's counts")?;
         Ok(counts.iter().fold([0; 2], |sum, count| [sum[0] + count[0], sum[1] + count[1]]))
     }
 
     /// Returns the number of packets that the sink has received so far.
     pub fn count(&self) -> anyhow::Result<u64> {
-        Ok(self.taken()?[0])
+        Ok(self.received_counts()?[0])
     }
 
     /// Returns the mean length in octets of the frames that the sink has received so far.
     pub fn octets(&self) -> anyhow::Result<f64> {
-        let [packets, octets] = self.taken()?;
+        let [packets, octets] = self.received_counts()?;
         Ok(octets as f64 / packets.max(1) as f64)
     }
 
@@ -79,7 +79,7 @@ impl Sink {
     pub fn numbers(&self) -> anyhow::Result<Numbers> {
         let map = self.ebpf.map("NUMBERED").ok_or_else(|| anyhow!("the sink has no map NUMBERED"))?;
         let value: [u64; 4] = Array::try_from(map)?.get(&0, 0)?;
-        anyhow::ensure!(value[3] == 0, "{} packets bore numbers that nobody sent", value[3]);
+        anyhow::ensure!(value[3] == 0, "{} packets had numbers that the source did not send", value[3]);
         Ok(Numbers { duplicated: value[0], reordered: value[1] })
     }
 }

@@ -14,9 +14,9 @@ use anyhow::Context;
 use super::figures::{Series, TcpFigure};
 use super::packets::Part;
 use super::path::Path;
-use super::transfer::{Task, transfer};
+use super::transfer::{TransferTask, transfer};
 use super::world::{HOSTS, World};
-use super::{Bed, Effort};
+use super::{Effort, Testbeds};
 use carnet_testbed::console;
 use carnet_testbed::process::{in_node, output};
 use carnet_testbed::tools;
@@ -47,7 +47,7 @@ impl Hosts {
     }
 
     /// Applies the setting to the hosts of all worlds.
-    pub fn set_all(self, bed: &Bed) -> anyhow::Result<()> {
+    pub fn set_all(self, bed: &Testbeds) -> anyhow::Result<()> {
         bed.worlds(Part::Both).try_for_each(|(_, world)| self.set(world))
     }
 
@@ -70,7 +70,7 @@ impl Hosts {
     }
 }
 
-/// Runs a command and writes this input to it.
+/// Runs a command with `input` as its standard input.
 fn feed(command: &mut Command, input: &str) -> anyhow::Result<()> {
     use std::io::Write;
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
@@ -88,7 +88,7 @@ pub fn direction(down: bool) -> String {
     if down { "down" } else { "up" }.into()
 }
 
-struct Lane<'a> {
+struct PathMeasurement<'a> {
     path: Path,
     world: &'a World,
     rates: Vec<f64>,
@@ -96,10 +96,10 @@ struct Lane<'a> {
     error: Option<String>,
 }
 
-fn one(bed: &Bed, rounds: usize, hosts: Hosts, task: Task) -> anyhow::Result<Vec<TcpFigure>> {
-    let mut lanes: Vec<Lane<'_>> = bed
+fn one(bed: &Testbeds, rounds: usize, hosts: Hosts, task: TransferTask) -> anyhow::Result<Vec<TcpFigure>> {
+    let mut lanes: Vec<PathMeasurement<'_>> = bed
         .worlds(Part::Both)
-        .map(|(path, world)| Lane { path, world, rates: Vec::new(), retransmits: 0, error: None })
+        .map(|(path, world)| PathMeasurement { path, world, rates: Vec::new(), retransmits: 0, error: None })
         .collect();
     for round in 0..rounds {
         for turn in 0..lanes.len() {
@@ -119,10 +119,10 @@ fn one(bed: &Bed, rounds: usize, hosts: Hosts, task: Task) -> anyhow::Result<Vec
                 }
             }
         }
-        bed.check()?;
+        bed.check_running()?;
     }
     let plain = lanes.iter().find(|lane| lane.path == Path::Plain).map(|lane| Series::of(lane.rates.clone()));
-    let figure = |lane: Lane<'_>| {
+    let figure = |lane: PathMeasurement<'_>| {
         let gbit = Series::of(lane.rates);
         let base = plain.as_ref().filter(|_| lane.path != Path::Plain);
         TcpFigure {
@@ -131,7 +131,7 @@ fn one(bed: &Bed, rounds: usize, hosts: Hosts, task: Task) -> anyhow::Result<Vec
             direction: direction(task.down),
             path: lane.path,
             to_plain: plain.as_ref().and_then(|plain| gbit.ratio(plain)),
-            sure: base.and_then(|plain| gbit.ratios(plain).sure()),
+            sure: base.and_then(|plain| gbit.ratios(plain).confidence_limits()),
             gbit,
             retransmits: lane.retransmits,
             error: lane.error,
@@ -141,7 +141,7 @@ fn one(bed: &Bed, rounds: usize, hosts: Hosts, task: Task) -> anyhow::Result<Vec
 }
 
 /// Measures all paths. Afterwards the hosts have an MTU that fits the tunnel.
-pub fn measure(bed: &Bed, effort: &Effort) -> anyhow::Result<Vec<TcpFigure>> {
+pub fn measure(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<TcpFigure>> {
     let mut figures = Vec::new();
     for hosts in [Hosts::Large, Hosts::Deaf, Hosts::Fitting] {
         let streams: &[usize] = match (hosts, &effort.streams[..]) {
@@ -153,7 +153,7 @@ pub fn measure(bed: &Bed, effort: &Effort) -> anyhow::Result<Vec<TcpFigure>> {
         hosts.set_all(bed)?;
         for streams in streams.iter().copied() {
             for down in [false, true] {
-                let task = Task { streams, down, seconds: effort.transfer, rate: None };
+                let task = TransferTask { streams, down, seconds: effort.transfer, rate: None };
                 figures.extend(one(bed, effort.transfers, hosts, task)?);
             }
         }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::world::{CN, World};
 use carnet_testbed::clock::{self, MILLISECOND, SECOND};
-use carnet_testbed::isolate::{Interrupted, RUN, stopping};
+use carnet_testbed::isolate::{Interrupted, RUN, has_to_stop};
 use carnet_testbed::process::{Daemon, in_node};
 use carnet_testbed::tools;
 
@@ -19,10 +19,10 @@ const STARTING: u64 = 30 * SECOND;
 
 /// A transfer to make.
 #[derive(Debug, Clone, Copy)]
-pub struct Task {
+pub struct TransferTask {
     /// Number of parallel streams.
     pub streams: usize,
-    /// Whether the data goes to the mobile network.
+    /// Whether the data is sent to the mobile network; otherwise from it.
     pub down: bool,
     /// Duration in seconds; 0 for a fraction of a second.
     pub seconds: u64,
@@ -37,12 +37,12 @@ pub struct Outcome {
     pub octets: u64,
     /// Gbit/s of payload.
     pub gbit: f64,
-    /// Segments sent again.
+    /// Number of retransmitted TCP segments.
     pub retransmits: u64,
 }
 
 /// Makes a transfer. The inner error says why the transfer did not finish, which is a result too.
-pub fn transfer(world: &World, task: Task) -> anyhow::Result<Result<Outcome, String>> {
+pub fn transfer(world: &World, task: TransferTask) -> anyhow::Result<Result<Outcome, String>> {
     let (seconds, streams) = (task.seconds.to_string(), task.streams.to_string());
     let amount = if task.seconds == 0 { ["-n", "2M"] } else { ["-t", &seconds] };
     let mut arguments: Vec<String> = ["-P", &streams].into_iter().chain(amount).map(str::to_owned).collect();
@@ -73,7 +73,7 @@ pub fn exchange(
     let mut listener = Daemon::start("iperf3 -s", &file(server), &mut command)?;
     let ready = clock::monotonic() + STARTING;
     while !std::fs::read_to_string(&listener.log).unwrap_or_default().contains("listening") {
-        listener.check()?;
+        listener.check_running()?;
         if clock::monotonic() > ready {
             bail!("iperf3 -s in {server} does not start:\n{}", listener.tail());
         }
@@ -84,7 +84,7 @@ pub fn exchange(
     let mut sender = Daemon::start("iperf3 -c", &file(client), &mut command)?;
     let end = clock::monotonic() + patience;
     while sender.ended().is_none() {
-        if stopping() {
+        if has_to_stop() {
             return Err(Interrupted.into());
         }
         if clock::monotonic() > end {
@@ -112,7 +112,7 @@ fn parse(text: &str) -> anyhow::Result<Result<Value, String>> {
 fn outcome(told: &Value) -> anyhow::Result<Outcome> {
     let received = &told["end"]["sum_received"];
     Ok(Outcome {
-        octets: received["bytes"].as_u64().ok_or_else(|| anyhow!("iperf3 told no octets"))?,
+        octets: received["bytes"].as_u64().ok_or_else(|| anyhow!("iperf3 reported no octets"))?,
         gbit: received["bits_per_second"].as_f64().unwrap_or(0.0) / 1e9,
         retransmits: told["end"]["sum_sent"]["retransmits"].as_u64().unwrap_or(0),
     })
@@ -126,7 +126,7 @@ mod tests {
     fn an_end_and_an_error_are_read() {
         let text = r#"{"end":{"sum_sent":{"retransmits":3},
             "sum_received":{"bytes":1000,"bits_per_second":2000000000.0}}}"#;
-        let told = parse(text).expect("is good").expect("is no error");
+        let told = parse(text).expect("is good").expect("the transfer has succeeded");
         let expected = Outcome { octets: 1000, gbit: 2.0, retransmits: 3 };
         assert_eq!(outcome(&told).expect("is good"), expected);
         let text = r#"{"end":{},"error":"error - control socket has closed unexpectedly"}"#;

@@ -54,7 +54,7 @@ const NODES: [&str; 4] = ["mnn", "mr", "ha", "cn"];
 
 /// An interface of a world at which the benchmark sends or receives packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct WorldInterface {
     /// Node in the world: `mnn`, `mr`, `ha` or `cn`.
     pub node: &'static str,
     /// Interface of the node.
@@ -62,7 +62,7 @@ pub struct Place {
 }
 
 /// Returns the hardware addresses of an interface and of its peer.
-pub fn link_addresses(place: Place) -> ([u8; 6], [u8; 6]) {
+pub fn link_addresses(place: WorldInterface) -> ([u8; 6], [u8; 6]) {
     let mac = |link: usize, end: usize| [2, 0, 0, 0, link as u8 + 1, end as u8 + 1];
     for (l, link) in LINKS.iter().enumerate() {
         let end =
@@ -71,7 +71,7 @@ pub fn link_addresses(place: Place) -> ([u8; 6], [u8; 6]) {
             return (mac(l, end), mac(l, 1 - end));
         }
     }
-    // This cannot happen, because all callers pass constant places.
+    // No caller passes another interface, so this value is not used.
     ([0; 6], [0; 6])
 }
 
@@ -81,7 +81,10 @@ fn text(mac: [u8; 6]) -> String {
 }
 
 /// Calls `action` in the network namespace of a node, in a separate thread.
-pub fn inside<T: Send>(node: &str, action: impl FnOnce() -> anyhow::Result<T> + Send) -> anyhow::Result<T> {
+pub fn run_in_node<T: Send>(
+    node: &str,
+    action: impl FnOnce() -> anyhow::Result<T> + Send,
+) -> anyhow::Result<T> {
     let path = format!("/run/netns/{node}");
     let namespace = std::fs::File::open(&path).with_context(|| format!("cannot open {path}"))?;
     std::thread::scope(|scope| {
@@ -184,7 +187,7 @@ impl World {
         let mut commands = String::new();
         for link in LINKS {
             let [near, far] = link.map(|(role, interface, _)| {
-                let (own, _) = link_addresses(Place { node: role, interface });
+                let (own, _) = link_addresses(WorldInterface { node: role, interface });
                 (interface, text(own), self.node(role))
             });
             let _ = writeln!(
@@ -201,7 +204,7 @@ impl World {
                     if node != role {
                         continue;
                     }
-                    let (_, peer) = link_addresses(Place { node, interface });
+                    let (_, peer) = link_addresses(WorldInterface { node, interface });
                     let _ = writeln!(commands, "link set {interface} up");
                     let _ = writeln!(commands, "addr add {address}/64 dev {interface} nodad");
                     let _ = writeln!(
@@ -288,7 +291,7 @@ fn takes(station: &Station, path: Path) -> anyhow::Result<()> {
         }
         thread::sleep(Duration::from_millis(100));
     }
-    bail!("{} takes path {paths:?}, expected {:?}", station.node, path.name())
+    bail!("{} uses the data path {paths:?}, expected {:?}", station.node, path.name())
 }
 
 /// Returns the tables `[station]` and `[dataplane]` of a config.

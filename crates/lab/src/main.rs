@@ -10,8 +10,8 @@
 
 use std::process::ExitCode;
 
-use carnet_testbed::commands::Mistake;
-use carnet_testbed::isolate::{self, Interrupted, Mode};
+use carnet_testbed::commands::CommandLineError;
+use carnet_testbed::isolate::{self, Interrupted, IsolationMode};
 use carnet_testbed::run::SlowStart;
 use clap::{Parser, Subcommand};
 
@@ -21,7 +21,7 @@ use clap::{Parser, Subcommand};
 struct Cli {
     /// The lab inside its namespaces.
     #[arg(long, hide = true, value_enum)]
-    inside: Option<Mode>,
+    inside: Option<IsolationMode>,
     #[command(subcommand)]
     command: Command,
 }
@@ -59,13 +59,13 @@ fn main() -> ExitCode {
         Err(e) if e.is::<SlowStart>() => ExitCode::from(isolate::AGAIN),
         Err(e) => {
             eprintln!("carnet-lab: {e:#}");
-            if e.is::<Mistake>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+            if e.is::<CommandLineError>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }
 
 impl Command {
-    fn execute(&self, inside: Option<Mode>) -> anyhow::Result<ExitCode> {
+    fn execute(&self, inside: Option<IsolationMode>) -> anyhow::Result<ExitCode> {
         match self {
             Command::Testbed(command) => command.execute(inside),
             #[cfg(feature = "bench")]

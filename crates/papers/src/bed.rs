@@ -15,7 +15,7 @@ use super::results::Subject;
 use carnet_bench::path::Path;
 use carnet_bench::world::{CARE_OF, CN, HOME_AGENT, Programs, World};
 use carnet_testbed::clock::{self, MILLISECOND, SECOND};
-use carnet_testbed::isolate::{Interrupted, stopping};
+use carnet_testbed::isolate::{Interrupted, has_to_stop};
 use carnet_testbed::process::{Daemon, in_node, output};
 use carnet_testbed::{tools, topology};
 
@@ -33,12 +33,12 @@ pub const COMMANDS: &str = "the given commands";
 
 /// The correspondent's IPv4 address.
 const CN_IPV4: &str = "192.0.2.2";
-/// Maximum time in seconds that the given commands may take to set up a tunnel.
+/// Longest time in seconds within which the given commands must set up the tunnel.
 const PATIENCE: u64 = 30;
 
 /// Two hosts that exchange packets.
 #[derive(Debug, Clone)]
-pub struct Ends {
+pub struct HostPair {
     /// Name of the curve that these hosts measure.
     pub series: &'static str,
     /// Node of the host in the mobile network.
@@ -51,7 +51,7 @@ pub struct Ends {
 
 /// Implementation under test.
 #[derive(Debug, Clone)]
-pub enum Contender {
+pub enum ImplementationUnderTest {
     /// carnet, over the first of these paths that the machine supports.
     Carnet(Vec<Path>),
     /// Commands for the mobile router and the home agent.
@@ -72,22 +72,22 @@ pub struct Routers {
 
 impl Routers {
     /// Builds both networks.
-    pub fn build(contender: &Contender, programs: &Programs) -> anyhow::Result<Routers> {
+    pub fn build(contender: &ImplementationUnderTest, programs: &Programs) -> anyhow::Result<Routers> {
         let plain = World::build("plain", Path::Plain, Path::Plain, programs)?;
         ipv4(&plain)?;
         let (subject, about) = match contender {
-            Contender::Commands { mr, ha } => {
+            ImplementationUnderTest::Commands { mr, ha } => {
                 let about = Subject { name: COMMANDS.into(), mr: Some(mr.clone()), ha: Some(ha.clone()) };
                 (given(mr, ha, programs)?, about)
             }
-            Contender::Carnet(paths) => first(paths, programs)?,
+            ImplementationUnderTest::Carnet(paths) => first(paths, programs)?,
         };
         Ok(Routers { plain, subject, about, link: None })
     }
 
     /// Returns the pairs of hosts.
-    pub fn ends(&self, ipv4: bool) -> Vec<Ends> {
-        let ends = |series, world: &World, address: &str| Ends {
+    pub fn ends(&self, ipv4: bool) -> Vec<HostPair> {
+        let ends = |series, world: &World, address: &str| HostPair {
             series,
             host: world.node("mnn"),
             peer: world.node("cn"),
@@ -110,7 +110,8 @@ impl Routers {
             for (role, interface) in [("mr", "e0"), ("ha", "f0")] {
                 let mut tc = in_node(&world.node(role), tools::path("tc"));
                 match rate {
-                    // On the wire a frame takes 24 octets more than the kernel counts.
+                    // A frame takes 24 octets more on the wire than the kernel counts: preamble, frame check
+                    // sequence and gap.
                     Some(rate) => tc
                         .args(["qdisc", "replace", "dev", interface, "root", "stab", "overhead", "24"])
                         .args([
@@ -126,7 +127,7 @@ impl Routers {
                         ]),
                     None => tc.args(["qdisc", "del", "dev", interface, "root"]),
                 };
-                output(&mut tc).context("the access link cannot have a rate here")?;
+                output(&mut tc).context("cannot limit the rate of the access link")?;
             }
         }
         self.link = rate.map(str::to_owned);
@@ -134,8 +135,8 @@ impl Routers {
     }
 
     /// Fails if the user stops the run, or a program of the subject has ended with an error.
-    pub fn check(&mut self) -> anyhow::Result<()> {
-        if stopping() {
+    pub fn check_running(&mut self) -> anyhow::Result<()> {
+        if has_to_stop() {
             return Err(Interrupted.into());
         }
         self.subject.daemons.iter_mut().try_for_each(alive)
@@ -185,7 +186,7 @@ pub fn running(daemon: &mut Daemon) -> Option<u32> {
 fn alive(daemon: &mut Daemon) -> anyhow::Result<()> {
     match daemon.ended() {
         Some(status) if !status.success() => {
-            bail!("{} ended ({status}); it said last:\n{}", daemon.what, daemon.tail())
+            bail!("{} ended ({status}); its last output:\n{}", daemon.what, daemon.tail())
         }
         _ => Ok(()),
     }
@@ -224,11 +225,11 @@ fn begin(world: &mut World, mr: &str, ha: &str, programs: &Programs) -> anyhow::
         let log = programs.logs.join(format!("{role}.log"));
         let mut shell = in_node(&node, "sh");
         shell.args(["-ec", command]).envs(environment(role));
-        world.daemons.push(Daemon::start(&format!("the command of {role}"), &log, &mut shell)?);
+        world.daemons.push(Daemon::start(&format!("the command for {role}"), &log, &mut shell)?);
     }
     let (node, until) = (world.node("mnn"), clock::monotonic() + PATIENCE * SECOND);
     loop {
-        if stopping() {
+        if has_to_stop() {
             return Err(Interrupted.into());
         }
         world.daemons.iter_mut().try_for_each(alive)?;
@@ -238,7 +239,7 @@ fn begin(world: &mut World, mr: &str, ha: &str, programs: &Programs) -> anyhow::
         }
         if clock::monotonic() > until {
             let said: Vec<String> =
-                world.daemons.iter().map(|d| format!("{} said last:\n{}", d.what, d.tail())).collect();
+                world.daemons.iter().map(|d| format!("last output of {}:\n{}", d.what, d.tail())).collect();
             bail!("the host on board has not reached {CN} in {PATIENCE} s\n{}", said.join("\n"));
         }
         clock::sleep(200 * MILLISECOND);
@@ -290,8 +291,8 @@ pub fn air(scenarios: &File, hops: usize) -> std::path::PathBuf {
 }
 
 /// Returns the pairs of hosts in the testbed of two vehicles.
-pub fn air_ends() -> Vec<Ends> {
-    let ends = |series, host: &str, peer: &str, address: &str| Ends {
+pub fn air_ends() -> Vec<HostPair> {
+    let ends = |series, host: &str, peer: &str, address: &str| HostPair {
         series,
         host: host.into(),
         peer: peer.into(),
@@ -321,8 +322,9 @@ mod tests {
         let mut shell = std::process::Command::new("sh");
         // The outer shell waits for the inner shell, because another command follows.
         shell.args(["-c", &format!("sh -c \"{inner}\"; true")]).process_group(0);
-        let mut daemons =
-            vec![Daemon::start("a command", &folder.join("log"), &mut shell).expect("there is a shell")];
+        let mut daemons = vec![
+            Daemon::start("a command", &folder.join("log"), &mut shell).expect("the system has a shell"),
+        ];
         let there = |file: &File| {
             let until = clock::monotonic() + 60 * SECOND;
             while !file.exists() && clock::monotonic() < until {

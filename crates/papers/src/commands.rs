@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use carnet_testbed::isolate::{self, Mode};
+use carnet_testbed::isolate::{self, IsolationMode};
 use clap::Subcommand;
 
 /// A command of the comparison with papers.
@@ -16,18 +16,18 @@ pub enum Command {
 impl Command {
     /// Runs the command and returns the exit status of the program. `inside` is the mode of a lab that runs
     /// inside its namespaces.
-    pub fn execute(&self, inside: Option<Mode>) -> anyhow::Result<ExitCode> {
+    pub fn execute(&self, inside: Option<IsolationMode>) -> anyhow::Result<ExitCode> {
         match self {
             Command::Eval(args) => {
                 if let Some(done) = crate::without_testbed(args)? {
                     return Ok(done);
                 }
-                let mode = inside.unwrap_or_else(Mode::of_caller);
+                let mode = inside.unwrap_or_else(IsolationMode::of_caller);
                 let plan = crate::plan(args, mode)?;
                 if inside.is_none() {
-                    return isolate::enter(mode);
+                    return isolate::run_isolated(mode);
                 }
-                isolate::settle()?;
+                isolate::start_inner_lab()?;
                 crate::run(&plan)?;
                 Ok(ExitCode::SUCCESS)
             }

@@ -17,7 +17,7 @@ use std::fmt::Write;
 use anyhow::ensure;
 
 use super::bed::{PLAIN, SUBJECT};
-use super::results::{Results, Sample};
+use super::results::{CurvePoint, Results};
 use carnet_bench::table::aligned;
 use carnet_testbed::expect::number;
 
@@ -28,7 +28,8 @@ const SMALL: f64 = 0.005;
 /// Number of repetitions of a point, in both runs together, above which the normal distribution is exact
 /// enough.
 const MANY: usize = 60;
-/// Maximum number of values of an exact distribution; with more, the test uses the normal distribution.
+/// Largest number of values for which the test computes the exact distribution; with more, it uses the normal
+/// distribution.
 const WIDEST: usize = 200_000;
 
 /// Change of a curve.
@@ -46,7 +47,7 @@ pub enum Change {
 
 /// A curve in both runs.
 #[derive(Debug, Clone, PartialEq)]
-struct Compared {
+struct ComparedCurve {
     what: String,
     /// Median over the points of the new value divided by the old one; `None` if an old value is 0.
     ratio: Option<f64>,
@@ -63,16 +64,16 @@ struct Compared {
 
 /// Result of the comparison.
 #[derive(Debug)]
-pub struct Verdict {
-    compared: Vec<Compared>,
+pub struct ComparisonResult {
+    compared: Vec<ComparedCurve>,
     notes: Vec<String>,
     /// Curves of the old run that the new run could not measure.
     lost: Vec<String>,
 }
 
-impl Verdict {
+impl ComparisonResult {
     /// Returns whether a curve became slower or could not be measured any more.
-    pub fn slower(&self) -> bool {
+    pub fn has_slower_or_lost_curve(&self) -> bool {
         !self.lost.is_empty() || self.compared.iter().any(|one| one.change == Change::Slower)
     }
 
@@ -114,7 +115,7 @@ impl Verdict {
 }
 
 /// Returns whether higher values of a quantity are better.
-fn more_is_better(sample: &Sample) -> bool {
+fn more_is_better(sample: &CurvePoint) -> bool {
     !matches!(sample.unit.as_str(), "ms") && sample.quantity != "loss" && !sample.quantity.contains("lost")
 }
 
@@ -122,38 +123,45 @@ fn more_is_better(sample: &Sample) -> bool {
 /// plain routing at the point, the repetition is divided by that of plain routing beside it. Leaves out a
 /// repetition in which plain routing passed nothing.
 fn stratum(
-    old: (&Results, &Sample),
-    new: (&Results, &Sample),
+    old: (&Results, &CurvePoint),
+    new: (&Results, &CurvePoint),
     notes: &mut Vec<String>,
 ) -> (Vec<f64>, Vec<f64>) {
-    let plain = |(run, sample): (&Results, &Sample)| -> Option<Vec<(usize, f64)>> {
-        let same = |one: &&Sample| {
+    let plain = |(run, sample): (&Results, &CurvePoint)| -> Option<Vec<(usize, f64)>> {
+        let same = |one: &&CurvePoint| {
             one.series == PLAIN
                 && (&one.paper, &one.experiment, &one.quantity, &one.with, one.x)
                     == (&sample.paper, &sample.experiment, &sample.quantity, &sample.with, sample.x)
         };
         run.samples.iter().find(same).map(|one| run.numbered(one))
     };
-    let raw = |sample: &Sample| sample.values.rounds.clone();
+    let raw = |sample: &CurvePoint| sample.values.rounds.clone();
     let (before, after) = match (plain(old), plain(new)) {
         (Some(before), Some(after)) => (before, after),
         (None, None) => return (raw(old.1), raw(new.1)),
         _ => {
-            notes.push(format!("{}: plain routing in one run only: values compared", point(new.1)));
+            notes.push(format!(
+                "{}: only one run measured plain routing, so values are compared instead of ratios",
+                point(new.1)
+            ));
             return (raw(old.1), raw(new.1));
         }
     };
-    // If a repetition is missing without a recorded failure, it is unknown which repetitions form pairs.
-    let whole = |run: &Results, sample: &Sample| {
+    // If a repetition is missing and no failure says which, the repetitions of both runs cannot be paired.
+    let whole = |run: &Results, sample: &CurvePoint| {
         sample.values.rounds.len() + run.failures.iter().filter(|one| one.of(sample)).count()
     };
-    let uneven = |(run, sample): (&Results, &Sample)| {
-        let plain = Sample { series: PLAIN.into(), ..sample.clone() };
-        let same = |one: &&Sample| Sample { values: sample.values.clone(), ..(**one).clone() } == plain;
+    let uneven = |(run, sample): (&Results, &CurvePoint)| {
+        let plain = CurvePoint { series: PLAIN.into(), ..sample.clone() };
+        let same =
+            |one: &&CurvePoint| CurvePoint { values: sample.values.clone(), ..(**one).clone() } == plain;
         run.samples.iter().find(same).is_some_and(|plain| whole(run, plain) != whole(run, sample))
     };
     if uneven(old) || uneven(new) {
-        notes.push(format!("{}: not as many repetitions of plain routing: values compared", point(new.1)));
+        notes.push(format!(
+            "{}: plain routing has fewer repetitions, so values are compared instead of ratios",
+            point(new.1)
+        ));
         return (raw(old.1), raw(new.1));
     }
     // Quantities that are usually 0 for plain routing, such as losses, cannot be divided by it.
@@ -161,7 +169,7 @@ fn stratum(
     if nothing || old.1.quantity == "loss" {
         return (raw(old.1), raw(new.1));
     }
-    let mut ratios = |which: &str, (run, sample): (&Results, &Sample), plain: Vec<(usize, f64)>| {
+    let mut ratios = |which: &str, (run, sample): (&Results, &CurvePoint), plain: Vec<(usize, f64)>| {
         let plain: BTreeMap<usize, f64> = plain.into_iter().collect();
         let own = run.numbered(sample);
         let count = own.len();
@@ -173,8 +181,10 @@ fn stratum(
             .collect();
         if ratios.len() < count {
             let less = count - ratios.len();
-            notes
-                .push(format!("{which}: {}: {less} repetitions without plain routing beside", point(sample)));
+            notes.push(format!(
+                "{which}: {}: {less} repetitions have no measurement of plain routing",
+                point(sample)
+            ));
         }
         ratios
     };
@@ -182,7 +192,7 @@ fn stratum(
 }
 
 /// Returns the name of a point.
-fn point(sample: &Sample) -> String {
+fn point(sample: &CurvePoint) -> String {
     let with = sample.with.as_ref().map_or(String::new(), |with| format!(", {with}"));
     let x = sample.x.map_or(String::new(), |x| format!(" at {x}"));
     format!("{}, {}: {}{with}{x}", sample.paper, sample.experiment, sample.quantity)
@@ -217,7 +227,7 @@ fn questions(run: &Results) -> Vec<Name<'_>> {
 /// Fails if only one run is of an emulated machine. An emulator makes some instructions many times slower
 /// than others, so even ratios to plain routing cannot be compared. Fails also if the runs have no curve in
 /// common.
-pub fn compare(old: &Results, new: &Results) -> anyhow::Result<Verdict> {
+pub fn compare(old: &Results, new: &Results) -> anyhow::Result<ComparisonResult> {
     let kind = |run: &Results| if run.machine.emulated { "an emulated" } else { "a real" };
     ensure!(
         old.machine.emulated == new.machine.emulated,
@@ -239,7 +249,10 @@ pub fn compare(old: &Results, new: &Results) -> anyhow::Result<Verdict> {
         }
     }
     if (&old.machine.cpu, old.machine.cores) != (&new.machine.cpu, new.machine.cores) {
-        notes.push(format!("other machines: {} and {}", old.machine.cpu, new.machine.cpu));
+        notes.push(format!(
+            "the runs come from different machines: {} and {}",
+            old.machine.cpu, new.machine.cpu
+        ));
     }
     if old.machine.mitigations != new.machine.mitigations {
         notes.push(format!(
@@ -249,7 +262,10 @@ pub fn compare(old: &Results, new: &Results) -> anyhow::Result<Verdict> {
         ));
     }
     if old.subject != new.subject {
-        notes.push(format!("different things were measured: {} and {}", old.subject.name, new.subject.name));
+        notes.push(format!(
+            "the runs measured different subjects: {} and {}",
+            old.subject.name, new.subject.name
+        ));
     }
     let (before, after) = (questions(old), questions(new));
     let (mut lost, mut compared) = (Vec::new(), Vec::new());
@@ -265,7 +281,7 @@ pub fn compare(old: &Results, new: &Results) -> anyhow::Result<Verdict> {
     }
     for name in before.iter().filter(|name| !after.contains(name)) {
         let what = format!("{}, {}: {}", name.0, name.1, name.2);
-        match new.why_not(name.0, name.1).or_else(|| failed(new, name.0, name.1)) {
+        match new.reason_for_omission(name.0, name.1).or_else(|| failed(new, name.0, name.1)) {
             Some(why) => lost.push(format!("{what}: {why}")),
             None => notes.push(format!("only in the old run: {what}")),
         }
@@ -276,7 +292,7 @@ pub fn compare(old: &Results, new: &Results) -> anyhow::Result<Verdict> {
         notes.iter().map(|note| format!("\n  {note}")).collect::<String>()
     );
     correct(&mut compared);
-    Ok(Verdict { compared, notes, lost })
+    Ok(ComparisonResult { compared, notes, lost })
 }
 
 /// Returns why the first measurement of an experiment's subject failed.
@@ -306,14 +322,14 @@ fn curve(
     new: &Results,
     notes: &mut Vec<String>,
     lost: &mut Vec<String>,
-) -> Option<Compared> {
-    let of_it = |one: &&Sample| {
+) -> Option<ComparedCurve> {
+    let of_it = |one: &&CurvePoint| {
         one.series == SUBJECT && (one.paper.as_str(), one.experiment.as_str(), one.quantity.as_str()) == name
     };
     let mut strata = Vec::new();
     let mut better = true;
     for sample in new.samples.iter().filter(of_it) {
-        let there = |one: &&Sample| of_it(one) && one.x == sample.x && one.with == sample.with;
+        let there = |one: &&CurvePoint| of_it(one) && one.x == sample.x && one.with == sample.with;
         let Some(before) = old.samples.iter().find(there) else {
             notes.push(format!("only in the new run: {}", point(sample)));
             continue;
@@ -322,10 +338,10 @@ fn curve(
         strata.push(stratum((old, before), (new, sample), notes));
     }
     for sample in old.samples.iter().filter(of_it) {
-        let there = |one: &Sample| of_it(&one) && one.x == sample.x && one.with == sample.with;
+        let there = |one: &CurvePoint| of_it(&one) && one.x == sample.x && one.with == sample.with;
         if !new.samples.iter().any(there) {
             let failure = new.failures.iter().find(|one| one.of(sample)).map(|one| one.said.as_str());
-            match failure.or_else(|| new.why_not(name.0, name.1)) {
+            match failure.or_else(|| new.reason_for_omission(name.0, name.1)) {
                 Some(why) => lost.push(format!("{}: {why}", point(sample))),
                 None => notes.push(format!("only in the old run: {}", point(sample))),
             }
@@ -338,7 +354,7 @@ fn curve(
     let medians: Vec<(f64, f64)> = strata.iter().map(|(old, new)| (median(old), median(new))).collect();
     let ratios: Vec<f64> = medians.iter().filter(|(old, _)| *old > 0.0).map(|(old, new)| new / old).collect();
     let mean = |which: fn(&(f64, f64)) -> f64| medians.iter().map(which).sum::<f64>() / medians.len() as f64;
-    Some(Compared {
+    Some(ComparedCurve {
         what: format!("{}, {}: {}", name.0, name.1, name.2),
         ratio: (ratios.len() == medians.len()).then(|| median(&ratios)),
         means: [mean(|one| one.0), mean(|one| one.1)],
@@ -359,12 +375,12 @@ fn median(values: &[f64]) -> f64 {
 /// shown a change at the limit for this number of questions. Then, by Holm, the smallest probability is
 /// multiplied by the number of questions, the next one by one less, and so on. No result may be below the one
 /// before. A probability above the limit, or a small change, counts as no difference.
-fn correct(compared: &mut [Compared]) {
+fn correct(compared: &mut [ComparedCurve]) {
     let able = |many: usize| {
         let limit = CHANCE / many as f64;
         (0..compared.len()).filter(|at| compared[*at].test.least <= limit).collect::<Vec<_>>()
     };
-    // There are never more questions than curves.
+    // The number of questions is at most the number of curves.
     let family = (1..=compared.len().max(1)).find(|many| able(*many).len() <= *many);
     let mut order = family.map(able).unwrap_or_default();
     order.sort_by(|a, b| compared[*a].test.chance.total_cmp(&compared[*b].test.chance));
@@ -393,7 +409,7 @@ struct Test {
     direction: f64,
     /// Probability that equal runs differ this much, in either direction.
     chance: f64,
-    /// Lowest probability that the test can give with this number of values and these ties.
+    /// Smallest probability that the test can give for these numbers of values and ties.
     least: f64,
     /// Whether all values of each point are equal, although there are enough of them to show a difference.
     alike: bool,
@@ -509,7 +525,7 @@ fn above(z: f64) -> f64 {
 mod tests {
     use super::*;
     use crate::results::tests::{results, sample};
-    use crate::results::{Failure, Made};
+    use crate::results::{ExperimentParameters, Failure};
 
     fn run(subject: &[f64], plain: &[f64]) -> Results {
         let mut run = Results::default();
@@ -527,17 +543,24 @@ mod tests {
         // Plain routing and the subject are both half as fast: no change.
         let half = |values: &[f64]| values.iter().map(|value| value / 2.0).collect::<Vec<_>>();
         let new = run(&half(&old.samples[1].values.rounds), &half(&old.samples[0].values.rounds));
-        let verdict = compare(&old, &new).expect("are of one kind");
-        assert_eq!((verdict.compared[0].change, verdict.slower()), (Change::Same, false), "{verdict:?}");
-        // The subject alone is 10 % slower.
+        let verdict = compare(&old, &new).expect("both runs come from the same kind of machine");
+        assert_eq!(
+            (verdict.compared[0].change, verdict.has_slower_or_lost_curve()),
+            (Change::Same, false),
+            "{verdict:?}"
+        );
+        // Only the subject is 10 % slower; plain routing is unchanged.
         let less: Vec<f64> = old.samples[1].values.rounds.iter().map(|value| value * 0.9).collect();
-        let verdict = compare(&old, &run(&less, &old.samples[0].values.rounds)).expect("are of one kind");
+        let verdict = compare(&old, &run(&less, &old.samples[0].values.rounds))
+            .expect("both runs come from the same kind of machine");
         assert!(
-            verdict.slower() && verdict.compared[0].ratio.is_some_and(|ratio| (ratio - 0.9).abs() < 1e-9),
+            verdict.has_slower_or_lost_curve()
+                && verdict.compared[0].ratio.is_some_and(|ratio| (ratio - 0.9).abs() < 1e-9),
             "{verdict:?}"
         );
         assert!(verdict.text().contains("SLOWER"), "{}", verdict.text());
-        let verdict = compare(&run(&less, &old.samples[0].values.rounds), &old).expect("are of one kind");
+        let verdict = compare(&run(&less, &old.samples[0].values.rounds), &old)
+            .expect("both runs come from the same kind of machine");
         assert_eq!(verdict.compared[0].change, Change::Faster);
     }
 
@@ -551,13 +574,14 @@ mod tests {
                 run.add(sample("rtt", SUBJECT, Some(56.0), "ms", "ms"), value);
             }
         }
-        let verdict = compare(&old, &new).expect("are of one kind");
+        let verdict = compare(&old, &new).expect("both runs come from the same kind of machine");
         let found = |what: &str| {
             verdict.compared.iter().find(|one| one.what.contains(what)).expect("is there").change
         };
         assert_eq!(found("rtt: ms"), Change::Slower);
         assert_eq!(found("udp-rates"), Change::Same);
-        let few = compare(&run(&[1.0], &[1.0]), &run(&[0.5], &[1.0])).expect("are of one kind");
+        let few = compare(&run(&[1.0], &[1.0]), &run(&[0.5], &[1.0]))
+            .expect("both runs come from the same kind of machine");
         assert_eq!(few.compared[0].change, Change::Unknown);
     }
 
@@ -572,7 +596,8 @@ mod tests {
             "the old run is of a real machine (), the new one of an emulated machine (QEMU TCG CPU); ";
         assert!(told.starts_with(expected), "{told}");
         assert!(compare(&emulated, &real).is_err());
-        let text = compare(&emulated, &emulated).expect("are of one kind").text();
+        let text =
+            compare(&emulated, &emulated).expect("both runs come from the same kind of machine").text();
         assert!(text.contains("NOTE: new: an emulated machine: "), "{text}");
     }
 
@@ -593,7 +618,7 @@ mod tests {
         // highest sum and one the lowest.
         let ties = test(&[(vec![1.0, 1.0], vec![2.0, 2.0])]);
         assert!((ties.chance - 2.0 / 6.0).abs() < 1e-12, "{ties:?}");
-        // With many values the test uses the normal distribution.
+        // With this many values the test uses the normal distribution.
         let many = [((0..40).map(f64::from).collect(), (20..60).map(f64::from).collect())];
         assert!(test(&many).chance < 1e-4, "{:?}", test(&many));
         let same = test(&[(vec![1.0, 2.0, 3.0], vec![1.0, 2.0, 3.0])]);
@@ -613,12 +638,12 @@ mod tests {
     #[test]
     fn a_loss_that_rises_from_nothing_is_told() {
         let (old, new) = (lossy(0.0, &[0.0; 7]), lossy(0.0, &[3.0, 4.0, 2.0, 5.0, 3.0, 4.0, 2.5]));
-        let verdict = compare(&old, &new).expect("are of one kind");
+        let verdict = compare(&old, &new).expect("both runs come from the same kind of machine");
         assert_eq!(verdict.compared[0].change, Change::Slower, "{verdict:?}");
         assert!(verdict.text().contains("0 -> 3"), "{}", verdict.text());
-        let back = compare(&new, &old).expect("are of one kind");
+        let back = compare(&new, &old).expect("both runs come from the same kind of machine");
         assert_eq!(back.compared[0].change, Change::Faster, "{back:?}");
-        let same = compare(&old, &old).expect("are of one kind");
+        let same = compare(&old, &old).expect("both runs come from the same kind of machine");
         assert_eq!(same.compared[0].change, Change::Same, "all are 0 in both: {same:?}");
     }
 
@@ -635,7 +660,7 @@ mod tests {
                 new.add(sample("tcp", SUBJECT, Some(f64::from(x)), "mbit", "Mbit/s"), value * factor);
             }
         }
-        let verdict = compare(&old, &new).expect("are of one kind");
+        let verdict = compare(&old, &new).expect("both runs come from the same kind of machine");
         assert_eq!(verdict.compared[0].change, Change::Slower, "{verdict:?}");
         let ratio = verdict.compared[0].ratio.expect("is there");
         assert!((ratio - 0.8).abs() < 1e-9, "{ratio}");
@@ -657,7 +682,7 @@ mod tests {
                 }
             }
         }
-        let verdict = compare(&old, &new).expect("are of one kind");
+        let verdict = compare(&old, &new).expect("both runs come from the same kind of machine");
         assert_eq!(verdict.compared[0].change, Change::Slower, "{verdict:?}");
         assert!(verdict.compared[1..].iter().all(|one| one.change == Change::Unknown), "{verdict:?}");
     }
@@ -684,28 +709,39 @@ mod tests {
         let old = results();
         let mut new = results();
         new.samples.retain(|one| one.experiment != "echo");
-        let told = compare(&old, &new).expect("have curves in common");
-        assert!(!told.slower() && told.text().contains("only in the old run: nemo-basic-support, echo: ms"));
+        let told = compare(&old, &new).expect("both runs have a curve in common");
+        assert!(
+            !told.has_slower_or_lost_curve()
+                && told.text().contains("only in the old run: nemo-basic-support, echo: ms")
+        );
         let why = "the host on board does not answer";
-        new.left_out.push(crate::results::LeftOut {
+        new.left_out.push(crate::results::OmittedExperiment {
             paper: "nemo-basic-support".into(),
             experiment: "echo".into(),
             why: why.into(),
         });
-        let told = compare(&old, &new).expect("have curves in common");
-        assert!(told.slower() && told.text().contains(&format!("echo: ms: {why}")), "{}", told.text());
+        let told = compare(&old, &new).expect("both runs have a curve in common");
+        assert!(
+            told.has_slower_or_lost_curve() && told.text().contains(&format!("echo: ms: {why}")),
+            "{}",
+            told.text()
+        );
         // A point that is missing in the new run counts as lost only if a failure names it.
         let mut new = results();
         new.samples.retain(|one| one.x != Some(92.0));
-        let told = compare(&old, &new).expect("have curves in common");
-        assert!(!told.slower(), "{}", told.text());
+        let told = compare(&old, &new).expect("both runs have a curve in common");
+        assert!(!told.has_slower_or_lost_curve(), "{}", told.text());
         new.failures.push(Failure {
             round: 0,
             said: "unable to connect".into(),
             ..Failure::of_sample(&sample("udp-rates", SUBJECT, Some(92.0), "mbit", "Mbit/s"))
         });
-        let told = compare(&old, &new).expect("have curves in common");
-        assert!(told.slower() && told.text().contains("at 92: unable to connect"), "{}", told.text());
+        let told = compare(&old, &new).expect("both runs have a curve in common");
+        assert!(
+            told.has_slower_or_lost_curve() && told.text().contains("at 92: unable to connect"),
+            "{}",
+            told.text()
+        );
         let error = compare(&old, &lossy(0.0, &[0.0])).expect_err("have nothing in common").to_string();
         assert!(error.starts_with("the two runs have no curve in common"), "{error}");
     }
@@ -715,10 +751,11 @@ mod tests {
         let own = [90.0, 91.0, 92.0, 90.5, 91.5, 90.2];
         let plain = [100.0, 101.0, 102.0, 100.5, 101.5, 100.2];
         let old = run(&own, &plain);
-        // Plain routing passed nothing in one repetition, so that this pair does not count.
+        // In one repetition plain routing forwarded nothing, so this pair does not count.
         let mut broken = plain;
         broken[2] = 0.0;
-        let verdict = compare(&old, &run(&own, &broken)).expect("are of one kind");
+        let verdict =
+            compare(&old, &run(&own, &broken)).expect("both runs come from the same kind of machine");
         assert_eq!(verdict.compared[0].change, Change::Same, "{verdict:?}");
         assert!(verdict.text().contains("1 repetitions without plain routing beside"), "{}", verdict.text());
         // One repetition failed: the other repetitions still form pairs.
@@ -729,11 +766,11 @@ mod tests {
             said: "timed out".into(),
             ..Failure::of_sample(&fewer.samples[0])
         });
-        let verdict = compare(&old, &fewer).expect("are of one kind");
+        let verdict = compare(&old, &fewer).expect("both runs come from the same kind of machine");
         assert_eq!(verdict.compared[0].change, Change::Same, "{verdict:?}");
         let mut without = run(&own, &plain);
         without.samples.retain(|one| one.series == SUBJECT);
-        let verdict = compare(&old, &without).expect("are of one kind");
+        let verdict = compare(&old, &without).expect("both runs come from the same kind of machine");
         assert_eq!(verdict.compared[0].ratio, Some(1.0), "{verdict:?}");
         assert!(verdict.text().contains("plain routing in one run only"), "{}", verdict.text());
     }
@@ -742,7 +779,7 @@ mod tests {
     fn what_was_made_differently_is_not_compared() {
         let made = |seconds: u64, sizes: &[u32]| {
             let mut run = results();
-            run.experiments.push(Made {
+            run.experiments.push(ExperimentParameters {
                 paper: "nemo-basic-support".into(),
                 experiment: "udp-rates".into(),
                 parameters: serde_json::json!({
@@ -752,7 +789,7 @@ mod tests {
             run
         };
         let asked = |old: &Results, new: &Results| {
-            let verdict = compare(old, new).expect("have curves in common");
+            let verdict = compare(old, new).expect("both runs have a curve in common");
             verdict.compared.iter().any(|one| one.what.contains("udp-rates"))
         };
         assert!(asked(&made(2, &[1192]), &made(2, &[1192])));

@@ -7,7 +7,7 @@ use anyhow::{Context, ensure};
 
 use super::bed::{PLAIN, SUBJECT};
 use super::numbers::spread;
-use super::paper::{self, Better, Figure, Paper};
+use super::paper::{self, BetterDirection, Figure, Paper};
 use super::results::Results;
 use carnet_bench::figures::Series;
 use carnet_testbed::expect::{number, shown};
@@ -16,38 +16,38 @@ use carnet_testbed::expect::{number, shown};
 const BEGIN: &str = "<!-- tables of carnet-lab eval -->";
 const END: &str = "<!-- end -->";
 
-/// A number of a paper, and the number that this run has measured ("ours").
+/// A number in a paper, and the same number as measured by this run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Row {
+pub struct PaperNumber {
     /// Measured quantity of the number.
     pub what: String,
     /// The paper's number with its unit.
     pub paper: String,
-    /// Our number with its unit.
+    /// Number that this run measured, with its unit.
     pub here: String,
-    /// Range of our number in brackets, if the run has measured it more than once with different results.
+    /// Range of the measured number in brackets, if repetitions gave different results.
     pub spread: String,
     /// Our number divided by the paper's, if the ratio is meaningful.
     pub ratio: Option<f64>,
     /// Place of the number in the paper.
     pub place: String,
-    /// Reason why our number is missing.
+    /// Reason why this run has no number.
     pub why: Option<String>,
     /// Whether higher or lower is better.
-    pub better: Better,
+    pub better: BetterDirection,
 }
 
-impl Row {
-    /// Returns our number with its range.
+impl PaperNumber {
+    /// Returns the number that this run measured, with its range.
     fn ours(&self) -> String {
         joined(&self.here, &self.spread)
     }
 
     /// Returns the style in which the page shows the ratio.
-    pub fn verdict(&self) -> &'static str {
+    pub fn ratio_style(&self) -> &'static str {
         match (self.better, self.ratio) {
-            (Better::Higher, Some(ratio)) if ratio >= 1.0 => "pass",
-            (Better::Lower, Some(ratio)) if ratio <= 1.0 => "pass",
+            (BetterDirection::Higher, Some(ratio)) if ratio >= 1.0 => "pass",
+            (BetterDirection::Lower, Some(ratio)) if ratio <= 1.0 => "pass",
             _ => "",
         }
     }
@@ -67,17 +67,17 @@ pub fn ratio(value: Option<f64>) -> String {
 }
 
 /// Returns the rows of a figure.
-pub fn rows(paper: &Paper, figure: &Figure, results: &Results) -> Vec<Row> {
+pub fn rows(paper: &Paper, figure: &Figure, results: &Results) -> Vec<PaperNumber> {
     let row = |value: &paper::Value| {
         let ours = value.ours.as_ref().and_then(|ours| results.number(paper, figure, ours));
-        let left = figure.experiment.as_ref().and_then(|id| results.why_not(&paper.name, id));
+        let left = figure.experiment.as_ref().and_then(|id| results.reason_for_omission(&paper.name, id));
         let number = ours.map(|ours| ours.value);
         let why = match (&value.incomparable, number) {
             (Some(why), _) => Some(why.clone()),
             (None, None) => Some(left.map_or("not part of this run".into(), |why| first_line(why).into())),
             _ => None,
         };
-        Row {
+        PaperNumber {
             what: value.what.clone(),
             paper: shown(Some(value.paper), &value.unit),
             here: shown(number, &value.unit),
@@ -142,7 +142,8 @@ fn cells(paper: &Paper, results: &Results) -> Vec<Vec<String>> {
     for figure in &paper.figures {
         for row in rows(paper, figure, results) {
             // If an experiment was interrupted, the row shows its values and says so.
-            let broken = figure.experiment.as_ref().and_then(|id| results.why_not(&paper.name, id));
+            let broken =
+                figure.experiment.as_ref().and_then(|id| results.reason_for_omission(&paper.name, id));
             let (here, ratio) = match (&row.why, broken) {
                 (Some(why), _) => (why.clone(), ratio(None)),
                 (None, Some(why)) => {
@@ -156,7 +157,7 @@ fn cells(paper: &Paper, results: &Results) -> Vec<Vec<String>> {
         if let Some(why) = figure.not_measured.as_ref().filter(|_| figure.values.is_empty()) {
             all.push(vec![figure.title.clone(), String::new(), none.clone(), why.clone(), none]);
         } else if figure.values.iter().all(|value| value.ours.is_none()) && figure.experiment.is_some() {
-            let left = figure.experiment.as_ref().and_then(|id| results.why_not(&paper.name, id));
+            let left = figure.experiment.as_ref().and_then(|id| results.reason_for_omission(&paper.name, id));
             let broken = left.map_or(String::new(), |why| format!(" (broken off: {})", first_line(why)));
             let here = measured(paper, figure, results)
                 .map(|here| format!("{here}{broken}"))
@@ -181,12 +182,12 @@ const OURS: usize = 60;
 const LINE: usize = 76;
 
 /// Returns the heading of the column with our numbers.
-pub fn here(results: &Results) -> &'static str {
+pub fn own_numbers_heading(results: &Results) -> &'static str {
     if results.machine.emulated { "here, emulated" } else { "here" }
 }
 
 fn heading(results: &Results) -> [&'static str; 5] {
-    ["figure", "", "paper", here(results), "here / paper"]
+    ["figure", "", "paper", own_numbers_heading(results), "here / paper"]
 }
 
 /// Returns the figures for the terminal, one below the other, each with its numbers.
@@ -241,7 +242,7 @@ fn tables(results: &Results) -> anyhow::Result<String> {
         let _ = write!(text, "\nFaults of the processor: {}.\n", m.mitigated());
     }
     for warning in results.warnings() {
-        let _ = write!(text, "\n**Not to be relied on: {warning}.**\n");
+        let _ = write!(text, "\n**These numbers are not reliable: {warning}.**\n");
     }
     for paper in paper::named(&results.papers, results.effort)? {
         let _ = write!(text, "\n### {} ({})\n\n", paper.title, paper.year);
@@ -258,7 +259,7 @@ fn tables(results: &Results) -> anyhow::Result<String> {
 }
 
 /// Returns a page with its tables replaced.
-pub fn filled(page: &str, results: &Results) -> anyhow::Result<String> {
+pub fn fill_tables(page: &str, results: &Results) -> anyhow::Result<String> {
     let (before, rest) = page.split_once(BEGIN).with_context(|| format!("the page has no line {BEGIN}"))?;
     let (_, after) =
         rest.split_once(END).with_context(|| format!("the page has no line {END} after {BEGIN}"))?;
@@ -275,7 +276,7 @@ mod tests {
     fn every_figure_has_a_row() {
         let results = results();
         let page = format!("# Head\n\n{BEGIN}\nformer\n{END}\n\nTail\n");
-        let made = filled(&page, &results).expect("is good");
+        let made = fill_tables(&page, &results).expect("is good");
         assert!(
             made.starts_with("# Head\n") && made.ends_with("Tail\n") && !made.contains("former"),
             "{made}"
@@ -288,8 +289,8 @@ mod tests {
         for figure in &paper.figures {
             assert!(made.contains(&format!("| {} |", figure.title)), "{}", figure.title);
         }
-        assert_eq!(filled(&made, &results).expect("is good"), made);
-        assert!(filled("# Head\n", &results).is_err());
+        assert_eq!(fill_tables(&made, &results).expect("is good"), made);
+        assert!(fill_tables("# Head\n", &results).is_err());
         // If plain routing has a value and the subject lacks it, the row says so.
         let mut holes = results.clone();
         holes.samples.retain(|one| one.series == "plain" || one.x != Some(95.0));
@@ -299,18 +300,18 @@ mod tests {
         assert_eq!(told(&holes), "0.989 of plain (0.978 to 1), the median of 2 points; no value at 1 more");
         // The table marks an interrupted experiment beside its numbers.
         let mut broken = results.clone();
-        broken.left_out.push(crate::results::LeftOut {
+        broken.left_out.push(crate::results::OmittedExperiment {
             paper: "nemo-basic-support".into(),
             experiment: "udp-rates".into(),
             why: "the disk is full\nand more".into(),
         });
-        let made = filled(&page, &broken).expect("is good");
+        let made = fill_tables(&page, &broken).expect("is good");
         let row = "| highest, router | 92.8 Mbit/s | 92.1 Mbit/s (92 to 92.2) (broken off: the disk is full) \
                    | 0.992 |";
         assert!(made.contains(row), "{made}");
         let mut emulated = results;
         emulated.machine.emulated = true;
-        let made = filled(&page, &emulated).expect("is good");
+        let made = fill_tables(&page, &emulated).expect("is good");
         assert!(made.contains("**Not to be relied on: an emulated machine: "), "{made}");
         assert!(made.contains("| figure |  | paper | here, emulated | here / paper |"), "{made}");
         let text = summary(&emulated).expect("is good");

@@ -13,7 +13,7 @@ use super::bed::Routers;
 use carnet_bench::figures::median;
 use carnet_bench::world::CN;
 use carnet_testbed::clock::{self, MILLISECOND, SECOND};
-use carnet_testbed::isolate::{Interrupted, RUN, stopping};
+use carnet_testbed::isolate::{Interrupted, RUN, has_to_stop};
 use carnet_testbed::process::{Daemon, in_node};
 use carnet_testbed::traffic::ping;
 use carnet_testbed::{tools, topology};
@@ -22,7 +22,8 @@ use carnet_testbed::{tools, topology};
 const INTERVAL: u64 = 10 * MILLISECOND;
 /// Time in nanoseconds for which echoes must be answered before a move.
 const BEFORE: u64 = SECOND;
-/// Maximum time in nanoseconds until both pings are answered, after a move and before the first move.
+/// Longest time in nanoseconds within which both pings must be answered, before the first move and after each
+/// move.
 pub const LIMIT: u64 = 30 * SECOND;
 /// Time in nanoseconds between a finished move and the next one, so that late effects count for the earlier
 /// move.
@@ -32,10 +33,10 @@ const IN_VAIN: usize = 2;
 
 /// Longest gaps of a move in milliseconds: the host's and the router's. `None` if no echo was answered after
 /// the move.
-pub type Gaps = [Option<f64>; 2];
+pub type MoveGaps = [Option<f64>; 2];
 
 /// Makes `count` moves between the links; fewer if the subject stops answering.
-pub fn moves(routers: &mut Routers, count: usize) -> anyhow::Result<Vec<Gaps>> {
+pub fn make_moves(routers: &mut Routers, count: usize) -> anyhow::Result<Vec<MoveGaps>> {
     if count == 0 {
         return Ok(Vec::new());
     }
@@ -46,9 +47,9 @@ pub fn moves(routers: &mut Routers, count: usize) -> anyhow::Result<Vec<Gaps>> {
     carnet_testbed::process::output(in_node(&agent, "sh").args(["-ec", keep]))?;
     topology::batch(Some(&agent), "link set f1 down\n")?;
     clock::sleep(AFTER);
-    let mut gaps: Vec<Gaps> = Vec::new();
+    let mut gaps: Vec<MoveGaps> = Vec::new();
     for number in 0..count {
-        routers.check()?;
+        routers.check_running()?;
         let (from, to) = if number % 2 == 0 { ("f0", "f1") } else { ("f1", "f0") };
         gaps.push(one(routers, &format!("link set {from} down\nlink set {to} up\n"))?);
         let in_vain = gaps.iter().rev().take_while(|gaps| gaps.contains(&None)).count();
@@ -61,7 +62,7 @@ pub fn moves(routers: &mut Routers, count: usize) -> anyhow::Result<Vec<Gaps>> {
     Ok(gaps)
 }
 
-fn one(routers: &Routers, commands: &str) -> anyhow::Result<Gaps> {
+fn one(routers: &Routers, commands: &str) -> anyhow::Result<MoveGaps> {
     let seconds = format!("{}", INTERVAL as f64 / 1e9);
     let world = &routers.subject;
     let start = |role: &str, source: &[&str]| -> anyhow::Result<Daemon> {
@@ -110,7 +111,7 @@ fn until_answered(pings: &[Daemon], since: u64) -> anyhow::Result<bool> {
         if answered || clock::monotonic() > until {
             return Ok(answered);
         }
-        if stopping() {
+        if has_to_stop() {
             return Err(Interrupted.into());
         }
         clock::sleep(100 * MILLISECOND);

@@ -32,12 +32,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 
-use bed::Contender;
+use bed::ImplementationUnderTest;
 use carnet_bench::path::Path as DataPath;
 use carnet_bench::world::Programs;
 use carnet_bench::{cores, figures};
-use carnet_testbed::commands::Mistake;
-use carnet_testbed::isolate::{self, Mode};
+use carnet_testbed::commands::CommandLineError;
+use carnet_testbed::isolate::{self, IsolationMode};
 use carnet_testbed::{clock, console, machine, scenario, tools};
 use paper::{Effort, Paper};
 use results::{Results, SCHEMA_VERSION};
@@ -50,19 +50,20 @@ pub struct Args {
     /// Folder for eval.json, the reports and the logs.
     #[arg(long, value_name = "DIR", default_value = "out/eval-papers")]
     out: PathBuf,
-    /// The carnet program (default: the one beside carnet-lab, else the one in PATH).
+    /// Path of the carnet program (default: next to carnet-lab, otherwise in PATH).
     #[arg(long, value_name = "PATH")]
     carnet: Option<PathBuf>,
-    /// Folder with the scenarios (default: $CARNET_SCENARIOS, else `scenarios` nearby).
+    /// Folder of the scenarios (default: $CARNET_SCENARIOS, otherwise the folder `scenarios` nearest to the
+    /// working folder).
     #[arg(long, value_name = "DIR")]
     scenarios: Option<PathBuf>,
     /// Fewer points and repetitions: 4 minutes instead of 25.
     #[arg(long, conflicts_with = "smoke")]
     quick: bool,
-    /// Only check that everything works: figures without meaning.
+    /// Only check that everything works; the figures have no meaning.
     #[arg(long)]
     smoke: bool,
-    /// carnet's data path (default: bpf, else tun).
+    /// carnet's data path (default: bpf, otherwise tun).
     #[arg(long, value_name = "PATH")]
     path: Option<DataPath>,
     /// Measure another implementation: the command that makes node `mr` the mobile router
@@ -72,14 +73,15 @@ pub struct Args {
     /// The command that makes node `ha` its home agent.
     #[arg(long, value_name = "COMMAND", requires = "mr")]
     ha: Option<String>,
-    /// Measure nothing: report which figures became slower between two eval.json, and with which certainty.
+    /// Measure nothing. Compare two eval.json files, and report which figures became slower and how certain
+    /// that is.
     #[arg(long, num_args = 2, value_names = ["OLD", "NEW"], conflicts_with_all = ["papers", "document", "rend\
         er"])]
     compare: Vec<PathBuf>,
-    /// Measure nothing: write the tables of an eval.json into a page of documentation.
+    /// Measure nothing. Write the tables of an eval.json file into a page of documentation.
     #[arg(long, num_args = 2, value_names = ["RESULTS", "PAGE"], conflicts_with = "papers")]
     document: Vec<PathBuf>,
-    /// Measure nothing: write the reports of an eval.json again, beside it.
+    /// Measure nothing. Write the reports of an eval.json file again, into its folder.
     #[arg(long, value_name = "RESULTS", conflicts_with_all = ["papers", "document"])]
     render: Option<PathBuf>,
 }
@@ -89,11 +91,11 @@ pub struct Args {
 pub struct Plan {
     papers: Vec<Paper>,
     effort: Effort,
-    contender: Contender,
+    contender: ImplementationUnderTest,
     carnet: PathBuf,
     scenarios: PathBuf,
     out: PathBuf,
-    mode: Mode,
+    mode: IsolationMode,
 }
 
 /// Executes commands that need no network.
@@ -101,15 +103,19 @@ pub fn without_testbed(args: &Args) -> anyhow::Result<Option<ExitCode>> {
     if let [old, new] = &args.compare[..] {
         // The exit status is as for `diff`: 1 for a difference, 2 if the comparison is impossible.
         let verdict = read(old).and_then(|old| compare::compare(&old, &read(new)?));
-        let verdict = verdict.map_err(|error| Mistake(format!("{error:#}")))?;
+        let verdict = verdict.map_err(|error| CommandLineError(format!("{error:#}")))?;
         print!("{}", verdict.text());
-        return Ok(Some(if verdict.slower() { ExitCode::FAILURE } else { ExitCode::SUCCESS }));
+        return Ok(Some(if verdict.has_slower_or_lost_curve() {
+            ExitCode::FAILURE
+        } else {
+            ExitCode::SUCCESS
+        }));
     }
     if let [results, page] = &args.document[..] {
         let results = read(results)?;
         let text =
             std::fs::read_to_string(page).with_context(|| format!("cannot read {}", page.display()))?;
-        write(page, &document::filled(&text, &results)?)?;
+        write(page, &document::fill_tables(&text, &results)?)?;
         return Ok(Some(ExitCode::SUCCESS));
     }
     if let Some(file) = &args.render {
@@ -121,15 +127,16 @@ pub fn without_testbed(args: &Args) -> anyhow::Result<Option<ExitCode>> {
 }
 
 /// Checks the arguments and tools before the run builds any network.
-pub fn plan(args: &Args, mode: Mode) -> anyhow::Result<Plan> {
+pub fn plan(args: &Args, mode: IsolationMode) -> anyhow::Result<Plan> {
     let effort = match (args.quick, args.smoke) {
         (true, _) => Effort::Quick,
         (_, true) => Effort::Smoke,
         _ => Effort::Full,
     };
-    let papers = paper::named(&args.papers, effort).map_err(|error| Mistake(format!("{error:#}")))?;
-    tools::check(&[("ethtool", "ethtool"), ("tc", "iproute2")])?;
-    let carnet = tools::carnet(args.carnet.as_deref())?;
+    let papers =
+        paper::named(&args.papers, effort).map_err(|error| CommandLineError(format!("{error:#}")))?;
+    tools::check_programs(&[("ethtool", "ethtool"), ("tc", "iproute2")])?;
+    let carnet = tools::carnet_program(args.carnet.as_deref())?;
     let scenarios = scenario::folder(args.scenarios.as_deref())?;
     std::fs::create_dir_all(args.out.join("logs"))
         .with_context(|| format!("cannot make {}", args.out.display()))?;
@@ -139,14 +146,16 @@ pub fn plan(args: &Args, mode: Mode) -> anyhow::Result<Plan> {
         ("the carnet program", &carnet),
         ("the folder of scenarios", &scenarios),
     ] {
-        isolate::visible(what, file)?;
+        isolate::check_not_below_run(what, file)?;
     }
     let contender = match (&args.mr, &args.ha, args.path) {
-        (Some(mr), Some(ha), _) => Contender::Commands { mr: mr.clone(), ha: ha.clone() },
-        (_, _, Some(path)) if path.is_carnet() => Contender::Carnet(vec![path]),
+        (Some(mr), Some(ha), _) => ImplementationUnderTest::Commands { mr: mr.clone(), ha: ha.clone() },
+        (_, _, Some(path)) if path.is_carnet() => ImplementationUnderTest::Carnet(vec![path]),
         (_, _, Some(path)) => bail!("{} is no data path of carnet", path.name()),
-        _ if mode == Mode::Root => Contender::Carnet(vec![DataPath::Bpf, DataPath::Tun]),
-        _ => Contender::Carnet(vec![DataPath::Tun]),
+        _ if mode == IsolationMode::Root => {
+            ImplementationUnderTest::Carnet(vec![DataPath::Bpf, DataPath::Tun])
+        }
+        _ => ImplementationUnderTest::Carnet(vec![DataPath::Tun]),
     };
     Ok(Plan { papers, effort, contender, carnet, scenarios, out, mode })
 }
@@ -154,7 +163,7 @@ pub fn plan(args: &Args, mode: Mode) -> anyhow::Result<Plan> {
 /// Measures inside the lab's namespaces, and writes the reports.
 pub fn run(plan: &Plan) -> anyhow::Result<()> {
     let begin = clock::monotonic();
-    let watch = cores::Watch::begin()?;
+    let watch = cores::ProcessorTimeWatch::begin()?;
     let mut results = Results {
         schema_version: SCHEMA_VERSION,
         machine: machine::describe(&plan.carnet, &plan.scenarios),
@@ -166,7 +175,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
     };
     let told = figures::disturbances(results.machine.cores, results.load_before[0], [0.0; 2]);
     for why in told {
-        console::step(&format!("the figures will not be good: {why}"));
+        console::step(&format!("the figures will not be reliable: {why}"));
     }
     let programs = Programs { carnet: plan.carnet.clone(), logs: plan.out.join("logs") };
     // Remove the file of an earlier run.
@@ -176,10 +185,10 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
             .with_context(|| format!("cannot remove {}", until_then.display()))?;
     }
     runner::run(plan, &programs, &mut results).map_err(|error| match until_then.exists() {
-        true => error.context(format!("what was measured until then is in {}", until_then.display())),
+        true => error.context(format!("the results up to the error are in {}", until_then.display())),
         false => error,
     })?;
-    results.others = watch.shares()?;
+    results.others = watch.shares_of_others()?;
     results.disturbed = figures::disturbances(results.machine.cores, results.load_before[0], results.others);
     results.duration_s = (clock::monotonic() - begin) as f64 / 1e9;
     let file = plan.out.join("eval.json");
@@ -197,7 +206,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
         console::step(&page.display().to_string());
     }
     let unmeasured = unmeasured(&results);
-    anyhow::ensure!(unmeasured.is_empty(), "nothing was measured of {}", unmeasured.join(", "));
+    anyhow::ensure!(unmeasured.is_empty(), "no measurement of {} succeeded", unmeasured.join(", "));
     Ok(())
 }
 
@@ -219,7 +228,7 @@ fn partial(plan: &Plan) -> PathBuf {
     plan.out.join("eval.json.new")
 }
 
-/// Writes the results of the unfinished run so far.
+/// Writes the results of a run that has not finished.
 fn save(plan: &Plan, results: &Results) -> anyhow::Result<()> {
     write(&partial(plan), &format!("{}\n", serde_json::to_string_pretty(results)?))
 }
@@ -232,7 +241,7 @@ fn reports(results: &Results, folder: &Path, pdf: bool) -> anyhow::Result<Vec<Pa
         write(&page, &report::html(&paper, results))?;
         pages.push(page.clone());
         let wanted = pdf && results.effort != Effort::Smoke;
-        if let Some(browser) = tools::find("chromium").filter(|_| wanted) {
+        if let Some(browser) = tools::find_program("chromium").filter(|_| wanted) {
             let print = folder.join(format!("{}.pdf", paper.name));
             match report::print(&browser, &page, &print) {
                 Ok(()) => pages.push(print),
@@ -263,7 +272,7 @@ fn write(file: &Path, content: &str) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::LeftOut;
+    use crate::results::OmittedExperiment;
     use crate::results::tests::sample;
 
     #[test]
@@ -275,7 +284,7 @@ mod tests {
         results.samples.push(one);
         assert_eq!(unmeasured(&results), ["b"]);
         let (paper, experiment, why) = ("b".into(), "rtt".into(), "no IPv4 here".into());
-        results.left_out.push(LeftOut { paper, experiment, why });
+        results.left_out.push(OmittedExperiment { paper, experiment, why });
         assert!(unmeasured(&results).is_empty());
         results.samples.clear();
         assert_eq!(unmeasured(&results), ["a", "b"]);

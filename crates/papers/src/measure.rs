@@ -5,30 +5,36 @@ use std::net::UdpSocket;
 use anyhow::{Context, anyhow, ensure};
 use serde_json::Value;
 
-use super::bed::Ends;
+use super::bed::HostPair;
 use carnet_bench::transfer::exchange;
-use carnet_bench::world::inside;
+use carnet_bench::world::run_in_node;
 use carnet_testbed::clock::{self, MILLISECOND, SECOND};
 use carnet_testbed::process::{in_node, output};
 use carnet_testbed::tools;
 
-/// Result of a measurement: a quantity, its unit, the value.
-pub type Found = (&'static str, &'static str, f64);
+/// Result of a measurement: quantity, unit and value.
+pub type MeasuredValue = (&'static str, &'static str, f64);
 
 /// Reason why a measurement has no value: the error output of the program. Other measurements continue.
 #[derive(Debug)]
-pub struct Failed(pub String);
+pub struct MeasurementFailed(pub String);
 
-impl std::fmt::Display for Failed {
+impl std::fmt::Display for MeasurementFailed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Failed {}
+impl std::error::Error for MeasurementFailed {}
 
 /// Sends UDP at `mbit` Mbit/s (0: as fast as the sender can) in datagrams of `size` octets.
-pub fn udp(ends: &Ends, size: u32, mbit: f64, down: bool, seconds: u64) -> anyhow::Result<Vec<Found>> {
+pub fn udp(
+    ends: &HostPair,
+    size: u32,
+    mbit: f64,
+    down: bool,
+    seconds: u64,
+) -> anyhow::Result<Vec<MeasuredValue>> {
     let rate = format!("{}", (mbit * 1e6).round());
     let mut arguments: Vec<String> =
         ["-u", "-l", &size.to_string(), "-b", &rate, "-t", &seconds.to_string()].map(str::to_owned).into();
@@ -38,20 +44,20 @@ pub fn udp(ends: &Ends, size: u32, mbit: f64, down: bool, seconds: u64) -> anyho
     let patience = (2 * seconds + 5) * SECOND;
     let once = || exchange(&ends.peer, &ends.host, &ends.address, &arguments, patience);
     let told = match once()? {
-        // iperf3 reports an error because the host has just learnt the path MTU, so measure again.
+        // The host has just learned the path MTU, so iperf3 reports an error: measure again.
         Err(why) if why.contains("Message too long") => once()?,
         told => told,
     };
     match told {
         Ok(told) => datagrams(&told, size).with_context(|| format!("{size} octets at {mbit} Mbit/s")),
-        Err(why) => Err(Failed(format!("iperf3: {why}")).into()),
+        Err(why) => Err(MeasurementFailed(format!("iperf3: {why}")).into()),
     }
 }
 
-fn datagrams(told: &Value, size: u32) -> anyhow::Result<Vec<Found>> {
+fn datagrams(told: &Value, size: u32) -> anyhow::Result<Vec<MeasuredValue>> {
     let sum = &told["end"]["sum"];
     let number =
-        |key: &str| sum[key].as_f64().ok_or_else(|| anyhow!("iperf3 told no {key} of its datagrams"));
+        |key: &str| sum[key].as_f64().ok_or_else(|| anyhow!("iperf3 reported no {key} of its datagrams"));
     let (packets, lost, seconds) = (number("packets")?, number("lost_packets")?, number("seconds")?);
     let received = (packets - lost).max(0.0);
     let mbit = received * f64::from(size) * 8.0 / seconds.max(1e-3) / 1e6;
@@ -65,10 +71,10 @@ const HEADERS: u32 = 48;
 
 /// Sends UDP of `mbit` Mbit/s by mgen in packets of `size` octets. No program reads the packets: the kernel
 /// of the other host counts them.
-pub fn mgen(ends: &Ends, size: u32, mbit: f64, seconds: u64) -> anyhow::Result<Vec<Found>> {
-    let program = tools::find("mgen").context("mgen is not installed (Debian's package mgen)")?;
+pub fn mgen(ends: &HostPair, size: u32, mbit: f64, seconds: u64) -> anyhow::Result<Vec<MeasuredValue>> {
+    let program = tools::find_program("mgen").context("mgen is not installed (Debian's package mgen)")?;
     // Bind a socket, because otherwise the kernel would answer each packet with an ICMPv6 error.
-    let _socket = inside(&ends.peer, || Ok(UdpSocket::bind((ends.address.as_str(), PORT))?))?;
+    let _socket = run_in_node(&ends.peer, || Ok(UdpSocket::bind((ends.address.as_str(), PORT))?))?;
     let counts = || anyhow::Ok([sent(&ends.host)?, arrived(&ends.peer)?]);
     let rate = mbit * 1e6 / f64::from(size) / 8.0;
     let before = counts()?;
@@ -99,17 +105,17 @@ fn counter(text: &str, name: &str) -> anyhow::Result<u64> {
         let found = words.next()? == name;
         found.then(|| words.next())?
     });
-    line.and_then(|value| value.parse().ok()).with_context(|| format!("the kernel tells no {name}"))
+    line.and_then(|value| value.parse().ok()).with_context(|| format!("the kernel reports no {name}"))
 }
 
 /// Makes a TCP transfer. The window is in KiB, the segment in octets.
 pub fn tcp(
-    ends: &Ends,
+    ends: &HostPair,
     down: bool,
     seconds: u64,
     window: Option<u32>,
     segment: Option<u32>,
-) -> anyhow::Result<Vec<Found>> {
+) -> anyhow::Result<Vec<MeasuredValue>> {
     let mut arguments: Vec<String> = vec!["-t".into(), seconds.to_string()];
     if down {
         arguments.push("-R".into());
@@ -120,18 +126,19 @@ pub fn tcp(
     transferred(exchange(&ends.peer, &ends.host, &ends.address, &arguments, patience)?)
 }
 
-fn transferred(told: Result<Value, String>) -> anyhow::Result<Vec<Found>> {
-    let told = told.map_err(|why| Failed(format!("iperf3: {why}")))?;
+fn transferred(told: Result<Value, String>) -> anyhow::Result<Vec<MeasuredValue>> {
+    let told = told.map_err(|why| MeasurementFailed(format!("iperf3: {why}")))?;
     let rate = told["end"]["sum_received"]["bits_per_second"].as_f64();
-    let rate = rate.ok_or_else(|| Failed("iperf3 told no bits_per_second of what was received".into()))?;
+    let rate =
+        rate.ok_or_else(|| MeasurementFailed("iperf3 told no bits_per_second of what was received".into()))?;
     Ok(vec![("mbit", "Mbit/s", rate / 1e6)])
 }
 
 /// Sends echoes with `size` octets of data, each one as soon as the previous echo is answered. Returns their
 /// average time and their loss.
-pub fn rtt(ends: &Ends, size: u32, echoes: u32) -> anyhow::Result<Vec<Found>> {
+pub fn rtt(ends: &HostPair, size: u32, echoes: u32) -> anyhow::Result<Vec<MeasuredValue>> {
     let size = size.to_string();
-    // First send packets that may not fit, so that both hosts learn the path MTU. These packets do not count.
+    // First send large packets, so that both hosts learn the path MTU. These packets do not count.
     let mut first = in_node(&ends.host, tools::path("ping"));
     let _ =
         first.args(["-n", "-q", "-c", "3", "-i", "0.01", "-W", "0.1", "-s", &size, &ends.address]).output();
@@ -145,7 +152,7 @@ pub fn rtt(ends: &Ends, size: u32, echoes: u32) -> anyhow::Result<Vec<Found>> {
     summary(&text).with_context(|| format!("ping said: {text}{}", String::from_utf8_lossy(&said.stderr)))
 }
 
-fn summary(text: &str) -> anyhow::Result<Vec<Found>> {
+fn summary(text: &str) -> anyhow::Result<Vec<MeasuredValue>> {
     let line = text.lines().find(|line| line.contains("packets transmitted")).context("no statistics")?;
     let loss = line
         .split(", ")
@@ -164,7 +171,7 @@ fn summary(text: &str) -> anyhow::Result<Vec<Found>> {
 }
 
 /// Returns the largest echo, in octets of data, that passes in one piece. Fragmentation is forbidden.
-pub fn path_mtu(ends: &Ends) -> anyhow::Result<Vec<Found>> {
+pub fn path_mtu(ends: &HostPair) -> anyhow::Result<Vec<MeasuredValue>> {
     let passes = |size: u32| {
         // Try twice. A router answers the first echo that is too large with Packet Too Big, and then the host
         // itself refuses the next one.
@@ -216,7 +223,7 @@ mod tests {
             (Ok(serde_json::json!({})), "iperf3 told no bits_per_second of what was received"),
         ] {
             let error = transferred(told).expect_err("is no value");
-            assert!(error.is::<Failed>(), "{error:?}");
+            assert!(error.is::<MeasurementFailed>(), "{error:?}");
             assert_eq!(error.to_string(), why);
         }
     }

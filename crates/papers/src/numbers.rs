@@ -5,8 +5,8 @@
 //! from the first repetition of each point alone, from the second, and so on. If the number is a mean over
 //! points with one repetition each, for example over moves, the range is that of the points.
 
-use super::paper::{As, Figure, Of, Paper, Selector};
-use super::results::{Results, Sample};
+use super::paper::{CurveNumber, Figure, NumberConversion, Paper, Selector};
+use super::results::{CurvePoint, Results};
 use carnet_testbed::expect::number;
 
 /// A number and its range.
@@ -26,14 +26,14 @@ pub fn spread(range: Option<(f64, f64)>) -> String {
 
 /// A place on the axis: the value from the medians, and the value in the selected repetition.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct AxisPlace {
     x: f64,
     median: f64,
     value: f64,
 }
 
 /// Function that selects a value of a sample: a repetition, or the median.
-type Taken<'a> = &'a dyn Fn(&Sample) -> Option<f64>;
+type Taken<'a> = &'a dyn Fn(&CurvePoint) -> Option<f64>;
 
 /// Samples and rule from which a number is computed.
 struct Source<'a> {
@@ -55,12 +55,12 @@ impl Results {
             ours,
         };
         let taken: Taken<'_> = match ours.of {
-            Of::Deviation => &|one| deviation(&one.values.rounds),
+            CurveNumber::Deviation => &|one| deviation(&one.values.rounds),
             _ => &|one| Some(one.values.median),
         };
         let value = source.number(taken)?;
         let others = match ours.of {
-            Of::Deviation => Vec::new(),
+            CurveNumber::Deviation => Vec::new(),
             _ => source.repeated(),
         };
         let range = (others.len() > 1).then(|| {
@@ -72,21 +72,21 @@ impl Results {
 
 impl Source<'_> {
     /// Returns the places of a curve; `None` if a place has no selected value.
-    fn places(&self, experiment: &str, series: &str, taken: Taken<'_>) -> Option<Vec<Place>> {
+    fn places(&self, experiment: &str, series: &str, taken: Taken<'_>) -> Option<Vec<AxisPlace>> {
         let curves = self.results.curves(self.paper, experiment, self.quantity);
         let wanted = |key: &(&str, Option<&str>)| {
             key.0 == series && self.ours.with.as_deref().is_none_or(|with| key.1 == Some(with))
         };
         let points = curves.into_iter().filter(|(key, _)| wanted(key)).flat_map(|(_, points)| points);
-        let within = |one: &&Sample| self.ours.up_to.is_none_or(|most| one.x.unwrap_or(0.0) <= most);
-        let place = |one: &Sample| {
-            Some(Place { x: one.x.unwrap_or(0.0), median: one.values.median, value: taken(one)? })
+        let within = |one: &&CurvePoint| self.ours.up_to.is_none_or(|most| one.x.unwrap_or(0.0) <= most);
+        let place = |one: &CurvePoint| {
+            Some(AxisPlace { x: one.x.unwrap_or(0.0), median: one.values.median, value: taken(one)? })
         };
         points.filter(within).map(place).collect()
     }
 
     /// Returns the places of the curve for comparison, if the number has one.
-    fn base(&self, taken: Taken<'_>) -> Option<Option<Vec<Place>>> {
+    fn base(&self, taken: Taken<'_>) -> Option<Option<Vec<AxisPlace>>> {
         let ours = self.ours;
         let base = match (&ours.over, &ours.minus, &ours.over_experiment) {
             (Some(series), ..) | (_, Some(series), _) => self.places(self.experiment, series, taken)?,
@@ -101,12 +101,12 @@ impl Source<'_> {
     }
 
     /// Divides the curve by the curve for comparison, or subtracts that curve, point by point.
-    fn each(&self, own: &[Place], base: &[Place]) -> Vec<Place> {
-        let both = |own: &Place| {
+    fn each(&self, own: &[AxisPlace], base: &[AxisPlace]) -> Vec<AxisPlace> {
+        let both = |own: &AxisPlace| {
             let base = base.iter().find(|base| base.x == own.x)?;
             let [median, value] =
                 [(own.median, base.median), (own.value, base.value)].map(|(a, b)| self.combine(a, b));
-            Some(Place { x: own.x, median, value })
+            Some(AxisPlace { x: own.x, median, value })
         };
         own.iter().filter_map(both).collect()
     }
@@ -115,8 +115,8 @@ impl Source<'_> {
         let value = value * self.ours.times.unwrap_or(1.0);
         let value = match self.ours.shape {
             None => value,
-            Some(As::Percent) => 100.0 * value,
-            Some(As::Decay) => 100.0 * (1.0 - value),
+            Some(NumberConversion::Percent) => 100.0 * value,
+            Some(NumberConversion::Decay) => 100.0 * (1.0 - value),
         };
         Some(value).filter(|value| value.is_finite())
     }
@@ -134,11 +134,11 @@ impl Source<'_> {
     /// Returns the number of each repetition alone. For a mean over points that were measured once, returns
     /// the value of each point.
     fn repeated(&self) -> Vec<f64> {
-        let of_it = |one: &&Sample| one.paper == self.paper && one.experiment == self.experiment;
+        let of_it = |one: &&CurvePoint| one.paper == self.paper && one.experiment == self.experiment;
         let samples = self.results.samples.iter().filter(of_it);
         let last = samples.filter_map(|one| Some(self.results.numbered(one).last()?.0)).max();
         let rounds = 0..last.map_or(0, |last| last + 1);
-        if rounds.len() == 1 && self.ours.of == Of::Mean {
+        if rounds.len() == 1 && self.ours.of == CurveNumber::Mean {
             return self.points().unwrap_or_default();
         }
         let of_round = |round: usize| {
@@ -156,17 +156,17 @@ impl Source<'_> {
 }
 
 /// Returns the value at a place, or the mean of all places. The medians decide which place is the highest.
-fn pick(places: &[Place], ours: &Selector) -> Option<f64> {
-    let by_median = |a: &&Place, b: &&Place| a.median.total_cmp(&b.median);
+fn pick(places: &[AxisPlace], ours: &Selector) -> Option<f64> {
+    let by_median = |a: &&AxisPlace, b: &&AxisPlace| a.median.total_cmp(&b.median);
     let place = match ours.of {
-        Of::Mean => {
+        CurveNumber::Mean => {
             let sum: f64 = places.iter().map(|place| place.value).sum();
             return (!places.is_empty()).then(|| sum / places.len() as f64);
         }
-        Of::Highest => places.iter().max_by(by_median),
-        Of::Lowest => places.iter().min_by(by_median),
-        Of::At if ours.x.is_some() => places.iter().find(|place| Some(place.x) == ours.x),
-        Of::At | Of::Only | Of::Deviation => places.first(),
+        CurveNumber::Highest => places.iter().max_by(by_median),
+        CurveNumber::Lowest => places.iter().min_by(by_median),
+        CurveNumber::At if ours.x.is_some() => places.iter().find(|place| Some(place.x) == ours.x),
+        CurveNumber::At | CurveNumber::Only | CurveNumber::Deviation => places.first(),
     };
     place.map(|place| place.value)
 }

@@ -6,8 +6,8 @@
 //! limit for carnet's process would not limit forwarding. To give the mobile router a share, kernel threads
 //! poll its interfaces and those of the next node (threaded NAPI). The threads of the mobile router, and its
 //! program, are in a control group on one core. A rival program also runs on this core all the time
-//! (`carnet_testbed::quota`). Source, home agent and sink have the other cores. The result is the packets per second
-//! of the time that the group really ran, multiplied with the share.
+//! (`carnet_testbed::quota`). Source, home agent and sink have the other cores. The result is the packets per
+//! second of the time that the group really ran, multiplied with the share.
 
 use anyhow::{Context, ensure};
 
@@ -24,7 +24,7 @@ use carnet_testbed::clock::MILLISECOND;
 use carnet_testbed::process::{in_node, output};
 use carnet_testbed::{quota, tools};
 
-struct Lane {
+struct PathMeasurement {
     series: &'static str,
     sender: Sender,
     sink: Sink,
@@ -32,7 +32,7 @@ struct Lane {
 }
 
 /// Result of a measurement: packet size, series, packets per second.
-pub type Passed = (u32, &'static str, f64);
+pub type PacketResult = (u32, &'static str, f64);
 
 /// Measures all sizes. Calls `told` after each measurement.
 pub fn measure(
@@ -41,19 +41,19 @@ pub fn measure(
     repeat: usize,
     milliseconds: u64,
     share: Option<f64>,
-    mut told: impl FnMut(Passed),
+    mut told: impl FnMut(PacketResult),
 ) -> anyhow::Result<()> {
     let cores = Cores::of_caller()?;
     // An ended command is not in this list, because another process may have its number.
     let programs = routers.programs();
     let Some(share) = share else {
-        // Pin all to one core, so that the result is the sum of the work of sender, routers and sink.
+        // Pin sender, routers and sink to one core, so that the result is the sum of their work.
         pin(&programs, &cores, true)?;
         let result = rounds(routers, sizes, repeat, milliseconds, None, &mut told);
         return pin(&programs, &cores, false).and(result);
     };
-    let result = limit(routers, share, cores.measuring).and_then(|group| {
-        cores.avoid()?;
+    let result = limit(routers, share, cores.measuring_core).and_then(|group| {
+        cores.avoid_measuring_core()?;
         rounds(routers, sizes, repeat, milliseconds, Some((&group, share)), &mut told)
     });
     // Restore the networks for the next measurement even after a failure.
@@ -77,8 +77,8 @@ fn rounds(
     sizes: &[u32],
     repeat: usize,
     milliseconds: u64,
-    group: Option<(&quota::Quota, f64)>,
-    told: &mut impl FnMut(Passed),
+    group: Option<(&quota::CpuQuota, f64)>,
+    told: &mut impl FnMut(PacketResult),
 ) -> anyhow::Result<()> {
     let arrangement = ARRANGEMENTS.iter().find(|one| one.name == "both routers, up");
     let arrangement = arrangement.context("the benchmark has no packets through both routers")?;
@@ -99,7 +99,7 @@ fn rounds(
                     )
                 };
                 once(milliseconds.div_ceil(10))?;
-                let used = || group.map_or(Ok(0), |(group, _)| group.used());
+                let used = || group.map_or(Ok(0), |(group, _)| group.used_nanoseconds());
                 let before = used()?;
                 let passed = once(milliseconds)?;
                 let used = used()? - before;
@@ -110,15 +110,20 @@ fn rounds(
                 };
                 told((*size, lane.series, rate));
             }
-            routers.check()?;
+            routers.check_running()?;
         }
     }
     Ok(())
 }
 
-fn lane(series: &'static str, world: &World, arrangement: &Arrangement, size: usize) -> anyhow::Result<Lane> {
+fn lane(
+    series: &'static str,
+    world: &World,
+    arrangement: &Arrangement,
+    size: usize,
+) -> anyhow::Result<PathMeasurement> {
     let frame = arrangement.frame(Path::Plain, size)?;
-    Ok(Lane {
+    Ok(PathMeasurement {
         series,
         sender: Sender::in_bursts(world, arrangement.source, &frame)?,
         sink: Sink::counting_at(world, arrangement.sink)?,
@@ -171,13 +176,13 @@ fn polled(world: &World, [place, peer]: [(&str, &str); 2], threads: bool) -> any
 }
 
 /// Limits both mobile routers together to a share of a core; only one of them works at a time.
-fn limit(routers: &mut Routers, share: f64, core: usize) -> anyhow::Result<quota::Quota> {
-    let group = quota::Quota::begin("routers", share, core)?;
+fn limit(routers: &mut Routers, share: f64, core: usize) -> anyhow::Result<quota::CpuQuota> {
+    let group = quota::CpuQuota::create_group("routers", share, core)?;
     for world in [&routers.plain, &routers.subject] {
         polling(world, true)?;
     }
     let program = routers.subject.daemons.last_mut().and_then(running);
-    group.hold(&["i0", "e0"], program)?;
+    group.add_members(&["i0", "e0"], program)?;
     Ok(group)
 }
 

@@ -25,7 +25,7 @@ pub enum Effort {
     Full,
     /// Fewer points and repetitions.
     Quick,
-    /// Only a check that everything works.
+    /// Only checks that everything works; the numbers have no meaning.
     Smoke,
 }
 
@@ -78,7 +78,7 @@ pub enum Kind {
 /// Network of an experiment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Place {
+pub enum ExperimentNetwork {
     /// Mobile router and home agent.
     #[default]
     Routers,
@@ -88,10 +88,10 @@ pub enum Place {
     TwoHops,
 }
 
-/// Axis of the figure. The figure has one curve for each value of the other variable.
+/// Variable on the horizontal axis. The figure has one curve for each value of the other variable.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Across {
+pub enum FigureAxis {
     /// Size of the payload in octets.
     #[default]
     Size,
@@ -109,7 +109,7 @@ pub struct Experiment {
     pub kind: Kind,
     /// Network of the experiment.
     #[serde(default, rename = "bed")]
-    pub place: Place,
+    pub place: ExperimentNetwork,
     /// Rate of the access link, in tc's format; `None` for no limit.
     #[serde(default)]
     pub link: Option<String>,
@@ -127,7 +127,7 @@ pub struct Experiment {
     pub mbit: Vec<f64>,
     /// Variable of the axis.
     #[serde(default)]
-    pub across: Across,
+    pub across: FigureAxis,
     /// TCP windows in KiB.
     #[serde(default)]
     pub windows: Vec<u32>,
@@ -180,12 +180,12 @@ pub struct Figure {
     pub id: String,
     /// Heading.
     pub title: String,
-    /// Description of the figure, in our words.
+    /// Description of the figure, in the words of this project.
     pub shows: String,
     /// Experiment whose samples the figure draws.
     #[serde(default)]
     pub experiment: Option<String>,
-    /// Second experiment, which the figure draws as a separate series.
+    /// Second experiment whose samples the figure draws as another series.
     #[serde(default)]
     pub against: Option<String>,
     /// Quantity that the figure draws; `None` for the experiment's first one.
@@ -217,7 +217,7 @@ pub struct Figure {
 /// Whether higher or lower numbers are better.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Better {
+pub enum BetterDirection {
     /// More is better.
     #[default]
     Higher,
@@ -241,11 +241,11 @@ pub struct Value {
     pub place: String,
     /// Whether higher or lower is better.
     #[serde(default)]
-    pub better: Better,
+    pub better: BetterDirection,
     /// Rule by which our number is computed.
     #[serde(default)]
     pub ours: Option<Selector>,
-    /// Reason why our number is missing.
+    /// Reason why this run has no number.
     #[serde(default)]
     pub incomparable: Option<String>,
     /// Whether the figure's picture against time marks the number.
@@ -256,7 +256,7 @@ pub struct Value {
 /// Which number to take from a curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Of {
+pub enum CurveNumber {
     /// The highest value.
     Highest,
     /// The lowest value.
@@ -274,7 +274,7 @@ pub enum Of {
 /// Conversion of the final number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum As {
+pub enum NumberConversion {
     /// The ratio in per cent.
     Percent,
     /// Difference to 1, in per cent.
@@ -286,7 +286,7 @@ pub enum As {
 #[serde(deny_unknown_fields)]
 pub struct Selector {
     /// Which number to take from the curve.
-    pub of: Of,
+    pub of: CurveNumber,
     /// Name of the curve.
     pub series: String,
     /// Place on the axis.
@@ -318,7 +318,7 @@ pub struct Selector {
     pub times: Option<f64>,
     /// Conversion of the number.
     #[serde(default, rename = "as")]
-    pub shape: Option<As>,
+    pub shape: Option<NumberConversion>,
 }
 
 impl Paper {
@@ -356,7 +356,11 @@ impl Paper {
             );
             let experiment = figure.experiment.as_ref().and_then(|id| self.experiment(id));
             let scenario = experiment.is_some_and(|one| one.scenario.is_some());
-            ensure!(figure.trace.is_none() || scenario, "{}: only a scenario has a trace", figure.id);
+            ensure!(
+                figure.trace.is_none() || scenario,
+                "{}: only the experiment of a scenario can have a trace",
+                figure.id
+            );
             for value in &figure.values {
                 ensure!(
                     value.ours.is_some() != value.incomparable.is_some(),

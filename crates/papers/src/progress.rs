@@ -26,7 +26,7 @@ impl Progress {
         Progress { total, done: 0.0, begin: monotonic(), drawn: 0, bar, label: String::new() }
     }
 
-    /// Shows the label of the next experiment.
+    /// Shows the label of the experiment that begins.
     pub fn at(&mut self, label: &str) {
         self.label = label.into();
         if self.bar {

@@ -9,9 +9,9 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, ensure};
 
 use super::bed::{IPV4, PLAIN, ROUTER, SUBJECT};
-use super::document::{Row, here, ratio, rows};
+use super::document::{PaperNumber, own_numbers_heading, ratio, rows};
 use super::paper::{Figure, Paper};
-use super::results::{Results, Sample};
+use super::results::{CurvePoint, Results};
 use super::trace::{MOVE, Trace, WHOLE};
 use carnet_testbed::clock::{SECOND, monotonic, sleep};
 use carnet_testbed::report::chart::{Chart, Curve, Mark, draw};
@@ -63,7 +63,7 @@ pub fn html(paper: &Paper, results: &Results) -> String {
     for warning in results.warnings() {
         put!(out, "<p class=\"fail\"><b>Not to be relied on:</b> {}.</p>", escape(&warning));
     }
-    let all: Vec<(&Figure, Vec<Row>)> =
+    let all: Vec<(&Figure, Vec<PaperNumber>)> =
         paper.figures.iter().map(|figure| (figure, rows(paper, figure, results))).collect();
     put!(
         out,
@@ -83,7 +83,11 @@ pub fn html(paper: &Paper, results: &Results) -> String {
     out
 }
 
-fn table<'a>(out: &mut String, results: &Results, rows: impl Iterator<Item = (Option<&'a Figure>, &'a Row)>) {
+fn table<'a>(
+    out: &mut String,
+    results: &Results,
+    rows: impl Iterator<Item = (Option<&'a Figure>, &'a PaperNumber)>,
+) {
     let rows: Vec<_> = rows.collect();
     if rows.is_empty() {
         return;
@@ -94,11 +98,13 @@ fn table<'a>(out: &mut String, results: &Results, rows: impl Iterator<Item = (Op
         "<div class=\"scroll\" style=\"margin-top:10px\"><table><thead><tr>{first}<th></th><th \
          class=\"n\">paper</th><th class=\"n\">{}</th><th class=\"n\">here / paper</th><th \
          class=\"opt\">place in the paper</th></tr></thead><tbody>\n",
-        here(results)
+        own_numbers_heading(results)
     );
     for (at, (figure, row)) in rows.iter().enumerate() {
         // The table shows the name of a figure once for all of its rows.
-        let same = |other: &&(Option<&Figure>, &Row)| other.0.map(|one| &one.id) == figure.map(|one| &one.id);
+        let same = |other: &&(Option<&Figure>, &PaperNumber)| {
+            other.0.map(|one| &one.id) == figure.map(|one| &one.id)
+        };
         let first = match figure {
             Some(figure) if at == 0 || !same(&&rows[at - 1]) => {
                 let many = rows[at..].iter().take_while(same).count();
@@ -112,7 +118,7 @@ fn table<'a>(out: &mut String, results: &Results, rows: impl Iterator<Item = (Op
                 "<td class=\"n\">{}{}</td><td class=\"n {}\">{}</td>",
                 escape(&row.here),
                 spread(row),
-                row.verdict(),
+                row.ratio_style(),
                 ratio(row.ratio)
             ),
         };
@@ -127,8 +133,8 @@ fn table<'a>(out: &mut String, results: &Results, rows: impl Iterator<Item = (Op
     put!(out, "</tbody></table></div>\n");
 }
 
-/// Returns the range of our number, to stand below it.
-fn spread(row: &Row) -> String {
+/// Returns the range of the measured number, which the table shows below it.
+fn spread(row: &PaperNumber) -> String {
     if row.spread.is_empty() {
         String::new()
     } else {
@@ -136,12 +142,12 @@ fn spread(row: &Row) -> String {
     }
 }
 
-fn section(out: &mut String, paper: &Paper, figure: &Figure, rows: &[Row], results: &Results) {
+fn section(out: &mut String, paper: &Paper, figure: &Figure, rows: &[PaperNumber], results: &Results) {
     put!(out, "<h2>{}</h2>\n<p>{}</p>\n", escape(&figure.title), escape(&figure.shows));
     if let Some(why) = &figure.not_measured {
         put!(out, "<p class=\"sub\">Not measured here. {}</p>\n", escape(why));
     }
-    let why = figure.experiment.as_ref().and_then(|id| results.why_not(&paper.name, id));
+    let why = figure.experiment.as_ref().and_then(|id| results.reason_for_omission(&paper.name, id));
     if let Some(why) = why {
         put!(out, "<p class=\"fail\">Left out in this run: {}</p>\n", escape(why));
     }
@@ -235,7 +241,7 @@ fn chart(paper: &Paper, figure: &Figure, results: &Results) -> Option<Chart> {
             if figure.against.is_some() {
                 label += if number == 0 { ", limited" } else { ", all of a core" };
             }
-            let point = |one: &&Sample| {
+            let point = |one: &&CurvePoint| {
                 (one.x.unwrap_or(0.0), one.values.median, one.values.lowest, one.values.highest)
             };
             let dashed = name == PLAIN || name == IPV4;

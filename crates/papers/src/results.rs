@@ -38,15 +38,15 @@ pub struct Results {
     /// Names of the papers.
     pub papers: Vec<String>,
     /// Measured samples.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<CurvePoint>,
     /// Experiments that were left out, each with the reason.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<OmittedExperiment>,
     /// Measurements without a value. Absent in files of earlier versions.
     #[serde(default)]
     pub failures: Vec<Failure>,
     /// Parameters of the experiments.
     #[serde(default)]
-    pub experiments: Vec<Made>,
+    pub experiments: Vec<ExperimentParameters>,
     /// Values against time. Absent in files of earlier versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub traces: Vec<Trace>,
@@ -65,14 +65,14 @@ pub struct Subject {
 
 /// A point of a curve.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Sample {
+pub struct CurvePoint {
     /// Name of the paper.
     pub paper: String,
     /// Name of the experiment.
     pub experiment: String,
     /// Name of the curve: `plain`, `ipv4`, `subject`, `router`.
     pub series: String,
-    /// Value of the second variable, in words.
+    /// Text of the second variable's value.
     pub with: Option<String>,
     /// Place on the axis.
     pub x: Option<f64>,
@@ -87,7 +87,7 @@ pub struct Sample {
 
 /// An experiment that was not measured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeftOut {
+pub struct OmittedExperiment {
     /// Name of the paper.
     pub paper: String,
     /// Name of the experiment.
@@ -104,11 +104,11 @@ pub struct Failure {
     pub paper: String,
     /// Name of the experiment.
     pub experiment: String,
-    /// Name of the curve, as in [`Sample`].
+    /// Name of the curve, as in [`CurvePoint`].
     pub series: String,
-    /// Value of the second variable, as in [`Sample`].
+    /// Value of the second variable, as in [`CurvePoint`].
     pub with: Option<String>,
-    /// Place on the axis, as in [`Sample`].
+    /// Place on the axis, as in [`CurvePoint`].
     pub x: Option<f64>,
     /// Quantity without a value; `None` for all quantities.
     pub quantity: Option<String>,
@@ -120,7 +120,7 @@ pub struct Failure {
 
 impl Failure {
     /// Returns a failure in the first repetition of a sample's point, for all quantities.
-    pub fn of_sample(sample: &Sample) -> Failure {
+    pub fn of_sample(sample: &CurvePoint) -> Failure {
         Failure {
             paper: sample.paper.clone(),
             experiment: sample.experiment.clone(),
@@ -134,7 +134,7 @@ impl Failure {
     }
 
     /// Returns whether this failure is a missing repetition of the sample.
-    pub fn of(&self, sample: &Sample) -> bool {
+    pub fn of(&self, sample: &CurvePoint) -> bool {
         (&self.paper, &self.experiment, &self.series, &self.with, self.x)
             == (&sample.paper, &sample.experiment, &sample.series, &sample.with, sample.x)
             && self.quantity.as_ref().is_none_or(|quantity| *quantity == sample.quantity)
@@ -143,7 +143,7 @@ impl Failure {
 
 /// Parameters of an experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Made {
+pub struct ExperimentParameters {
     /// Name of the paper.
     pub paper: String,
     /// Name of the experiment.
@@ -153,24 +153,24 @@ pub struct Made {
 }
 
 /// The curves of an experiment's quantity, each with its points in order.
-pub type Curves<'a> = Vec<((&'a str, Option<&'a str>), Vec<&'a Sample>)>;
+pub type Curves<'a> = Vec<((&'a str, Option<&'a str>), Vec<&'a CurvePoint>)>;
 
 impl Results {
     /// Adds a repetition to a sample.
-    pub fn add(&mut self, key: Sample, value: f64) {
-        let same = |one: &&mut Sample| Sample { values: Series::default(), ..(**one).clone() } == key;
+    pub fn add(&mut self, key: CurvePoint, value: f64) {
+        let same = |one: &&mut CurvePoint| CurvePoint { values: Series::default(), ..(**one).clone() } == key;
         match self.samples.iter_mut().find(same) {
             Some(sample) => {
                 let mut rounds = std::mem::take(&mut sample.values.rounds);
                 rounds.push(value);
                 sample.values = Series::of(rounds);
             }
-            None => self.samples.push(Sample { values: Series::of(vec![value]), ..key }),
+            None => self.samples.push(CurvePoint { values: Series::of(vec![value]), ..key }),
         }
     }
 
     /// Returns the repetitions of a sample with their numbers. Failed repetitions have no value and no entry.
-    pub fn numbered(&self, sample: &Sample) -> Vec<(usize, f64)> {
+    pub fn numbered(&self, sample: &CurvePoint) -> Vec<(usize, f64)> {
         let failed = |round: &usize| self.failures.iter().any(|one| one.round == *round && one.of(sample));
         (0..).filter(|round| !failed(round)).zip(sample.values.rounds.iter().copied()).collect()
     }
@@ -200,7 +200,7 @@ impl Results {
 
     /// Returns the curves of an experiment's quantity; of the first quantity if `quantity` is `None`.
     pub fn curves(&self, paper: &str, experiment: &str, quantity: Option<&str>) -> Curves<'_> {
-        let of_it = |one: &&Sample| one.paper == paper && one.experiment == experiment;
+        let of_it = |one: &&CurvePoint| one.paper == paper && one.experiment == experiment;
         let first = self.samples.iter().find(of_it).map(|one| one.quantity.as_str());
         let Some(quantity) = quantity.or(first) else { return Vec::new() };
         let mut curves: Curves<'_> = Vec::new();
@@ -218,7 +218,7 @@ impl Results {
     }
 
     /// Returns why an experiment was left out.
-    pub fn why_not(&self, paper: &str, experiment: &str) -> Option<&str> {
+    pub fn reason_for_omission(&self, paper: &str, experiment: &str) -> Option<&str> {
         let left = self.left_out.iter().find(|one| one.paper == paper && one.experiment == experiment)?;
         Some(&left.why)
     }
@@ -264,8 +264,8 @@ pub mod tests {
     }
 
     /// Returns a sample without values.
-    pub fn sample(experiment: &str, series: &str, x: Option<f64>, quantity: &str, unit: &str) -> Sample {
-        Sample {
+    pub fn sample(experiment: &str, series: &str, x: Option<f64>, quantity: &str, unit: &str) -> CurvePoint {
+        CurvePoint {
             paper: "nemo-basic-support".into(),
             experiment: experiment.into(),
             series: series.into(),

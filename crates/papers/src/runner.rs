@@ -9,17 +9,17 @@ use std::process::Stdio;
 use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 
-use super::bed::{self, Contender, Ends, PLAIN, ROUTER, Routers, SUBJECT};
-use super::measure::Failed;
-use super::paper::{Across, Experiment, Kind, Paper, Place};
+use super::bed::{self, HostPair, ImplementationUnderTest, PLAIN, ROUTER, Routers, SUBJECT};
+use super::measure::MeasurementFailed;
+use super::paper::{Experiment, ExperimentNetwork, FigureAxis, Kind, Paper};
 use super::progress::Progress;
-use super::results::{Failure, LeftOut, Made, Results, Sample, Subject};
+use super::results::{CurvePoint, ExperimentParameters, Failure, OmittedExperiment, Results, Subject};
 use super::trace::Trace;
 use super::{Plan, handover, measure, packets};
 use carnet_bench::figures::Series;
 use carnet_bench::rtt::by_turns;
 use carnet_bench::world::Programs;
-use carnet_testbed::isolate::{Interrupted, Mode, stopping};
+use carnet_testbed::isolate::{Interrupted, IsolationMode, has_to_stop};
 use carnet_testbed::process::Daemon;
 use carnet_testbed::{clock, metrics, radio, run};
 
@@ -49,8 +49,8 @@ impl Experiment {
                 let both = rates.flat_map(|mbit| self.sizes.iter().map(move |size| (*mbit, *size)));
                 let of = |(mbit, size): (f64, u32)| {
                     let (x, other, many) = match self.across {
-                        Across::Size => (f64::from(size), format!("{mbit} Mbit/s"), self.mbit.len() > 1),
-                        Across::Mbit => (mbit, format!("{size} octets"), self.sizes.len() > 1),
+                        FigureAxis::Size => (f64::from(size), format!("{mbit} Mbit/s"), self.mbit.len() > 1),
+                        FigureAxis::Mbit => (mbit, format!("{size} octets"), self.sizes.len() > 1),
                     };
                     Point { x: Some(x), with: many.then_some(other), size, mbit, ..point.clone() }
                 };
@@ -126,8 +126,8 @@ fn order(papers: &[Paper]) -> Vec<(&Paper, &Experiment)> {
 pub fn run(plan: &Plan, programs: &Programs, results: &mut Results) -> anyhow::Result<()> {
     let experiments = order(&plan.papers);
     results.subject = match &plan.contender {
-        Contender::Carnet(_) => Subject { name: "carnet".into(), mr: None, ha: None },
-        Contender::Commands { mr, ha } => {
+        ImplementationUnderTest::Carnet(_) => Subject { name: "carnet".into(), mr: None, ha: None },
+        ImplementationUnderTest::Commands { mr, ha } => {
             Subject { name: bed::COMMANDS.into(), mr: Some(mr.clone()), ha: Some(ha.clone()) }
         }
     };
@@ -136,16 +136,16 @@ pub fn run(plan: &Plan, programs: &Programs, results: &mut Results) -> anyhow::R
         results,
         progress: Progress::new(experiments.iter().map(|(_, experiment)| experiment.cost()).sum()),
     };
-    let at = |place: Place| {
+    let at = |place: ExperimentNetwork| {
         let there = |(_, experiment): &&(&Paper, &Experiment)| {
             experiment.place == place && experiment.kind != Kind::Scenario && experiment.measurements() > 0
         };
         experiments.iter().filter(there).copied().collect::<Vec<_>>()
     };
     let made = runner
-        .routers(&at(Place::Routers), programs)
-        .and_then(|()| runner.air(&at(Place::OneHop), 1))
-        .and_then(|()| runner.air(&at(Place::TwoHops), 2))
+        .routers(&at(ExperimentNetwork::Routers), programs)
+        .and_then(|()| runner.air(&at(ExperimentNetwork::OneHop), 1))
+        .and_then(|()| runner.air(&at(ExperimentNetwork::TwoHops), 2))
         .and_then(|()| {
             let scenarios =
                 experiments.iter().filter(|(_, one)| one.kind == Kind::Scenario && one.factor > 0.0);
@@ -165,8 +165,8 @@ struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    fn key(&self, paper: &Paper, experiment: &Experiment, series: &str) -> Sample {
-        Sample {
+    fn key(&self, paper: &Paper, experiment: &Experiment, series: &str) -> CurvePoint {
+        CurvePoint {
             paper: paper.name.clone(),
             experiment: experiment.id.clone(),
             series: series.into(),
@@ -181,7 +181,7 @@ impl Runner<'_> {
     fn leave_out(&mut self, paper: &Paper, experiment: &Experiment, why: &str) {
         self.progress.advance(experiment.cost());
         let (paper, experiment) = (paper.name.clone(), experiment.id.clone());
-        self.results.left_out.push(LeftOut { paper, experiment, why: why.into() });
+        self.results.left_out.push(OmittedExperiment { paper, experiment, why: why.into() });
     }
 
     /// Records the result of an experiment. Leaves out a failed experiment, and fails only if the network no
@@ -204,15 +204,15 @@ impl Runner<'_> {
         }
     }
 
-    /// Shows the name of the next experiment.
+    /// Shows the name of the experiment that begins.
     fn at(&mut self, paper: &Paper, experiment: &Experiment) -> anyhow::Result<()> {
-        if stopping() {
+        if has_to_stop() {
             return Err(Interrupted.into());
         }
         self.progress.at(&format!("{}: {}", paper.name, experiment.id));
         let parameters = serde_json::to_value(experiment)?;
         let (paper, experiment) = (paper.name.clone(), experiment.id.clone());
-        self.results.experiments.push(Made { paper, experiment, parameters });
+        self.results.experiments.push(ExperimentParameters { paper, experiment, parameters });
         Ok(())
     }
 
@@ -230,10 +230,10 @@ impl Runner<'_> {
                 Kind::Echo => self.echo(paper, experiment, &mut routers),
                 _ => routers.set_link(experiment.link.as_deref()).and_then(|()| {
                     let ends = routers.ends(experiment.ipv4);
-                    self.curves(paper, experiment, &ends, || routers.check())
+                    self.curves(paper, experiment, &ends, || routers.check_running())
                 }),
             };
-            self.made(paper, experiment, made, || routers.check())?;
+            self.made(paper, experiment, made, || routers.check_running())?;
         }
         routers.stop()
     }
@@ -242,7 +242,7 @@ impl Runner<'_> {
         if experiments.is_empty() {
             return Ok(());
         }
-        if let Contender::Commands { .. } = self.plan.contender {
+        if let ImplementationUnderTest::Commands { .. } = self.plan.contender {
             for (paper, experiment) in experiments.iter().copied() {
                 self.leave_out(paper, experiment, "about GeoNetworking; the commands are about NEMO");
             }
@@ -265,7 +265,7 @@ impl Runner<'_> {
             slow: false,
             mode: self.plan.mode,
         };
-        let mut testbed = match run::Testbed::up(&plan, &mut metrics::Metrics::new()) {
+        let mut testbed = match run::Testbed::start_testbed(&plan, &mut metrics::Metrics::new()) {
             Ok((testbed, _)) => testbed,
             Err(error) if error.is::<Interrupted>() => return Err(error),
             // Keep the results of the earlier experiments.
@@ -278,10 +278,10 @@ impl Runner<'_> {
         };
         for (paper, experiment) in experiments.iter().copied() {
             self.at(paper, experiment)?;
-            let made = self.curves(paper, experiment, &bed::air_ends(), || testbed.check());
-            self.made(paper, experiment, made, || testbed.check())?;
+            let made = self.curves(paper, experiment, &bed::air_ends(), || testbed.check_programs());
+            self.made(paper, experiment, made, || testbed.check_programs())?;
         }
-        testbed.down()
+        testbed.stop_testbed()
     }
 
     /// Measures all points of an experiment with all repetitions. The curves take turns.
@@ -289,14 +289,14 @@ impl Runner<'_> {
         &mut self,
         paper: &Paper,
         experiment: &Experiment,
-        ends: &[Ends],
+        ends: &[HostPair],
         mut check: impl FnMut() -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let points = experiment.points();
         if let (true, Some(point)) = (experiment.warm_up, points.first()) {
             for one in ends {
                 if let Err(error) = measured(experiment, one, point)
-                    && !error.is::<Failed>()
+                    && !error.is::<MeasurementFailed>()
                 {
                     return Err(error);
                 }
@@ -306,10 +306,9 @@ impl Runner<'_> {
         for round in 0..experiment.repeat {
             for (number, point) in points.iter().enumerate() {
                 for turn in 0..ends.len() {
-                    // Rotate the order, so that even with one repetition no series is the first at all
-                    // points.
+                    // Rotate the order: even with one repetition, no series is then always measured first.
                     let one = &ends[(turn + round + number) % ends.len()];
-                    let key = Sample {
+                    let key = CurvePoint {
                         with: point.with.clone(),
                         x: point.x,
                         ..self.key(paper, experiment, one.series)
@@ -330,7 +329,7 @@ impl Runner<'_> {
         routers: &mut Routers,
     ) -> anyhow::Result<()> {
         ensure!(
-            self.plan.mode == Mode::Root,
+            self.plan.mode == IsolationMode::Root,
             "packets are sent and counted by BPF programs, which takes root"
         );
         routers.set_link(None)?;
@@ -341,7 +340,7 @@ impl Runner<'_> {
             let key = if series == PLAIN { &plain } else { &subject };
             let mbit = rate * f64::from(size) * 8.0 / 1e6;
             for (quantity, unit, value) in [("packets", "packets/s", rate), ("mbit", "Mbit/s", mbit)] {
-                let key = Sample {
+                let key = CurvePoint {
                     x: Some(f64::from(size)),
                     quantity: quantity.into(),
                     unit: unit.into(),
@@ -360,7 +359,7 @@ impl Runner<'_> {
             let times = by_turns(&[&routers.plain, &routers.subject], experiment.echoes as usize)?;
             for (series, times) in [PLAIN, SUBJECT].into_iter().zip(times) {
                 let mean = times.iter().sum::<f64>() / times.len().max(1) as f64;
-                let key = Sample {
+                let key = CurvePoint {
                     quantity: "ms".into(),
                     unit: "ms".into(),
                     ..self.key(paper, experiment, series)
@@ -368,7 +367,7 @@ impl Runner<'_> {
                 self.results.add(key, mean / 1e6);
             }
             self.progress.advance(experiment.each());
-            routers.check()?;
+            routers.check_running()?;
         }
         Ok(())
     }
@@ -380,7 +379,7 @@ impl Runner<'_> {
         routers: &mut Routers,
     ) -> anyhow::Result<()> {
         routers.set_link(None)?;
-        let gaps = handover::moves(routers, experiment.moves)?;
+        let gaps = handover::make_moves(routers, experiment.moves)?;
         self.progress.advance(experiment.cost());
         let mut lost = 0;
         for (number, gaps) in gaps.iter().enumerate() {
@@ -389,7 +388,7 @@ impl Runner<'_> {
                     lost += 1;
                     continue;
                 };
-                let key = Sample {
+                let key = CurvePoint {
                     x: Some((number + 1) as f64),
                     quantity: "ms".into(),
                     unit: "ms".into(),
@@ -410,7 +409,7 @@ impl Runner<'_> {
     /// Runs a scenario in separate namespaces, and reads its metrics.
     fn scenario(&mut self, paper: &Paper, experiment: &Experiment) -> anyhow::Result<()> {
         self.at(paper, experiment)?;
-        if let Contender::Commands { .. } = self.plan.contender {
+        if let ImplementationUnderTest::Commands { .. } = self.plan.contender {
             self.leave_out(paper, experiment, "the scenario moves carnet by its signal files");
             return Ok(());
         }
@@ -433,7 +432,7 @@ impl Runner<'_> {
         let (begin, limit) = (clock::monotonic(), 2 * (experiment.cost() * 1e9) as u64);
         let mut status = None;
         while status.is_none() {
-            if stopping() {
+            if has_to_stop() {
                 lab.stop(nix::sys::signal::Signal::SIGTERM);
                 return Err(Interrupted.into());
             }
@@ -449,7 +448,7 @@ impl Runner<'_> {
         let code = status.and_then(|status| status.code());
         ensure!(matches!(code, Some(0 | 1)), "{name} ended ({status:?}):\n{}", lab.tail());
         let text =
-            std::fs::read(&file).with_context(|| format!("{name} left no results:\n{}", lab.tail()))?;
+            std::fs::read(&file).with_context(|| format!("{name} wrote no results:\n{}", lab.tail()))?;
         let told: Value = serde_json::from_slice(&text)?;
         for figure in paper.figures.iter().filter(|one| one.experiment.as_ref() == Some(&experiment.id)) {
             for value in &figure.values {
@@ -457,7 +456,7 @@ impl Runner<'_> {
                     continue;
                 };
                 let Some(number) = told["metrics"]["run"][metric].as_f64() else { continue };
-                let key = Sample {
+                let key = CurvePoint {
                     with: None,
                     quantity: metric.clone(),
                     unit: value.unit.clone(),
@@ -477,10 +476,10 @@ impl Runner<'_> {
 /// Records the values of a measurement, or its failure.
 fn record(
     results: &mut Results,
-    key: &Sample,
+    key: &CurvePoint,
     kind: Kind,
     round: usize,
-    measured: anyhow::Result<Vec<measure::Found>>,
+    measured: anyhow::Result<Vec<measure::MeasuredValue>>,
 ) -> anyhow::Result<()> {
     let failure = |quantity: Option<&str>, said: String| Failure {
         quantity: quantity.map(str::to_owned),
@@ -490,7 +489,7 @@ fn record(
     };
     let found = match measured {
         Ok(found) => found,
-        Err(error) if error.is::<Failed>() => {
+        Err(error) if error.is::<MeasurementFailed>() => {
             results.failures.push(failure(None, format!("{error:#}")));
             return Ok(());
         }
@@ -500,24 +499,28 @@ fn record(
         results.failures.push(failure(Some("ms"), "no echo was answered".into()));
     }
     for (quantity, unit, value) in found {
-        results.add(Sample { quantity: quantity.into(), unit: unit.into(), ..key.clone() }, value);
+        results.add(CurvePoint { quantity: quantity.into(), unit: unit.into(), ..key.clone() }, value);
     }
     Ok(())
 }
 
 /// Fails if a series of an experiment has no value at all. The error quotes the first failure.
-fn some(results: &Results, key: &Sample) -> anyhow::Result<()> {
+fn some(results: &Results, key: &CurvePoint) -> anyhow::Result<()> {
     let name = (&key.paper, &key.experiment, &key.series);
     if results.samples.iter().any(|one| (&one.paper, &one.experiment, &one.series) == name) {
         return Ok(());
     }
     match results.failures.iter().find(|one| (&one.paper, &one.experiment, &one.series) == name) {
-        Some(first) => bail!("no measurement came to a value ({}); the first: {}", key.series, first.said),
+        Some(first) => bail!("all measurements failed ({}); the first: {}", key.series, first.said),
         None => Ok(()),
     }
 }
 
-fn measured(experiment: &Experiment, ends: &Ends, point: &Point) -> anyhow::Result<Vec<measure::Found>> {
+fn measured(
+    experiment: &Experiment,
+    ends: &HostPair,
+    point: &Point,
+) -> anyhow::Result<Vec<measure::MeasuredValue>> {
     match experiment.kind {
         Kind::Udp => measure::udp(ends, point.size, point.mbit, experiment.down, experiment.seconds),
         Kind::Tcp => measure::tcp(ends, experiment.down, experiment.seconds, point.window, point.segment),
@@ -525,7 +528,7 @@ fn measured(experiment: &Experiment, ends: &Ends, point: &Point) -> anyhow::Resu
         Kind::Mgen => measure::mgen(ends, point.size, point.mbit, experiment.seconds),
         Kind::PathMtu => measure::path_mtu(ends),
         Kind::Echo | Kind::Handover | Kind::Packets | Kind::Scenario => {
-            bail!("{} is measured otherwise", experiment.id)
+            bail!("{} is measured by another experiment", experiment.id)
         }
     }
 }
@@ -564,13 +567,13 @@ mod tests {
         use crate::results::tests::sample;
         let mut results = Results::default();
         let key = sample("tcp", SUBJECT, None, "", "");
-        let failed = || Err(Failed("iperf3: unable to connect".into()).into());
+        let failed = || Err(MeasurementFailed("iperf3: unable to connect".into()).into());
         record(&mut results, &key, Kind::Tcp, 0, failed()).expect("is kept");
         let told = some(&results, &key).expect_err("there is no value").to_string();
         assert_eq!(told, "no measurement came to a value (subject); the first: iperf3: unable to connect");
         record(&mut results, &key, Kind::Tcp, 1, Ok(vec![("mbit", "Mbit/s", 3.0)])).expect("is kept");
         assert_eq!(results.numbered(&results.samples[0]), [(1, 3.0)]);
-        some(&results, &key).expect("there is a value");
+        some(&results, &key).expect("each point has a value");
         // With all echoes lost, the loss has a value, and the round trip has no value.
         let key = sample("rtt", SUBJECT, None, "", "");
         record(&mut results, &key, Kind::Rtt, 0, Ok(vec![("loss", "%", 100.0)])).expect("is kept");

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::paper::Figure;
 use carnet_bench::figures::Series;
 use carnet_testbed::report::chart::{Chart, Curve, Mark, Moment, Point};
-use carnet_testbed::results::{Active, Line, Topology};
+use carnet_testbed::results::{ActiveUplinkPeriod, NamedSeries, Topology};
 
 /// Time step in the picture of the whole run, in seconds.
 pub const WHOLE: f64 = 0.5;
@@ -45,9 +45,9 @@ pub struct Move {
 impl Trace {
     /// Returns the ping of this name from a scenario's results (`results.json`).
     pub fn of(told: &Value, name: &str) -> Option<Trace> {
-        let lines: Vec<Line<(f64, Option<f64>)>> =
+        let lines: Vec<NamedSeries<(f64, Option<f64>)>> =
             serde_json::from_value(told["series"]["rtt"].clone()).ok()?;
-        let active: Vec<Active> = serde_json::from_value(told["active"].clone()).ok()?;
+        let active: Vec<ActiveUplinkPeriod> = serde_json::from_value(told["active"].clone()).ok()?;
         let topology: Topology = serde_json::from_value(told["topology"].clone()).ok()?;
         let line = lines.into_iter().find(|line| line.name == name)?;
         let moves = active.windows(2).filter(|pair| pair[0].node == pair[1].node).filter_map(|pair| {

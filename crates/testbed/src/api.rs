@@ -16,24 +16,24 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Error of a station that refuses a request.
 #[derive(Debug)]
-pub struct Refused {
+pub struct RequestRefused {
     /// The HTTP status.
     pub status: u16,
-    /// Message with the request, the status and the whole answer.
+    /// Error message: the request, the status code and the whole answer.
     text: String,
     /// Reason for the refusal, from the station's answer.
-    pub said: String,
+    pub reason: String,
 }
 
-impl std::fmt::Display for Refused {
+impl std::fmt::Display for RequestRefused {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for RequestRefused {}
 
-/// Sends a request and reads the head of the answer.
+/// Sends an HTTP request, and reads the status and the headers of the answer.
 fn exchange(socket: &Path, method: &str, path: &str, body: &str) -> anyhow::Result<BufReader<UnixStream>> {
     let mut stream =
         UnixStream::connect(socket).with_context(|| format!("cannot reach {}", socket.display()))?;
@@ -60,13 +60,18 @@ fn exchange(socket: &Path, method: &str, path: &str, body: &str) -> anyhow::Resu
     }
     let mut said = String::new();
     let _ = reader.read_to_string(&mut said);
-    let text = format!("{} answers {path} with {}: {}", socket.display(), status.trim(), said.trim());
+    let text = format!(
+        "the station at {} answered the request {path} with {}: {}",
+        socket.display(),
+        status.trim(),
+        said.trim()
+    );
     let error = |body: Value| Some(body["error"].as_str()?.to_owned());
     let said = serde_json::from_str(&said).ok().and_then(error).unwrap_or_else(|| said.trim().to_owned());
-    Err(Refused { status: code, text, said }.into())
+    Err(RequestRefused { status: code, text, reason: said }.into())
 }
 
-/// Sends a `GET` and returns the JSON of the answer.
+/// Sends a `GET` request, and returns the answer's JSON.
 pub fn get(socket: &Path, path: &str) -> anyhow::Result<Value> {
     let mut reader = exchange(socket, "GET", path, "")?;
     let mut text = String::new();
@@ -74,7 +79,7 @@ pub fn get(socket: &Path, path: &str) -> anyhow::Result<Value> {
     serde_json::from_str(&text).with_context(|| format!("{path} is no JSON: {text}"))
 }
 
-/// Sends a `POST` of JSON and returns the JSON of the answer, `null` if the answer has no body.
+/// Sends a `POST` request with JSON, and returns the answer's JSON, or `null` if the answer is empty.
 pub fn post(socket: &Path, path: &str, body: &Value) -> anyhow::Result<Value> {
     let mut reader = exchange(socket, "POST", path, &body.to_string())?;
     let mut text = String::new();
@@ -85,7 +90,7 @@ pub fn post(socket: &Path, path: &str, body: &Value) -> anyhow::Result<Value> {
     serde_json::from_str(&text).with_context(|| format!("the answer to {path} is no JSON: {text}"))
 }
 
-/// Sends a `GET` for an event stream and returns its events until the station ends the stream.
+/// Sends a `GET` request for an event stream, and returns the events until the station closes the stream.
 pub fn follow(socket: &Path, path: &str) -> anyhow::Result<impl Iterator<Item = Value> + use<>> {
     let reader = exchange(socket, "GET", path, "")?;
     reader.get_ref().set_read_timeout(None)?;
@@ -98,7 +103,7 @@ mod tests {
     use super::*;
     use std::os::unix::net::UnixListener;
 
-    /// Runs `ask` against a server that sends this answer. Returns the request that the server got, and the
+    /// Runs `ask` against a server that sends `answer`. Returns the request that the server received, and the
     /// result of `ask`.
     fn answered<T>(answer: &'static str, ask: impl FnOnce(&Path) -> T) -> (String, T) {
         let name = format!("carnet-lab-api-{}-{}", std::process::id(), answer.len());
@@ -128,8 +133,8 @@ mod tests {
         let (_, told) = answered(answer, |s| post(s, "/v1/gnsend", &serde_json::json!({})));
         let told = told.expect_err("is refused");
         assert!(told.to_string().contains("too far"));
-        let refused = told.downcast_ref::<Refused>().expect("an answer");
-        assert_eq!((refused.status, refused.said.as_str()), (422, "too far"));
+        let refused = told.downcast_ref::<RequestRefused>().expect("an answer");
+        assert_eq!((refused.status, refused.reason.as_str()), (422, "too far"));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use anyhow::Context;
 use nix::sys::signal::Signal;
 
 use crate::clock::{self, MILLISECOND};
-use crate::isolate::Mode;
+use crate::isolate::IsolationMode;
 use crate::process::{Daemon, in_node, output};
 use crate::scenario::{End, Node, Scenario};
 use crate::tools;
@@ -20,12 +20,12 @@ mod outer;
 /// not the payload of transfers.
 const SNAP_LENGTH: &str = "300";
 
-/// Returns the capture program and its Debian package. In a user namespace the program is dumpcap. tcpdump
-/// does not work there, because it sets its groups.
-pub fn program(mode: Mode) -> (&'static str, &'static str) {
+/// Returns the capture program and its Debian package. In a user namespace it is dumpcap: tcpdump fails
+/// there, because it wants to change its groups.
+pub fn program(mode: IsolationMode) -> (&'static str, &'static str) {
     match mode {
-        Mode::Root => ("tcpdump", "tcpdump"),
-        Mode::User => ("dumpcap", "wireshark-common"),
+        IsolationMode::Root => ("tcpdump", "tcpdump"),
+        IsolationMode::User => ("dumpcap", "wireshark-common"),
     }
 }
 
@@ -36,10 +36,14 @@ pub struct Captures {
 }
 
 impl Captures {
-    /// Starts a capture on every interface of the nodes in which carnet runs. The files are
-    /// `NODE-INTERFACE.pcap` in `folder`. Captures at the other ends of the links would contain the same
-    /// packets.
-    pub fn start(scenario: &Scenario, mode: Mode, folder: &Path, logs: &Path) -> anyhow::Result<Self> {
+    /// Starts a capture on each interface of the nodes with carnet, into `NODE-INTERFACE.pcap` in `folder`.
+    /// The other ends of these links would capture the same packets.
+    pub fn start(
+        scenario: &Scenario,
+        mode: IsolationMode,
+        folder: &Path,
+        logs: &Path,
+    ) -> anyhow::Result<Self> {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let program = program(mode).0;
         let mut running = Vec::new();
@@ -55,8 +59,8 @@ impl Captures {
             let file = folder.join(format!("{}-{}.pcap", end.node, end.interface));
             let mut command = in_node(&end.node, tools::path(program));
             let options: &[&str] = match mode {
-                Mode::Root => &["-Z", "root", "-U", "-n"],
-                Mode::User => &["-P", "-q"],
+                IsolationMode::Root => &["-Z", "root", "-U", "-n"],
+                IsolationMode::User => &["-P", "-q"],
             };
             command.args(options).args(["-s", SNAP_LENGTH, "-i", &end.interface, "-w"]).arg(&file);
             let log = logs.join(format!("{program}-{}-{}.log", end.node, end.interface));
@@ -64,14 +68,13 @@ impl Captures {
             running.push((end, file, daemon));
         }
         clock::sleep(500 * MILLISECOND);
-        running.iter_mut().try_for_each(|(_, _, daemon)| daemon.check())?;
+        running.iter_mut().try_for_each(|(_, _, daemon)| daemon.check_running())?;
         Ok(Self { running })
     }
 
-    /// Ends the captures and counts packets in the captures of the stations: Binding Updates, Binding
-    /// Acknowledgements, GeoNetworking packets, and malformed ones. For each ping, also finds the length of
-    /// the headers around its packets, and the number of home agents that the packets cross. Metrics are
-    /// named `capture.NODE....`.
+    /// Ends the captures and counts, for each station: Binding Updates, Binding Acknowledgements,
+    /// GeoNetworking packets and malformed packets. For each ping, also measures the headers around its
+    /// packets, and counts the home agents on their path. The metrics begin with `capture.NODE.`.
     pub fn finish(
         mut self,
         scenario: &Scenario,
@@ -81,7 +84,7 @@ impl Captures {
         for (_, _, daemon) in &mut self.running {
             daemon.stop(Signal::SIGINT);
         }
-        let Some(tshark) = tools::find("tshark") else { return Ok(Vec::new()) };
+        let Some(tshark) = tools::find_program("tshark") else { return Ok(Vec::new()) };
         let mut counts: Vec<(String, f64)> = Vec::new();
         for (End { node, .. }, file, _) in &self.running {
             for (name, filter) in [
@@ -90,13 +93,14 @@ impl Captures {
                 ("geonetworking", "gnw"),
                 ("malformed", "_ws.malformed"),
             ] {
-                // Reading a capture takes long, so read only captures for metrics that the scenario uses.
+                // Reading a capture takes long, so read it only if the scenario uses one of its metrics.
                 let name = format!("capture.{node}.{name}");
                 if !is_asked(scenario, &name) {
                     continue;
                 }
                 let mut command = Command::new(&tshark);
-                // Let tshark use default settings, because the user's settings may not be readable here.
+                // Run tshark with default settings, because it may not be able to read the user's settings
+                // here.
                 command.env("HOME", crate::isolate::RUN);
                 command.args(["-n", "-Y", filter, "-T", "fields", "-e", "frame.number", "-r"]).arg(file);
                 let found = output(&mut command)?.lines().count() as f64;
@@ -155,7 +159,7 @@ impl Captures {
     }
 }
 
-/// Returns whether the scenario uses a metric in an expectation or shows it.
+/// Returns whether the scenario uses this metric in an expectation or in the report.
 fn is_asked(scenario: &Scenario, name: &str) -> bool {
     let expected = scenario.expect.iter().map(|expect| &expect.metric);
     let shown = scenario.headline.iter().map(|headline| &headline.metric);

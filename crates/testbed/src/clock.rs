@@ -14,7 +14,7 @@ pub const SECOND: u64 = 1_000_000_000;
 pub const MILLISECOND: u64 = 1_000_000;
 
 fn read(clock: ClockId) -> u64 {
-    // Both clocks exist on every Linux, so this fails only for a wrong clock number.
+    // Every Linux has both clocks, so the call fails only for a wrong clock number.
     let t = clock_gettime(clock).expect("the system clock can be read");
     (t.tv_sec() as u64) * SECOND + t.tv_nsec() as u64
 }
@@ -52,7 +52,7 @@ pub fn arrival(message: &RecvMsg<'_, '_, LinkAddr>, shift: i64) -> u64 {
 /// Sleeps until the monotonic clock shows `at` nanoseconds; returns at once if that time has passed.
 pub fn sleep_until(at: u64) {
     let t = TimeSpec::new((at / SECOND) as _, (at % SECOND) as _);
-    // A signal ends the sleep early: sleep again until `at`.
+    // If a signal interrupts the sleep, sleep again until `at`.
     while clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &t).is_err()
         && monotonic() < at
     {}

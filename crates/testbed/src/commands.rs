@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Subcommand;
 
-use crate::isolate::{self, Mode};
+use crate::isolate::{self, IsolationMode};
 use crate::{capture, conformance, pki, radio, report, results, run, scenario, tools, traffic};
 
 /// A command of the testbed.
@@ -17,7 +17,8 @@ pub enum Command {
     Run(RunArgs),
     /// List the scenarios.
     List {
-        /// Folder with the scenarios (default: $CARNET_SCENARIOS, else `scenarios` nearby).
+        /// Folder of the scenarios (default: $CARNET_SCENARIOS, otherwise the folder `scenarios` nearest to
+        /// the working folder).
         #[arg(long, value_name = "DIR")]
         scenarios: Option<PathBuf>,
     },
@@ -31,7 +32,7 @@ pub enum Command {
         #[arg(trailing_var_arg = true)]
         command: Vec<String>,
     },
-    /// Write the report of a results.json again.
+    /// Write the report of an earlier run again, from its results.json.
     Report {
         /// The results.json.
         results: PathBuf,
@@ -43,22 +44,22 @@ pub enum Command {
     Figures {
         /// The results.json.
         results: PathBuf,
-        /// The folder for the two files.
+        /// Folder for the two files that the command writes.
         folder: PathBuf,
     },
     /// Test an implementation against the clauses of the standards, from outside.
     #[command(display_order = LAST)]
     Conformance(conformance::Args),
-    /// Make certificates and keys for signed messages, or list the present ones.
+    /// Make certificates and keys for signed messages, or list those in a folder.
     #[command(display_order = LAST)]
     Pki(pki::Args),
-    /// One end of a probe.
+    /// Run one end of a one-way probe; the lab starts this command itself.
     #[command(hide = true)]
     Probe(traffic::probe::ProbeArgs),
     /// A sender to a multicast group, or a listener.
     #[command(hide = true)]
     Multicast(traffic::multicast::MulticastArgs),
-    /// An attacker that records frames and sends them again.
+    /// Run an attacker that records frames and sends them again; the lab starts this command itself.
     #[command(hide = true)]
     Replay(traffic::replay::ReplayArgs),
 }
@@ -74,10 +75,11 @@ pub struct RunArgs {
     /// Folder for report.html, results.json, logs and captures (default: out/SCENARIO).
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// The carnet program (default: the one beside carnet-lab, else the one in PATH).
+    /// Path of the carnet program (default: next to carnet-lab, otherwise in PATH).
     #[arg(long, value_name = "PATH")]
     carnet: Option<PathBuf>,
-    /// Folder with the scenarios (default: $CARNET_SCENARIOS, else `scenarios` nearby).
+    /// Folder of the scenarios (default: $CARNET_SCENARIOS, otherwise the folder `scenarios` nearest to the
+    /// working folder).
     #[arg(long, value_name = "DIR")]
     scenarios: Option<PathBuf>,
     /// Shorten the timetable.
@@ -86,7 +88,7 @@ pub struct RunArgs {
     /// Factor of every time in the timetable.
     #[arg(long, value_name = "NUMBER", conflicts_with = "quick")]
     factor: Option<f64>,
-    /// Nodes in each series (default: as many as the scenario says).
+    /// Number of nodes in each series of the scenario (default: the scenario's own number).
     #[arg(long, value_name = "COUNT")]
     size: Option<u32>,
     /// Capture packets on every interface.
@@ -111,47 +113,47 @@ pub struct RunArgs {
 
 /// An error of the command line that only the scenarios show.
 #[derive(Debug)]
-pub struct Mistake(pub String);
+pub struct CommandLineError(pub String);
 
-impl std::fmt::Display for Mistake {
+impl std::fmt::Display for CommandLineError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Mistake {}
+impl std::error::Error for CommandLineError {}
 
 impl Command {
     /// Runs the command and returns the exit status of the program. `inside` is the mode of a lab that runs
     /// inside its namespaces.
-    pub fn execute(&self, inside: Option<Mode>) -> anyhow::Result<ExitCode> {
+    pub fn execute(&self, inside: Option<IsolationMode>) -> anyhow::Result<ExitCode> {
         match self {
             Command::Run(args) => {
-                let plan = plan(args, inside.unwrap_or_else(Mode::of_caller))?;
+                let plan = plan(args, inside.unwrap_or_else(IsolationMode::of_caller))?;
                 if inside.is_none() {
-                    return isolate::enter(plan.mode);
+                    return isolate::run_isolated(plan.mode);
                 }
-                isolate::settle()?;
+                isolate::start_inner_lab()?;
                 let passed = run::run(&plan)?;
                 Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
             }
             Command::List { scenarios } => {
                 let folder = scenario::folder(scenarios.as_deref())?;
                 let mut stdout = io::stdout().lock();
-                for name in scenario::names(&folder) {
+                for name in scenario::scenario_names(&folder) {
                     let written = match scenario::load(&folder.join(&name), None) {
                         Ok(s) => writeln!(stdout, "{name:24} {}", s.title),
                         Err(e) => writeln!(stdout, "{name:24} cannot be used: {e}"),
                     };
                     match written {
-                        // The reader of the pipe has closed it, as in `carnet-lab list | head`.
+                        // The reader has closed the pipe, as in `carnet-lab list | head`.
                         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => break,
                         written => written?,
                     }
                 }
                 Ok(ExitCode::SUCCESS)
             }
-            Command::Shell { scenario, node, command } => isolate::shell(scenario, node, command),
+            Command::Shell { scenario, node, command } => isolate::open_node_shell(scenario, node, command),
             Command::Report { results, report } => {
                 let results = read_results(results)?;
                 write_file(report, report::html(&results))?;
@@ -194,22 +196,22 @@ impl Command {
 }
 
 /// Checks arguments, scenario and tools before a testbed is built.
-fn plan(args: &RunArgs, mode: Mode) -> anyhow::Result<run::Plan> {
+fn plan(args: &RunArgs, mode: IsolationMode) -> anyhow::Result<run::Plan> {
     let (name, folder) = named(args)?;
     let scenario = scenario::load(&folder, args.size)?;
     let mut used: Vec<(&str, &str)> = args.pcap.then(|| capture::program(mode)).into_iter().collect();
     used.extend(scenario.nodes.values().any(|n| n.nft.is_some()).then_some(("nft", "nftables")));
     used.extend(scenario.links.iter().any(|l| l.emulation.is_some()).then_some(("ethtool", "ethtool")));
-    tools::check(&used)?;
-    let carnet = tools::carnet(args.carnet.as_deref())?;
+    tools::check_programs(&used)?;
+    let carnet = tools::carnet_program(args.carnet.as_deref())?;
     let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(&name));
     std::fs::create_dir_all(&out).with_context(|| {
-        format!("cannot make the folder for results, {}; --out names another", out.display())
+        format!("cannot make the results folder {}; choose another with --out", out.display())
     })?;
     let out = out.canonicalize()?;
-    isolate::visible("the output folder", &out)?;
-    isolate::visible("the carnet program", &carnet)?;
-    isolate::visible("the scenario", &folder)?;
+    isolate::check_not_below_run("the output folder", &out)?;
+    isolate::check_not_below_run("the carnet program", &carnet)?;
+    isolate::check_not_below_run("the scenario", &folder)?;
     Ok(run::Plan {
         name,
         folder,
@@ -233,7 +235,7 @@ fn named(args: &RunArgs) -> anyhow::Result<(String, PathBuf)> {
     let given = Path::new(&args.scenario);
     if args.scenario.contains('/') {
         if !given.join("scenario.toml").is_file() {
-            return Err(Mistake(format!("there is no scenario.toml in {}", given.display())).into());
+            return Err(CommandLineError(format!("there is no scenario.toml in {}", given.display())).into());
         }
         let folder = given.canonicalize()?;
         if let Some(name) = folder.file_name().and_then(|name| name.to_str()) {
@@ -241,10 +243,10 @@ fn named(args: &RunArgs) -> anyhow::Result<(String, PathBuf)> {
         }
     }
     let scenarios = scenario::folder(args.scenarios.as_deref())?;
-    let known = scenario::names(&scenarios);
+    let known = scenario::scenario_names(&scenarios);
     if !known.contains(&args.scenario) {
         let told = format!("there is no scenario {:?}; there are: {}", args.scenario, known.join(", "));
-        return Err(Mistake(told).into());
+        return Err(CommandLineError(told).into());
     }
     Ok((args.scenario.clone(), scenarios.join(&args.scenario)))
 }
@@ -254,7 +256,7 @@ fn read_results(path: &Path) -> anyhow::Result<results::Results> {
     serde_json::from_slice(&text).with_context(|| format!("{} is no results.json", path.display()))
 }
 
-/// Writes a file; the error names it.
+/// Writes a file. The error message contains the path.
 pub fn write_file(path: &Path, content: String) -> anyhow::Result<()> {
     std::fs::write(path, content).with_context(|| format!("cannot write {}", path.display()))
 }

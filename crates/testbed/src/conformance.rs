@@ -26,7 +26,7 @@ pub struct Args {
     /// Implementation under test.
     #[arg(long, value_enum)]
     target: Target,
-    /// The carnet program (default: the one beside carnet-lab, else the one in PATH).
+    /// Path of the carnet program (default: next to carnet-lab, otherwise in PATH).
     #[arg(long, value_name = "PATH")]
     carnet: Option<PathBuf>,
     /// Further arguments of the suite: ids of cases, --list, --out DIR, --parameters FILE for a home agent
@@ -35,18 +35,18 @@ pub struct Args {
     rest: Vec<String>,
 }
 
-/// Replaces this process by the suite. Returns only if that fails. The exit status of the suite becomes that
-/// of the program.
+/// Replaces this process by the conformance suite, whose exit status becomes that of carnet-lab. Returns only
+/// if that fails.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let (suite, target) = match args.target {
         Target::HomeAgent => ("nemo", Some("home-agent")),
         Target::MobileRouter => ("nemo", Some("mobile-router")),
         Target::Geonetworking => ("geonetworking", None),
     };
-    let program = tools::nearby(&format!("conformance/{suite}/run"), Path::is_file)
+    let program = tools::find_nearby(&format!("conformance/{suite}/run"), Path::is_file)
         .with_context(|| format!("no conformance/{suite}/run in this folder or above it"))?;
     let mut command = Command::new(&program);
     command.args(target.map(|target| format!("--target={target}")));
-    command.arg("--carnet").arg(tools::carnet(args.carnet.as_deref())?);
+    command.arg("--carnet").arg(tools::carnet_program(args.carnet.as_deref())?);
     Err(command.args(&args.rest).exec()).with_context(|| format!("start {}", program.display()))
 }

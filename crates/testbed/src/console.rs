@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::expect::{Outcome, shown};
+use crate::expect::{ExpectationOutcome, shown};
 use crate::results::{FlowLine, Results};
 
 /// Whether the line of the cursor has a progress bar.
@@ -16,7 +16,7 @@ pub fn bar(line: &str) {
     BAR.store(true, Ordering::Relaxed);
 }
 
-/// Removes the progress bar, if there is one.
+/// Removes the progress bar from the terminal.
 pub fn no_bar() {
     if BAR.swap(false, Ordering::Relaxed) {
         let _ = write!(std::io::stderr(), "\r\x1b[K");
@@ -43,8 +43,12 @@ pub fn at(seconds: f64, text: &str) {
 
 /// Returns the verdict in words.
 fn verdict(results: &Results) -> String {
-    let count = |o: Outcome| results.expectations.iter().filter(|e| e.outcome == o).count();
-    let (held, failed, skipped) = (count(Outcome::Pass), count(Outcome::Fail), count(Outcome::Skipped));
+    let count = |o: ExpectationOutcome| results.expectations.iter().filter(|e| e.outcome == o).count();
+    let (held, failed, skipped) = (
+        count(ExpectationOutcome::Pass),
+        count(ExpectationOutcome::Fail),
+        count(ExpectationOutcome::Skipped),
+    );
     let counts = format!("{held} held, {failed} failed, {skipped} skipped");
     match &results.no_verdict {
         Some(why) => format!("NO VERDICT: {why}; {counts}"),
@@ -82,9 +86,9 @@ pub fn summary(results: &Results, out: &Path) {
     let w = width(&mut results.expectations.iter().map(|e| e.what.chars().count()));
     for e in &results.expectations {
         let word = match e.outcome {
-            Outcome::Pass => "pass",
-            Outcome::Fail => "FAIL",
-            Outcome::Skipped => "skip",
+            ExpectationOutcome::Pass => "pass",
+            ExpectationOutcome::Fail => "FAIL",
+            ExpectationOutcome::Skipped => "skip",
         };
         let measured = e.why.clone().unwrap_or_else(|| shown(e.measured, &e.unit));
         println!("  {word}  {:w$}  {measured} (expected {})", e.what, e.expected);
@@ -108,7 +112,7 @@ pub fn summary(results: &Results, out: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::expect::Judged;
+    use crate::expect::JudgedExpectation;
 
     #[test]
     fn run_without_expectations_shows_its_flows_and_no_pass() {
@@ -118,7 +122,7 @@ mod tests {
         let mut results = Results { flows: vec![flow], passed: true, ..Results::default() };
         assert_eq!(flows(&results), ["rtt  ping  sent 9 packets, lost not measured"]);
         assert_eq!(verdict(&results), "NOTHING JUDGED: the scenario has no [[expect]]");
-        let judged = |outcome| Judged {
+        let judged = |outcome| JudgedExpectation {
             what: String::new(),
             section: String::new(),
             metric: String::new(),
@@ -128,9 +132,9 @@ mod tests {
             outcome,
             why: None,
         };
-        results.expectations = vec![judged(Outcome::Skipped)];
+        results.expectations = vec![judged(ExpectationOutcome::Skipped)];
         assert_eq!(verdict(&results), "NOTHING JUDGED: 1 skipped");
-        results.expectations.push(judged(Outcome::Pass));
+        results.expectations.push(judged(ExpectationOutcome::Pass));
         assert_eq!(verdict(&results), "PASS: 1 held, 0 failed, 1 skipped");
         results.no_verdict = Some("late".into());
         assert_eq!(verdict(&results), "NO VERDICT: late; 1 held, 0 failed, 1 skipped");

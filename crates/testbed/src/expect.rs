@@ -12,10 +12,10 @@ use crate::scenario::{Expect, RUN};
 /// Outcome of an expectation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    /// The expectation is met.
+pub enum ExpectationOutcome {
+    /// The measured value meets the expectation.
     Pass,
-    /// The expectation is not met.
+    /// The measured value does not meet the expectation.
     Fail,
     /// The lab did not judge the expectation.
     Skipped,
@@ -23,7 +23,7 @@ pub enum Outcome {
 
 /// An expectation and the measured value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Judged {
+pub struct JudgedExpectation {
     /// Description of the expectation.
     pub what: String,
     /// Section of the run.
@@ -32,31 +32,31 @@ pub struct Judged {
     pub metric: String,
     /// The bounds in words, for example `below 100`.
     pub expected: String,
-    /// Measured value; `None` if there is no value.
+    /// Measured value; `None` if the run did not measure it.
     pub measured: Option<f64>,
-    /// Unit of the value; with the unit `yes`, the report shows 1 as yes and 0 as no.
+    /// Unit of the value. With the unit `yes`, the report shows 1 as "yes" and 0 as "no".
     #[serde(default)]
     pub unit: String,
     /// Whether the expectation is met.
-    pub outcome: Outcome,
-    /// Reason why the expectation was skipped, or why there is no value.
+    pub outcome: ExpectationOutcome,
+    /// Reason why the lab did not judge the expectation, or why there is no value.
     pub why: Option<String>,
 }
 
 /// Properties of a run that determine which expectations the lab can judge.
 #[derive(Debug, Clone, Copy)]
-pub struct Judging<'a> {
-    /// Whether the lab has made and read packet captures; the error says why not.
+pub struct RunProperties<'a> {
+    /// Whether the lab has made packet captures and could read them; the error says why not.
     pub captured: Result<(), &'a str>,
     /// Whether the radios report acknowledgements to their nodes.
     pub feedback: bool,
     /// Whether the lab skips expectations about times.
     pub slow: bool,
-    /// Whether this program, and so the stations' program, is an optimised build.
+    /// Whether carnet-lab, and so probably carnet, is an optimised build.
     pub optimised: bool,
 }
 
-impl Judging<'_> {
+impl RunProperties<'_> {
     /// Returns why an expectation cannot be judged.
     fn skipped(&self, e: &Expect) -> Option<String> {
         if let (true, Err(why)) = (e.needs_pcap, self.captured) {
@@ -74,21 +74,25 @@ impl Judging<'_> {
 }
 
 /// Judges all expectations.
-pub fn judge(expectations: &[Expect], metrics: &Metrics, judging: &Judging<'_>) -> Vec<Judged> {
+pub fn judge_expectations(
+    expectations: &[Expect],
+    metrics: &Metrics,
+    judging: &RunProperties<'_>,
+) -> Vec<JudgedExpectation> {
     expectations.iter().map(|e| judge_one(e, metrics, judging)).collect()
 }
 
-fn judge_one(e: &Expect, metrics: &Metrics, judging: &Judging<'_>) -> Judged {
+fn judge_one(e: &Expect, metrics: &Metrics, judging: &RunProperties<'_>) -> JudgedExpectation {
     let section = e.after.as_ref().map_or(RUN, |s| s.get_ref());
     let measured = find(metrics, section, &e.metric);
-    let mut judged = Judged {
+    let mut judged = JudgedExpectation {
         what: e.what.clone(),
         section: section.into(),
         metric: e.metric.clone(),
         expected: String::new(),
         measured,
         unit: e.unit.clone(),
-        outcome: Outcome::Fail,
+        outcome: ExpectationOutcome::Fail,
         why: None,
     };
     let other = |name: &Option<String>, without: f64| {
@@ -103,7 +107,7 @@ fn judge_one(e: &Expect, metrics: &Metrics, judging: &Judging<'_>) -> Judged {
         .collect();
     judged.expected = words.join(", ");
     if let Some(why) = judging.skipped(e) {
-        judged.outcome = Outcome::Skipped;
+        judged.outcome = ExpectationOutcome::Skipped;
         judged.why = Some(why);
         return judged;
     }
@@ -120,11 +124,11 @@ fn judge_one(e: &Expect, metrics: &Metrics, judging: &Judging<'_>) -> Judged {
         && e.below.is_none_or(|b| value < bound(b))
         && e.at_most.is_none_or(|b| value <= bound(b))
         && e.at_least.is_none_or(|b| value >= bound(b));
-    judged.outcome = if holds { Outcome::Pass } else { Outcome::Fail };
+    judged.outcome = if holds { ExpectationOutcome::Pass } else { ExpectationOutcome::Fail };
     judged
 }
 
-/// Returns why a metric has no value, for example because a flow sent nothing or none of its packets arrived.
+/// Returns why a metric has no value: for example, a flow sent nothing, or none of its packets arrived.
 fn unmeasured(metrics: &Metrics, section: &str, metric: &str) -> &'static str {
     let mut flow = metric;
     while let Some((shorter, _)) = flow.rsplit_once('.') {
@@ -178,11 +182,12 @@ mod tests {
         m
     }
 
-    const ALL: Judging<'static> = Judging { captured: Ok(()), feedback: true, slow: false, optimised: true };
-    const LITTLE: Judging<'static> =
-        Judging { captured: Err("no pcap"), feedback: false, slow: true, optimised: false };
+    const ALL: RunProperties<'static> =
+        RunProperties { captured: Ok(()), feedback: true, slow: false, optimised: true };
+    const LITTLE: RunProperties<'static> =
+        RunProperties { captured: Err("no pcap"), feedback: false, slow: true, optimised: false };
 
-    fn outcome(e: &Expect) -> Outcome {
+    fn outcome(e: &Expect) -> ExpectationOutcome {
         judge_one(e, &metrics(), &LITTLE).outcome
     }
 
@@ -193,29 +198,35 @@ mod tests {
     #[test]
     fn every_comparison() {
         let e = expect("lost");
-        assert_eq!(outcome(&Expect { equals: Some(3.0), ..e.clone() }), Outcome::Pass);
-        assert_eq!(outcome(&Expect { equals: Some(2.0), ..e.clone() }), Outcome::Fail);
-        assert_eq!(outcome(&Expect { below: Some(3.0), ..e.clone() }), Outcome::Fail);
-        assert_eq!(outcome(&Expect { below: Some(3.1), ..e.clone() }), Outcome::Pass);
-        assert_eq!(outcome(&Expect { at_most: Some(3.0), ..e.clone() }), Outcome::Pass);
-        assert_eq!(outcome(&Expect { at_least: Some(3.0), ..e.clone() }), Outcome::Pass);
-        assert_eq!(outcome(&Expect { at_least: Some(1.0), at_most: Some(2.0), ..e }), Outcome::Fail);
+        assert_eq!(outcome(&Expect { equals: Some(3.0), ..e.clone() }), ExpectationOutcome::Pass);
+        assert_eq!(outcome(&Expect { equals: Some(2.0), ..e.clone() }), ExpectationOutcome::Fail);
+        assert_eq!(outcome(&Expect { below: Some(3.0), ..e.clone() }), ExpectationOutcome::Fail);
+        assert_eq!(outcome(&Expect { below: Some(3.1), ..e.clone() }), ExpectationOutcome::Pass);
+        assert_eq!(outcome(&Expect { at_most: Some(3.0), ..e.clone() }), ExpectationOutcome::Pass);
+        assert_eq!(outcome(&Expect { at_least: Some(3.0), ..e.clone() }), ExpectationOutcome::Pass);
+        assert_eq!(
+            outcome(&Expect { at_least: Some(1.0), at_most: Some(2.0), ..e }),
+            ExpectationOutcome::Fail
+        );
     }
 
     #[test]
     fn a_bound_may_have_a_metric_added() {
         let after = Some(toml::Spanned::new(0..0, "cut".to_string()));
         let e = Expect { below: Some(100.0), after, ..expect("outage") };
-        assert_eq!(outcome(&e), Outcome::Fail);
+        assert_eq!(outcome(&e), ExpectationOutcome::Fail);
         let with = Expect { plus: Some("rtt".into()), ..e.clone() };
-        assert_eq!(outcome(&with), Outcome::Pass);
+        assert_eq!(outcome(&with), ExpectationOutcome::Pass);
         assert_eq!(judge_one(&with, &metrics(), &ALL).expected, "below 100.5");
-        assert_eq!(outcome(&Expect { plus: Some("none".into()), ..e.clone() }), Outcome::Fail);
+        assert_eq!(outcome(&Expect { plus: Some("none".into()), ..e.clone() }), ExpectationOutcome::Fail);
         // The bound is 250 times a metric of 0.5 ms, and `plus` is added to that product.
         let times = Expect { below: Some(250.0), times: Some("rtt".into()), ..e };
         assert_eq!(judge_one(&times, &metrics(), &LITTLE).expected, "below 125");
-        assert_eq!(outcome(&times), Outcome::Pass);
-        assert_eq!(outcome(&Expect { times: Some("none".into()), ..times.clone() }), Outcome::Fail);
+        assert_eq!(outcome(&times), ExpectationOutcome::Pass);
+        assert_eq!(
+            outcome(&Expect { times: Some("none".into()), ..times.clone() }),
+            ExpectationOutcome::Fail
+        );
         let elsewhere = Expect { times: Some("cut/outage".into()), below: Some(1.0), ..times };
         assert_eq!(judge_one(&elsewhere, &metrics(), &ALL).expected, "below 100.2");
     }
@@ -223,7 +234,7 @@ mod tests {
     #[test]
     fn what_was_not_measured_fails() {
         let judged = judge_one(&Expect { equals: Some(0.0), ..expect("none") }, &metrics(), &ALL);
-        assert_eq!((judged.outcome, judged.why.as_deref()), (Outcome::Fail, Some("not measured")));
+        assert_eq!((judged.outcome, judged.why.as_deref()), (ExpectationOutcome::Fail, Some("not measured")));
         let mut m = metrics();
         let run = m.entry(RUN.into()).or_default();
         run.extend(
@@ -235,15 +246,19 @@ mod tests {
             ("x.y", "not measured"),
         ] {
             let judged = judge_one(&Expect { equals: Some(0.0), ..expect(metric) }, &m, &ALL);
-            assert_eq!((judged.outcome, judged.why.as_deref()), (Outcome::Fail, Some(why)), "{metric}");
+            assert_eq!(
+                (judged.outcome, judged.why.as_deref()),
+                (ExpectationOutcome::Fail, Some(why)),
+                "{metric}"
+            );
         }
     }
 
     #[test]
     fn without_a_capture_what_needs_one_is_skipped() {
         let e = Expect { needs_pcap: true, equals: Some(0.0), ..expect("none") };
-        assert_eq!(outcome(&e), Outcome::Skipped);
-        assert_eq!(judge_one(&e, &metrics(), &ALL).outcome, Outcome::Fail);
+        assert_eq!(outcome(&e), ExpectationOutcome::Skipped);
+        assert_eq!(judge_one(&e, &metrics(), &ALL).outcome, ExpectationOutcome::Fail);
     }
 
     #[test]
@@ -254,10 +269,10 @@ mod tests {
             Expect { needs_optimised: true, ..e.clone() },
             Expect { unit: "ms".into(), ..e.clone() },
         ] {
-            assert_eq!(outcome(&e), Outcome::Skipped);
-            assert_eq!(judge_one(&e, &metrics(), &ALL).outcome, Outcome::Pass);
+            assert_eq!(outcome(&e), ExpectationOutcome::Skipped);
+            assert_eq!(judge_one(&e, &metrics(), &ALL).outcome, ExpectationOutcome::Pass);
         }
-        assert_eq!(outcome(&e), Outcome::Pass);
+        assert_eq!(outcome(&e), ExpectationOutcome::Pass);
     }
 
     #[test]

@@ -44,7 +44,7 @@ impl Link {
         let protocol = ether_type.map(|ether_type| Protocol::from(i32::from(ether_type.to_be())));
         let socket =
             Socket::new(Domain::PACKET, Type::RAW, protocol).context("cannot open a packet socket")?;
-        // The address contains no EtherType, so that the socket keeps the EtherType with which it was opened.
+        // Leave the EtherType out of the address: the socket then keeps the one with which it was opened.
         bind(socket.as_raw_fd(), &address).with_context(|| format!("cannot bind to {interface}"))?;
         // Without privileges on the host the kernel refuses the forced size, and its own limit applies.
         if setsockopt(&socket, sockopt::RcvBufForce, &BUFFER).is_err() {
@@ -100,7 +100,8 @@ impl Link {
 
     /// Lets the kernel stamp each frame in both directions.
     pub fn stamp(&self) -> anyhow::Result<()> {
-        setsockopt(&self.socket, sockopt::ReceiveTimestampns, &true).context("the kernel stamps no frames")
+        setsockopt(&self.socket, sockopt::ReceiveTimestampns, &true)
+            .context("the kernel cannot write timestamps for received frames")
     }
 
     /// Returns the next frame and its time, in nanoseconds since 1970; `None` if no frame arrives in time.
@@ -119,7 +120,7 @@ impl Link {
                 ControlMessageOwned::ScmTimestampns(time) => Some(time),
                 _ => None,
             });
-            (message.bytes, time.context("the kernel stamped no time")?)
+            (message.bytes, time.context("the kernel wrote no timestamp for a received frame")?)
         };
         let time = time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64;
         Ok(Some((&buffer[..length], time)))

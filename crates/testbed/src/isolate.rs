@@ -27,21 +27,21 @@ use crate::{clock, quota};
 
 /// Whether the lab isolates the testbed as root or as another user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Mode {
+pub enum IsolationMode {
     /// As root.
     Root,
     /// As another user, in a user namespace.
     User,
 }
 
-impl Mode {
+impl IsolationMode {
     /// Returns the mode that fits the user of the lab.
     pub fn of_caller() -> Self {
         if nix::unistd::geteuid().is_root() { Self::Root } else { Self::User }
     }
 
     /// Returns a description of the mode.
-    pub fn words(self) -> &'static str {
+    pub fn description(self) -> &'static str {
         match self {
             Self::Root => "as root",
             Self::User => "without root, in a user namespace",
@@ -49,11 +49,11 @@ impl Mode {
     }
 }
 
-/// Whether the lab has to stop: the outer lab got a signal or has ended.
+/// Whether the lab has to stop, because the outer lab has ended or received a signal.
 static STOP: AtomicBool = AtomicBool::new(false);
 
 /// Returns whether the lab has to stop.
-pub fn stopping() -> bool {
+pub fn has_to_stop() -> bool {
     STOP.load(Ordering::Relaxed)
 }
 
@@ -78,7 +78,7 @@ fn ending() -> SigSet {
     set
 }
 
-/// Exit status of an inner lab that asks the outer lab to start it again with three times the patience.
+/// Exit status by which the inner lab asks the outer lab to run it again with three times the waiting time.
 pub const AGAIN: u8 = 75;
 
 /// Environment variable with the patience: a factor for the time that the lab waits for stations before
@@ -86,15 +86,15 @@ pub const AGAIN: u8 = 75;
 const PATIENCE: &str = "CARNET_LAB_PATIENCE";
 
 /// Returns the patience: a factor for the time that the lab waits for stations before vehicles move.
-pub fn patience() -> u64 {
+pub fn waiting_factor() -> u64 {
     std::env::var(PATIENCE).ok().and_then(|times| times.parse().ok()).unwrap_or(1).clamp(1, MOST_PATIENCE)
 }
 
-/// Maximum patience. A run that is still late with this patience gets no verdict.
+/// Largest factor for waiting times. A run that is late in spite of it gets no verdict.
 pub const MOST_PATIENCE: u64 = 9;
 
-/// Waits in a thread for the signals that end a program, and then calls `then`. Only the outer lab calls
-/// this, after it has started all its programs: a child would inherit the blocked signals.
+/// Calls `then`, in another thread, when a signal demands the end of the program. Only the outer lab calls
+/// this, after it has started all its programs, because children inherit the blocked signals.
 fn on_signal(then: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
     let set = ending();
     set.thread_block().context("cannot block signals")?;
@@ -105,22 +105,22 @@ fn on_signal(then: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs this program again with the same arguments, isolated from the host. Returns its exit status.
-pub fn enter(mode: Mode) -> anyhow::Result<ExitCode> {
-    if mode == Mode::User {
+/// Runs carnet-lab once more with the same arguments, in namespaces of its own. Returns its exit status.
+pub fn run_isolated(mode: IsolationMode) -> anyhow::Result<ExitCode> {
+    if mode == IsolationMode::User {
         probe_user_namespace()?;
     }
     let own = std::env::current_exe().context("cannot find the lab's own executable")?;
     let mut command = Command::new("unshare");
     command.args(["--mount", "--net", "--pid", "--fork", "--kill-child"]);
-    if mode == Mode::User {
+    if mode == IsolationMode::User {
         command.args(["--user", "--map-root-user"]);
     }
-    let word = if mode == Mode::Root { "root" } else { "user" };
+    let word = if mode == IsolationMode::Root { "root" } else { "user" };
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     command.arg("--").arg(own).arg("--inside").arg(word).args(arguments);
-    // The inner lab gets a separate process group, so that Ctrl-C reaches only the outer lab. Process 1 of a
-    // namespace ignores signals for which it has no handler.
+    // Give the inner lab a process group of its own, so that Ctrl-C reaches only the outer lab. Process 1 of
+    // a namespace ignores signals that it does not handle.
     let (pipe, theirs) = UnixStream::pair().context("cannot make a pipe to the inner lab")?;
     command.stdin(Stdio::from(OwnedFd::from(theirs))).process_group(0);
     let mut child = command.spawn().context("cannot start unshare (Debian package util-linux)")?;
@@ -128,16 +128,15 @@ pub fn enter(mode: Mode) -> anyhow::Result<ExitCode> {
     drop(command);
     let requests = pipe.try_clone().context("cannot listen to the inner lab")?;
     on_signal(move || drop(pipe.shutdown(Shutdown::Both)))?;
-    // Start the thread after the signals are blocked: a thread that does not block them would receive them,
-    // and end the lab.
-    let server = std::thread::spawn(move || quota::serve(requests));
+    // Start the thread after the signals are blocked: otherwise it would receive them and end the lab.
+    let server = std::thread::spawn(move || quota::serve_inner_lab(requests));
     let status = child.wait().context("cannot wait for the inner lab")?;
     let _ = server.join();
     if status.code() == Some(AGAIN.into()) {
         // Unblock the signals, so that started programs do not inherit the block.
         ending().thread_unblock().context("cannot unblock signals")?;
         let mut lab = Command::new(std::env::current_exe()?);
-        lab.args(std::env::args_os().skip(1)).env(PATIENCE, (patience() * 3).to_string());
+        lab.args(std::env::args_os().skip(1)).env(PATIENCE, (waiting_factor() * 3).to_string());
         return Err(lab.exec()).context("cannot start the lab again");
     }
     Ok(ExitCode::from(status.code().map_or(1, |c| c as u8)))
@@ -161,11 +160,11 @@ fn probe_user_namespace() -> anyhow::Result<()> {
 }
 
 /// First steps of the inner lab: its own `/proc` and `/run`, and a watch on the outer lab.
-pub fn settle() -> anyhow::Result<()> {
+pub fn start_inner_lab() -> anyhow::Result<()> {
     std::thread::spawn(|| {
-        std::io::stdin().lines().map_while(Result::ok).for_each(quota::heard);
+        std::io::stdin().lines().map_while(Result::ok).for_each(quota::handle_line);
         STOP.store(true, Ordering::Relaxed);
-        // Exit after this time, if the lab has not ended by itself.
+        // Exit after this time, if the lab has not ended before.
         clock::sleep(15 * clock::SECOND);
         std::process::exit(130);
     });
@@ -185,7 +184,7 @@ pub fn settle() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns an error text about a missing `/dev/net/tun` that says how to get it.
+/// Returns an error message for a missing `/dev/net/tun` that says how to create it.
 fn without_tun(error: &std::io::Error) -> String {
     let remedy = match error.kind() {
         std::io::ErrorKind::PermissionDenied => {
@@ -204,10 +203,13 @@ fn without_tun(error: &std::io::Error) -> String {
 /// Folder of the lab's working files, inside the testbed.
 pub const RUN: &str = "/run/carnet-lab";
 
-/// Fails if a path is below `/run`, where the testbed's own `/run` would hide it.
-pub fn visible(what: &str, path: &Path) -> anyhow::Result<()> {
+/// Fails if a path is below `/run`: the testbed has a `/run` of its own, which hides it.
+pub fn check_not_below_run(what: &str, path: &Path) -> anyhow::Result<()> {
     if path.starts_with("/run") {
-        bail!("{what} {} is under /run, which the testbed has for itself; use another place", path.display());
+        bail!(
+            "{what} {} is below /run, which the testbed replaces by its own; use another folder",
+            path.display()
+        );
     }
     Ok(())
 }
@@ -217,7 +219,7 @@ fn socket_file(node: &str) -> String {
     format!("{RUN}/sockets/{node}")
 }
 
-/// Writes the path of the socket of a node's station into its file, for [`shell`].
+/// Writes the path of the socket of a node's station into its file, for [`open_node_shell`].
 pub fn note_socket(node: &str, socket: &Path) -> anyhow::Result<()> {
     let file = socket_file(node);
     std::fs::create_dir_all(format!("{RUN}/sockets"))?;
@@ -227,13 +229,15 @@ pub fn note_socket(node: &str, socket: &Path) -> anyhow::Result<()> {
 
 /// Opens a shell in a node of a running lab, in which `carnet` connects to the station of that node. Returns
 /// the shell's exit status.
-pub fn shell(scenario: &str, node: &str, command: &[String]) -> anyhow::Result<ExitCode> {
+pub fn open_node_shell(scenario: &str, node: &str, command: &[String]) -> anyhow::Result<ExitCode> {
     let Some(pid) = find_inner(scenario) else {
-        bail!("no lab runs scenario {scenario:?}; start one with: carnet-lab run {scenario} --hold");
+        bail!(
+            "no running lab has the scenario {scenario:?}; start it with: carnet-lab run {scenario} --hold"
+        );
     };
     let mut enter = Command::new("nsenter");
     enter.args(["--target", &pid.to_string(), "--mount", "--pid"]);
-    if Mode::of_caller() == Mode::User {
+    if IsolationMode::of_caller() == IsolationMode::User {
         enter.args(["--user", "--preserve-credentials"]);
     }
     enter.args(["--", "nsenter", &format!("--net=/run/netns/{node}"), "--"]);

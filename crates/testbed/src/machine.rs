@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 pub struct Machine {
     /// CPU model.
     pub cpu: String,
-    /// Whether an emulator executes each instruction of that CPU, so that times and rates say nothing about
-    /// real hardware. Absent in files of earlier versions.
+    /// Whether an emulator executes the instructions, so that times and rates say nothing about real
+    /// hardware. Absent in files of earlier versions.
     #[serde(default)]
     pub emulated: bool,
     /// Cores that the lab may use.
@@ -20,9 +20,8 @@ pub struct Machine {
     pub memory_mib: u64,
     /// Kernel release.
     pub kernel: String,
-    /// Mitigations of processor faults, with the state of each. They matter: with some mitigations of
-    /// indirect calls a packet costs up to four times as much as with others. Absent in files of earlier
-    /// versions.
+    /// Kernel mitigations of processor faults, each with its state. With some of them a packet costs up to
+    /// four times as much as with others. Absent in files of earlier versions.
     #[serde(default)]
     pub mitigations: Vec<String>,
     /// Distribution.
@@ -88,8 +87,8 @@ pub fn describe(carnet: &Path, scenarios: &Path) -> Machine {
     }
 }
 
-/// Returns the processor faults from the files of this folder. Each file has one line, and the parts after
-/// the first semicolon are details, which the function leaves out.
+/// Returns the processor faults by the files of this folder: the first part of each file's line, before the
+/// first semicolon.
 fn mitigations(folder: &Path) -> Vec<String> {
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut all: Vec<String> = files

@@ -16,7 +16,7 @@ use crate::clock::SECOND;
 use crate::scenario::{Derived, RUN};
 use crate::station::{Event, kind};
 use crate::traffic::stats::{FlowStats, percentile};
-use crate::traffic::{Seen, SeenProbe};
+use crate::traffic::{ProbeResults, TrafficResults};
 
 /// Metrics by section and name.
 pub type Metrics = BTreeMap<String, BTreeMap<String, f64>>;
@@ -25,12 +25,12 @@ pub type Metrics = BTreeMap<String, BTreeMap<String, f64>>;
 pub type Section = (String, Range<u64>);
 
 /// Computes the metrics of all traffic in all sections.
-pub fn of_traffic(seen: &Seen, sections: &[Section]) -> Metrics {
+pub fn of_traffic(seen: &TrafficResults, sections: &[Section]) -> Metrics {
     let mut all = Metrics::new();
     for (section, window) in sections {
         let m = all.entry(section.clone()).or_default();
         let mut sums: BTreeMap<&str, FlowStats> = BTreeMap::new();
-        for SeenProbe { name, series, nodes, flows } in &seen.probes {
+        for ProbeResults { name, series, nodes, flows } in &seen.probes {
             let stats = [flows[0].stats(window), flows[1].stats(window)];
             let mut both = FlowStats::default();
             for (d, s) in stats.iter().enumerate() {
@@ -151,8 +151,8 @@ pub fn of_events(all: &mut Metrics, events: &[Event], sections: &[Section]) {
     }
 }
 
-/// Adds for each uplink, from the events of a section: the moves to it, and the duration of new registrations
-/// over it.
+/// Adds metrics of each uplink from the events of a section: the number of moves to it, and how long new
+/// registrations over it took.
 fn of_uplinks(m: &mut BTreeMap<String, f64>, node: &str, events: &[&&Event]) {
     let mut latencies: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     let mut moves: BTreeMap<&str, f64> = BTreeMap::new();
@@ -176,9 +176,9 @@ fn of_uplinks(m: &mut BTreeMap<String, f64>, node: &str, events: &[&&Event]) {
     }
 }
 
-/// Adds for each ping the average number of lost requests per move to another uplink. It counts requests that
-/// were sent within half a second before or after the move.
-pub fn of_handovers(all: &mut Metrics, seen: &Seen, events: &[Event], run: &Range<u64>) {
+/// Adds for each ping how many requests were lost per move to another uplink, on average. Only requests
+/// within half a second of a move count.
+pub fn of_handovers(all: &mut Metrics, seen: &TrafficResults, events: &[Event], run: &Range<u64>) {
     let m = all.entry(RUN.into()).or_default();
     let mut moves: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
     for (at, _, event) in events.iter().filter(|e| kind(&e.2) == "handover" && run.contains(&e.0)) {
@@ -202,7 +202,7 @@ pub fn find(all: &Metrics, section: &str, name: &str) -> Option<f64> {
     all.get(section)?.get(name).copied()
 }
 
-/// Computes the scenario's derived metrics from other metrics, in their order, and adds them.
+/// Computes the derived metrics of the scenario, in the order of the scenario, and adds them.
 pub fn derive(all: &mut Metrics, derived: &[Derived]) {
     let sections: Vec<String> = all.keys().cloned().collect();
     for d in derived {
@@ -223,8 +223,8 @@ pub fn derive(all: &mut Metrics, derived: &[Derived]) {
     }
 }
 
-/// Returns the sections of a run: the whole run, the time before the first action, and the time from each
-/// action to the next.
+/// Returns the sections of a run: the whole run, the time before the first action, and the time between each
+/// two actions.
 pub fn sections(begin: u64, end: u64, actions: &[(String, u64)]) -> Vec<Section> {
     let mut sections = vec![(RUN.to_string(), begin..end)];
     for (a, (name, at)) in actions.iter().enumerate() {
@@ -242,7 +242,7 @@ pub fn seconds(at: u64, begin: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::traffic::geonet::{Broadcasts, GnPings, Maps};
+    use crate::traffic::geonet::{BroadcastResults, GnPings, MapCounts};
     use crate::traffic::ping::Series;
     use crate::traffic::stats::Flow;
 
@@ -256,15 +256,15 @@ mod tests {
     fn both_directions_are_summed() {
         let there = Flow { sent: vec![0, 10, 20], received: vec![(0, 5), (2, 25)] };
         let back = Flow { sent: vec![0, 10, 20], received: vec![(0, 7), (1, 17), (1, 18), (2, 27)] };
-        let seen = Seen {
-            probes: vec![SeenProbe {
+        let seen = TrafficResults {
+            probes: vec![ProbeResults {
                 name: "p".into(),
                 nodes: ["a".into(), "b".into()],
                 flows: [there, back],
-                ..SeenProbe::default()
+                ..ProbeResults::default()
             }],
             pings: vec![("r".into(), String::new(), Series { requests: vec![(1, Some(0.5)), (2, None)] })],
-            ..Seen::default()
+            ..TrafficResults::default()
         };
         let m = of_traffic(&seen, &sections(0, 100, &[]));
         let run = &m["run"];
@@ -277,24 +277,24 @@ mod tests {
 
     #[test]
     fn flows_of_which_nothing_was_sent_or_arrived_have_no_good_figures() {
-        let silent = |received: &[(u64, u64)], sent: &[u64]| SeenProbe {
+        let silent = |received: &[(u64, u64)], sent: &[u64]| ProbeResults {
             name: "p".into(),
             nodes: ["a".into(), "b".into()],
             flows: [Flow { sent: sent.into(), received: received.into() }, Flow::default()],
-            ..SeenProbe::default()
+            ..ProbeResults::default()
         };
-        let of = |probe: SeenProbe, requests: Vec<(u64, Option<f64>)>| {
-            let broadcasts = Broadcasts { name: "g".into(), ..Broadcasts::default() };
-            let transfer = ("t".into(), String::new(), crate::traffic::tcp::Told::default(), 0);
-            let seen = Seen {
+        let of = |probe: ProbeResults, requests: Vec<(u64, Option<f64>)>| {
+            let broadcasts = BroadcastResults { name: "g".into(), ..BroadcastResults::default() };
+            let transfer = ("t".into(), String::new(), crate::traffic::tcp::TransferResult::default(), 0);
+            let seen = TrafficResults {
                 probes: vec![probe],
                 pings: vec![("r".into(), String::new(), Series { requests })],
                 gnpings: vec![GnPings { name: "n".into(), ..GnPings::default() }],
                 broadcasts: vec![broadcasts],
                 strangers: vec![("g".into(), Vec::new())],
                 transfers: vec![transfer],
-                maps: Some(Maps::default()),
-                ..Seen::default()
+                maps: Some(MapCounts::default()),
+                ..TrafficResults::default()
             };
             of_traffic(&seen, &sections(0, 100, &[])).remove(RUN).expect("the run")
         };
@@ -327,7 +327,7 @@ mod tests {
 
     #[test]
     fn probes_of_a_series_are_summed() {
-        let probe = |n: u64| SeenProbe {
+        let probe = |n: u64| ProbeResults {
             name: format!("p{n}"),
             series: Some("p{n}".into()),
             nodes: [format!("a{n}"), "b".into()],
@@ -336,7 +336,7 @@ mod tests {
                 Flow { sent: vec![0, 10], received: vec![(0, 7), (1, 17), (1, 18)] },
             ],
         };
-        let seen = Seen { probes: vec![probe(1), probe(2)], ..Seen::default() };
+        let seen = TrafficResults { probes: vec![probe(1), probe(2)], ..TrafficResults::default() };
         let m = of_traffic(&seen, &sections(0, 100, &[]));
         let run = &m["run"];
         assert_eq!((run["p1.sent"], run["p1.lost"], run["p2.a2-b.lost"]), (5.0, 1.0, 1.0));
@@ -387,7 +387,10 @@ mod tests {
         let sections = sections(at(0), at(6000), &[]);
         of_events(&mut m, &events, &sections);
         let requests = vec![(at(400), None), (at(600), None), (at(1200), Some(1.0)), (at(5100), None)];
-        let seen = Seen { pings: vec![("p".into(), String::new(), Series { requests })], ..Seen::default() };
+        let seen = TrafficResults {
+            pings: vec![("p".into(), String::new(), Series { requests })],
+            ..TrafficResults::default()
+        };
         of_handovers(&mut m, &seen, &events, &sections[0].1);
         let run = &m["run"];
         assert_eq!((run["mr.handovers.w1"], run["mr.handovers.w0"]), (2.0, 1.0));

@@ -58,7 +58,7 @@ impl CurveName {
 pub struct Args {
     /// The folder, created if absent.
     folder: PathBuf,
-    /// List the content of the folder instead, and whether a station would accept it.
+    /// List the files of the folder instead, and whether a station would accept each of them.
     #[arg(long)]
     list: bool,
     /// Number of tickets to add.
@@ -81,7 +81,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
     if !args.list {
-        make(args)?;
+        create_pki(args)?;
     }
     print!("{}", list(&args.folder)?);
     io::stdout().flush()?;
@@ -118,8 +118,10 @@ fn new_key(path: &Path, curve: CurveName) -> anyhow::Result<Box<dyn SigningKey>>
     loop {
         source.read_exact(&mut random).context("/dev/urandom")?;
         let private = random.get(..curve.octets()).and_then(|scalar| PrivateKey::new(curve, scalar));
-        // Try again, because a few random numbers are no valid scalars of the curve.
-        let Some((private, key)) = private.and_then(|key| Some((key.clone(), key.ready(&Portable)?))) else {
+        // Try again: some random numbers are not valid private keys of the curve.
+        let Some((private, key)) =
+            private.and_then(|key| Some((key.clone(), key.to_signing_key(&Portable)?)))
+        else {
             continue;
         };
         key_file::write(path, private.to_line().as_bytes()).with_context(|| path.display().to_string())?;
@@ -131,7 +133,7 @@ fn read_key(path: &Path) -> anyhow::Result<Box<dyn SigningKey>> {
     let octets = key_file::read(path).with_context(|| path.display().to_string())?;
     let private = std::str::from_utf8(&octets).ok().and_then(PrivateKey::parse);
     private
-        .and_then(|key| key.ready(&Portable))
+        .and_then(|key| key.to_signing_key(&Portable))
         .with_context(|| format!("{}: expected a curve's name and a scalar of it", path.display()))
 }
 
@@ -172,7 +174,7 @@ fn issuer(
 }
 
 /// Creates the missing parts of the folder, and the tickets.
-pub fn make(args: &Args) -> anyhow::Result<()> {
+pub fn create_pki(args: &Args) -> anyhow::Result<()> {
     let (folder, now) = (&args.folder, now()?);
     let tickets = folder.join("tickets");
     fs::create_dir_all(&tickets).with_context(|| tickets.display().to_string())?;
@@ -202,7 +204,7 @@ pub fn make(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Lists the content of the folder, and whether a station would accept it.
+/// Returns a list of the files in the folder, and whether a station would accept each of them.
 fn list(folder: &Path) -> anyhow::Result<String> {
     use std::fmt::Write as _;
     let now = now()?;
@@ -248,7 +250,7 @@ fn list(folder: &Path) -> anyhow::Result<String> {
     }
     if refused > 0 {
         print!("{text}");
-        bail!("{refused} tickets would be refused");
+        bail!("a station would refuse {refused} of these tickets");
     }
     Ok(text)
 }
@@ -354,14 +356,14 @@ mod tests {
             country: vec![250],
             everything: false,
         };
-        make(&args).unwrap();
+        create_pki(&args).unwrap();
         // A second run keeps the issuers and adds tickets.
-        make(&args).unwrap();
+        create_pki(&args).unwrap();
         let text = list(&folder).unwrap();
         let count = |word: &str| text.lines().filter(|line| line.starts_with(word)).count();
         assert_eq!((count("root "), count("authority "), count("ticket ")), (1, 1, 4), "{text}");
         assert!(text.contains("countries 250") && text.contains("36:010000"), "{text}");
-        // A station refuses a key that other users may read, so listing fails.
+        // A station refuses a key file that other users may read, so the list fails.
         let mut keys: Vec<_> = fs::read_dir(folder.join("tickets"))
             .unwrap()
             .map(|entry| entry.unwrap().path())

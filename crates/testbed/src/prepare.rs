@@ -3,9 +3,9 @@
 //!
 //! The lab replaces placeholders in a config: `{node}` by the name of the node, `{n}` by its number in a
 //! series, `{trace}` by the file with its track. `{signals}` becomes the folder with a signal file for each
-//! interface on an emulated link, and [`Trust`] replaces further placeholders. The lab repeats lines between
-//! `# each NAME{n}` and `# end` for each node of that series, with its number. It uses a config without
-//! placeholders directly, without a copy.
+//! interface on an emulated link, and [`ScenarioPki`] replaces further placeholders. The lab repeats lines
+//! between `# each NAME{n}` and `# end` for each node of that series, with its number. It uses a config
+//! without placeholders directly, without a copy.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use anyhow::Context;
 use crate::clock;
 use crate::emulation::runner;
 use crate::scenario::Scenario;
-use crate::trust::Trust;
+use crate::trust::ScenarioPki;
 
 /// Writes the traces of all moving nodes into `folder`.
 pub fn traces(scenario: &Scenario, folder: &Path) -> anyhow::Result<()> {
@@ -41,7 +41,7 @@ pub fn config(
     node: &str,
     config: &Path,
     path: Option<&str>,
-    trust: &Trust,
+    trust: &ScenarioPki,
     folder: &Path,
 ) -> anyhow::Result<PathBuf> {
     let original =
@@ -52,7 +52,8 @@ pub fn config(
     })
     .with_context(|| config.display().to_string())?;
     let number = scenario.nodes.get(node).and_then(|n| n.series).map(|n| n.to_string());
-    let mut filled = trust.fill(node, &fill(&text, node, number.as_deref(), &trace(folder, node)));
+    let mut filled =
+        trust.replace_placeholders(node, &fill(&text, node, number.as_deref(), &trace(folder, node)));
     if let Some(path) = path.filter(|_| !text.contains("[dataplane]")) {
         filled += &format!("\n[dataplane]\npath = {path:?}\n");
     }
@@ -77,7 +78,7 @@ fn repeated(text: &str, numbers: impl Fn(&str) -> Vec<u32>) -> anyhow::Result<St
         };
         let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "# end").collect();
         let mut numbers = numbers(series);
-        anyhow::ensure!(!numbers.is_empty(), "`# each {series}`: there are no nodes of that series");
+        anyhow::ensure!(!numbers.is_empty(), "`# each {series}`: the scenario has no series of this name");
         numbers.sort_unstable();
         for number in numbers {
             for line in &block {

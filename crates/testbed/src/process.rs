@@ -15,7 +15,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::clock::{self, MILLISECOND, SECOND};
-use crate::isolate::{Interrupted, stopping};
+use crate::isolate::{Interrupted, has_to_stop};
 use crate::tools;
 
 /// Returns a command that will run in a node.
@@ -38,7 +38,7 @@ pub fn output(command: &mut Command) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&result.stdout).into_owned())
 }
 
-/// Returns a command as a user would type it, without `nsenter`.
+/// Returns a command as a user would type it, without the `nsenter` part.
 fn shown(command: &Command) -> String {
     let mut words: Vec<String> = std::iter::once(command.get_program())
         .chain(command.get_args())
@@ -52,7 +52,7 @@ fn shown(command: &Command) -> String {
     words.join(" ")
 }
 
-/// A program that runs beside the lab until the lab ends it.
+/// A program that runs in the background until the lab ends it.
 #[derive(Debug)]
 pub struct Daemon {
     /// Name of the program, for example `carnet in mr`.
@@ -90,19 +90,19 @@ impl Daemon {
     }
 
     /// Fails if the program has ended. The error contains the last lines of the log.
-    pub fn check(&mut self) -> anyhow::Result<()> {
+    pub fn check_running(&mut self) -> anyhow::Result<()> {
         self.ended().map_or(Ok(()), |status| Err(self.early_end(status)))
     }
 
-    /// Fails if the program has ended with an error. A probe ends successfully by itself after the planned
-    /// length of the timetable. On a busy machine the timetable may take longer.
+    /// Fails if the program has ended with an error. A probe may end without error: it ends after the planned
+    /// length of the timetable, which on a busy machine may take longer.
     pub fn check_unless_done(&mut self) -> anyhow::Result<()> {
         let failed = self.ended().filter(|status| !status.success());
         failed.map_or(Ok(()), |status| Err(self.early_end(status)))
     }
 
     fn early_end(&self, status: ExitStatus) -> anyhow::Error {
-        anyhow!("{} ended ({status}); it said last:\n{}", self.what, self.tail())
+        anyhow!("{} ended ({status}); its last output:\n{}", self.what, self.tail())
     }
 
     /// Returns the last lines of the program's log, indented.
@@ -115,8 +115,8 @@ impl Daemon {
         let _ = kill(Pid::from_raw(self.child.id() as i32), signal);
     }
 
-    /// Waits at most `limit` nanoseconds for the end of the program, then kills it. Returns `None` if it was
-    /// killed.
+    /// Waits for the end of the program for at most `limit` nanoseconds, then kills it. Returns `None` if it
+    /// had to be killed.
     pub fn wait(&mut self, limit: u64) -> Option<ExitStatus> {
         let until = clock::monotonic() + limit;
         while clock::monotonic() < until {
@@ -158,7 +158,7 @@ pub fn tail(log: &Path) -> String {
     lines[from..].iter().map(|l| format!("  | {l}")).collect::<Vec<_>>().join("\n")
 }
 
-/// Waits for a condition, and fails if one of the daemons ends meanwhile. The error for a timeout names the
+/// Waits for a condition. Fails if a daemon ends meanwhile, or after the time limit; the error then names the
 /// condition.
 pub fn wait_for(
     what: &str,
@@ -168,18 +168,18 @@ pub fn wait_for(
 ) -> anyhow::Result<()> {
     let until = clock::monotonic() + seconds * SECOND;
     loop {
-        if stopping() {
+        if has_to_stop() {
             return Err(Interrupted.into());
         }
         for daemon in daemons.iter_mut() {
-            daemon.check()?;
+            daemon.check_running()?;
         }
         if condition()? {
             return Ok(());
         }
         if clock::monotonic() > until {
             let logs: Vec<String> =
-                daemons.iter().map(|d| format!("{} said last:\n{}", d.what, d.tail())).collect();
+                daemons.iter().map(|d| format!("last output of {}:\n{}", d.what, d.tail())).collect();
             bail!("waited {seconds} s in vain for {what}\n{}", logs.join("\n"));
         }
         clock::sleep(50 * MILLISECOND);
@@ -205,7 +205,7 @@ mod tests {
     fn a_program_that_has_done_its_work_is_no_failure_where_it_may_end() {
         let mut done = ended("true");
         done.check_unless_done().expect("it has done its work");
-        let error = done.check().expect_err("it should still be running").to_string();
+        let error = done.check_running().expect_err("it should still be running").to_string();
         assert!(error.starts_with("a shell ended (exit status: 0)"), "{error}");
         std::fs::remove_file(&done.log).expect("its log");
     }
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn a_program_that_fails_is_a_failure_with_its_last_words() {
         let mut failed = ended("echo no way; exit 3");
-        for error in [failed.check(), failed.check_unless_done()] {
+        for error in [failed.check_running(), failed.check_unless_done()] {
             let error = error.expect_err("it failed").to_string();
             assert!(error.contains("exit status: 3") && error.contains("no way"), "{error}");
         }

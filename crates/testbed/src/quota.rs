@@ -14,8 +14,8 @@
 //!
 //! A CPU quota would be simpler. But since Linux 6.18 a quota does not stop kernel threads, because it acts
 //! only on the return to user space. So the node's threads are in a control group with a weight, and a rival
-//! thread runs on the same core all the time (`Rival`). A thread that often sleeps does not get exactly its
-//! share, so the result also contains the group's run time.
+//! thread runs on the same core all the time (`RivalThread`). A thread that often sleeps does not get exactly
+//! its share, so the result also contains the group's run time.
 //!
 //! The outer lab answers each request with `done` and a number (threads in the group, or nanoseconds), or
 //! with an error. When the inner lab ends, the outer lab removes the remaining groups.
@@ -94,15 +94,15 @@ impl Hierarchy {
     }
 }
 
-/// A thread that runs on a core all the time, as far as the scheduler lets it.
+/// A thread that uses a core without pause, as much as the scheduler permits.
 #[derive(Debug)]
-struct Rival {
+struct RivalThread {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Rival {
-    fn on(core: usize) -> Rival {
+impl RivalThread {
+    fn on(core: usize) -> RivalThread {
         let stop = Arc::new(AtomicBool::new(false));
         let own = stop.clone();
         let thread = std::thread::spawn(move || {
@@ -112,11 +112,11 @@ impl Rival {
                 }
             }
         });
-        Rival { stop, thread: Some(thread) }
+        RivalThread { stop, thread: Some(thread) }
     }
 }
 
-impl Drop for Rival {
+impl Drop for RivalThread {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -143,33 +143,33 @@ fn ran(thread: u32) -> anyhow::Result<u64> {
 
 /// A control group that the inner lab has requested, and its rival thread.
 #[derive(Debug)]
-pub struct Quota {
+pub struct CpuQuota {
     name: String,
     place: PathBuf,
     core: usize,
     process: Cell<Option<u32>>,
-    _rival: Rival,
+    _rival: RivalThread,
 }
 
-impl Quota {
-    /// Creates a group whose members together get this share of a core.
-    pub fn begin(world: &str, share: f64, core: usize) -> anyhow::Result<Quota> {
+impl CpuQuota {
+    /// Creates a control group whose processes together get this share of a core.
+    pub fn create_group(world: &str, share: f64, core: usize) -> anyhow::Result<CpuQuota> {
         let hierarchy = Hierarchy::find()?;
-        // The name contains the time, so that no other program on the machine uses it.
+        // The time in the name makes it unique on the machine.
         let name = format!("{PREFIX}{}-{world}", clock::realtime());
         ask(&format!("begin {name} {share}"))?;
-        Ok(Quota {
+        Ok(CpuQuota {
             place: hierarchy.root.join(&name),
             name,
             core,
             process: Cell::new(None),
-            _rival: Rival::on(core),
+            _rival: RivalThread::on(core),
         })
     }
 
     /// Puts a process and the polling threads of these interfaces into the group. The threads must have
     /// started after the group was created.
-    pub fn hold(&self, interfaces: &[&str], process: Option<u32>) -> anyhow::Result<()> {
+    pub fn add_members(&self, interfaces: &[&str], process: Option<u32>) -> anyhow::Result<()> {
         let held = ask(&format!("hold {} {} {}", self.name, self.core, interfaces.join(",")))?;
         ensure!(held >= interfaces.len(), "{held} of the {} interfaces have threads", interfaces.len());
         if let Some(process) = process {
@@ -182,13 +182,13 @@ impl Quota {
     }
 
     /// Returns the nanoseconds that the group's members have run since they joined.
-    pub fn used(&self) -> anyhow::Result<u64> {
+    pub fn used_nanoseconds(&self) -> anyhow::Result<u64> {
         let own = self.process.get().map_or(Ok(0), ran)?;
         Ok(ask(&format!("used {}", self.name))? as u64 + own)
     }
 }
 
-impl Drop for Quota {
+impl Drop for CpuQuota {
     fn drop(&mut self) {
         let _ = ask(&format!("end {}", self.name));
     }
@@ -202,7 +202,7 @@ fn answers() -> std::sync::MutexGuard<'static, Vec<String>> {
 }
 
 /// Handles a line from the outer lab.
-pub fn heard(line: String) {
+pub fn handle_line(line: String) {
     answers().push(line);
 }
 
@@ -223,7 +223,7 @@ fn ask(request: &str) -> anyhow::Result<usize> {
 }
 
 /// Executes the inner lab's requests in the outer lab until the inner lab ends.
-pub fn serve(stream: UnixStream) {
+pub fn serve_inner_lab(stream: UnixStream) {
     let mut groups = Groups::new();
     let Ok(mut answers) = stream.try_clone() else { return };
     for line in BufReader::new(stream).lines().map_while(Result::ok) {

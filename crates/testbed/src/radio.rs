@@ -45,13 +45,13 @@ pub enum Kind {
 
 /// Namespace of the medium's ends. No node can have this name, because names of nodes have no at sign.
 pub const NAMESPACE: &str = "@medium";
-/// Maximum number of frames that the thread takes from the socket before it runs the model.
+/// Largest number of frames that the thread receives before it runs the radio model.
 const BATCH: usize = 256;
 /// Maximum length of a frame in octets.
 const LONGEST: usize = 2048;
 /// Size of the socket's receive buffer in octets.
 const RECEIVE_BUFFER: usize = 8 << 20;
-/// Maximum time until the thread checks again whether it has to end, in nanoseconds.
+/// Largest time in nanoseconds until the thread sees that it has to end.
 const TICK: u64 = 50 * MILLISECOND;
 
 /// Numbers of transmissions of a marked packet.
@@ -81,7 +81,7 @@ struct Shared {
 
 /// Lateness of the medium's deliveries.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Punctuality {
+pub struct MediumLateness {
     /// Frames that the kernel did not accept for delivery to a node.
     pub refused: u64,
     /// Frames that were delivered.
@@ -113,8 +113,8 @@ pub fn nodes(scenario: &Scenario) -> Vec<String> {
     scenario.tracks.keys().cloned().collect()
 }
 
-/// Returns the link-layer address of a radio before its station changes it, by the number of the radio. It is
-/// 02:00:01:00:00:01 for the first node with a radio, in the order of their names.
+/// Returns the link-layer address that a radio has until its station changes it. It is 02:00:01:00:00:01 for
+/// the first node with a radio, by name.
 pub fn mac(number: usize) -> Mac {
     let [high, low] = (number as u16 + 1).to_be_bytes();
     [2, 0, 1, 0, high, low]
@@ -131,8 +131,9 @@ pub fn port(number: usize) -> String {
 }
 
 impl Medium {
-    /// Starts the medium of a scenario, whose interfaces must exist. Second 0 of the tracks is at `epoch`.
-    /// `None` if the scenario has no radio. `radios` are the radios of mac80211_hwsim, if the run uses them.
+    /// Starts the radio medium of a scenario, whose interfaces must exist already. The tracks begin at
+    /// `epoch`. `None` if the scenario has no radio. `radios` are those of mac80211_hwsim, if the run uses
+    /// them.
     pub fn start(
         scenario: &Scenario,
         epoch: u64,
@@ -153,7 +154,7 @@ impl Medium {
         let (ready, is_ready) = mpsc::channel();
         let (thread_shared, count) = (shared.clone(), nodes.len());
         let thread = std::thread::Builder::new().name("medium".into()).spawn(move || {
-            let open = || -> anyhow::Result<Box<dyn Carrier>> {
+            let open = || -> anyhow::Result<Box<dyn FrameMover>> {
                 Ok(match radios {
                     Some(radios) => Box::new(radios),
                     None => Box::new(veth::Veth::open(count)?),
@@ -210,10 +211,10 @@ impl Medium {
     }
 
     /// Returns the lateness of the medium's deliveries.
-    pub fn punctuality(&self) -> Punctuality {
+    pub fn punctuality(&self) -> MediumLateness {
         let load = |value: &AtomicU64| value.load(Ordering::Relaxed);
         let shared = &self.shared;
-        Punctuality {
+        MediumLateness {
             refused: load(&shared.refused),
             delivered: load(&shared.delivered),
             mean_ms: load(&shared.late) as f64 / load(&shared.delivered).max(1) as f64 / 1e6,
@@ -222,7 +223,7 @@ impl Medium {
     }
 
     /// Fails if the medium has ended.
-    pub fn check(&mut self) -> anyhow::Result<()> {
+    pub fn check_running(&mut self) -> anyhow::Result<()> {
         if self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
             return Ok(());
         }
@@ -243,7 +244,7 @@ impl Drop for Medium {
 }
 
 /// Moves frames between the interfaces of the nodes and the model.
-trait Carrier {
+trait FrameMover {
     /// Receives the frames that the nodes have sent, without waiting. Returns how many frames the kernel has
     /// dropped.
     fn receive(&mut self, channel: &mut Channel) -> anyhow::Result<u64>;
@@ -255,7 +256,7 @@ trait Carrier {
     fn descriptor(&self) -> BorrowedFd<'_>;
 }
 
-fn run(mut carrier: Box<dyn Carrier>, shared: &Shared) -> anyhow::Result<()> {
+fn run(mut carrier: Box<dyn FrameMover>, shared: &Shared) -> anyhow::Result<()> {
     // Sets the timer slack to 1 us, in place of the usual 50 us.
     let _ = nix::sys::prctl::set_timerslack(1000);
     let mut outputs = Vec::new();

@@ -9,14 +9,14 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::{MILLISECOND, SECOND};
-use crate::expect::{Judged, Outcome};
+use crate::expect::{ExpectationOutcome, JudgedExpectation};
 use crate::machine::Machine;
 use crate::metrics::{Metrics, seconds};
 use crate::scenario::{End, Node, Scenario};
 use crate::station::{Event, kind};
-use crate::traffic::geonet::Flood;
+use crate::traffic::geonet::BroadcastResult;
 use crate::traffic::stats::{Flow, percentile};
-use crate::traffic::{Seen, SeenProbe};
+use crate::traffic::{ProbeResults, TrafficResults};
 
 /// Version of the format of `results.json`.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -47,7 +47,7 @@ pub struct Results {
     /// Metrics by section and name.
     pub metrics: Metrics,
     /// Expectations with their measured values.
-    pub expectations: Vec<Judged>,
+    pub expectations: Vec<JudgedExpectation>,
     /// The numbers at the head of the report.
     pub headline: Vec<HeadlineValue>,
     /// Actions that the lab executed, with their times.
@@ -55,18 +55,18 @@ pub struct Results {
     /// Events of the stations.
     pub events: Vec<EventSeen>,
     /// The active uplink of each mobile router against time.
-    pub active: Vec<Active>,
+    pub active: Vec<ActiveUplinkPeriod>,
     /// Values against time.
     pub series: Series,
     /// The testbed for the picture.
     pub topology: Topology,
-    /// Places and movements of the radios, if there are any.
+    /// Map of the radios' positions and movements; `None` without radios.
     #[serde(default)]
     pub map: Option<Map>,
-    /// Warnings for the reader, such as packets that a station refused to send.
+    /// Warnings for the reader of the report, for example about packets that a station refused to send.
     #[serde(default)]
     pub warnings: Vec<String>,
-    /// Result of each flow over the whole run.
+    /// Result of each flow in the whole run.
     #[serde(default)]
     pub flows: Vec<FlowLine>,
     /// Reason why the run has no verdict; `None` if it has one.
@@ -79,7 +79,7 @@ pub struct Results {
 pub struct FlowLine {
     /// Name of the traffic.
     pub name: String,
-    /// Kind of the traffic: `ping`, `probe` and so on.
+    /// Kind of the flow: `ping`, `probe` and so on.
     pub kind: String,
     /// Figures of the flow; each has name, value and unit.
     pub figures: Vec<(String, Option<f64>, String)>,
@@ -117,13 +117,13 @@ pub struct EventSeen {
     pub at_s: f64,
     /// Node of the station.
     pub node: String,
-    /// The event as the station printed it.
+    /// Event as the station printed it, in JSON.
     pub event: serde_json::Value,
 }
 
 /// A period in which one uplink carried the traffic.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Active {
+pub struct ActiveUplinkPeriod {
     /// Node of the mobile router.
     pub node: String,
     /// Interface of the uplink; `null` without an active uplink.
@@ -136,23 +136,23 @@ pub struct Active {
 
 /// A broadcast: seconds, per cent of the nodes inside the circle that received it, median and highest
 /// milliseconds until their reception.
-pub type Delivered = (f64, f64, Option<f64>, Option<f64>);
+pub type BroadcastPoint = (f64, f64, Option<f64>, Option<f64>);
 
 /// Values against time.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Series {
     /// Round-trip times: time of the request, milliseconds or `null` if it was lost.
-    pub rtt: Vec<Line<(f64, Option<f64>)>>,
+    pub rtt: Vec<NamedSeries<(f64, Option<f64>)>>,
     /// One-way delay in steps of 100 ms: time, median and highest in milliseconds.
-    pub delay: Vec<Line<(f64, f64, f64)>>,
+    pub delay: Vec<NamedSeries<(f64, f64, f64)>>,
     /// Sending times of the lost probe packets.
-    pub lost: Vec<Line<f64>>,
+    pub lost: Vec<NamedSeries<f64>>,
     /// Throughput: time, Mbit/s from client to server, Mbit/s back.
-    pub throughput: Vec<Line<(f64, f64, f64)>>,
+    pub throughput: Vec<NamedSeries<(f64, f64, f64)>>,
     /// Broadcasts: time, per cent of the nodes inside the circle that received it, median and highest
     /// milliseconds until their reception; `null` if no node received it.
     #[serde(default)]
-    pub broadcasts: Vec<Line<Delivered>>,
+    pub broadcasts: Vec<NamedSeries<BroadcastPoint>>,
     /// Load of the radio channel: time, mean and highest share of the time in which a radio finds it busy,
     /// per cent.
     #[serde(default)]
@@ -161,7 +161,7 @@ pub struct Series {
 
 /// A named series.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Line<T> {
+pub struct NamedSeries<T> {
     /// Name of the traffic.
     pub name: String,
     /// Label for the legend.
@@ -190,7 +190,7 @@ pub struct TopologyNode {
     pub x: f64,
     /// Row in the picture.
     pub y: f64,
-    /// True if carnet runs in it.
+    /// Whether carnet runs in this node.
     pub carnet: bool,
     /// Addresses to show, by interface.
     pub addresses: BTreeMap<String, Vec<String>>,
@@ -203,7 +203,7 @@ pub struct TopologyLink {
     pub ends: Vec<(String, String)>,
     /// Label of the link.
     pub label: String,
-    /// True if a bridge joins the ends.
+    /// Whether the link is a bridge.
     pub shared: bool,
 }
 
@@ -278,7 +278,7 @@ pub fn flows(scenario: &Scenario, metrics: Option<&BTreeMap<String, f64>>) -> Ve
 const MOMENTS: u64 = 60;
 
 /// Returns the map of a scenario with a radio medium.
-pub fn map(scenario: &Scenario, seen: &Seen, begin: u64, end: u64) -> Option<Map> {
+pub fn map(scenario: &Scenario, seen: &TrafficResults, begin: u64, end: u64) -> Option<Map> {
     let medium = scenario.medium.as_ref()?;
     let nodes = scenario.tracks.iter().map(|(name, track)| {
         let moments = (0..=MOMENTS).map(|n| begin + (end - begin) / MOMENTS * n);
@@ -304,9 +304,9 @@ pub fn map(scenario: &Scenario, seen: &Seen, begin: u64, end: u64) -> Option<Map
 
 /// Returns name, legend and flows of each line for probes: a line for each direction of a probe. The probes
 /// of a series share one line.
-fn probe_lines(seen: &Seen) -> Vec<(String, String, Vec<&Flow>)> {
+fn probe_lines(seen: &TrafficResults) -> Vec<(String, String, Vec<&Flow>)> {
     let mut lines: Vec<(String, String, Vec<&Flow>)> = Vec::new();
-    for SeenProbe { name, series, nodes, flows } in &seen.probes {
+    for ProbeResults { name, series, nodes, flows } in &seen.probes {
         for (d, flow) in flows.iter().enumerate() {
             let (name, label) = match series {
                 Some(series) => (series, format!("{series}, {}", ["up", "down"][d])),
@@ -322,13 +322,13 @@ fn probe_lines(seen: &Seen) -> Vec<(String, String, Vec<&Flow>)> {
 }
 
 /// Returns the values of all traffic against time.
-pub fn series(seen: &Seen, begin: u64, end: u64) -> Series {
+pub fn series(seen: &TrafficResults, begin: u64, end: u64) -> Series {
     let mut all = Series::default();
     let inside = |t: u64| (begin..end).contains(&t);
     for (name, label, s) in &seen.pings {
         let points =
             s.requests.iter().filter(|r| inside(r.0)).map(|(t, rtt)| (seconds(*t, begin), *rtt)).collect();
-        all.rtt.push(Line { name: name.clone(), label: label.clone(), points });
+        all.rtt.push(NamedSeries { name: name.clone(), label: label.clone(), points });
     }
     for pings in &seen.gnpings {
         let first = |answers: &[(f64, u64)]| answers.iter().map(|a| a.0).reduce(f64::min);
@@ -338,10 +338,10 @@ pub fn series(seen: &Seen, begin: u64, end: u64) -> Series {
             .filter(|r| inside(r.0))
             .map(|r| (seconds(r.0, begin), first(&r.1)))
             .collect();
-        all.rtt.push(Line { name: pings.name.clone(), label: pings.label.clone(), points });
+        all.rtt.push(NamedSeries { name: pings.name.clone(), label: pings.label.clone(), points });
     }
     for b in &seen.broadcasts {
-        let point = |f: &Flood| {
+        let point = |f: &BroadcastResult| {
             let mut delays = f.delays.clone();
             delays.sort_by(f64::total_cmp);
             let share = 100.0 * f.received as f64 / f.inside.max(1) as f64;
@@ -350,7 +350,7 @@ pub fn series(seen: &Seen, begin: u64, end: u64) -> Series {
         // Leave out a packet without nodes in the circle, unless the station refused to send it.
         let judged = b.floods.iter().filter(|f| inside(f.at) && (f.inside > 0 || f.refused));
         let points = judged.map(point).collect();
-        all.broadcasts.push(Line { name: b.name.clone(), label: b.label.clone(), points });
+        all.broadcasts.push(NamedSeries { name: b.name.clone(), label: b.label.clone(), points });
     }
     for (name, label, flows) in probe_lines(seen) {
         let mut steps: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
@@ -373,8 +373,8 @@ pub fn series(seen: &Seen, begin: u64, end: u64) -> Series {
                 Some((step as f64 / 10.0 + 0.05, ms(50.0)?, ms(100.0)?))
             })
             .collect();
-        all.delay.push(Line { name: name.clone(), label: label.clone(), points });
-        all.lost.push(Line { name, label, points: lost });
+        all.delay.push(NamedSeries { name: name.clone(), label: label.clone(), points });
+        all.lost.push(NamedSeries { name, label, points: lost });
     }
     for (name, label, t, started) in &seen.transfers {
         let points = t
@@ -386,7 +386,7 @@ pub fn series(seen: &Seen, begin: u64, end: u64) -> Series {
             })
             .filter(|p| p.0 >= 0.0 && p.0 <= seconds(end, begin))
             .collect();
-        all.throughput.push(Line { name: name.clone(), label: label.clone(), points });
+        all.throughput.push(NamedSeries { name: name.clone(), label: label.clone(), points });
     }
     all
 }
@@ -398,7 +398,7 @@ pub fn active(
     events: &[Event],
     begin: u64,
     end: u64,
-) -> Vec<Active> {
+) -> Vec<ActiveUplinkPeriod> {
     let mut all = Vec::new();
     for (node, uplink) in first {
         let mut current = uplink.clone();
@@ -406,7 +406,7 @@ pub fn active(
         let mut close = |uplink: Option<String>, from: u64, to: u64| {
             if to > from {
                 let (from_s, to_s) = (seconds(from, begin), seconds(to, begin));
-                all.push(Active { node: node.clone(), uplink, from_s, to_s });
+                all.push(ActiveUplinkPeriod { node: node.clone(), uplink, from_s, to_s });
             }
         };
         let moves = events.iter().filter(|e| e.1 == *node && kind(&e.2) == "handover");
@@ -460,14 +460,14 @@ pub fn topology(scenario: &Scenario, autoconf: &BTreeMap<String, (String, String
 }
 
 impl Results {
-    /// Returns whether the run had expectations and the lab has judged them.
+    /// Returns whether the scenario has expectations and the lab has judged them.
     pub fn judged(&self) -> bool {
-        self.expectations.iter().any(|e| e.outcome != Outcome::Skipped)
+        self.expectations.iter().any(|e| e.outcome != ExpectationOutcome::Skipped)
     }
 
     /// Returns true if no expectation failed.
-    pub fn verdict(expectations: &[Judged]) -> bool {
-        expectations.iter().all(|e| e.outcome != Outcome::Fail)
+    pub fn verdict(expectations: &[JudgedExpectation]) -> bool {
+        expectations.iter().all(|e| e.outcome != ExpectationOutcome::Fail)
     }
 }
 

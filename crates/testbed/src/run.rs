@@ -17,10 +17,10 @@ use nix::sys::signal::Signal;
 use crate::capture::Captures;
 use crate::clock::{self, MILLISECOND, SECOND};
 use crate::console;
-use crate::emulation::link::Nature;
+use crate::emulation::link::LinkProperties;
 use crate::emulation::runner::Emulator;
 use crate::expect;
-use crate::isolate::{self, Interrupted, Mode, stopping};
+use crate::isolate::{self, Interrupted, IsolationMode, has_to_stop};
 use crate::machine;
 use crate::metrics::{self, Section};
 use crate::nat;
@@ -33,8 +33,8 @@ use crate::scenario::{Action, End, Node, Prefix, RUN, Scenario};
 use crate::station::{Event, Events, Settings, Station};
 use crate::tools;
 use crate::topology;
-use crate::traffic::{self, Flows, Seen};
-use crate::trust::Trust;
+use crate::traffic::{self, Flows, TrafficResults};
+use crate::trust::ScenarioPki;
 
 /// The scenario to run, and the settings of the run.
 #[derive(Debug, Clone)]
@@ -63,17 +63,17 @@ pub struct Plan {
     pub path: Option<String>,
     /// Kind of the radios.
     pub radio: Kind,
-    /// Whether the machine is slow, so that the lab judges no times.
+    /// Whether the machine is slow, so that the lab does not judge times.
     pub slow: bool,
     /// How the lab isolates the testbed.
-    pub mode: Mode,
+    pub mode: IsolationMode,
 }
 
 /// Maximum number of mobile routers for which the lab asks each one for the state of its uplinks.
 const FEW: usize = 20;
 
-/// Maximum delay of the lab's wake-ups in milliseconds. After a longer delay the run differs from the
-/// scenario, because the testbed has continued meanwhile.
+/// Largest delay of the lab's own wake-ups in milliseconds. Beyond it the run no longer follows the scenario,
+/// because the testbed has gone on meanwhile.
 const LOST_MS: f64 = 500.0;
 
 /// Ample time in nanoseconds for the start of each station, in a scenario with many stations.
@@ -109,13 +109,13 @@ pub struct Testbed {
     late_start: u64,
 }
 
-/// Runs a scenario inside the namespaces. Returns true if every expectation is met.
+/// Runs a scenario inside the namespaces. Returns whether all expectations are met.
 pub fn run(plan: &Plan) -> anyhow::Result<bool> {
     let mut all = metrics::Metrics::new();
-    let (mut bed, captures) = Testbed::up(plan, &mut all)?;
+    let (mut bed, captures) = Testbed::start_testbed(plan, &mut all)?;
     let measured = bed.measure(plan)?;
     if plan.hold {
-        hold(&plan.name, &bed.scenario)?;
+        wait_for_ctrl_c(&plan.name, &bed.scenario)?;
     }
     bed.stop(&mut all);
     let captured = match captures {
@@ -135,7 +135,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<bool> {
 }
 
 /// Data that the lab measured during the timetable, for the results.
-struct Measured {
+struct MeasuredData {
     begin: u64,
     end: u64,
     clock: u64,
@@ -143,19 +143,22 @@ struct Measured {
     first_active: BTreeMap<String, Option<String>>,
     /// Metrics recorded at the end of a section: section, name, value.
     states: Vec<(String, String, f64)>,
-    seen: Seen,
+    seen: TrafficResults,
     samples: Samples,
 }
 
 impl Testbed {
     /// Builds the network of a scenario, starts its programs and waits until they are ready. Also starts the
     /// captures, if the plan requires them.
-    pub fn up(plan: &Plan, all: &mut metrics::Metrics) -> anyhow::Result<(Testbed, Option<Captures>)> {
+    pub fn start_testbed(
+        plan: &Plan,
+        all: &mut metrics::Metrics,
+    ) -> anyhow::Result<(Testbed, Option<Captures>)> {
         let mut scenario = crate::scenario::load(&plan.folder, plan.size)?;
         let logs = plan.out.join("logs");
         std::fs::create_dir_all(&logs).with_context(|| format!("cannot make {}", logs.display()))?;
         console::heading(&format!("{}: {}", plan.name, scenario.title));
-        console::step(&format!("testbed apart from the host, {}", plan.mode.words()));
+        console::step(&format!("testbed apart from the host, {}", plan.mode.description()));
         let radios = topology::build(&scenario, plan.radio)?;
         if plan.path.as_deref() == Some("xdp") {
             topology::receive_redirected(&scenario)?;
@@ -167,7 +170,7 @@ impl Testbed {
         };
         if let Some(medium) = &scenario.medium {
             let usual = START * scenario.nodes.len() as u64 + medium.settle.0;
-            scenario.epoch = clock::monotonic() + usual * isolate::patience();
+            scenario.epoch = clock::monotonic() + usual * isolate::waiting_factor();
             prepare::traces(&scenario, &plan.out.join("stations"))?;
         }
         let medium = Medium::start(&scenario, scenario.epoch, radios)?;
@@ -193,12 +196,12 @@ impl Testbed {
     }
 
     /// Fails if a program of the testbed has ended, or the lab has to stop.
-    pub fn check(&mut self) -> anyhow::Result<()> {
+    pub fn check_programs(&mut self) -> anyhow::Result<()> {
         self.sleep_until(0, &mut Flows::default(), &mut Samples::default())
     }
 
     /// Ends the programs and removes the nodes, so that another testbed can use their names.
-    pub fn down(mut self) -> anyhow::Result<()> {
+    pub fn stop_testbed(mut self) -> anyhow::Result<()> {
         self.stop(&mut metrics::Metrics::new());
         let nodes = self.scenario.nodes.keys().map(|node| format!("netns del {node}\n"));
         topology::batch(None, &nodes.collect::<String>())
@@ -218,7 +221,7 @@ impl Testbed {
             let log = self.logs.join(format!("{name}-radvd.log"));
             self.daemons.push(Daemon::start(&format!("radvd in node {name}"), &log, &mut command)?);
         }
-        let trust = Trust::make(&self.scenario, &Path::new(isolate::RUN).join("pki"))?;
+        let trust = ScenarioPki::make(&self.scenario, &Path::new(isolate::RUN).join("pki"))?;
         let mut configs = Vec::new();
         for (name, node) in &self.scenario.nodes {
             let Some(config) = &node.carnet else { continue };
@@ -357,7 +360,7 @@ impl Testbed {
         Ok(())
     }
 
-    fn measure(&mut self, plan: &Plan) -> anyhow::Result<Measured> {
+    fn measure(&mut self, plan: &Plan) -> anyhow::Result<MeasuredData> {
         let usual = if plan.quick { self.scenario.timetable.quick } else { 1.0 };
         let factor = plan.factor.unwrap_or(usual);
         let scaled = |ns: u64| (ns as f64 * factor) as u64;
@@ -366,7 +369,7 @@ impl Testbed {
         let begin = earliest.max(self.scenario.epoch);
         if self.medium.is_some() && begin > self.scenario.epoch {
             let late = metrics::seconds(begin, self.scenario.epoch);
-            if late * 1e3 >= LOST_MS && isolate::patience() < isolate::MOST_PATIENCE {
+            if late * 1e3 >= LOST_MS && isolate::waiting_factor() < isolate::MOST_PATIENCE {
                 console::step(&format!(
                     "the stations were {late:.1} s late; once more, with more time for them"
                 ));
@@ -387,11 +390,11 @@ impl Testbed {
         console::step(&format!("traffic flows; the timetable takes {} s", (end - begin) / SECOND));
         self.sleep_until(begin, &mut flows, &mut Samples::default())?;
         if let Some(emulator) = &self.emulator {
-            emulator.begin(begin, factor);
+            emulator.start_traces(begin, factor);
         }
         self.overslept = 0;
         samples.begin(&self.stations);
-        samples.border(clock::monotonic(), self.medium.as_ref(), self.emulator.as_ref());
+        samples.sample_section_border(clock::monotonic(), self.medium.as_ref(), self.emulator.as_ref());
         let clock = clock::realtime();
         let first_active = self.asked().filter_map(|s| Some((s.node.clone(), Some(s.active_uplink()?))));
         let first_active = first_active.collect();
@@ -402,7 +405,7 @@ impl Testbed {
             self.sleep_until(begin + scaled(action.at.0), &mut flows, &mut samples)?;
             self.note_states(done.last(), &mut states, &mut carried);
             let now = clock::monotonic();
-            samples.border(now, self.medium.as_ref(), self.emulator.as_ref());
+            samples.sample_section_border(now, self.medium.as_ref(), self.emulator.as_ref());
             console::at(metrics::seconds(now, begin), &action.label);
             self.carry_out(&action)?;
             if action.order.is_some() {
@@ -412,28 +415,28 @@ impl Testbed {
             done.push((action.name.get_ref().clone(), action.label.clone(), now));
         }
         self.sleep_until(end, &mut flows, &mut samples)?;
-        samples.border(clock::monotonic(), self.medium.as_ref(), self.emulator.as_ref());
+        samples.sample_section_border(clock::monotonic(), self.medium.as_ref(), self.emulator.as_ref());
         samples.end(end, &self.stations, self.medium.as_ref(), self.emulator.as_ref());
         self.note_states(done.last(), &mut states, &mut carried);
         self.note_addresses(&mut states);
         let seen = flows.finish(end, &self.scenario, self.medium.as_ref())?;
-        Ok(Measured { begin, end, clock, actions: done, first_active, states, seen, samples })
+        Ok(MeasuredData { begin, end, clock, actions: done, first_active, states, seen, samples })
     }
 
     /// Waits until `at`, and fails if a program of the testbed ends meanwhile.
     fn sleep_until(&mut self, at: u64, flows: &mut Flows, samples: &mut Samples) -> anyhow::Result<()> {
         loop {
-            if stopping() {
+            if has_to_stop() {
                 return Err(Interrupted.into());
             }
             for daemon in &mut self.daemons {
-                daemon.check()?;
+                daemon.check_running()?;
             }
-            flows.check()?;
-            self.medium.as_mut().map_or(Ok(()), Medium::check)?;
-            self.emulator.as_mut().map_or(Ok(()), Emulator::check)?;
+            flows.start_due_and_check()?;
+            self.medium.as_mut().map_or(Ok(()), Medium::check_running)?;
+            self.emulator.as_mut().map_or(Ok(()), Emulator::check_running)?;
             let now = clock::monotonic();
-            samples.tick(now, self.medium.as_ref());
+            samples.sample_medium_if_due(now, self.medium.as_ref());
             if now >= at {
                 return Ok(());
             }
@@ -456,7 +459,7 @@ impl Testbed {
             topology::set_carrier(scenario, end.get_ref(), true)
         } else if let Some(degrade) = &action.degrade {
             self.change_link(degrade.link.get_ref(), |now, _| degrade.to.get_ref().applied(now))
-        } else if let Some((radio, walled)) = scenario.walled(action) {
+        } else if let Some((radio, walled)) = scenario.wall_change(action) {
             self.medium.iter().for_each(|medium| medium.set_walled(radio, walled));
             Ok(())
         } else if let Some(end) = &action.blackhole {
@@ -489,7 +492,11 @@ impl Testbed {
         done.with_context(|| format!("action {name} failed"))
     }
 
-    fn change_link(&self, end: &End, new: impl FnOnce(&Nature, &Nature) -> Nature) -> anyhow::Result<()> {
+    fn change_link(
+        &self,
+        end: &End,
+        new: impl FnOnce(&LinkProperties, &LinkProperties) -> LinkProperties,
+    ) -> anyhow::Result<()> {
         self.emulator.as_ref().context("no link is emulated")?.change(end, new)
     }
 
@@ -542,7 +549,7 @@ impl Testbed {
         }
     }
 
-    /// Records whether autoconfigured addresses are the same as at the begin.
+    /// Records whether each node still has the autoconfigured addresses that it had at the beginning.
     fn note_addresses(&self, states: &mut Vec<(String, String, f64)>) {
         for (name, node) in &self.scenario.nodes {
             let Some(auto) = &node.autoconf else { continue };
@@ -555,7 +562,7 @@ impl Testbed {
     /// Ends the stations as an operator would, and records their exit status.
     fn stop(&mut self, all: &mut metrics::Metrics) {
         console::step("stopping the stations");
-        // Send the signal to all vehicles before waiting for the end of one of them.
+        // Signal all vehicles first, then wait for their end, so that they end together.
         for station in &self.stations {
             let node = self.scenario.nodes.get(&station.node);
             if node.is_some_and(|n| n.series.is_some() || (n.radio.is_some() && !station.mobile_router))
@@ -578,10 +585,10 @@ impl Testbed {
         &self,
         plan: &Plan,
         mut all: metrics::Metrics,
-        measured: Measured,
+        measured: MeasuredData,
         captured: Result<(), &str>,
     ) -> Results {
-        let Measured { begin, end, clock, actions, first_active, states, seen, samples } = measured;
+        let MeasuredData { begin, end, clock, actions, first_active, states, seen, samples } = measured;
         let starts: Vec<(String, u64)> = actions.iter().map(|(n, _, at)| (n.clone(), *at)).collect();
         let sections: Vec<Section> = metrics::sections(begin, end, &starts);
         for (section, values) in metrics::of_traffic(&seen, &sections) {
@@ -594,16 +601,17 @@ impl Testbed {
         for (section, name, value) in states {
             all.entry(section).or_default().insert(name, value);
         }
-        let late_ms =
-            (self.overslept.max(self.late_start) as f64 / 1e6).max(samples.latest_ms()).max(seen.late_ms());
+        let late_ms = (self.overslept.max(self.late_start) as f64 / 1e6)
+            .max(samples.longest_delay_ms())
+            .max(seen.late_ms());
         all.entry(RUN.into()).or_default().insert("lab.late_ms".into(), late_ms);
         let radios = self.medium.as_ref().map_or(&[][..], |m| &m.nodes);
         samples.metrics(&mut all, radios, &sections);
         metrics::derive(&mut all, &self.scenario.derived);
-        let expectations = expect::judge(
+        let expectations = expect::judge_expectations(
             &self.scenario.expect,
             &all,
-            &expect::Judging {
+            &expect::RunProperties {
                 captured,
                 feedback: plan.radio == Kind::Hwsim,
                 slow: plan.slow,
@@ -642,7 +650,7 @@ impl Testbed {
             scenario: plan.name.clone(),
             title: self.scenario.title.clone(),
             about: self.scenario.about.trim().into(),
-            mode: plan.mode.words().into(),
+            mode: plan.mode.description().into(),
             quick: plan.quick || plan.factor.is_some_and(|factor| factor < 1.0),
             time: clock::utc(clock),
             duration_s: metrics::seconds(end, begin),
@@ -680,8 +688,8 @@ fn named_address(route: &str) -> Option<(&str, &str, &str)> {
     Some((before, node, after))
 }
 
-/// Fails if the scenario gives a node no interface with the name in its station's GeoNetworking config.
-/// Otherwise such a station would wait for ever.
+/// Fails if a station's GeoNetworking config names an interface that the scenario does not give its node. The
+/// station would wait for it without end.
 fn has_radio(scenario: &Scenario, node: &str, radio: Option<&str>) -> anyhow::Result<()> {
     let Some(wanted) = radio else { return Ok(()) };
     let linked = scenario.links.iter().flat_map(|link| &link.ends).map(|end| end.get_ref());
@@ -697,13 +705,13 @@ fn has_radio(scenario: &Scenario, node: &str, radio: Option<&str>) -> anyhow::Re
 }
 
 /// Keeps the testbed up until Ctrl-C.
-fn hold(name: &str, scenario: &Scenario) -> anyhow::Result<()> {
+fn wait_for_ctrl_c(name: &str, scenario: &Scenario) -> anyhow::Result<()> {
     let nodes: Vec<&str> = scenario.nodes.keys().map(String::as_str).collect();
     console::step(&format!(
         "the testbed stays up until Ctrl-C; look into it with: carnet-lab shell {name} NODE (nodes: {})",
         nodes.join(", ")
     ));
-    while !stopping() {
+    while !has_to_stop() {
         clock::sleep(100 * MILLISECOND);
     }
     Ok(())

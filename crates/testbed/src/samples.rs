@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 
 use crate::api;
 use crate::clock::SECOND;
-use crate::emulation::runner::{Emulator, Lateness};
+use crate::emulation::runner::{DelayHistogram, Emulator};
 use crate::emulation::way;
 use crate::medium::stats::Counters;
 use crate::metrics::{Metrics, Section, seconds};
-use crate::radio::{Medium, Punctuality};
+use crate::radio::{Medium, MediumLateness};
 use crate::scenario::{End, RUN};
 use crate::station::Station;
 
@@ -25,17 +25,18 @@ const ETHERNET: u64 = 14;
 /// Length in octets of the outer header of a tunnel of IPv6 in IPv6.
 const TUNNEL: u64 = 40;
 
-/// All samples that the lab has taken in a run.
+/// Samples that the lab takes at certain times of a run.
 #[derive(Debug, Default)]
 pub struct Samples {
-    /// Counters of each radio, with their time: at the begin of the timetable, at each action, at the end.
+    /// Counters of each radio with the time of reading: at the beginning of the timetable, at each action, at
+    /// the end.
     borders: Vec<(u64, Vec<Counters>)>,
     /// Counters of the frames that each end of an emulated link sent, with the end's name, at the times of
     /// `borders`.
     links: Vec<Vec<(String, way::Counters)>>,
-    /// Delays of delivered frames over emulated links, and the number of frames that the kernel did not
-    /// accept, as read at the end.
-    links_late: Option<(Lateness, u64)>,
+    /// Delays of the frames over emulated links, and the number of frames that the kernel refused, both at
+    /// the end.
+    links_late: Option<(DelayHistogram, u64)>,
     /// Counters of each radio once a second, with their time.
     ticks: Vec<(u64, Vec<Counters>)>,
     /// Processor time of each node at the begin, in seconds.
@@ -44,7 +45,7 @@ pub struct Samples {
     end: BTreeMap<String, (f64, f64)>,
     /// Sums of the counters of all stations with a radio at the end, except outsiders.
     counters: BTreeMap<String, f64>,
-    punctuality: Punctuality,
+    punctuality: MediumLateness,
 }
 
 impl Samples {
@@ -55,7 +56,7 @@ impl Samples {
     }
 
     /// Takes the samples between two sections.
-    pub fn border(&mut self, now: u64, medium: Option<&Medium>, emulator: Option<&Emulator>) {
+    pub fn sample_section_border(&mut self, now: u64, medium: Option<&Medium>, emulator: Option<&Emulator>) {
         self.borders.extend(medium.map(|m| (now, m.counters())));
         let name = |end: &End| format!("link.{}.{}", end.node, end.interface);
         let counters = |e: &Emulator| e.counters().into_iter().map(|(end, c)| (name(end), c)).collect();
@@ -63,7 +64,7 @@ impl Samples {
     }
 
     /// Reads the medium's counters if the previous sample is a second old.
-    pub fn tick(&mut self, now: u64, medium: Option<&Medium>) {
+    pub fn sample_medium_if_due(&mut self, now: u64, medium: Option<&Medium>) {
         if self.ticks.last().is_none_or(|(at, _)| now >= at + SECOND) {
             self.ticks.extend(medium.map(|m| (now, m.counters())));
         }
@@ -93,7 +94,7 @@ impl Samples {
     }
 
     /// Returns the longest delay of a frame by the medium or an emulated link, in milliseconds.
-    pub fn latest_ms(&self) -> f64 {
+    pub fn longest_delay_ms(&self) -> f64 {
         let links = self.links_late.as_ref().map_or(0.0, |(late, _)| late.max() / 1e3);
         self.punctuality.max_ms.max(links)
     }

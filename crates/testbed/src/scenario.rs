@@ -32,7 +32,7 @@ pub use radio::{Medium, Radio};
 pub use random::Random;
 pub use traffic::{Direction, GnBroadcast, GnPing, Multicast, Ping, Probe, Replay, Tcp, Traffic};
 
-/// Name of the section of metrics for the whole run.
+/// Section name of the metrics of the whole run.
 pub const RUN: &str = "run";
 
 /// A scenario as in its file.
@@ -69,7 +69,7 @@ pub struct Scenario {
     /// Metrics that the lab computes from other metrics.
     #[serde(default)]
     pub derived: Vec<Derived>,
-    /// Expectations that the lab judges at the end.
+    /// Expectations that the lab judges after the run.
     #[serde(default)]
     pub expect: Vec<Expect>,
     /// The numbers at the head of the report.
@@ -110,7 +110,7 @@ pub struct Node {
     /// Column and row in the topology picture.
     #[serde(default)]
     pub position: Option<(f64, f64)>,
-    /// Whether this node forwards IPv6 and IPv4 without carnet. (carnet turns forwarding on by itself.)
+    /// Whether the node forwards IPv6 and IPv4 without carnet. (carnet turns forwarding on itself.)
     #[serde(default)]
     pub forwarding: bool,
     /// Settings under `/proc/sys`, by dotted name.
@@ -138,7 +138,7 @@ pub struct Node {
     /// Whether the station's ticket is revoked.
     #[serde(default)]
     pub revoked: bool,
-    /// Whether the node is an attacker whose messages no station may accept. Metrics do not count it.
+    /// Whether the node is an attacker, whose messages no station may accept. Metrics do not count it.
     #[serde(default)]
     pub outsider: bool,
     /// Number of registered bindings that this station must have before the timetable starts.
@@ -147,7 +147,7 @@ pub struct Node {
     /// Config file of radvd in this node.
     #[serde(default)]
     pub radvd: Option<Spanned<String>>,
-    /// Address that this node must get by autoconfiguration, and keep.
+    /// Address that the node must get by autoconfiguration and keep during the run.
     #[serde(default)]
     pub autoconf: Option<Autoconf>,
 }
@@ -171,7 +171,7 @@ pub struct Link {
     /// Name of the bridge that joins the ends.
     #[serde(default)]
     pub bridge: Option<String>,
-    /// Ends of a bridge that reach only the other ends, and not each other.
+    /// Ends of the bridge that reach all ends except each other.
     #[serde(default)]
     pub isolated: Vec<Spanned<End>>,
     /// Label of the link, for the topology picture.
@@ -201,7 +201,7 @@ fn one() -> u64 {
     1
 }
 
-/// An action of the timetable. Exactly one of the optional keys selects it.
+/// An action of the timetable; exactly one of its optional keys is present.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Action {
@@ -211,13 +211,13 @@ pub struct Action {
     pub label: String,
     /// Time of the action, from the start of the timetable.
     pub at: Duration,
-    /// Do nothing except begin a new section of the measurement.
+    /// Does nothing, but begins a new section of the measurement.
     #[serde(default)]
     pub nothing: bool,
     /// Set an interface down.
     #[serde(default)]
     pub link_down: Option<Spanned<End>>,
-    /// Set an interface up again.
+    /// Sets an interface up.
     #[serde(default)]
     pub link_up: Option<Spanned<End>>,
     /// Remove the carrier of an interface that stays up.
@@ -232,7 +232,7 @@ pub struct Action {
     /// Let an emulated link, named by an end, accept all frames and deliver none. The carrier stays.
     #[serde(default)]
     pub blackhole: Option<Spanned<End>>,
-    /// Give an emulated link the scenario's properties again, with carrier.
+    /// Gives an emulated link the properties of the scenario again, and its carrier.
     #[serde(default)]
     pub restore: Option<Spanned<End>>,
     /// Delete all NAT mappings in a node.
@@ -313,13 +313,13 @@ pub struct Derived {
     pub name: String,
     /// First metric of the operation.
     pub of: String,
-    /// Metric to add to the first one.
+    /// Metric that is added to the first one.
     #[serde(default)]
     pub plus: Option<String>,
-    /// Metric to subtract from the first one.
+    /// Metric that is subtracted from the first one.
     #[serde(default)]
     pub minus: Option<String>,
-    /// Metric by which to divide the first one.
+    /// Metric by which the first one is divided.
     #[serde(default)]
     pub over: Option<String>,
 }
@@ -332,7 +332,7 @@ pub struct Expect {
     pub what: String,
     /// Name of the metric.
     pub metric: String,
-    /// Action after which the section of the run begins that the lab judges; `None` for the whole run.
+    /// Action with which the judged section of the run begins; `None` for the whole run.
     #[serde(default)]
     pub after: Option<Spanned<String>>,
     /// Exact value that the metric must have.
@@ -363,7 +363,7 @@ pub struct Expect {
     /// Judge only if the radios report acknowledgements: with `--radio hwsim`.
     #[serde(default)]
     pub needs_feedback: bool,
-    /// Judge only in an optimised build of the lab and of the carnet program beside it.
+    /// Whether the lab judges this expectation only if carnet-lab and carnet are optimised builds.
     #[serde(default)]
     pub needs_optimised: bool,
 }
@@ -376,7 +376,7 @@ pub struct Headline {
     pub label: String,
     /// Name of the metric.
     pub metric: String,
-    /// Action after which the section of the run begins that has the value; `None` for the whole run.
+    /// Action with which the section of the value begins; `None` for the whole run.
     #[serde(default)]
     pub after: Option<Spanned<String>>,
     /// Unit of the value: `ms`, `us`, `packets`, `bytes`, `yes` (for 1 and 0), or empty.
@@ -389,7 +389,7 @@ pub struct Headline {
 
 /// An error in a scenario, with its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
+pub struct ScenarioError {
     /// File of the error.
     pub file: PathBuf,
     /// Line number, from 1.
@@ -400,13 +400,13 @@ pub struct Fault {
     pub message: String,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for ScenarioError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}: {}", self.file.display(), self.line, self.column, self.message)
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for ScenarioError {}
 
 /// Reads and checks `scenario.toml` in a folder. `size` replaces the number of nodes in each series.
 pub fn load(folder: &Path, size: Option<u32>) -> anyhow::Result<Scenario> {
@@ -418,17 +418,17 @@ pub fn load(folder: &Path, size: Option<u32>) -> anyhow::Result<Scenario> {
 
 /// Parses and checks the text of a scenario. Series keep their sizes.
 #[cfg(test)]
-pub fn parse(file: &Path, text: &str) -> Result<Scenario, Fault> {
+pub fn parse(file: &Path, text: &str) -> Result<Scenario, ScenarioError> {
     parse_sized(file, text, None)
 }
 
 /// Parses and checks the text of a scenario. `file` is the path of the scenario file; its config files are in
 /// the same folder.
-fn parse_sized(file: &Path, text: &str, size: Option<u32>) -> Result<Scenario, Fault> {
+fn parse_sized(file: &Path, text: &str, size: Option<u32>) -> Result<Scenario, ScenarioError> {
     let fault = |span: Option<Range<usize>>, message: String| {
         let before = &text[..span.map_or(0, |s| s.start.min(text.len()))];
         let line_start = before.rfind('\n').map_or(0, |i| i + 1);
-        Fault {
+        ScenarioError {
             file: file.into(),
             line: before.matches('\n').count() + 1,
             column: before[line_start..].chars().count() + 1,
@@ -460,12 +460,12 @@ pub fn folder(given: Option<&Path>) -> anyhow::Result<PathBuf> {
         anyhow::ensure!(folder.is_dir(), "there is no folder {}", folder.display());
         return Ok(folder.canonicalize()?);
     }
-    tools::nearby("scenarios", |folder| !names(folder).is_empty())
+    tools::find_nearby("scenarios", |folder| !scenario_names(folder).is_empty())
         .ok_or_else(|| anyhow::anyhow!("no folder with scenarios found; name one with --scenarios"))
 }
 
 /// Returns the names of the scenarios in a folder, sorted.
-pub fn names(folder: &Path) -> Vec<String> {
+pub fn scenario_names(folder: &Path) -> Vec<String> {
     let mut names: Vec<String> = std::fs::read_dir(folder)
         .into_iter()
         .flatten()

@@ -251,7 +251,7 @@ fn prefixes_contain_addresses() {
 #[test]
 fn the_scenarios_of_the_repository_are_good() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
-    let all = names(&folder);
+    let all = scenario_names(&folder);
     assert!(all.contains(&"two-uplinks".to_string()), "{all:?}");
     for name in all {
         load(&folder.join(name), None).expect("is good");

@@ -168,7 +168,7 @@ impl Station {
             .with_context(|| format!("carnet show {what} --json printed no JSON: {text}"))
     }
 
-    /// Returns true if the station holds this number of bindings, all registered.
+    /// Returns whether the home agent has this number of bindings, all of them registered.
     pub fn registered(&self, bindings: usize) -> anyhow::Result<bool> {
         let shown = self.show("bindings")?;
         let list = shown.as_array().context("carnet show bindings --json printed no array")?;
@@ -209,7 +209,7 @@ impl Drop for Station {
     }
 }
 
-/// Returns the kind of an event: `registered`, `handover` and so on.
+/// Returns the kind of an event, such as `registered` or `handover`.
 pub fn kind(event: &Value) -> &str {
     event["event"].as_str().unwrap_or("")
 }

@@ -13,7 +13,7 @@ const TOOLS: &[(&str, &str)] = &[
 ];
 
 /// Returns the path of a program: in PATH, or in the folders of system programs that a user's PATH may lack.
-pub fn find(program: &str) -> Option<PathBuf> {
+pub fn find_program(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .chain(["/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin", "/bin"].map(PathBuf::from))
@@ -23,17 +23,17 @@ pub fn find(program: &str) -> Option<PathBuf> {
 
 /// Returns the path to start a program; only its name if the program is missing.
 pub fn path(program: &str) -> PathBuf {
-    find(program).unwrap_or_else(|| program.into())
+    find_program(program).unwrap_or_else(|| program.into())
 }
 
 /// Returns the missing programs, each with its package.
 fn missing<'a>(more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
-    TOOLS.iter().chain(more).copied().filter(|(program, _)| find(program).is_none()).collect()
+    TOOLS.iter().chain(more).copied().filter(|(program, _)| find_program(program).is_none()).collect()
 }
 
 /// Fails if a program is missing; the error names the package to install. `more` are programs that only this
 /// run needs.
-pub fn check(more: &[(&str, &str)]) -> anyhow::Result<()> {
+pub fn check_programs(more: &[(&str, &str)]) -> anyhow::Result<()> {
     let missing = missing(more);
     if missing.is_empty() {
         return Ok(());
@@ -45,13 +45,13 @@ pub fn check(more: &[(&str, &str)]) -> anyhow::Result<()> {
     anyhow::bail!("missing: {}; install with: apt-get install {}", programs.join(", "), packages.join(" "))
 }
 
-/// Returns the carnet program to test: the given one, otherwise the one beside the lab, otherwise the one in
+/// Returns the path of the carnet program: the given one, otherwise next to the lab's program, otherwise in
 /// PATH.
-pub fn carnet(given: Option<&Path>) -> anyhow::Result<PathBuf> {
+pub fn carnet_program(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     let beside = std::env::current_exe().ok().and_then(|e| Some(e.parent()?.join("carnet")));
     let found = match given {
         Some(file) => Some(file.to_path_buf()).filter(|f| f.is_file()),
-        None => beside.filter(|f| f.is_file()).or_else(|| find("carnet")),
+        None => beside.filter(|f| f.is_file()).or_else(|| find_program("carnet")),
     };
     match found {
         Some(file) => Ok(file.canonicalize()?),
@@ -62,9 +62,9 @@ pub fn carnet(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// Returns the first path of this name for which `is_it` holds: in the working folder or above it, otherwise
-/// beside the executable or above it.
-pub fn nearby(name: &str, is_it: impl Fn(&Path) -> bool) -> Option<PathBuf> {
+/// Returns the first path with this name for which `is_it` returns true: in the working folder or above it.
+/// Otherwise searches next to the lab's program and above it.
+pub fn find_nearby(name: &str, is_it: impl Fn(&Path) -> bool) -> Option<PathBuf> {
     let starts = [std::env::current_dir().ok(), std::env::current_exe().ok()];
     let mut places =
         starts.iter().flatten().flat_map(|start| start.ancestors()).map(|folder| folder.join(name));
@@ -77,14 +77,14 @@ mod tests {
 
     #[test]
     fn a_program_is_found_or_not() {
-        assert!(find("sh").is_some());
-        assert_eq!(find("no-such-program-anywhere"), None);
+        assert!(find_program("sh").is_some());
+        assert_eq!(find_program("no-such-program-anywhere"), None);
         assert_eq!(path("no-such-program-anywhere"), PathBuf::from("no-such-program-anywhere"));
     }
 
     #[test]
     fn a_program_that_was_named_must_be_there() {
-        let told = carnet(Some(Path::new("/nowhere/carnet"))).expect_err("is not there").to_string();
+        let told = carnet_program(Some(Path::new("/nowhere/carnet"))).expect_err("is not there").to_string();
         assert_eq!(told, "there is no program /nowhere/carnet");
     }
 }

@@ -84,9 +84,8 @@ fn build_emulated(scenario: &Scenario, emulated: &[usize]) -> anyhow::Result<()>
     if ports.is_empty() { Ok(()) } else { batch(Some(runner::NAMESPACE), &ports) }
 }
 
-/// Makes all interfaces accept frames that an XDP program redirects to them. A veth accepts such frames only
-/// if its peer uses GRO. The peers must send complete checksums, because a redirected frame cannot say that
-/// its checksum is incomplete.
+/// Makes all interfaces accept frames that XDP redirects to them. A veth accepts them only if its peer uses
+/// GRO. The peer must send complete checksums, because a redirected frame cannot be marked as incomplete.
 pub fn receive_redirected(scenario: &Scenario) -> anyhow::Result<()> {
     for end in scenario.links.iter().flat_map(|link| &link.ends).map(|end| end.get_ref()) {
         let mut command = in_node(&end.node, tools::path("ethtool"));
@@ -271,7 +270,7 @@ pub fn batch_of(family: &str, node: Option<&str>, commands: &str) -> anyhow::Res
         .spawn()
         .context("cannot start ip")?;
     if let Some(mut input) = child.stdin.take() {
-        // Ignore a broken pipe: if ip stops at a bad line, its error output says more.
+        // Ignore a broken pipe: if ip stops at an invalid line, its error output is the better message.
         let _ = input.write_all(commands.as_bytes());
     }
     let result = child.wait_with_output()?;
@@ -307,7 +306,7 @@ fn set_sysctls(name: &str, node: &Node) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Sets an interface up or down. The other end of its link loses its carrier, or gets it back.
+/// Sets an interface up or down; the other end of the link gets or loses its carrier.
 pub fn set_link(scenario: &Scenario, end: &End, up: bool) -> anyhow::Result<()> {
     set_state(Some(&end.node), &end.interface, up)?;
     match place(scenario, end) {
@@ -318,7 +317,7 @@ pub fn set_link(scenario: &Scenario, end: &End, up: bool) -> anyhow::Result<()> 
     }
 }
 
-/// Removes the carrier of an interface that stays up, or gives it back, by setting the other end down or up.
+/// Takes the carrier of an interface away, or restores it, by setting the other end of the link down or up.
 pub fn set_carrier(scenario: &Scenario, end: &End, on: bool) -> anyhow::Result<()> {
     let (l, e) = place(scenario, end).with_context(|| format!("{end} is on no link"))?;
     let link = &scenario.links[l];

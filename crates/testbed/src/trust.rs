@@ -17,24 +17,24 @@ use crate::scenario::Scenario;
 
 /// Folders with the nodes' certificates, and the revoked tickets.
 #[derive(Debug, Default)]
-pub struct Trust {
+pub struct ScenarioPki {
     /// For each node: folder of its PKI, and folder of its ticket.
     folders: BTreeMap<String, (PathBuf, PathBuf)>,
     /// Names of revoked tickets.
     revoked: Vec<String>,
 }
 
-impl Trust {
+impl ScenarioPki {
     /// Creates the PKIs of a scenario in `folder`.
-    pub fn make(scenario: &Scenario, folder: &Path) -> anyhow::Result<Trust> {
-        let mut trust = Trust::default();
+    pub fn make(scenario: &Scenario, folder: &Path) -> anyhow::Result<ScenarioPki> {
+        let mut trust = ScenarioPki::default();
         let with = |(node, it): (&String, &_)| -> Option<(String, String, bool)> {
             let it: &crate::scenario::Node = it;
             Some((node.clone(), it.pki.as_ref()?.get_ref().clone(), it.revoked))
         };
         for (node, pki, revoked) in scenario.nodes.iter().filter_map(with) {
             let of_pki = folder.join(pki);
-            pki::make(&pki::Args::tickets(of_pki.clone(), 1)).context("the PKI of the scenario")?;
+            pki::create_pki(&pki::Args::tickets(of_pki.clone(), 1)).context("the PKI of the scenario")?;
             // The folder contains only the new ticket, because the function has moved earlier tickets to
             // their nodes' folders.
             let own = of_pki.join(&node);
@@ -53,7 +53,7 @@ impl Trust {
     }
 
     /// Returns the text of a config with placeholders replaced.
-    pub fn fill(&self, node: &str, text: &str) -> String {
+    pub fn replace_placeholders(&self, node: &str, text: &str) -> String {
         let quoted: Vec<String> = self.revoked.iter().map(|name| format!("{name:?}")).collect();
         let text = text.replace("{revoked}", &quoted.join(", "));
         match self.folders.get(node) {
@@ -83,9 +83,9 @@ mod tests {
         fs::create_dir_all(&folder).expect("a folder");
         fs::write(folder.join("c"), "").expect("a config");
         let scenario = crate::scenario::parse(&folder.join("scenario.toml"), text).expect("is good");
-        let trust = Trust::make(&scenario, &folder).expect("made");
+        let trust = ScenarioPki::make(&scenario, &folder).expect("made");
         let files = |node: &str| -> Vec<String> {
-            let text = trust.fill(node, "{tickets}");
+            let text = trust.replace_placeholders(node, "{tickets}");
             let all = fs::read_dir(text).expect("tickets").map(|file| file.expect("file").file_name());
             all.map(|name| name.to_string_lossy().into_owned())
                 .filter(|name| name.ends_with(".cert"))
@@ -93,13 +93,13 @@ mod tests {
         };
         for node in ["a", "b", "c"] {
             assert_eq!(files(node).len(), 1, "{node}");
-            assert!(Path::new(&trust.fill(node, "{pki}/root.cert")).exists(), "{node}");
+            assert!(Path::new(&trust.replace_placeholders(node, "{pki}/root.cert")).exists(), "{node}");
         }
-        assert_eq!(trust.fill("a", "{pki}"), trust.fill("b", "{pki}"));
-        assert_ne!(trust.fill("a", "{pki}"), trust.fill("c", "{pki}"));
+        assert_eq!(trust.replace_placeholders("a", "{pki}"), trust.replace_placeholders("b", "{pki}"));
+        assert_ne!(trust.replace_placeholders("a", "{pki}"), trust.replace_placeholders("c", "{pki}"));
         let name = files("b")[0].replace(".cert", "");
-        assert_eq!(trust.fill("a", "[{revoked}]"), format!("[\"{name}\"]"));
-        assert_eq!(trust.fill("d", "{pki}"), "{pki}");
+        assert_eq!(trust.replace_placeholders("a", "[{revoked}]"), format!("[\"{name}\"]"));
+        assert_eq!(trust.replace_placeholders("d", "{pki}"), "{pki}");
         fs::remove_dir_all(folder).expect("remove");
     }
 }

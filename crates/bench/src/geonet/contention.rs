@@ -14,7 +14,7 @@ use anyhow::ensure;
 use serde::Serialize;
 
 use super::flood::{FORWARDER, HOME, INTERFACE, TESTER, mac};
-use super::frame::{self, BROADCAST, HEADER_TYPE, Mac, SEQUENCE, SOURCE_MID, Speaker};
+use super::frame::{self, BROADCAST, HEADER_TYPE, Mac, SEQUENCE, SOURCE_MID, SendingStation};
 use super::node::{self, Carnet};
 use super::{median, quantile};
 use carnet_testbed::clock::{self, MILLISECOND};
@@ -73,7 +73,7 @@ pub fn measure(program: &Path, count: usize) -> anyhow::Result<Vec<Delays>> {
     // Wait until the observer has opened its socket, because packets that it misses would be missing in the
     // results.
     std::thread::sleep(Duration::from_millis(200));
-    node::inside(TESTER, move || {
+    node::run_in_node(TESTER, move || {
         let link = Link::open(INTERFACE, None)?;
         let mut headers = headers();
         let mut random = clock::realtime() | 1;
@@ -94,8 +94,8 @@ pub fn measure(program: &Path, count: usize) -> anyhow::Result<Vec<Delays>> {
     DISTANCES.into_iter().map(|distance| delays(distance, count, &times)).collect()
 }
 
-fn sender(distance: u32) -> Speaker {
-    Speaker {
+fn sender(distance: u32) -> SendingStation {
+    SendingStation {
         mac: mac(4, distance as usize),
         place: HOME.north(f64::from(distance)),
         timestamp: frame::timestamp(clock::realtime()),
@@ -103,7 +103,7 @@ fn sender(distance: u32) -> Speaker {
 }
 
 fn greet() -> anyhow::Result<()> {
-    node::inside(TESTER, || {
+    node::run_in_node(TESTER, || {
         let beacons = DISTANCES.map(|distance| sender(distance).beacon());
         Link::open(INTERFACE, None)?.send(&mut headers(), beacons.iter().map(Vec::as_slice))
     })
@@ -132,7 +132,7 @@ fn observe(count: usize) -> anyhow::Result<Times> {
             seen.1.get_or_insert(time);
         }
     }
-    ensure!(times.len() <= count * DISTANCES.len(), "others send on the bench's link");
+    ensure!(times.len() <= count * DISTANCES.len(), "another program sends on the benchmark's link");
     Ok(times)
 }
 
@@ -144,7 +144,7 @@ fn delays(distance: u32, sent: usize, times: &Times) -> anyhow::Result<Delays> {
         .filter_map(|(_, (first, again))| again.map(|again| again - first))
         .collect();
     measured.sort_unstable();
-    ensure!(!measured.is_empty(), "no packet from {distance} m away was sent on");
+    ensure!(!measured.is_empty(), "the station forwarded no packet from {distance} m away");
     let milliseconds = |nanoseconds: u64| nanoseconds as f64 / MILLISECOND as f64;
     let (formula_ms, median_ms) = (formula(f64::from(distance)), milliseconds(median(measured.clone())));
     Ok(Delays {

@@ -18,7 +18,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use serde::Serialize;
 
-use super::frame::{self, Mac, Place, REMAINING_HOPS, SEQUENCE, Speaker};
+use super::frame::{self, Mac, Place, REMAINING_HOPS, SEQUENCE, SendingStation};
 use super::node::{self, Carnet};
 use carnet_testbed::clock::{self, SECOND};
 use carnet_testbed::frame_socket::{BATCH, GEONETWORKING, Link, headers};
@@ -37,13 +37,13 @@ const PAYLOAD: usize = 64;
 /// Rates to try for loss, as shares of the throughput.
 const STEPS: [f64; 7] = [0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5];
 
-/// First sequence number of the next trial, which the forwarder has not received lately.
+/// Sequence number with which the next trial begins. The forwarder has not received it recently.
 static NEXT_SEQUENCE: AtomicU16 = AtomicU16::new(0);
 
 /// A case of the benchmark: kind of packets, and forwarder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Case {
+pub enum FloodCase {
     /// The minimal relay, for comparison.
     Relay,
     /// GeoUnicast packets from many sources, forwarded greedily, with all parameters of the standard.
@@ -54,18 +54,22 @@ pub enum Case {
     BroadcastManySources,
 }
 
-impl Case {
+impl FloodCase {
     /// All cases, in the order of a round.
-    pub const ALL: [Case; 4] =
-        [Case::Relay, Case::UnicastManySources, Case::UnicastOneSource, Case::BroadcastManySources];
+    pub const ALL: [FloodCase; 4] = [
+        FloodCase::Relay,
+        FloodCase::UnicastManySources,
+        FloodCase::UnicastOneSource,
+        FloodCase::BroadcastManySources,
+    ];
 
     /// Returns a description of the case.
-    pub fn words(self) -> &'static str {
+    pub fn description(self) -> &'static str {
         match self {
-            Case::Relay => "packet socket relay (baseline)",
-            Case::UnicastManySources => "GUC, greedy, 2048 sources",
-            Case::UnicastOneSource => "GUC, greedy, one source",
-            Case::BroadcastManySources => "GBC towards an area, greedy, 2048 sources",
+            FloodCase::Relay => "packet socket relay (baseline)",
+            FloodCase::UnicastManySources => "GUC, greedy, 2048 sources",
+            FloodCase::UnicastOneSource => "GUC, greedy, one source",
+            FloodCase::BroadcastManySources => "GBC towards an area, greedy, 2048 sources",
         }
     }
 }
@@ -77,9 +81,9 @@ pub struct Trial {
     pub pace: Option<u64>,
     /// Number of packets per second that the tester sent.
     pub offered: u64,
-    /// Number of packets per second that came back.
+    /// Packets per second that the forwarder sent back.
     pub forwarded: u64,
-    /// Packets that did not come back.
+    /// Number of packets that the forwarder did not send back.
     pub lost: u64,
     /// Packets forwarded per second of processor time.
     pub per_core_second: u64,
@@ -90,7 +94,7 @@ pub struct Trial {
 /// Results of a case in one round.
 #[derive(Debug, Clone, Serialize)]
 pub struct Round {
-    pub case: Case,
+    pub case: FloodCase,
     pub throughput: Trial,
     /// First trial without loss; `None` if packets were lost even at the lowest rate.
     pub loss_free: Option<Trial>,
@@ -100,7 +104,7 @@ pub struct Round {
     pub drops: std::collections::BTreeMap<String, u64>,
 }
 
-/// Builds the two nodes.
+/// Creates the network namespaces of the two nodes, and the link between them.
 pub fn build() -> anyhow::Result<()> {
     node::ip(&format!(
         "netns add {TESTER}\n\
@@ -113,7 +117,7 @@ pub fn build() -> anyhow::Result<()> {
 }
 
 /// Measures a case once, with `time` nanoseconds for each trial.
-pub fn measure(case: Case, program: &Path, time: u64) -> anyhow::Result<Round> {
+pub fn measure(case: FloodCase, program: &Path, time: u64) -> anyhow::Result<Round> {
     let forwarder = Forwarder::start(case, program)?;
     let before = forwarder.drops()?;
     let schedule = forwarder.schedule()?;
@@ -134,7 +138,7 @@ pub fn measure(case: Case, program: &Path, time: u64) -> anyhow::Result<Round> {
     }
     round.drops.retain(|_, count| *count > 0);
     forwarder.stop()?;
-    ensure!(throughput.forwarded > 0, "{}: nothing came back", case.words());
+    ensure!(throughput.forwarded > 0, "{}: the forwarder sent no packet back", case.description());
     Ok(round)
 }
 
@@ -145,8 +149,8 @@ enum Forwarder {
 }
 
 impl Forwarder {
-    fn start(case: Case, program: &Path) -> anyhow::Result<Forwarder> {
-        if case == Case::Relay {
+    fn start(case: FloodCase, program: &Path) -> anyhow::Result<Forwarder> {
+        if case == FloodCase::Relay {
             let stop = Arc::new(AtomicBool::new(false));
             let watched = stop.clone();
             let (named, name) = mpsc::channel();
@@ -161,7 +165,7 @@ impl Forwarder {
             "interface = '{INTERFACE}'\nposition = 'fixed:{latitude},{longitude}'\nbeacon = {{ interval = \
              '1h' }}\n"
         );
-        if case == Case::UnicastOneSource {
+        if case == FloodCase::UnicastOneSource {
             config += "mib = { max_packet_data_rate = 0 }\n";
         }
         let mut carnet = Carnet::start(program, FORWARDER, Some(0), &config)?;
@@ -204,47 +208,47 @@ pub fn mac(kind: u8, number: usize) -> Mac {
     [2, 0, 0, kind, high, low]
 }
 
-fn neighbour(number: u8) -> Speaker {
-    // The stations stand 50 m apart, in the direction of the destination.
+fn neighbour(number: u8) -> SendingStation {
+    // The stations are 50 m apart, in a line towards the destination.
     let place = HOME.north(50.0 * f64::from(number + 1));
-    Speaker { mac: mac(1, number.into()), place, timestamp: frame::timestamp(clock::realtime()) }
+    SendingStation { mac: mac(1, number.into()), place, timestamp: frame::timestamp(clock::realtime()) }
 }
 
 /// Sends a beacon of each neighbour.
 fn greet() -> anyhow::Result<()> {
-    node::inside(TESTER, || {
+    node::run_in_node(TESTER, || {
         let link = Link::open(INTERFACE, None)?;
         let beacons: Vec<Vec<u8>> = (0..NEIGHBOURS).map(|number| neighbour(number).beacon()).collect();
         link.send(&mut headers(), beacons.iter().map(Vec::as_slice))
     })
 }
 
-fn one_source(case: Case) -> bool {
-    matches!(case, Case::UnicastOneSource | Case::Relay)
+fn one_source(case: FloodCase) -> bool {
+    matches!(case, FloodCase::UnicastOneSource | FloodCase::Relay)
 }
 
 /// Builds the packets of a case: all of them from one source, or each from another source.
-fn packets(case: Case) -> Vec<Vec<u8>> {
+fn packets(case: FloodCase) -> Vec<Vec<u8>> {
     let timestamp = frame::timestamp(clock::realtime());
-    let far = Speaker { mac: mac(3, 1), place: HOME.north(5000.0), timestamp };
+    let far = SendingStation { mac: mac(3, 1), place: HOME.north(5000.0), timestamp };
     // The payload is BTP-B to a port at which no service receives.
     let payload = [0xfe; PAYLOAD];
     (0..SOURCES)
         .map(|number| {
             let number = if one_source(case) { 0 } else { number };
-            let source = Speaker { mac: mac(2, number), place: HOME.north(-300.0), timestamp };
+            let source = SendingStation { mac: mac(2, number), place: HOME.north(-300.0), timestamp };
             match case {
-                Case::BroadcastManySources => source.circle(FORWARDER_MAC, far.place, 500, 0, &payload),
+                FloodCase::BroadcastManySources => source.circle(FORWARDER_MAC, far.place, 500, 0, &payload),
                 _ => source.unicast(FORWARDER_MAC, &far, 0, &payload),
             }
         })
         .collect()
 }
 
-/// Sends packets at a pace, and counts the packets that come back.
-fn trial(case: Case, pace: Option<u64>, time: u64, schedule: &str) -> anyhow::Result<Trial> {
+/// Sends packets at this rate, and counts those that the forwarder sends back.
+fn trial(case: FloodCase, pace: Option<u64>, time: u64, schedule: &str) -> anyhow::Result<Trial> {
     let schedule = schedule.to_owned();
-    if case != Case::Relay {
+    if case != FloodCase::Relay {
         greet()?;
     }
     node::join(node::thread(TESTER, Some(1), move || {
@@ -255,9 +259,9 @@ fn trial(case: Case, pace: Option<u64>, time: u64, schedule: &str) -> anyhow::Re
         // many sources after a round of all sources.
         let step = u16::from(one_source(case));
         let mut sequence = NEXT_SEQUENCE.load(Ordering::Relaxed);
-        // Every returned frame counts, so wait until no other frame arrives.
+        // Wait until no frame is in transit, because all arriving frames will be counted.
         std::thread::sleep(Duration::from_millis(50));
-        let before = node::received(INTERFACE)?;
+        let before = node::received_frames(INTERFACE)?;
         let ran_before = ran(&schedule)?;
         let (start, mut sent, mut next) = (clock::monotonic(), 0u64, 0usize);
         loop {
@@ -289,10 +293,10 @@ fn trial(case: Case, pace: Option<u64>, time: u64, schedule: &str) -> anyhow::Re
         let took = clock::monotonic() - start;
         let ran_after = ran(&schedule)?;
         let mut back = 0;
-        // Wait until no more of the packets under way arrive.
+        // Wait until no packet is in transit any more.
         loop {
             std::thread::sleep(Duration::from_millis(50));
-            let now = node::received(INTERFACE)? - before;
+            let now = node::received_frames(INTERFACE)? - before;
             if now == back {
                 break;
             }
@@ -317,7 +321,7 @@ fn ran(schedule: &str) -> anyhow::Result<(u64, u64)> {
     let mut fields = text.split_whitespace().map(str::parse);
     match (fields.next(), fields.next()) {
         (Some(Ok(ran)), Some(Ok(waited))) => Ok((ran, waited)),
-        _ => bail!("{schedule} says {text:?}, expected two numbers"),
+        _ => bail!("{schedule} contains {text:?}, expected two numbers"),
     }
 }
 

@@ -51,13 +51,13 @@ pub fn timestamp(unix_nanoseconds: u64) -> u32 {
 
 /// A station that sends its position in each packet.
 #[derive(Debug, Clone, Copy)]
-pub struct Speaker {
+pub struct SendingStation {
     pub mac: Mac,
     pub place: Place,
     pub timestamp: u32,
 }
 
-impl Speaker {
+impl SendingStation {
     /// Returns the GN_ADDR of a passenger car with this MID.
     fn address(mac: Mac) -> [u8; 8] {
         let [a, b, c, d, e, f] = mac;
@@ -93,7 +93,7 @@ impl Speaker {
     }
 
     /// Encodes a GeoUnicast packet to a station through `next_hop`.
-    pub fn unicast(&self, next_hop: Mac, to: &Speaker, sequence: u16, payload: &[u8]) -> Vec<u8> {
+    pub fn unicast(&self, next_hop: Mac, to: &SendingStation, sequence: u16, payload: &[u8]) -> Vec<u8> {
         let mut extended = self.sequenced(sequence);
         extended.extend_from_slice(&to.vector()[..20]);
         self.frame(next_hop, 0x20, 10, &extended, payload)
@@ -130,12 +130,12 @@ mod tests {
 
     #[test]
     fn fields_stand_where_the_standard_puts_them() {
-        let speaker = Speaker { mac: [2, 0, 0, 0, 0, 7], place: HERE, timestamp: 0x0102_0304 };
+        let speaker = SendingStation { mac: [2, 0, 0, 0, 0, 7], place: HERE, timestamp: 0x0102_0304 };
         let beacon = speaker.beacon();
         assert_eq!(beacon.len(), MINIMUM);
         assert_eq!(beacon[12..26], [0x89, 0x47, 0x11, 0, 0x1a, 1, 0, 0x10, 0, 0x80, 0, 0, 1, 0]);
         assert_eq!(beacon[26..38], [0x14, 0, 2, 0, 0, 0, 0, 7, 1, 2, 3, 4]);
-        let far = Speaker { mac: [2, 0, 0, 0, 0, 9], ..speaker };
+        let far = SendingStation { mac: [2, 0, 0, 0, 0, 9], ..speaker };
         let unicast = speaker.unicast([2; 6], &far, 0xabcd, b"payload");
         assert_eq!(unicast.len(), ETHERNET + 12 + 48 + 7);
         assert_eq!(unicast[SEQUENCE..SEQUENCE + 2], [0xab, 0xcd]);

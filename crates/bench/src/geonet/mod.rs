@@ -27,13 +27,13 @@ pub struct Args {
     /// File for the results.
     #[arg(long, value_name = "FILE", default_value = "out/bench-geonet.json")]
     out: PathBuf,
-    /// The carnet program (default: the one beside carnet-lab, else the one in PATH).
+    /// Path of the carnet program (default: next to carnet-lab, otherwise in PATH).
     #[arg(long, value_name = "PATH")]
     carnet: Option<PathBuf>,
     /// Number of rounds.
     #[arg(long, default_value_t = 5)]
     rounds: u32,
-    /// Fewer and shorter rounds, to check that everything works.
+    /// Run fewer and shorter rounds, to check that everything works.
     #[arg(long)]
     quick: bool,
     /// Measure only this part.
@@ -60,7 +60,7 @@ struct Results {
     load: [f64; 2],
     forwarding: Vec<Forwarding>,
     /// Round-trip times of each round.
-    ping: Vec<Vec<ping::Times>>,
+    ping: Vec<Vec<ping::RoundTripTimes>>,
     /// Contention times of each round.
     contention: Vec<Vec<contention::Delays>>,
 }
@@ -68,7 +68,7 @@ struct Results {
 /// A case of the flood.
 #[derive(Debug, Serialize)]
 struct Forwarding {
-    case: flood::Case,
+    case: flood::FloodCase,
     words: &'static str,
     /// Median of the rounds, packets per second.
     throughput: u64,
@@ -84,8 +84,8 @@ struct Forwarding {
 /// # Errors
 /// Fails if a measurement is impossible.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let program = tools::carnet(args.carnet.as_deref())?;
-    isolate::visible("the carnet program", &program)?;
+    let program = tools::carnet_program(args.carnet.as_deref())?;
+    isolate::check_not_below_run("the carnet program", &program)?;
     let before = load();
     let (rounds, seconds) = if args.quick { (1, 1) } else { (args.rounds.max(1), 2) };
     let wanted = |part| args.only.is_none_or(|only| only == part);
@@ -93,11 +93,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     ping::build()?;
     let (mut measured, mut pings, mut contentions) = (Vec::new(), Vec::new(), Vec::new());
     for round in 1..=rounds {
-        for case in flood::Case::ALL.into_iter().filter(|_| wanted(Part::Forwarding)) {
+        for case in flood::FloodCase::ALL.into_iter().filter(|_| wanted(Part::Forwarding)) {
             let result = flood::measure(case, &program, seconds * SECOND)?;
             println!(
                 "round {round}: {}: {} packets/s ({} per core second), without loss {}",
-                case.words(),
+                case.description(),
                 result.throughput.forwarded,
                 result.throughput.per_core_second,
                 result.loss_free.map_or("never".into(), |trial| trial.forwarded.to_string())
@@ -126,14 +126,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             contentions.push(delays);
         }
     }
-    let forwarding = flood::Case::ALL
+    let forwarding = flood::FloodCase::ALL
         .into_iter()
         .map(|case| {
             let rounds: Vec<flood::Round> = measured.iter().filter(|r| r.case == case).cloned().collect();
             let median_of = |value: fn(&flood::Round) -> u64| median(rounds.iter().map(value).collect());
             Forwarding {
                 case,
-                words: case.words(),
+                words: case.description(),
                 throughput: median_of(|round| round.throughput.forwarded),
                 per_core_second: median_of(|round| round.throughput.per_core_second),
                 loss_free: median_of(|round| round.loss_free.map_or(0, |trial| trial.forwarded)),

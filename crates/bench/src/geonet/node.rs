@@ -48,7 +48,7 @@ pub fn join<T>(thread: JoinHandle<anyhow::Result<T>>) -> anyhow::Result<T> {
 }
 
 /// Runs a function inside a node.
-pub fn inside<T: Send + 'static>(
+pub fn run_in_node<T: Send + 'static>(
     node: &str,
     job: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
 ) -> anyhow::Result<T> {
@@ -56,7 +56,7 @@ pub fn inside<T: Send + 'static>(
 }
 
 /// Returns how many frames an interface of this thread's node has received.
-pub fn received(interface: &str) -> anyhow::Result<u64> {
+pub fn received_frames(interface: &str) -> anyhow::Result<u64> {
     let text = std::fs::read_to_string("/proc/thread-self/net/dev")?;
     let line = text.lines().find_map(|line| line.trim().strip_prefix(interface)?.strip_prefix(':'));
     let packets = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());

@@ -27,7 +27,7 @@ const INTERFACES: [&str; 3] = ["radio", "br0", "radio"];
 
 /// Round-trip times.
 #[derive(Debug, Clone, Serialize)]
-pub struct Times {
+pub struct RoundTripTimes {
     /// Description of the measurement.
     pub what: &'static str,
     /// Median in microseconds.
@@ -83,7 +83,7 @@ pub fn build() -> anyhow::Result<()> {
 }
 
 /// Measures `count` pings of each kind.
-pub fn measure(program: &Path, count: usize) -> anyhow::Result<Vec<Times>> {
+pub fn measure(program: &Path, count: usize) -> anyhow::Result<Vec<RoundTripTimes>> {
     let mut stations = Vec::new();
     for ((node, interface), place) in NODES.iter().zip(INTERFACES).zip(PLACES) {
         let (latitude, longitude) = place.degrees();
@@ -116,7 +116,12 @@ pub fn measure(program: &Path, count: usize) -> anyhow::Result<Vec<Times>> {
     ])
 }
 
-fn gnping(what: &'static str, station: &Carnet, target: &str, count: usize) -> anyhow::Result<Times> {
+fn gnping(
+    what: &'static str,
+    station: &Carnet,
+    target: &str,
+    count: usize,
+) -> anyhow::Result<RoundTripTimes> {
     let number = count.to_string();
     let text = output(&mut station.command(&["gnping", target, "--count", &number, "--interval", "10ms"]))?;
     let times = text
@@ -128,7 +133,7 @@ fn gnping(what: &'static str, station: &Carnet, target: &str, count: usize) -> a
     summary(what, count, times)
 }
 
-fn kernel(what: &'static str, target: &str, count: usize) -> anyhow::Result<Times> {
+fn kernel(what: &'static str, target: &str, count: usize) -> anyhow::Result<RoundTripTimes> {
     let mut command = in_node(NODES[0], tools::path("ping"));
     let text = output(command.args(["-6", "-n", "-i", "0.01", "-c", &count.to_string(), target]))?;
     let times =
@@ -136,12 +141,12 @@ fn kernel(what: &'static str, target: &str, count: usize) -> anyhow::Result<Time
     summary(what, count, times)
 }
 
-fn summary(what: &'static str, sent: usize, milliseconds: Vec<f64>) -> anyhow::Result<Times> {
+fn summary(what: &'static str, sent: usize, milliseconds: Vec<f64>) -> anyhow::Result<RoundTripTimes> {
     ensure!(!milliseconds.is_empty(), "{what}: no answer");
     let mut nanoseconds: Vec<u64> = milliseconds.iter().map(|time| (time * 1e6) as u64).collect();
     nanoseconds.sort_unstable();
     let micro = |nanoseconds: u64| nanoseconds as f64 / 1000.0;
-    Ok(Times {
+    Ok(RoundTripTimes {
         what,
         median_us: micro(median(nanoseconds.clone())),
         p95_us: micro(quantile(&nanoseconds, 0.95)),

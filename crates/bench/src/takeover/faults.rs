@@ -33,12 +33,12 @@ const ENOUGH: u64 = 5;
 
 /// Random numbers (SplitMix64), the same in each run with the same seed.
 #[derive(Debug, Clone, Copy)]
-pub struct Chance(u64);
+pub struct SeededRandom(u64);
 
-impl Chance {
+impl SeededRandom {
     /// Creates the generator for a seed.
-    pub fn new(seed: u64) -> Chance {
-        Chance(seed)
+    pub fn new(seed: u64) -> SeededRandom {
+        SeededRandom(seed)
     }
 
     fn next(&mut self) -> u64 {
@@ -66,13 +66,13 @@ impl Chance {
 
 /// Selection of a member's processes.
 #[derive(Debug, Clone, Copy)]
-struct Which {
+struct MemberProcesses {
     keeper: bool,
     agent: bool,
 }
 
-impl Which {
-    fn words(self) -> &'static str {
+impl MemberProcesses {
+    fn description(self) -> &'static str {
         match (self.keeper, self.agent) {
             (true, false) => "carnet-fleet",
             (false, _) => "carnet",
@@ -85,10 +85,10 @@ impl Which {
 #[derive(Debug, Clone)]
 enum Fault {
     /// `kill -9` of processes of members.
-    Kill(Vec<usize>, Which),
+    Kill(Vec<usize>, MemberProcesses),
     /// Processes of members are stopped for longer than a lease.
-    Stall(Vec<usize>, Which),
-    /// A member gets SIGTERM.
+    Stall(Vec<usize>, MemberProcesses),
+    /// A member's carnet-fleet receives SIGTERM.
     Stop(usize),
     /// A machine cannot reach the store, the network, or both. `noticed` says that its interface loses the
     /// carrier.
@@ -98,16 +98,16 @@ enum Fault {
 }
 
 impl Fault {
-    fn draw(chance: &mut Chance, machines: &Machines, all: &Routers) -> Fault {
+    fn draw(chance: &mut SeededRandom, machines: &Machines, all: &Routers) -> Fault {
         // Let most faults hit the leader of a seat.
         let seat = chance.below(machines.seats);
         let owner = all.flows(seat).next().map_or(0, |flow| flow.member);
         let member = if chance.below(4) > 0 { owner } else { chance.below(machines.members.len()) };
-        let machine = machines.on(machines.members[member].machine);
+        let machine = machines.members_on(machines.members[member].machine);
         let which = match chance.below(3) {
-            0 => Which { keeper: true, agent: true },
-            1 => Which { keeper: false, agent: true },
-            _ => Which { keeper: true, agent: false },
+            0 => MemberProcesses { keeper: true, agent: true },
+            1 => MemberProcesses { keeper: false, agent: true },
+            _ => MemberProcesses { keeper: true, agent: false },
         };
         let members = if chance.yes() { machine.clone() } else { vec![member] };
         match chance.below(12) {
@@ -129,8 +129,8 @@ impl Fault {
     /// Returns the kind of the fault, without its target.
     fn kind(&self) -> String {
         match self {
-            Fault::Kill(_, which) => format!("kill -9 of {}", which.words()),
-            Fault::Stall(_, which) => format!("stall of {}", which.words()),
+            Fault::Kill(_, which) => format!("kill -9 of {}", which.description()),
+            Fault::Stall(_, which) => format!("stall of {}", which.description()),
             Fault::Stop(_) => "SIGTERM".into(),
             Fault::Cut { store: true, network: true, .. } => "cut off from all".into(),
             Fault::Cut { store: true, .. } => "cut off from etcd".into(),
@@ -159,15 +159,20 @@ impl Fault {
     }
 
     /// Causes the fault, ends it, and restarts processes that it has ended.
-    fn happen(&self, chance: &mut Chance, machines: &mut Machines, all: &mut Routers) -> anyhow::Result<()> {
+    fn happen(
+        &self,
+        chance: &mut SeededRandom,
+        machines: &mut Machines,
+        all: &mut Routers,
+    ) -> anyhow::Result<()> {
         let while_it_lasts = chance.between(600, 2500) * MILLISECOND;
         match self {
             Fault::Kill(members, which) => {
-                all.may_change();
+                all.expect_change();
                 for member in members {
                     machines.members[*member].signal(which.keeper, which.agent, Signal::SIGKILL);
                 }
-                all.pass(chance.between(100, 2000) * MILLISECOND)?;
+                all.run_for(chance.between(100, 2000) * MILLISECOND)?;
                 for member in members.iter().filter(|_| which.keeper) {
                     machines.members[*member].reap();
                     machines.start_member(*member)?;
@@ -180,26 +185,26 @@ impl Fault {
                         .for_each(|one| machines.members[*one].signal(which.keeper, which.agent, signal));
                 };
                 signal(machines, Signal::SIGSTOP);
-                all.pass(while_it_lasts)?;
-                // Processes that were started meanwhile get SIGCONT too, which has no effect on them.
+                all.run_for(while_it_lasts)?;
+                // SIGCONT has no effect on processes that were started meanwhile.
                 signal(machines, Signal::SIGCONT);
             }
             Fault::Stop(member) => {
-                all.may_change();
+                all.expect_change();
                 machines.members[*member].signal(true, false, Signal::SIGTERM);
                 let told = monotonic();
                 let name = machines.members[*member].name();
                 let well = loop {
-                    all.pass(20 * MILLISECOND)?;
+                    all.run_for(20 * MILLISECOND)?;
                     if let Some(well) = machines.members[*member].ended() {
                         break well;
                     }
                     if monotonic() - told > PATIENCE {
-                        bail!("{name} does not stop when it is told to");
+                        bail!("{name} does not end after SIGTERM");
                     }
                 };
                 if !well {
-                    bail!("{name} was told to stop, and fails");
+                    bail!("{name} ended with an error after SIGTERM");
                 }
                 machines.start_member(*member)?;
             }
@@ -213,17 +218,17 @@ impl Fault {
                             machines.link(*member, 'f', up, true)?;
                             machines.link(*member, 'h', up, true)?;
                         } else if *network {
-                            all.cut(*member, up);
+                            all.block_member(*member, up);
                         }
                     }
                     if !up {
-                        all.pass(while_it_lasts)?;
+                        all.run_for(while_it_lasts)?;
                     }
                 }
             }
             Fault::Store(servers) => {
                 servers.iter().for_each(|server| machines.kill_store(*server));
-                all.pass(chance.between(50, 2000) * MILLISECOND)?;
+                all.run_for(chance.between(50, 2000) * MILLISECOND)?;
                 for server in servers {
                     machines.start_store(*server)?;
                 }
@@ -240,30 +245,34 @@ fn look(machines: &Machines, all: &mut Routers) -> anyhow::Result<Vec<String>> {
     loop {
         let within = 4 * all.period;
         // If a seat moves back to its first member, it does so within this time.
-        if !all.until(until, |all| all.flow(within))? {
-            wrong.push(format!("{} of {} flows pass", all.flowing(within), 2 * all.len()));
+        if !all.run_until(until, |all| all.all_flows_have_packets(within))? {
+            wrong.push(format!(
+                "only {} of {} flows have packets",
+                all.flows_with_packets(within),
+                2 * all.len()
+            ));
             return Ok(wrong);
         }
         wrong.clear();
         for seat in 0..machines.seats {
             let before: Vec<usize> = all.flows(seat).map(|flow| flow.member).collect();
-            match &machines.working(seat)[..] {
+            match &machines.active_members(seat)[..] {
                 // Compare the bindings only if the leader is still the same; the seat may have moved
                 // meanwhile.
                 [(member, bindings)] if before.iter().all(|one| one == member) => {
-                    wrong.extend(all.missing(seat, *member, bindings));
+                    wrong.extend(all.missing_bindings(seat, *member, bindings));
                 }
                 several => {
                     let names: Vec<String> =
                         several.iter().map(|(member, _)| machines.members[*member].name()).collect();
-                    wrong.push(format!("seat {seat} has {names:?}"));
+                    wrong.push(format!("members {names:?} lead seat {seat}, expected exactly one"));
                 }
             }
         }
         if wrong.is_empty() || monotonic() > until {
             return Ok(wrong);
         }
-        all.pass(200 * MILLISECOND)?;
+        all.run_for(200 * MILLISECOND)?;
     }
 }
 
@@ -271,14 +280,14 @@ fn look(machines: &Machines, all: &mut Routers) -> anyhow::Result<Vec<String>> {
 pub fn measure(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Result<FaultsFigure> {
     let (mut machines, mut all) = begin(path, effort.seats, effort.stores, effort.troubled, programs)?;
     (all.moves, all.rate) = (true, RATE.min(f64::from(effort.troubled) * 2.0));
-    let mut chance = Chance::new(effort.seed);
+    let mut chance = SeededRandom::new(effort.seed);
     let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
     let (mut lost, mut broken, mut longest, mut forwarded) = (0, 0, 0_u64, 0_u64);
-    all.ask_all();
+    all.send_all_updates();
     all.settle(30)?;
     for number in 0..effort.faults {
         all.silent = [false; 2];
-        all.pass(chance.between(200, 500) * MILLISECOND)?;
+        all.run_for(chance.between(200, 500) * MILLISECOND)?;
         all.silent[number as usize & 1] = true;
         let fault = Fault::draw(&mut chance, &machines, &all);
         let begun = monotonic();
@@ -315,7 +324,7 @@ pub fn measure(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Resu
             lost += wrong.iter().filter(|one| one.starts_with("router")).count() as u64;
             broken += 1;
             for member in (0..machines.members.len()).filter(|member| machines.members[*member].runs()) {
-                machines.note(member, &format!("fault{}", number + 1));
+                machines.write_member_state(member, &format!("fault{}", number + 1));
             }
             if broken >= ENOUGH {
                 bail!(
@@ -325,13 +334,13 @@ pub fn measure(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Resu
                 );
             }
         }
-        // Let all routers that wait get their answer before the next fault.
+        // Wait until all routers have their acknowledgements, before the next fault.
         all.silent = [false; 2];
         all.settle(10)?;
     }
     let mut taken = 0;
     for seat in 0..machines.seats {
-        taken += machines.taken(seat)? as u64;
+        taken += machines.takeovers_in_logs(seat)? as u64;
     }
     let seen = all.seen;
     let figure = FaultsFigure {
@@ -366,12 +375,12 @@ mod tests {
     #[test]
     fn a_seed_gives_the_same_series() {
         let draw = |seed| {
-            let mut chance = Chance::new(seed);
+            let mut chance = SeededRandom::new(seed);
             (0..5).map(|_| chance.below(100)).collect::<Vec<_>>()
         };
         assert_eq!(draw(7), draw(7));
         assert_ne!(draw(7), draw(8));
-        let mut chance = Chance::new(1);
+        let mut chance = SeededRandom::new(1);
         assert!((0..100).all(|_| (3..6).contains(&chance.between(3, 6))));
     }
 }

@@ -25,7 +25,7 @@ use super::world::Programs;
 use carnet_testbed::clock::{MILLISECOND, SECOND, monotonic};
 use carnet_testbed::console;
 use carnet_testbed::traffic::stats::percentile;
-use faults::Chance;
+use faults::SeededRandom;
 use routers::Routers;
 use world::{MACHINES, Machines};
 
@@ -52,32 +52,32 @@ fn begin(
 ) -> anyhow::Result<(Machines, Routers)> {
     let machines = Machines::start(path, seats, stores, routers, programs)?;
     let mut all = Routers::new(&machines, routers, period(routers))?;
-    all.ask_all();
-    ensure!(all.settle(60)?, "{} of {routers} routers have no acknowledgement", all.waiting());
-    let flows = all.until(monotonic() + 30 * SECOND, |all| all.flow(4 * all.period))?;
-    ensure!(flows, "{} of {} flows pass", all.flowing(4 * all.period), 2 * routers);
+    all.send_all_updates();
+    ensure!(all.settle(60)?, "{} of {routers} routers have no acknowledgement", all.waiting_routers());
+    let flows = all.run_until(monotonic() + 30 * SECOND, |all| all.all_flows_have_packets(4 * all.period))?;
+    ensure!(flows, "only {} of {} flows have packets", all.flows_with_packets(4 * all.period), 2 * routers);
     Ok((machines, all))
 }
 
-/// Kills one machine after the other.
+/// Kills the machines one after the other, and measures each takeover.
 fn kills(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Result<TakeoverFigure> {
     let (mut machines, mut all) = begin(path, effort.seats, effort.stores, effort.carried, programs)?;
     all.rate = f64::from(effort.carried) / REFRESH;
-    let mut chance = Chance::new(1);
+    let mut chance = SeededRandom::new(1);
     let (mut silences, mut others, mut back, mut missing) = (Vec::new(), 0, Vec::new(), 0);
     for round in 0..effort.kills {
         let machine = round % MACHINES.len();
-        let on = machines.on(machine);
+        let on = machines.members_on(machine);
         // Wait until each seat is at its first member. On a busy machine a lease may have ended, so that a
         // seat has moved and is moving back. A kill at that time would measure nothing.
         let at_home: Vec<Vec<usize>> =
-            (0..machines.seats).map(|seat| machines.on(seat % MACHINES.len())).collect();
-        let settled = all.until(monotonic() + 30 * SECOND, |all| {
+            (0..machines.seats).map(|seat| machines.members_on(seat % MACHINES.len())).collect();
+        let settled = all.run_until(monotonic() + 30 * SECOND, |all| {
             at_home.iter().enumerate().all(|(seat, on)| all.flows(seat).all(|flow| on.contains(&flow.member)))
         })?;
-        ensure!(settled, "a seat is not with the member that is to have it first");
+        ensure!(settled, "a seat is not led by its first member");
         all.watch();
-        all.pass(chance.between(300, 800) * MILLISECOND)?;
+        all.run_for(chance.between(300, 800) * MILLISECOND)?;
         let affected: Vec<usize> = (0..machines.seats)
             .filter(|seat| all.flows(*seat).next().is_some_and(|flow| on.contains(&flow.member)))
             .collect();
@@ -86,9 +86,9 @@ fn kills(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Result<Tak
                 machines.members[*member].signal(keepers, true, Signal::SIGKILL);
             }
         }
-        all.pass(DEAD)?;
+        all.run_for(DEAD)?;
         let so_far = silences.len();
-        all.until(monotonic() + 30 * SECOND, |all| all.flow(4 * all.period))?;
+        all.run_until(monotonic() + 30 * SECOND, |all| all.all_flows_have_packets(4 * all.period))?;
         all.complete();
         for seat in 0..machines.seats {
             let of_seat = all.flows(seat).map(|flow| flow.silence);
@@ -100,12 +100,12 @@ fn kills(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Result<Tak
         }
         let longest = silences[so_far..].iter().max().copied().unwrap_or(0);
         for seat in &affected {
-            let working = machines.working(*seat);
+            let working = machines.active_members(*seat);
             let [(member, bindings)] = &working[..] else {
                 missing += all.flows(*seat).count() / 2;
                 continue;
             };
-            let lost = all.missing(*seat, *member, bindings);
+            let lost = all.missing_bindings(*seat, *member, bindings);
             if let Some(first) = lost.first() {
                 console::step(first);
             }
@@ -115,13 +115,17 @@ fn kills(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Result<Tak
             machines.members[*member].reap();
             machines.start_member(*member)?;
         }
-        all.pass(SECOND)?;
+        all.run_for(SECOND)?;
         all.watch();
-        let returned = all.until(monotonic() + 30 * SECOND, |all| {
+        let returned = all.run_until(monotonic() + 30 * SECOND, |all| {
             affected.iter().all(|seat| all.flows(*seat).all(|flow| on.contains(&flow.member)))
         })?;
-        ensure!(returned || affected.is_empty(), "{} does not get its seat back", MACHINES[machine]);
-        all.pass(SECOND)?;
+        ensure!(
+            returned || affected.is_empty(),
+            "{} has not become the leader of its seat again",
+            MACHINES[machine]
+        );
+        all.run_for(SECOND)?;
         all.complete();
         back.extend(affected.iter().flat_map(|seat| all.flows(*seat)).map(|flow| flow.silence));
         console::step(&format!(
@@ -163,7 +167,7 @@ fn kills(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Result<Tak
     Ok(figure)
 }
 
-/// Measures those of the given paths that use carnet.
+/// Measures the given data paths, except those without carnet.
 pub fn measure(
     paths: &[Path],
     effort: &Effort,

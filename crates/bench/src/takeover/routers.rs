@@ -24,22 +24,22 @@ use super::super::fleet::{MOBILE, identity};
 use super::super::packet::{Frame, IPV6, LINK, SMALLEST, UDP};
 use super::super::sender::{QdiscBypass, open};
 use super::super::updates::{KEY, Signer, acknowledgement, update};
-use super::super::world::{CN, inside};
+use super::super::world::{CN, run_in_node};
 use super::world::{Machines, NET, address, hardware};
 use carnet_testbed::clock::{self, MILLISECOND, SECOND, monotonic};
-use carnet_testbed::isolate::{Interrupted, stopping};
+use carnet_testbed::isolate::{Interrupted, has_to_stop};
 
 /// Maximum number of frames per system call.
 const BATCH: usize = 64;
 /// Maximum length in octets of a received frame.
 const FRAME: usize = 2048;
 const BUFFER: usize = 16 << 20;
-/// Time in nanoseconds after which a router without an answer sends again.
+/// Time in nanoseconds after which a router retransmits a Binding Update without acknowledgement.
 const AGAIN: u64 = 300 * MILLISECOND;
 /// Lifetime that routers request, in units of four seconds.
 const LIFETIME: u16 = 600;
 /// Minimum time, in nanoseconds, in which a seat can move to another member and back, because a lease lasts
-/// half a second. If the benchmark ends a home agent, its seat may move faster ([`Routers::may_change`]).
+/// half a second. If the benchmark ends a home agent, its seat may move faster ([`Routers::expect_change`]).
 const THERE_AND_BACK: u64 = 400 * MILLISECOND;
 /// Number of latest packets of a flow whose numbers it stores.
 const REMEMBERED: usize = 8;
@@ -49,15 +49,15 @@ const PROTOCOL_IPV6: u8 = 41;
 const PROTOCOL_UDP: u8 = 17;
 
 /// Returns whether the sequence number `one` is equal to or newer than `than`, by RFC 6275 9.5.1.
-pub fn not_older(one: u16, than: u16) -> bool {
+pub fn is_equal_or_newer(one: u16, than: u16) -> bool {
     one.wrapping_sub(than) < 0x8000
 }
 
-/// One direction of a router's traffic.
+/// State of the packets in one direction between a router and its host.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Flow {
-    /// Time when the last packet arrived.
-    pub heard: u64,
+    /// Arrival time of the last packet.
+    pub last_packet: u64,
     /// Longest time between two packets since [`Routers::watch`].
     pub silence: u64,
     /// Member that forwarded the last packet.
@@ -74,27 +74,28 @@ struct Router {
     /// Sequence number of the router's last Binding Update.
     sent: u16,
     acknowledged: Option<u16>,
-    /// Time of the first attempt and of the last attempt, while the router waits for an answer.
+    /// While the router waits for an acknowledgement: times of the first and the last transmission of its
+    /// Binding Update.
     waits: Option<(u64, u64)>,
     /// Time when each of the last 16 Binding Updates was sent, indexed by the last four bits of its sequence
     /// number.
     asked: [u64; 16],
     flows: [Flow; 2],
-    /// Number of the care-of address, 0 or 1, to which the home agent sent the last packet.
+    /// Index of the care-of address, 0 or 1, at which the last packet arrived.
     at: u16,
 }
 
 /// State of a seat: the member that acknowledges Binding Updates for it.
 #[derive(Debug, Clone, Copy, Default)]
-struct Voice {
+struct SeatState {
     member: Option<usize>,
     former: Option<usize>,
     since: u64,
 }
 
-/// Counts of the packets that the sender has seen.
+/// Counts of the packets that the benchmark has received.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Seen {
+pub struct SenderCounts {
     /// Number of acknowledgements.
     pub acknowledged: u64,
     /// Number of late acknowledgements: they arrived after another member's first acknowledgement, but for
@@ -104,7 +105,7 @@ pub struct Seen {
     pub two: u64,
     /// Number of answers that failed a check.
     pub wrong: u64,
-    /// Number of sent packets; each goes to all members.
+    /// Number of sent packets; the sender sends each one to all members.
     pub packets: u64,
     /// Number of packets that two members forwarded.
     pub doubled: u64,
@@ -130,7 +131,7 @@ pub struct Routers {
     agents: Vec<Ipv6Addr>,
     signer: Signer,
     routers: Vec<Router>,
-    voices: Vec<Voice>,
+    voices: Vec<SeatState>,
     /// Nanoseconds between two packets of a flow.
     pub period: u64,
     /// Binding Updates per second of all routers together.
@@ -144,9 +145,9 @@ pub struct Routers {
     turn: u64,
     asked: u64,
     next: u32,
-    /// Counts of the packets that the sender has seen.
-    pub seen: Seen,
-    /// Description of the first wrong answer.
+    /// Counts of the packets that the benchmark has received.
+    pub seen: SenderCounts,
+    /// Error in the first wrong acknowledgement.
     pub complaint: Option<String>,
     buffer: Vec<u8>,
 }
@@ -171,7 +172,7 @@ impl Routers {
         let mut of_seat = vec![[Vec::new(), Vec::new()]; machines.seats];
         for (at, member) in machines.members.iter().enumerate() {
             for (kind, hosts) in [('f', false), ('h', true)] {
-                let socket = inside(NET, || {
+                let socket = run_in_node(NET, || {
                     let ipv6 = Protocol::from(i32::from((libc::ETH_P_IPV6 as u16).to_be()));
                     let socket = open(&member.end(kind), Some(ipv6))?;
                     setsockopt(&socket, SndBufForce, &BUFFER)?;
@@ -213,7 +214,7 @@ impl Routers {
             of_seat,
             agents,
             signer: Signer::new(&KEY)?,
-            voices: vec![Voice::default(); machines.seats],
+            voices: vec![SeatState::default(); machines.seats],
             period,
             rate: 0.0,
             moves: false,
@@ -222,7 +223,7 @@ impl Routers {
             turn: 0,
             asked: 0,
             next: 0,
-            seen: Seen::default(),
+            seen: SenderCounts::default(),
             complaint: None,
             buffer: vec![0; BATCH * FRAME],
         })
@@ -245,28 +246,28 @@ impl Routers {
         }
     }
 
-    /// Ends the measurement of silences. A silence that still lasts counts with its length so far.
+    /// Ends the measurement. A silence that has not ended counts with its length so far.
     pub fn complete(&mut self) {
         let now = monotonic();
         for flow in self.routers.iter_mut().flat_map(|router| &mut router.flows) {
-            flow.silence = flow.silence.max(now.saturating_sub(flow.heard));
+            flow.silence = flow.silence.max(now.saturating_sub(flow.last_packet));
         }
     }
 
     /// Blocks all packets between the network and a member, or lets them pass again.
-    pub fn cut(&mut self, member: usize, open: bool) {
+    pub fn block_member(&mut self, member: usize, open: bool) {
         for port in self.ports.iter_mut().filter(|port| port.member == member) {
             port.open = open;
         }
     }
 
     /// Returns the number of routers that wait for an answer.
-    pub fn waiting(&self) -> usize {
+    pub fn waiting_routers(&self) -> usize {
         self.routers.iter().filter(|router| router.waits.is_some()).count()
     }
 
     /// Makes all routers send a new Binding Update.
-    pub fn ask_all(&mut self) {
+    pub fn send_all_updates(&mut self) {
         let (now, count) = (monotonic(), u64::from(self.len()));
         for (number, router) in (0..).zip(&mut self.routers) {
             // Let all routers send now, spread over a tenth of a second.
@@ -276,13 +277,13 @@ impl Routers {
     }
 
     /// Runs routers and hosts for `time` nanoseconds.
-    pub fn pass(&mut self, time: u64) -> anyhow::Result<()> {
+    pub fn run_for(&mut self, time: u64) -> anyhow::Result<()> {
         let until = monotonic() + time;
-        self.until(until, |_| false).map(drop)
+        self.run_until(until, |_| false).map(drop)
     }
 
     /// Runs routers and hosts until `is_so` holds or the time is `end`. Returns whether it holds.
-    pub fn until(&mut self, end: u64, mut is_so: impl FnMut(&Self) -> bool) -> anyhow::Result<bool> {
+    pub fn run_until(&mut self, end: u64, mut is_so: impl FnMut(&Self) -> bool) -> anyhow::Result<bool> {
         loop {
             let now = monotonic();
             if is_so(self) {
@@ -291,7 +292,7 @@ impl Routers {
             if now >= end {
                 return Ok(false);
             }
-            if stopping() {
+            if has_to_stop() {
                 return Err(Interrupted.into());
             }
             self.traffic(now)?;
@@ -310,7 +311,7 @@ impl Routers {
     fn traffic(&mut self, now: u64) -> anyhow::Result<()> {
         let count = self.routers.len() as u64;
         let due = (u128::from(now - self.started) * u128::from(count) / u128::from(self.period)) as u64;
-        // A sender that is late sends at most one round of packets later, and skips the rest.
+        // If the sender is late, it makes up for at most one round of packets, and skips the others.
         self.turn = self.turn.max(due.saturating_sub(count));
         while self.turn < due {
             let turns: Vec<u64> = (self.turn..due.min(self.turn + BATCH as u64)).collect();
@@ -366,7 +367,7 @@ impl Routers {
             let addresses = vec![None; slices.len()];
             let fd = port.socket.as_raw_fd();
             match sendmmsg(fd, &mut headers, slices.iter(), addresses, [], MsgFlags::MSG_DONTWAIT) {
-                // An interface that is down or has no room takes no packets.
+                // Ignore the error: the interface is down or has no room for packets.
                 Ok(_) | Err(Errno::ENOBUFS | Errno::EAGAIN | Errno::ENETDOWN | Errno::ENXIO) => {}
                 Err(error) => bail!("sendmmsg: {error}"),
             }
@@ -475,16 +476,16 @@ impl Routers {
         }
         let flow = &mut router.flows[usize::from(hosts)];
         let seen = &mut flow.seen[number as usize % REMEMBERED];
-        if seen.0 == number && seen.1 != member && flow.heard > 0 {
+        if seen.0 == number && seen.1 != member && flow.last_packet > 0 {
             self.seen.doubled += 1;
             self.seen.doubled_at = now;
             return;
         }
         *seen = (number, member);
-        if flow.heard > 0 {
-            flow.silence = flow.silence.max(now.saturating_sub(flow.heard));
+        if flow.last_packet > 0 {
+            flow.silence = flow.silence.max(now.saturating_sub(flow.last_packet));
         }
-        (flow.heard, flow.member) = (now, member);
+        (flow.last_packet, flow.member) = (now, member);
     }
 
     /// Handles a frame that may be an acknowledgement.
@@ -506,17 +507,20 @@ impl Routers {
         };
         let age = router.sent.wrapping_sub(found.sequence);
         if found.status == OUT_OF_WINDOW && age < 16 {
-            // The acknowledgement answers an earlier attempt than the last one.
+            // The acknowledgement belongs to an earlier Binding Update than the last one.
             return;
         }
         let right =
             found.status == 0 && age < 16 && found.care_of_address == care_of(number, found.sequence, moves);
         if !right {
             let sent = router.sent;
-            return self.wrong(format!("router {number}, whose last number is {sent}: {found:?}"));
+            return self.wrong(format!(
+                "router {number} with the last sequence number {sent} got an \
+                 unexpected acknowledgement: {found:?}"
+            ));
         }
         let asked = router.asked[usize::from(found.sequence & 15)];
-        if router.acknowledged.is_none_or(|known| not_older(found.sequence, known)) {
+        if router.acknowledged.is_none_or(|known| is_equal_or_newer(found.sequence, known)) {
             router.acknowledged = Some(found.sequence);
         }
         if found.sequence == router.sent {
@@ -544,12 +548,12 @@ impl Routers {
         if voice.member.is_some() {
             self.seen.changes += 1;
         }
-        *voice = Voice { member: Some(member), former: voice.member, since: now };
+        *voice = SeatState { member: Some(member), former: voice.member, since: now };
     }
 
     /// Notes that home agents are about to be ended: any member, even the last leader, may then take a seat
     /// at once.
-    pub fn may_change(&mut self) {
+    pub fn expect_change(&mut self) {
         self.voices.iter_mut().for_each(|voice| voice.former = None);
     }
 
@@ -559,22 +563,31 @@ impl Routers {
     }
 
     /// Returns whether every flow had a packet within this time, and whether no packet came from two members.
-    pub fn flow(&self, within: u64) -> bool {
+    pub fn all_flows_have_packets(&self, within: u64) -> bool {
         let now = monotonic();
         let recent =
-            self.routers.iter().flat_map(|router| &router.flows).all(|flow| now - flow.heard < within);
+            self.routers.iter().flat_map(|router| &router.flows).all(|flow| now - flow.last_packet < within);
         recent && now.saturating_sub(self.seen.doubled_at) > within
     }
 
     /// Returns how many flows had a packet within this time.
-    pub fn flowing(&self, within: u64) -> usize {
+    pub fn flows_with_packets(&self, within: u64) -> usize {
         let now = monotonic();
-        self.routers.iter().flat_map(|router| &router.flows).filter(|flow| now - flow.heard < within).count()
+        self.routers
+            .iter()
+            .flat_map(|router| &router.flows)
+            .filter(|flow| now - flow.last_packet < within)
+            .count()
     }
 
     /// Returns the acknowledged bindings of a seat that a member lacks. The function compares the list of its
     /// home agent, and the care-of addresses to which the home agent sends packets.
-    pub fn missing(&self, seat: usize, member: usize, bindings: &[serde_json::Value]) -> Vec<String> {
+    pub fn missing_bindings(
+        &self,
+        seat: usize,
+        member: usize,
+        bindings: &[serde_json::Value],
+    ) -> Vec<String> {
         let one = |binding: &serde_json::Value| -> Option<(Ipv6Addr, (Ipv6Addr, u16))> {
             let address = |key: &str| binding[key].as_str()?.parse::<Ipv6Addr>().ok();
             let sequence = u16::try_from(binding["sequence"].as_u64()?).ok()?;
@@ -587,8 +600,8 @@ impl Routers {
             let Some(acknowledged) = router.acknowledged else { continue };
             let known = shown.get(&identity(number).home_address);
             let right = known.is_some_and(|(address, sequence)| {
-                not_older(*sequence, acknowledged)
-                    && not_older(router.sent, *sequence)
+                is_equal_or_newer(*sequence, acknowledged)
+                    && is_equal_or_newer(router.sent, *sequence)
                     && *address == care_of(number, *sequence, self.moves)
                     && (!self.moves || router.at == *sequence & 1)
                     && router.flows.iter().all(|flow| flow.member == member)
@@ -608,6 +621,6 @@ impl Routers {
 
     /// Waits until all routers have an acknowledgement.
     pub fn settle(&mut self, seconds: u64) -> anyhow::Result<bool> {
-        self.until(monotonic() + seconds * SECOND, |all| all.waiting() == 0)
+        self.run_until(monotonic() + seconds * SECOND, |all| all.waiting_routers() == 0)
     }
 }

@@ -26,14 +26,14 @@ use super::super::fleet::table;
 use super::super::path::Path;
 use super::super::world::{Programs, station_config};
 use carnet_testbed::clock::{self, MILLISECOND, SECOND, monotonic};
-use carnet_testbed::isolate::{self, Interrupted, stopping};
+use carnet_testbed::isolate::{self, Interrupted, has_to_stop};
 use carnet_testbed::process::{Daemon, in_node, output};
 use carnet_testbed::{tools, topology};
 
 /// Names of the machines.
 pub const MACHINES: [&str; 3] = ["anna", "bruno", "carla"];
-/// Time in milliseconds that a restarted machine waits before it takes its seat back. The default is half a
-/// minute, too long for many restarts.
+/// Time in milliseconds after which a restarted machine becomes leader again. The default of half a minute is
+/// too long for many restarts.
 const SETTLED: u64 = 2000;
 /// Maximum time until the store, or a home agent, accepts connections.
 const PATIENCE: u64 = 60 * SECOND;
@@ -156,7 +156,7 @@ pub struct Machines {
 
 /// Returns the path of etcd. `tools/setup.sh` unpacks etcd if the machine has none.
 pub fn etcd() -> Option<PathBuf> {
-    tools::nearby("out/tools/etcd", File::is_file).or_else(|| tools::find("etcd"))
+    tools::find_nearby("out/tools/etcd", File::is_file).or_else(|| tools::find_program("etcd"))
 }
 
 impl Machines {
@@ -193,12 +193,12 @@ impl Machines {
             machines.start_member(member)?;
         }
         let until = monotonic() + PATIENCE;
-        while (0..seats).any(|seat| machines.owner(seat).is_none()) {
-            if stopping() {
+        while (0..seats).any(|seat| machines.leader(seat).is_none()) {
+            if has_to_stop() {
                 return Err(Interrupted.into());
             }
             if monotonic() > until {
-                bail!("a seat has nobody; see {}", machines.folder.display());
+                bail!("a seat has no leader; see {}", machines.folder.display());
             }
             clock::sleep(100 * MILLISECOND);
         }
@@ -335,9 +335,9 @@ impl Machines {
             };
             while !listens()? {
                 if let Some(daemon) = &mut self.store[server] {
-                    daemon.check()?;
+                    daemon.check_running()?;
                 }
-                if stopping() {
+                if has_to_stop() {
                     return Err(Interrupted.into());
                 }
                 if monotonic() > until {
@@ -411,14 +411,14 @@ impl Machines {
     }
 
     /// Returns the members of a seat whose home agents report that they are active, with their bindings.
-    pub fn working(&self, seat: usize) -> Vec<(usize, Vec<Value>)> {
+    pub fn active_members(&self, seat: usize) -> Vec<(usize, Vec<Value>)> {
         let members =
             self.members.iter().enumerate().filter(|(_, member)| member.seat == seat && member.runs());
         members.filter_map(|(at, member)| Some((at, member.bindings(&self.programs.carnet)?))).collect()
     }
 
     /// Writes a member's tunnels and counters into a file in the folder of the logs.
-    pub fn note(&self, member: usize, name: &str) {
+    pub fn write_member_state(&self, member: usize, name: &str) {
         let member = &self.members[member];
         let ask = |what| {
             let mut command = std::process::Command::new("timeout");
@@ -434,20 +434,20 @@ impl Machines {
     }
 
     /// Returns the leader of a seat, if it has exactly one.
-    pub fn owner(&self, seat: usize) -> Option<usize> {
-        match &self.working(seat)[..] {
+    pub fn leader(&self, seat: usize) -> Option<usize> {
+        match &self.active_members(seat)[..] {
             [(member, _)] => Some(*member),
             _ => None,
         }
     }
 
     /// Returns the members on a machine.
-    pub fn on(&self, machine: usize) -> Vec<usize> {
+    pub fn members_on(&self, machine: usize) -> Vec<usize> {
         (0..self.members.len()).filter(|one| self.members[*one].machine == machine).collect()
     }
 
     /// Returns from the members' logs how often a member took this seat.
-    pub fn taken(&self, seat: usize) -> anyhow::Result<usize> {
+    pub fn takeovers_in_logs(&self, seat: usize) -> anyhow::Result<usize> {
         let mut count = 0;
         for entry in fs::read_dir(&self.folder)? {
             let path = entry?.path();

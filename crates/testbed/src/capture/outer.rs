@@ -55,8 +55,8 @@ pub fn innermost(frame: &[u8]) -> Option<(Ipv6Addr, Ipv6Addr, usize, Option<u8>)
     }
 }
 
-/// Returns for each pair of innermost addresses the numbers of octets around their Echo Requests, in
-/// ascending order.
+/// Returns, for each pair of innermost addresses, how many octets of headers their Echo Requests had around
+/// them, in ascending order.
 pub fn of_requests(file: &[u8]) -> BTreeMap<(Ipv6Addr, Ipv6Addr), Vec<usize>> {
     let mut found: BTreeMap<(Ipv6Addr, Ipv6Addr), Vec<usize>> = BTreeMap::new();
     for (source, destination, outer, kind) in packets(file).filter_map(innermost) {

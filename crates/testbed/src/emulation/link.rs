@@ -1,13 +1,13 @@
 //! An emulated link, which consists of two directions, a trace and a signal.
 
 use super::trace::{Change, Trace};
-use super::way::{Counters, Properties, Way};
+use super::way::{Counters, DirectionProperties, LinkDirection};
 
 /// Properties of a link in both directions, and its signal strength.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Nature {
-    /// Properties from the first end to the second, and back.
-    pub ways: [Properties; 2],
+pub struct LinkProperties {
+    /// Properties of each direction: from the first end to the second, and back.
+    pub ways: [DirectionProperties; 2],
     /// Signal strength in dBm, if the link has one.
     pub signal: Option<f64>,
 }
@@ -15,24 +15,23 @@ pub struct Nature {
 /// A link between two ends.
 #[derive(Debug)]
 pub struct Link {
-    ways: [Way; 2],
-    nature: Nature,
+    ways: [LinkDirection; 2],
+    nature: LinkProperties,
     trace: Trace,
     /// Begin of the trace in nanoseconds, and the factor of its times.
     begin: Option<(u64, f64)>,
-    /// Number of the next step of the trace.
+    /// Index of the next step in the trace.
     step: usize,
     /// Signal strength that [`Self::poll_signal`] returned last.
-    told: Option<f64>,
+    last_signal: Option<f64>,
 }
 
 impl Link {
-    /// Creates a link with these properties. The values of the trace at 0 s hold even before the trace
-    /// begins.
-    pub fn new(seed: u64, nature: Nature, trace: Trace) -> Self {
+    /// Creates an emulated link with these properties. The trace's values at 0 s hold until the trace begins.
+    pub fn new(seed: u64, nature: LinkProperties, trace: Trace) -> Self {
         let [there, back] = nature.ways.clone();
-        let ways = [Way::new(seed, there), Way::new(seed ^ 0x5555_5555_5555_5555, back)];
-        let mut link = Self { ways, nature, trace, begin: None, step: 0, told: None };
+        let ways = [LinkDirection::new(seed, there), LinkDirection::new(seed ^ 0x5555_5555_5555_5555, back)];
+        let mut link = Self { ways, nature, trace, begin: None, step: 0, last_signal: None };
         while let Some((0, change)) = link.trace.step(link.step).map(|(at, change)| (at, change.clone())) {
             link.step += 1;
             link.change(0, &change);
@@ -41,17 +40,17 @@ impl Link {
     }
 
     /// Starts the trace at the time `at`, with all its times multiplied by `factor`.
-    pub fn begin(&mut self, at: u64, factor: f64) {
+    pub fn start_trace(&mut self, at: u64, factor: f64) {
         self.begin = Some((at, factor));
     }
 
     /// Returns the present properties of the link.
-    pub fn nature(&self) -> &Nature {
+    pub fn nature(&self) -> &LinkProperties {
         &self.nature
     }
 
-    /// Sets the properties from now on, until the next step of the trace.
-    pub fn set(&mut self, now: u64, nature: Nature) {
+    /// Changes the properties until the next step of the trace.
+    pub fn set(&mut self, now: u64, nature: LinkProperties) {
         self.handle_timeout(now);
         for (way, properties) in self.ways.iter_mut().zip(&nature.ways) {
             way.set(now, properties.clone());
@@ -69,7 +68,7 @@ impl Link {
         self.nature = nature;
     }
 
-    /// Accepts a frame that the end `from` sends.
+    /// Accepts a frame that was sent by the end with the index `from`.
     pub fn enqueue(&mut self, now: u64, from: usize, frame: Vec<u8>) {
         if let Some(way) = self.ways.get_mut(from) {
             way.enqueue(now, frame);
@@ -90,9 +89,9 @@ impl Link {
         }
     }
 
-    /// Returns when the next frame arrives or the next step of the trace is due.
+    /// Returns the time at which the next frame arrives or the next step of the trace is due.
     pub fn poll_timeout(&self) -> Option<u64> {
-        self.ways.iter().filter_map(Way::poll_timeout).chain(self.next_step()).min()
+        self.ways.iter().filter_map(LinkDirection::poll_timeout).chain(self.next_step()).min()
     }
 
     /// Returns the next frame that has arrived by now: time, end, frame.
@@ -106,8 +105,8 @@ impl Link {
 
     /// Returns the signal strength, if it has changed since the last call.
     pub fn poll_signal(&mut self) -> Option<f64> {
-        let signal = self.nature.signal.filter(|signal| self.told != Some(*signal))?;
-        self.told = Some(signal);
+        let signal = self.nature.signal.filter(|signal| self.last_signal != Some(*signal))?;
+        self.last_signal = Some(signal);
         Some(signal)
     }
 
@@ -124,8 +123,8 @@ mod tests {
 
     fn link() -> Link {
         let trace = "time delay signal\n0 2ms -40\n1 20ms -50\n3 - -50\n4 repeat\n";
-        let back = Properties { jitter: MILLISECOND, ..Properties::default() };
-        let nature = Nature { ways: [Properties::default(), back], signal: None };
+        let back = DirectionProperties { jitter: MILLISECOND, ..DirectionProperties::default() };
+        let nature = LinkProperties { ways: [DirectionProperties::default(), back], signal: None };
         Link::new(3, nature, Trace::parse(trace).expect("is good"))
     }
 
@@ -134,7 +133,7 @@ mod tests {
         let mut link = link();
         assert_eq!((link.poll_signal(), link.poll_signal()), (Some(-40.0), None));
         assert_eq!(link.poll_timeout(), None);
-        link.begin(10 * SECOND, 0.5);
+        link.start_trace(10 * SECOND, 0.5);
         assert_eq!(link.poll_timeout(), Some(10 * SECOND + 500 * MILLISECOND));
         link.enqueue(10 * SECOND, 0, vec![0; 60]);
         assert_eq!(link.poll_output(10 * SECOND + MILLISECOND), None);
@@ -146,8 +145,8 @@ mod tests {
         let (at, end, _) = link.poll_output(12 * SECOND).expect("has arrived");
         assert_eq!(end, 0);
         assert!((11_020_000_000..=11_021_000_000).contains(&at), "{at}");
-        // The link does not return an unchanged signal again. The trace repeats after 4 s, which the factor
-        // halves to 2 s.
+        // The link reports an unchanged signal only once. The trace repeats after 4 s, here multiplied by the
+        // factor 0.5.
         link.handle_timeout(10 * SECOND + 1900 * MILLISECOND);
         assert_eq!(link.poll_signal(), None);
         link.handle_timeout(12 * SECOND);
@@ -157,9 +156,9 @@ mod tests {
 
     #[test]
     fn both_ways_draw_for_themselves() {
-        let mut p = Properties::default();
+        let mut p = DirectionProperties::default();
         p.loss.random = 0.5;
-        let nature = Nature { ways: [p.clone(), p], signal: None };
+        let nature = LinkProperties { ways: [p.clone(), p], signal: None };
         let mut link = Link::new(3, nature, Trace::default());
         let mut out: [Vec<u8>; 2] = Default::default();
         for n in 0..100 {

@@ -4,7 +4,7 @@
 //! burst-noise channels", 1963). The link is in a good or a bad state, and changes between them at random
 //! between two frames. Each state has its own probability of loss.
 
-use crate::medium::chance::{Matter, unit};
+use crate::medium::chance::{DecisionKind, uniform_draw};
 
 /// Parameters of bursts of loss.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -38,7 +38,7 @@ impl State {
         self.bad = match &loss.burst {
             None => false,
             Some(burst) => {
-                let change = unit(seed, Matter::Burst, &[number]);
+                let change = uniform_draw(seed, DecisionKind::Burst, &[number]);
                 if self.bad { change >= burst.leave } else { change < burst.enter }
             }
         };
@@ -46,7 +46,7 @@ impl State {
             Some(burst) if self.bad => burst.loss,
             _ => loss.random,
         };
-        unit(seed, Matter::Loss, &[number]) < probability
+        uniform_draw(seed, DecisionKind::Loss, &[number]) < probability
     }
 }
 
@@ -82,8 +82,8 @@ mod tests {
     #[test]
     fn bursts_are_as_long_and_as_frequent_as_said() {
         let lost = lost(&Loss { random: 0.0, burst: Some(Burst { enter: 0.01, leave: 0.2, loss: 1.0 }) });
-        // The bad state lasts for a share enter / (enter + leave) of all frames; its mean length is 1 / leave
-        // frames.
+        // In the long run the bad state has the share enter / (enter + leave) of all frames. It lasts 1 /
+        // leave frames on average.
         assert!((0.042..0.053).contains(&share(&lost)), "{}", share(&lost));
         assert!((4.6..5.4).contains(&run_length(&lost)), "{}", run_length(&lost));
     }

@@ -35,7 +35,7 @@ use nix::sys::socket::{
 };
 use nix::sys::time::TimeSpec;
 
-use super::link::{Link, Nature};
+use super::link::{Link, LinkProperties};
 use super::trace::Trace;
 use super::way::Counters;
 use crate::clock::{self, MILLISECOND};
@@ -51,7 +51,7 @@ const BATCH: usize = 64;
 const LONGEST: usize = 9216;
 /// Size of the socket's buffer in octets, for each direction.
 const BUFFER: usize = 16 << 20;
-/// Maximum time until the thread checks again whether it has to end, in nanoseconds.
+/// Largest time in nanoseconds until the thread sees that it has to end.
 const TICK: u64 = 50 * MILLISECOND;
 /// Delays in microseconds up to this value have a counter each; all longer delays share one counter.
 const LATEST: usize = 20_000;
@@ -68,19 +68,19 @@ pub fn signals(node: &str) -> PathBuf {
 
 /// Numbers of frames by the delay between due time and delivery.
 #[derive(Debug, Clone)]
-pub struct Lateness {
+pub struct DelayHistogram {
     micros: Vec<u64>,
     count: u64,
     max: u64,
 }
 
-impl Default for Lateness {
+impl Default for DelayHistogram {
     fn default() -> Self {
         Self { micros: vec![0; LATEST + 1], count: 0, max: 0 }
     }
 }
 
-impl Lateness {
+impl DelayHistogram {
     fn add(&mut self, late: u64) {
         let micros = usize::try_from(late / 1000).unwrap_or(LATEST).min(LATEST);
         self.micros[micros] += 1;
@@ -108,7 +108,7 @@ impl Lateness {
 #[derive(Debug)]
 struct Shared {
     links: Mutex<Vec<Link>>,
-    late: Mutex<Lateness>,
+    late: Mutex<DelayHistogram>,
     stop: AtomicBool,
     /// Number of frames that the kernel did not accept for delivery.
     refused: AtomicU64,
@@ -123,10 +123,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub struct EmulatedLink {
     /// Index among all links of the scenario.
     pub number: usize,
-    /// Both ends.
+    /// The two ends of the link.
     pub ends: [End; 2],
     /// Initial properties.
-    pub nature: Nature,
+    pub nature: LinkProperties,
     /// Changes over time.
     pub trace: Trace,
     /// Seed of the link's randomness.
@@ -142,7 +142,7 @@ pub struct Emulator {
     bell: UnixStream,
     /// The emulated links. Each has its index among all links of the scenario, both ends, and the properties
     /// that the scenario sets.
-    links: Vec<(usize, [End; 2], Nature)>,
+    links: Vec<(usize, [End; 2], LinkProperties)>,
 }
 
 impl Emulator {
@@ -160,7 +160,7 @@ impl Emulator {
         }
         let shared = Arc::new(Shared {
             links: Mutex::new(models),
-            late: Mutex::new(Lateness::default()),
+            late: Mutex::new(DelayHistogram::default()),
             stop: AtomicBool::new(false),
             refused: AtomicU64::new(0),
         });
@@ -191,14 +191,18 @@ impl Emulator {
     }
 
     /// Starts the traces of all links, with all their times multiplied by `factor`.
-    pub fn begin(&self, at: u64, factor: f64) {
-        lock(&self.shared.links).iter_mut().for_each(|link| link.begin(at, factor));
+    pub fn start_traces(&self, at: u64, factor: f64) {
+        lock(&self.shared.links).iter_mut().for_each(|link| link.start_trace(at, factor));
         self.ring();
     }
 
-    /// Changes the link of this end. `new` computes the link's properties from its present properties and
-    /// from those of the scenario.
-    pub fn change(&self, end: &End, new: impl FnOnce(&Nature, &Nature) -> Nature) -> anyhow::Result<()> {
+    /// Changes the properties of this end's link. `new` computes them from the present properties and from
+    /// the scenario's.
+    pub fn change(
+        &self,
+        end: &End,
+        new: impl FnOnce(&LinkProperties, &LinkProperties) -> LinkProperties,
+    ) -> anyhow::Result<()> {
         let found = self.links.iter().position(|(_, ends, _)| ends.contains(end));
         let index = found.with_context(|| format!("{end} is on no emulated link"))?;
         if let Some(link) = lock(&self.shared.links).get_mut(index) {
@@ -217,12 +221,12 @@ impl Emulator {
     }
 
     /// Returns the delays of delivered frames, and the number of frames that the kernel did not accept.
-    pub fn punctuality(&self) -> (Lateness, u64) {
+    pub fn punctuality(&self) -> (DelayHistogram, u64) {
         (lock(&self.shared.late).clone(), self.shared.refused.load(Ordering::Relaxed))
     }
 
     /// Fails if the emulation has ended.
-    pub fn check(&mut self) -> anyhow::Result<()> {
+    pub fn check_running(&mut self) -> anyhow::Result<()> {
         if self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
             return Ok(());
         }
@@ -243,16 +247,16 @@ impl Drop for Emulator {
     }
 }
 
-/// Gives this thread a real-time priority, so that programs in the nodes do not delay the links. Only root
-/// may do that. Without root, the links deliver late on a busy machine, and the metrics show the delay.
+/// Gives this thread a real-time priority (as root), so that programs in the nodes do not delay frames.
+/// Without root, frames may be late on a busy machine; the metrics show this delay.
 fn urgent() {
     let thread = nix::unistd::gettid().to_string();
     let _ = Command::new(tools::path("chrt")).args(["--rr", "--pid", "1", &thread]).output();
 }
 
-/// Starts the thread that writes signal strengths. The returned channel takes the index among the emulated
-/// links, and the signal in dBm. When the function returns, the empty files exist.
-fn writer(links: &[(usize, [End; 2], Nature)]) -> anyhow::Result<mpsc::Sender<(usize, f64)>> {
+/// Starts the thread that writes signal strengths to files, and returns the channel for them: index of the
+/// emulated link, and dBm. The files exist, empty, when the function returns.
+fn writer(links: &[(usize, [End; 2], LinkProperties)]) -> anyhow::Result<mpsc::Sender<(usize, f64)>> {
     let mut files: Vec<[File; 2]> = Vec::new();
     for (_, ends, _) in links {
         let make = |end: &End| -> anyhow::Result<File> {
@@ -266,7 +270,7 @@ fn writer(links: &[(usize, [End; 2], Nature)]) -> anyhow::Result<mpsc::Sender<(u
     let (sender, receiver) = mpsc::channel::<(usize, f64)>();
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         for (link, dbm) in receiver {
-            // Write a line with one call, so that no reader gets half a line.
+            // Write the line in one system call, so that no reader sees a part of it.
             let line = format!("{dbm}\n");
             for file in files.get_mut(link).into_iter().flatten() {
                 let _ = file.write_all(line.as_bytes());
@@ -359,7 +363,7 @@ impl Io {
     fn receive(&self, buffers: &mut [Vec<u8>], links: &mut [Link]) -> anyhow::Result<()> {
         // Difference from the kernel's wall clock to the monotonic clock.
         let shift = clock::wall_to_monotonic();
-        // Receive at most four batches, so that frames to deliver do not wait for new frames.
+        // Receive at most four batches, so that frames that are due do not wait for received ones.
         for _ in 0..4 {
             let mut headers = MultiHeaders::<LinkAddr>::preallocate(BATCH, Some(nix::cmsg_space!(TimeSpec)));
             let mut slices: Vec<[IoSliceMut<'_>; 1]> =
@@ -413,8 +417,8 @@ impl Io {
             let now = clock::monotonic();
             let mut late = lock(&shared.late);
             batch[..sent].iter().for_each(|(at, _, _)| late.add(now.saturating_sub(*at)));
-            // The call stops at a frame that the kernel refuses, and returns the error only if that frame is
-            // the first. So drop the first frame.
+            // The system call stops at a frame that the kernel refuses. It returns an error only if that
+            // frame is the first, so drop the first one.
             if sent == 0 {
                 shared.refused.fetch_add(1, Ordering::Relaxed);
             }
@@ -434,15 +438,15 @@ impl Io {
         ];
         match ppoll(&mut fds, Some(timeout), None) {
             Ok(_) | Err(Errno::EINTR) => {}
-            Err(error) => return Err(error).context("the emulated links cannot wait"),
+            Err(error) => return Err(error).context("the emulated links cannot wait for events"),
         }
         while self.ear.read(&mut [0; 64]).is_ok_and(|n| n > 0) {}
         Ok(())
     }
 }
 
-/// Returns no error if the emulation can continue: the port is down, gone or full, or the frame is too long
-/// for it.
+/// Returns `Ok` if the emulation can go on: the interface is down, gone or full, or the frame is too long for
+/// it.
 fn refused(error: Errno) -> anyhow::Result<()> {
     match error {
         Errno::ENETDOWN
@@ -462,7 +466,7 @@ mod tests {
 
     #[test]
     fn lateness_is_told_in_percentiles() {
-        let mut late = Lateness::default();
+        let mut late = DelayHistogram::default();
         assert_eq!(late.percentile(50.0), None);
         (0..100).for_each(|n| late.add(n * 1000));
         assert_eq!((late.percentile(50.0), late.percentile(99.0)), (Some(50.0), Some(99.0)));

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::Error as ValueError;
 
-use super::way::Properties;
+use super::way::DirectionProperties;
 use crate::clock::SECOND;
 use crate::values::{Duration, LinkRate};
 
@@ -31,7 +31,7 @@ pub struct Change {
 
 impl Change {
     /// Applies all values except the signal strength.
-    pub fn apply(&self, properties: &mut Properties) {
+    pub fn apply(&self, properties: &mut DirectionProperties) {
         properties.delay = self.delay.unwrap_or(properties.delay);
         properties.jitter = self.jitter.unwrap_or(properties.jitter);
         properties.rate = self.rate.or(properties.rate);
@@ -50,7 +50,7 @@ pub struct Trace {
 
 /// A mistake in a trace file, with its line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mistake {
+pub struct TraceError {
     /// Line number, from 1.
     pub line: usize,
     /// Description of the mistake.
@@ -59,11 +59,11 @@ pub struct Mistake {
 
 impl Trace {
     /// Parses the text of a trace file.
-    pub fn parse(text: &str) -> Result<Self, Mistake> {
+    pub fn parse(text: &str) -> Result<Self, TraceError> {
         let mut columns: Option<Vec<&str>> = None;
         let mut trace = Self::default();
         for (n, line) in text.lines().enumerate() {
-            let wrong = |message: String| Mistake { line: n + 1, message };
+            let wrong = |message: String| TraceError { line: n + 1, message };
             let words: Vec<&str> = line.split('#').next().unwrap_or("").split_whitespace().collect();
             let Some(first) = words.first() else { continue };
             let Some(columns) = &columns else {
@@ -75,9 +75,9 @@ impl Trace {
             }
             let at = first.parse().ok().filter(|s: &f64| (0.0..1e6).contains(s));
             let at = at.map(|s| (s * SECOND as f64).round() as u64);
-            let at = at.ok_or_else(|| wrong(format!("{first:?} is no time in seconds")))?;
+            let at = at.ok_or_else(|| wrong(format!("{first:?} is not a time in seconds")))?;
             if trace.steps.last().is_some_and(|(last, _)| at < *last) {
-                return Err(wrong(format!("{first} s is before the line above")));
+                return Err(wrong(format!("the time {first} s is earlier than in the line before")));
             }
             if words[1..] == ["repeat"] {
                 if at == 0 {
@@ -99,7 +99,7 @@ impl Trace {
             trace.steps.push((at, change));
         }
         if trace.steps.is_empty() {
-            return Err(Mistake {
+            return Err(TraceError {
                 line: 1,
                 message: "a trace has a line with columns, and lines with values".into(),
             });
@@ -126,7 +126,9 @@ fn header<'a>(words: &[&'a str]) -> Result<Vec<&'a str>, String> {
         return Err(format!("expected the names of the columns, time first, found {:?}", words[0]));
     }
     match words[1..].iter().find(|w| !KNOWN.contains(w)) {
-        Some(unknown) => Err(format!("there is no column {unknown:?}; there are time, {}", KNOWN.join(", "))),
+        Some(unknown) => {
+            Err(format!("unknown column {unknown:?}; the columns are time, {}", KNOWN.join(", ")))
+        }
         None => Ok(words.to_vec()),
     }
 }

@@ -10,18 +10,17 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use super::loss::{Loss, State};
-use crate::medium::chance::{Matter, unit};
+use crate::medium::chance::{DecisionKind, uniform_draw};
 
 /// Default capacity of a queue in octets: 170 frames of 1500 octets.
 pub const QUEUE: usize = 256_000;
 
 /// Properties of one direction.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Properties {
+pub struct DirectionProperties {
     /// Delay from the end of sending to the arrival, in nanoseconds.
     pub delay: u64,
-    /// Maximum additional delay of a frame in nanoseconds; each frame gets a random delay from 0 to this
-    /// value.
+    /// Largest random addition to the delay of a frame, in nanoseconds.
     pub jitter: u64,
     /// Whether the jitter may reorder frames.
     pub reorder: bool,
@@ -36,7 +35,7 @@ pub struct Properties {
     pub blackhole: bool,
 }
 
-impl Default for Properties {
+impl Default for DirectionProperties {
     fn default() -> Self {
         Self {
             delay: 0,
@@ -103,31 +102,31 @@ struct Flying {
     frame: Vec<u8>,
 }
 
-/// One direction of a link.
+/// One direction of an emulated link.
 #[derive(Debug)]
-pub struct Way {
+pub struct LinkDirection {
     seed: u64,
-    properties: Properties,
+    properties: DirectionProperties,
     loss: State,
     /// Number of frames that have passed the bottleneck.
     number: u64,
     waiting: VecDeque<Vec<u8>>,
     /// Number of octets of the waiting frames.
     octets: usize,
-    /// The unsent rest of the first frame, and the time at which the direction began to send this rest. The
-    /// rest is in bits times 1e9, so that a division by the rate gives nanoseconds.
+    /// Unsent part of the first frame, and the time since which it is being sent. The part is in bits times
+    /// 1e9, so that a division by the rate gives nanoseconds.
     left: (u64, u64),
     flying: BinaryHeap<Reverse<Flying>>,
-    /// Arrival time of the last sent frame.
+    /// Time at which the last sent frame arrives.
     last: u64,
     counters: Counters,
 }
 
 const NANO: u64 = 1_000_000_000;
 
-impl Way {
+impl LinkDirection {
     /// Creates a direction without frames.
-    pub fn new(seed: u64, properties: Properties) -> Self {
+    pub fn new(seed: u64, properties: DirectionProperties) -> Self {
         Self {
             seed,
             properties,
@@ -142,13 +141,13 @@ impl Way {
         }
     }
 
-    /// Returns the counters of all frames so far.
+    /// Returns the counters of this direction since the start.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
     /// Sets the properties from `now` on.
-    pub fn set(&mut self, now: u64, properties: Properties) {
+    pub fn set(&mut self, now: u64, properties: DirectionProperties) {
         self.advance(now);
         if let Some(rate) = self.properties.rate {
             let sent = now.saturating_sub(self.left.1).saturating_mul(rate);
@@ -176,7 +175,7 @@ impl Way {
         self.waiting.push_back(frame);
     }
 
-    /// Returns the time at which the first waiting frame is completely sent.
+    /// Returns the time at which the first waiting frame has been sent completely.
     fn sent_at(&self) -> Option<u64> {
         self.waiting.front()?;
         match self.properties.rate {
@@ -212,7 +211,7 @@ impl Way {
         }
         let jitter = match p.jitter {
             0 => 0,
-            jitter => (unit(self.seed, Matter::Jitter, &[number]) * jitter as f64) as u64,
+            jitter => (uniform_draw(self.seed, DecisionKind::Jitter, &[number]) * jitter as f64) as u64,
         };
         let mut at = at + p.delay + jitter;
         if !p.reorder {
@@ -222,7 +221,7 @@ impl Way {
         self.flying.push(Reverse(Flying { at, number, frame }));
     }
 
-    /// Returns when the next frame arrives or the first waiting frame is sent.
+    /// Returns the time at which the next frame arrives, or the first waiting frame has been sent.
     pub fn poll_timeout(&self) -> Option<u64> {
         let arrival = self.flying.peek().map(|f| f.0.at);
         self.sent_at().into_iter().chain(arrival).min()

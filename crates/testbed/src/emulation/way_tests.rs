@@ -18,7 +18,7 @@ fn number(frame: &[u8]) -> u32 {
 }
 
 /// Returns all frames that arrive until `end`: time, number, length.
-fn drain(way: &mut Way, end: u64) -> Vec<(u64, u32, usize)> {
+fn drain(way: &mut LinkDirection, end: u64) -> Vec<(u64, u32, usize)> {
     let mut seen = Vec::new();
     while let Some(at) = way.poll_timeout().filter(|at| *at <= end) {
         while let Some((arrival, frame)) = way.poll_output(at) {
@@ -31,11 +31,15 @@ fn drain(way: &mut Way, end: u64) -> Vec<(u64, u32, usize)> {
 
 #[test]
 fn a_frame_takes_its_length_and_the_delay() {
-    let properties = Properties { delay: 20 * MILLISECOND, rate: Some(10_000_000), ..Properties::default() };
-    let mut way = Way::new(1, properties);
+    let properties = DirectionProperties {
+        delay: 20 * MILLISECOND,
+        rate: Some(10_000_000),
+        ..DirectionProperties::default()
+    };
+    let mut way = LinkDirection::new(1, properties);
     way.enqueue(SECOND, frame(0, 1250));
     way.enqueue(SECOND, frame(1, 1250));
-    // Sending 1250 octets takes 1 ms at 10 Mbit/s.
+    // At 10 Mbit/s, 1250 octets take 1 ms.
     let at = |ms: u64| SECOND + ms * MILLISECOND;
     assert_eq!(drain(&mut way, 2 * SECOND), [(at(21), 0, 1250), (at(22), 1, 1250)]);
     assert_eq!(way.poll_timeout(), None);
@@ -43,7 +47,8 @@ fn a_frame_takes_its_length_and_the_delay() {
 
 #[test]
 fn without_rate_there_is_no_queue() {
-    let mut way = Way::new(1, Properties { delay: 5, queue: 0, ..Properties::default() });
+    let mut way =
+        LinkDirection::new(1, DirectionProperties { delay: 5, queue: 0, ..DirectionProperties::default() });
     way.enqueue(10, frame(0, 9000));
     way.enqueue(10, frame(1, 9000));
     assert_eq!(drain(&mut way, 100), [(15, 0, 9000), (15, 1, 9000)]);
@@ -51,32 +56,35 @@ fn without_rate_there_is_no_queue() {
 
 #[test]
 fn a_large_queue_is_bufferbloat_and_a_full_one_drops_the_newest() {
-    let mut way = Way::new(1, Properties { rate: Some(1_000_000), queue: 256_000, ..Properties::default() });
+    let mut way = LinkDirection::new(
+        1,
+        DirectionProperties { rate: Some(1_000_000), queue: 256_000, ..DirectionProperties::default() },
+    );
     for n in 0..300 {
         way.enqueue(0, frame(n, 1000));
     }
     let seen = drain(&mut way, 10 * SECOND);
     assert_eq!(seen.len(), 256);
-    // Sending 256 kB at 1 Mbit/s takes more than two seconds.
+    // At 1 Mbit/s, 256 kB take more than two seconds.
     assert_eq!(seen.last(), Some(&(2_048 * MILLISECOND, 255, 1000)));
     assert_eq!(way.counters().overflow, 44);
 }
 
 #[test]
 fn a_new_rate_holds_for_what_is_left_of_a_frame() {
-    let rate = |rate| Properties { rate: Some(rate), ..Properties::default() };
-    let mut way = Way::new(1, rate(1_000_000));
+    let rate = |rate| DirectionProperties { rate: Some(rate), ..DirectionProperties::default() };
+    let mut way = LinkDirection::new(1, rate(1_000_000));
     way.enqueue(0, frame(0, 1250));
     way.enqueue(0, frame(1, 1250));
-    // After 5 ms half of the first frame is sent. The second half takes 0.5 ms at ten times the rate.
+    // After 5 ms, half of the first frame has been sent. At ten times the rate, the second half takes 0.5 ms.
     way.set(5 * MILLISECOND, rate(10_000_000));
     assert_eq!(drain(&mut way, SECOND), [(5_500_000, 0, 1250), (6_500_000, 1, 1250)]);
 }
 
 #[test]
 fn a_standstill_ends_where_it_began() {
-    let rate = |rate| Properties { rate, ..Properties::default() };
-    let mut way = Way::new(1, rate(Some(1_000_000)));
+    let rate = |rate| DirectionProperties { rate, ..DirectionProperties::default() };
+    let mut way = LinkDirection::new(1, rate(Some(1_000_000)));
     way.enqueue(0, frame(0, 1250));
     way.set(4 * MILLISECOND, rate(Some(0)));
     assert_eq!(way.poll_timeout(), None);
@@ -93,8 +101,8 @@ fn a_standstill_ends_where_it_began() {
 #[test]
 fn a_shorter_delay_overtakes_only_where_it_may() {
     for (reorder, expected) in [(false, [0, 1]), (true, [1, 0])] {
-        let with = |delay| Properties { delay, reorder, ..Properties::default() };
-        let mut way = Way::new(1, with(50));
+        let with = |delay| DirectionProperties { delay, reorder, ..DirectionProperties::default() };
+        let mut way = LinkDirection::new(1, with(50));
         way.enqueue(0, frame(0, 100));
         way.set(10, with(5));
         way.enqueue(20, frame(1, 100));
@@ -105,8 +113,8 @@ fn a_shorter_delay_overtakes_only_where_it_may() {
 
 #[test]
 fn a_black_hole_takes_what_comes_but_not_what_is_on_its_way() {
-    let with = |blackhole| Properties { delay: 50, blackhole, ..Properties::default() };
-    let mut way = Way::new(1, with(false));
+    let with = |blackhole| DirectionProperties { delay: 50, blackhole, ..DirectionProperties::default() };
+    let mut way = LinkDirection::new(1, with(false));
     way.enqueue(0, frame(0, 100));
     way.set(10, with(true));
     way.enqueue(20, frame(1, 100));
@@ -116,13 +124,13 @@ fn a_black_hole_takes_what_comes_but_not_what_is_on_its_way() {
     assert_eq!(way.counters().vanished, 1);
 }
 
-fn properties() -> impl Strategy<Value = Properties> {
+fn properties() -> impl Strategy<Value = DirectionProperties> {
     let burst =
         (0.0..0.2, 0.05..1.0, 0.0..=1.0).prop_map(|(enter, leave, loss)| Burst { enter, leave, loss });
     let loss = (0.0..0.3, proptest::option::of(burst)).prop_map(|(random, burst)| Loss { random, burst });
     let rate = proptest::option::weighted(0.7, 10_000_u64..100_000_000);
     (0..100 * MILLISECOND, 0..30 * MILLISECOND, any::<bool>(), rate, 0_usize..100_000, loss, any::<bool>())
-        .prop_map(|(delay, jitter, reorder, rate, queue, loss, hole)| Properties {
+        .prop_map(|(delay, jitter, reorder, rate, queue, loss, hole)| DirectionProperties {
             delay,
             jitter,
             reorder,
@@ -133,19 +141,23 @@ fn properties() -> impl Strategy<Value = Properties> {
         })
 }
 
-/// A list of frames: time since the previous frame, length, and new properties of the direction after it, if
-/// any.
-type Story = Vec<(u64, usize, Option<Properties>)>;
+/// Frames in their order: time since the previous frame, length, and new properties of the direction after
+/// the frame, if any.
+type FrameSequence = Vec<(u64, usize, Option<DirectionProperties>)>;
 
-fn story() -> impl Strategy<Value = Story> {
+fn story() -> impl Strategy<Value = FrameSequence> {
     let step = (0..3 * MILLISECOND, 4_usize..1600, proptest::option::weighted(0.05, properties()));
     proptest::collection::vec(step, 1..300)
 }
 
-/// Plays a story to its end. With `nosy`, also polls at further times in between, which must not change the
+/// Sends all frames of a sequence. With `nosy`, also polls at times in between, which must not change the
 /// result.
-fn play(first: &Properties, story: &Story, nosy: bool) -> (Vec<(u64, u32, usize)>, Vec<u64>, Counters) {
-    let mut way = Way::new(9, first.clone());
+fn play(
+    first: &DirectionProperties,
+    story: &FrameSequence,
+    nosy: bool,
+) -> (Vec<(u64, u32, usize)>, Vec<u64>, Counters) {
+    let mut way = LinkDirection::new(9, first.clone());
     let (mut now, mut seen, mut entered) = (0, Vec::new(), Vec::new());
     for (n, (gap, length, change)) in story.iter().enumerate() {
         now += gap;
@@ -158,7 +170,7 @@ fn play(first: &Properties, story: &Story, nosy: bool) -> (Vec<(u64, u32, usize)
             way.set(now, change.clone());
         }
     }
-    way.set(now, Properties { rate: None, ..way.properties.clone() });
+    way.set(now, DirectionProperties { rate: None, ..way.properties.clone() });
     seen.extend(drain(&mut way, u64::MAX));
     (seen, entered, way.counters())
 }
@@ -191,9 +203,9 @@ proptest! {
         first in properties(),
         frames in proptest::collection::vec((0..3 * MILLISECOND, 4_usize..1600), 1..300),
     ) {
-        let first = Properties { reorder: false, ..first };
-        let story: Story = frames.iter().map(|(gap, length)| (*gap, *length, None)).collect();
-        let mut way = Way::new(9, first.clone());
+        let first = DirectionProperties { reorder: false, ..first };
+        let story: FrameSequence = frames.iter().map(|(gap, length)| (*gap, *length, None)).collect();
+        let mut way = LinkDirection::new(9, first.clone());
         let (mut now, mut entered) = (0, Vec::new());
         for (n, (gap, length, _)) in story.iter().enumerate() {
             now += gap;

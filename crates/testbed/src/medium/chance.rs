@@ -5,7 +5,7 @@
 
 /// Kind of decision. Two decisions about one frame are independent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Matter {
+pub enum DecisionKind {
     /// Slots of a back-off.
     Backoff,
     /// Loss of a frame that could have been received.
@@ -21,18 +21,18 @@ pub enum Matter {
 }
 
 /// Returns a draw of 64 bits.
-pub fn draw(seed: u64, matter: Matter, about: &[u64]) -> u64 {
+pub fn draw(seed: u64, matter: DecisionKind, about: &[u64]) -> u64 {
     let start = mix(seed ^ mix(matter as u64 + 1));
     about.iter().fold(start, |state, word| mix(state ^ mix(*word)))
 }
 
 /// Returns a draw from 0 to below 1.
-pub fn unit(seed: u64, matter: Matter, about: &[u64]) -> f64 {
+pub fn uniform_draw(seed: u64, matter: DecisionKind, about: &[u64]) -> f64 {
     (draw(seed, matter, about) >> 11) as f64 / (1_u64 << 53) as f64
 }
 
 /// Returns a draw of the normal distribution with mean 0 and deviation 1 (Box and Muller).
-pub fn normal(seed: u64, matter: Matter, about: &[u64]) -> f64 {
+pub fn normal(seed: u64, matter: DecisionKind, about: &[u64]) -> f64 {
     let bits = draw(seed, matter, about);
     // The radius is never 0, because 0 has no logarithm.
     let radius = ((bits >> 32) as f64 + 1.0) / 4_294_967_296.0;
@@ -54,18 +54,18 @@ mod tests {
 
     #[test]
     fn the_same_question_has_the_same_answer() {
-        assert_eq!(draw(7, Matter::Loss, &[1, 2]), draw(7, Matter::Loss, &[1, 2]));
-        let others = [draw(8, Matter::Loss, &[1, 2]), draw(7, Matter::Backoff, &[1, 2])];
-        assert!(others.iter().all(|d| *d != draw(7, Matter::Loss, &[1, 2])));
-        assert_ne!(draw(7, Matter::Loss, &[1, 2]), draw(7, Matter::Loss, &[2, 1]));
+        assert_eq!(draw(7, DecisionKind::Loss, &[1, 2]), draw(7, DecisionKind::Loss, &[1, 2]));
+        let others = [draw(8, DecisionKind::Loss, &[1, 2]), draw(7, DecisionKind::Backoff, &[1, 2])];
+        assert!(others.iter().all(|d| *d != draw(7, DecisionKind::Loss, &[1, 2])));
+        assert_ne!(draw(7, DecisionKind::Loss, &[1, 2]), draw(7, DecisionKind::Loss, &[2, 1]));
     }
 
     #[test]
     fn draws_are_spread() {
         let n = 10_000_u64;
-        let below: usize = (0..n).filter(|i| unit(3, Matter::Loss, &[*i]) < 0.3).count();
+        let below: usize = (0..n).filter(|i| uniform_draw(3, DecisionKind::Loss, &[*i]) < 0.3).count();
         assert!((2800..3200).contains(&below), "{below} of {n} below 0.3");
-        let values: Vec<f64> = (0..n).map(|i| normal(3, Matter::Shadowing, &[i])).collect();
+        let values: Vec<f64> = (0..n).map(|i| normal(3, DecisionKind::Shadowing, &[i])).collect();
         let mean = values.iter().sum::<f64>() / n as f64;
         let square = values.iter().map(|v| v * v).sum::<f64>() / n as f64;
         assert!(mean.abs() < 0.05 && (square - 1.0).abs() < 0.06, "mean {mean}, square {square}");

@@ -14,7 +14,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::sync::Arc;
 
-use super::chance::{Matter, draw, unit};
+use super::chance::{DecisionKind, draw, uniform_draw};
 use super::mobility::Track;
 use super::propagation::Propagation;
 use super::stats::Counters;
@@ -22,7 +22,7 @@ use super::timing::{Airtime, CCA, CW_MAX, CW_MIN, DIFS, SIFS, SLOT, TRIES};
 
 /// A link-layer address.
 pub type Mac = [u8; 6];
-/// A frame as the node's interface sends it, with its Ethernet header.
+/// A frame with its Ethernet header, as the node's interface sends it.
 pub type Frame = Arc<[u8]>;
 
 /// Parameters of a channel.
@@ -95,35 +95,35 @@ enum Event {
 #[derive(Debug)]
 struct Transmission {
     radio: usize,
-    what: What,
+    what: EventKind,
     /// Radios that sense the frame.
     hearers: Vec<usize>,
 }
 
 #[derive(Debug, Clone)]
-enum What {
+enum EventKind {
     Data { frame: Frame, number: u64 },
     Acknowledgement { to: usize },
 }
 
 /// A frame that arrives at a radio.
 #[derive(Debug)]
-struct Arriving {
+struct ArrivingFrame {
     transmission: u64,
     /// Margin above the receiver's sensitivity, in dB.
     margin: f64,
-    spoiled: Option<Spoiled>,
+    spoiled: Option<LossCause>,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Spoiled {
+enum LossCause {
     Collision,
     HalfDuplex,
 }
 
 /// The frame that a radio tries to send.
 #[derive(Debug)]
-struct Current {
+struct FrameToSend {
     frame: Frame,
     number: u64,
     tries: u32,
@@ -134,26 +134,27 @@ struct Radio {
     mac: Mac,
     track: Track,
     queue: VecDeque<Frame>,
-    current: Option<Current>,
+    current: Option<FrameToSend>,
     /// Remaining slots of the back-off; `None` if the radio has not drawn a back-off.
     backoff: Option<u32>,
-    /// Maximum number of slots of the next back-off.
+    /// Largest number of slots of the next back-off.
     window: u32,
     /// Number of frames on the air that this radio senses, including its own frame.
     busy: u32,
     /// Time at which the medium became busy or idle.
     since: u64,
     sending: bool,
-    /// Whether no frame reaches or leaves the radio, as behind a wall. The radio does not notice that.
-    walled: bool,
+    /// Whether the radio is behind a wall: no frame reaches it or leaves it, and the radio does not know
+    /// that.
+    is_walled: bool,
     /// Whether the radio waits for an acknowledgement.
     waiting: bool,
     /// Number of the present attempt or wait. Scheduled events with an older number have no effect.
     token: u64,
     frames: u64,
     draws: u64,
-    arriving: Vec<Arriving>,
-    /// Number of the last frame from each radio to this one. The radio does not pass on a second copy.
+    arriving: Vec<ArrivingFrame>,
+    /// For each other radio, the number of its last frame that arrived here, to drop a second copy.
     last: BTreeMap<usize, u64>,
     counters: Counters,
 }
@@ -174,7 +175,7 @@ pub struct Channel {
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
     outputs: VecDeque<Output>,
     now: u64,
-    /// Number of events so far, by which events of the same time are ordered.
+    /// Number of events so far. Events of the same time happen in the order of their numbers.
     order: u64,
     transmissions: u64,
     /// Time at which the tracks begin.
@@ -200,7 +201,7 @@ impl Channel {
             draws: 0,
             arriving: Vec::new(),
             last: BTreeMap::new(),
-            walled: false,
+            is_walled: false,
             counters: Counters::default(),
         };
         Channel {
@@ -277,11 +278,11 @@ impl Channel {
     fn draw_backoff(&mut self, radio: usize) {
         let r = &mut self.radios[radio];
         r.draws += 1;
-        let bits = draw(self.parameters.seed, Matter::Backoff, &[radio as u64, r.draws]);
+        let bits = draw(self.parameters.seed, DecisionKind::Backoff, &[radio as u64, r.draws]);
         r.backoff = Some((bits % u64::from(r.window + 1)) as u32);
     }
 
-    /// Takes the next frame from the queue if the radio has no current frame.
+    /// If the radio has no frame to send, takes the next one from its queue.
     fn next_frame(&mut self, radio: usize) {
         let now = self.now;
         let r = &mut self.radios[radio];
@@ -290,7 +291,7 @@ impl Channel {
         }
         let Some(frame) = r.queue.pop_front() else { return };
         r.frames += 1;
-        r.current = Some(Current { frame, number: r.frames, tries: 0 });
+        r.current = Some(FrameToSend { frame, number: r.frames, tries: 0 });
         if r.backoff.is_none() && (r.busy > 0 || now < r.since + DIFS) {
             self.draw_backoff(radio);
         }
@@ -321,22 +322,21 @@ impl Channel {
         r.counters.retries += u64::from(tries > 1);
         self.outputs.push_back(Output::Sent { at: self.now, radio, frame: frame.clone() });
         let airtime = self.parameters.airtime.of_frame(frame.len());
-        self.transmit(radio, What::Data { frame, number }, airtime);
+        self.transmit(radio, EventKind::Data { frame, number }, airtime);
     }
 
     fn acknowledge(&mut self, radio: usize, transmission: u64, to: usize) {
         debug_assert!(self.transmissions >= transmission);
         if !self.radios[radio].sending {
             let airtime = self.parameters.airtime.of_acknowledgement();
-            self.transmit(radio, What::Acknowledgement { to }, airtime);
+            self.transmit(radio, EventKind::Acknowledgement { to }, airtime);
         }
     }
 
-    /// Puts a radio behind a wall, so that no frame reaches or leaves it, or removes the wall. Frames on the
-    /// air still arrive.
+    /// Puts a radio behind a wall or removes the wall. Frames that are already on the air still arrive.
     pub fn set_walled(&mut self, radio: usize, walled: bool) {
         if let Some(radio) = self.radios.get_mut(radio) {
-            radio.walled = walled;
+            radio.is_walled = walled;
         }
     }
 
@@ -354,24 +354,24 @@ impl Channel {
     }
 
     /// Puts a frame on the air.
-    fn transmit(&mut self, radio: usize, what: What, airtime: u64) {
+    fn transmit(&mut self, radio: usize, what: EventKind, airtime: u64) {
         let seconds = (self.now as f64 - self.epoch as f64) / 1e9;
         self.transmissions += 1;
         let transmission = self.transmissions;
         let propagation = &self.parameters.propagation;
         let mut hearers = Vec::new();
-        let walled = self.radios[radio].walled;
+        let walled = self.radios[radio].is_walled;
         if let Some(place) = self.radios[radio].track.at(seconds).filter(|_| !walled) {
             let others = self.radios.iter_mut().enumerate();
-            for (n, other) in others.filter(|(n, other)| *n != radio && !other.walled) {
+            for (n, other) in others.filter(|(n, other)| *n != radio && !other.is_walled) {
                 let Some(there) = other.track.at(seconds) else { continue };
-                let margin = propagation.margin((radio, place), (n, there));
-                if margin < propagation.noticed() {
+                let margin = propagation.link_margin_db((radio, place), (n, there));
+                if margin < propagation.min_noticed_margin_db() {
                     continue;
                 }
                 hearers.push(n);
-                let spoiled = other.sending.then_some(Spoiled::HalfDuplex);
-                other.arriving.push(Arriving { transmission, margin, spoiled });
+                let spoiled = other.sending.then_some(LossCause::HalfDuplex);
+                other.arriving.push(ArrivingFrame { transmission, margin, spoiled });
                 spoil(&mut other.arriving, self.parameters.capture);
             }
         }
@@ -379,7 +379,7 @@ impl Channel {
         r.sending = true;
         r.counters.airtime += airtime;
         for arriving in &mut r.arriving {
-            arriving.spoiled.get_or_insert(Spoiled::HalfDuplex);
+            arriving.spoiled.get_or_insert(LossCause::HalfDuplex);
         }
         self.air.insert(transmission, Transmission { radio, what, hearers });
         self.becomes_busy(radio);
@@ -438,18 +438,20 @@ impl Channel {
             let found = arriving.iter().position(|a| a.transmission == transmission);
             let arrived = found.map(|at| arriving.swap_remove(at));
             self.becomes_idle(hearer);
-            if let Some(arrived) = arrived.filter(|a| a.margin >= self.parameters.propagation.readable()) {
+            if let Some(arrived) =
+                arrived.filter(|a| a.margin >= self.parameters.propagation.min_readable_margin_db())
+            {
                 self.arrived(hearer, radio, transmission, &what, arrived.spoiled);
             }
         }
         let r = &mut self.radios[radio];
         match &what {
-            What::Data { frame, .. } if is_group(frame) => {
+            EventKind::Data { frame, .. } if is_group(frame) => {
                 let current = r.current.take();
                 self.becomes_idle(radio);
                 self.finish(radio, current, false);
             }
-            What::Data { .. } => {
+            EventKind::Data { .. } => {
                 r.waiting = true;
                 r.token += 1;
                 let token = r.token;
@@ -457,7 +459,7 @@ impl Channel {
                 self.plan(at, Event::NoAcknowledgement { radio, token });
                 self.becomes_idle(radio);
             }
-            What::Acknowledgement { .. } => self.becomes_idle(radio),
+            EventKind::Acknowledgement { .. } => self.becomes_idle(radio),
         }
     }
 
@@ -467,22 +469,22 @@ impl Channel {
         radio: usize,
         from: usize,
         transmission: u64,
-        what: &What,
-        spoiled: Option<Spoiled>,
+        what: &EventKind,
+        spoiled: Option<LossCause>,
     ) {
         let at = self.now;
         let r = &mut self.radios[radio];
         let lost = || {
             let about = [transmission, from as u64, radio as u64];
             self.parameters.loss > 0.0
-                && unit(self.parameters.seed, Matter::Loss, &about) < self.parameters.loss
+                && uniform_draw(self.parameters.seed, DecisionKind::Loss, &about) < self.parameters.loss
         };
         match (what, spoiled) {
-            (What::Data { frame, .. }, _) if !is_group(frame) && !is_for(r.mac, frame) => {}
-            (What::Data { .. }, Some(Spoiled::Collision)) => r.counters.collided += 1,
-            (What::Data { .. }, Some(Spoiled::HalfDuplex)) => r.counters.half_duplex += 1,
-            (What::Data { .. }, None) if lost() => r.counters.lost += 1,
-            (What::Data { frame, number }, None) => {
+            (EventKind::Data { frame, .. }, _) if !is_group(frame) && !is_for(r.mac, frame) => {}
+            (EventKind::Data { .. }, Some(LossCause::Collision)) => r.counters.collided += 1,
+            (EventKind::Data { .. }, Some(LossCause::HalfDuplex)) => r.counters.half_duplex += 1,
+            (EventKind::Data { .. }, None) if lost() => r.counters.lost += 1,
+            (EventKind::Data { frame, number }, None) => {
                 let to_me = is_for(r.mac, frame);
                 if !to_me || r.last.insert(from, *number) != Some(*number) {
                     r.counters.received += 1;
@@ -492,12 +494,12 @@ impl Channel {
                     self.plan(at + SIFS, Event::Acknowledge { radio, transmission, to: from });
                 }
             }
-            (What::Acknowledgement { to }, None) if *to == radio && r.waiting && !lost() => {
+            (EventKind::Acknowledgement { to }, None) if *to == radio && r.waiting && !lost() => {
                 r.waiting = false;
                 let current = r.current.take();
                 self.finish(radio, current, true);
             }
-            (What::Acknowledgement { .. }, _) => {}
+            (EventKind::Acknowledgement { .. }, _) => {}
         }
     }
 
@@ -520,8 +522,8 @@ impl Channel {
     }
 
     /// Ends the current frame. A back-off precedes the next frame (IEEE 802.11-2020 10.3.4.3).
-    fn finish(&mut self, radio: usize, current: Option<Current>, acknowledged: bool) {
-        if let Some(Current { frame, tries, .. }) = current {
+    fn finish(&mut self, radio: usize, current: Option<FrameToSend>, acknowledged: bool) {
+        if let Some(FrameToSend { frame, tries, .. }) = current {
             self.outputs.push_back(Output::Done { radio, frame, tries, acknowledged });
         }
         let r = &mut self.radios[radio];
@@ -541,8 +543,8 @@ fn is_group(frame: &[u8]) -> bool {
     frame.first().is_some_and(|octet| octet & 1 == 1)
 }
 
-/// Marks frames that arrive at the same time as spoiled by each other, except a captured one.
-fn spoil(arriving: &mut [Arriving], capture: Option<f64>) {
+/// Marks frames as lost that arrive at the same time, except one that the receiver captures.
+fn spoil(arriving: &mut [ArrivingFrame], capture: Option<f64>) {
     if arriving.len() < 2 {
         return;
     }
@@ -552,7 +554,7 @@ fn spoil(arriving: &mut [Arriving], capture: Option<f64>) {
         let own = power(one.margin);
         let stronger = 10.0 * (own / (all - own).max(f64::MIN_POSITIVE)).log10();
         if capture.is_none_or(|needed| stronger < needed) {
-            one.spoiled.get_or_insert(Spoiled::Collision);
+            one.spoiled.get_or_insert(LossCause::Collision);
         }
     }
 }

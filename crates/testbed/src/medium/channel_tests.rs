@@ -42,7 +42,7 @@ fn channel(parameters: Parameters, places: &[f64]) -> Channel {
     Channel::new(parameters, 0, places.iter().enumerate().map(radio).collect())
 }
 
-/// Runs the channel until no event is left.
+/// Runs the channel until it has no more events, and returns its outputs.
 fn all(channel: &mut Channel) -> Vec<Output> {
     while let Some(at) = channel.poll_timeout() {
         channel.handle_timeout(at);
@@ -141,8 +141,8 @@ fn hidden_stations_collide_in_the_middle() {
 #[test]
 fn the_stronger_one_survives_with_capture() {
     let captures = Parameters { capture: Some(10.0), ..parameters() };
-    // The senders are 20 m and 380 m away, which makes a difference of 25 dB. The receiver gets the near
-    // frame, even if it began second.
+    // The senders are 20 m and 380 m away, a difference of 25 dB. The receiver gets the frame of the nearer
+    // one, even if it began later.
     for first in [0, 2] {
         let mut c = channel(captures.clone(), &[0.0, 20.0, 400.0]);
         c.enqueue(SECOND, first, frame(BROADCAST, 1000, first as u8));
@@ -150,7 +150,7 @@ fn the_stronger_one_survives_with_capture() {
         let heard: Vec<_> = received(&all(&mut c)).iter().map(|r| (r.1, r.2)).collect();
         assert_eq!(heard, [(1, 0)]);
     }
-    // Both senders are 200 m away, so the receiver gets no frame.
+    // Both senders are 200 m away, so the receiver gets neither frame.
     let mut c = channel(captures, &[0.0, 200.0, 400.0]);
     c.enqueue(SECOND, 0, frame(BROADCAST, 1000, 0));
     c.enqueue(SECOND, 2, frame(BROADCAST, 1000, 2));
@@ -216,8 +216,8 @@ fn there_is_a_back_off_between_two_frames() {
     assert!((7.0..8.0).contains(&mean), "{mean} slots");
 }
 
-/// A radio waits for the back-off even if its second frame comes when the medium has been idle for long
-/// enough.
+/// A radio waits for the back-off after its first frame, also when the medium was idle for long before the
+/// second one.
 #[test]
 fn the_back_off_after_a_frame_is_waited_for() {
     let end = SECOND + parameters().airtime.of_frame(114);
@@ -246,7 +246,7 @@ fn the_back_off_grows_with_each_try() {
             *sum += (pair[1].0 - pair[0].0).saturating_sub(rest) / SLOT;
         }
     }
-    // The back-off has 0 to 31 slots before the second try, and 0 to 1023 before the seventh.
+    // The back-off before the second attempt has 0 to 31 slots, before the seventh 0 to 1023.
     assert!(slots.windows(2).all(|pair| pair[0] < pair[1]), "{slots:?}");
     assert!(slots[0] < 200 * 20 && slots[5] > 200 * 400, "{slots:?}");
 }
@@ -369,7 +369,7 @@ impl World {
     }
 }
 
-/// Returns the number of the offer from which a frame comes.
+/// Returns the index of the frame in the test's list.
 fn offer(frame: &Frame) -> usize {
     frame[6..14].iter().fold(0, |n, octet| n << 8 | usize::from(*octet))
 }
@@ -412,8 +412,8 @@ proptest! {
             let Output::Received { at, radio, frame } = output else { continue };
             let offer = offer(frame);
             let (_, from, to, _) = world.offers[offer];
-            // The sender does not receive the frame, no radio receives it twice, and only the destination
-            // receives a unicast frame.
+            // The sender does not receive its own frame, no radio receives it twice, and a unicast frame
+            // reaches only its destination.
             prop_assert_ne!(*radio, from);
             prop_assert!(seen.insert((offer, *radio)));
             prop_assert!(to.is_none_or(|to| to == *radio));
@@ -431,7 +431,8 @@ proptest! {
                 f64::hypot(ax - bx, ay - by)
             };
             prop_assert!(distance(from, *radio) <= 400.0 + 1e-6);
-            // Without capture, a frame is received only if no other radio in range sent at the same time.
+            // Without capture, a radio receives a frame only if no other radio in its range sends at the same
+            // time.
             for (start, end, sender, other) in &on_air {
                 let overlaps = *other != offer && *start < *at && *end > begin;
                 let heard = distance(*sender, *radio) <= world.sense - 1e-6;

@@ -6,10 +6,10 @@
 //! both directions. It changes whenever an end has moved by the decorrelation distance (Gudmundson 1991, in
 //! steps). Without shadowing the range is a circle (unit disc model).
 
-use super::chance::{Matter, normal};
+use super::chance::{DecisionKind, normal};
 use super::geometry::Point;
 
-/// Distance in metres below which a frame does not get stronger.
+/// Smallest distance in the formula, in metres: a nearer frame is not stronger.
 const NEAREST: f64 = 1.0;
 
 /// The propagation of a scenario.
@@ -17,22 +17,22 @@ const NEAREST: f64 = 1.0;
 pub struct Propagation {
     /// Distance at which a frame is just readable without shadowing, in metres.
     pub range: f64,
-    /// Distance at which a frame is just sensed without shadowing, in metres. Frames interfere up to the same
-    /// distance.
+    /// Distance in metres up to which a radio senses a frame, without shadowing. Frames also disturb each
+    /// other up to this distance.
     pub sense_range: f64,
     /// Path loss exponent.
     pub exponent: f64,
     /// Standard deviation of the shadowing, dB.
     pub shadowing: f64,
-    /// Distance in metres after which a moving node gets another shadowing.
+    /// Distance in metres after which a moving node gets another value of the shadowing.
     pub decorrelation: f64,
     /// Seed of the shadowing.
     pub seed: u64,
 }
 
 impl Propagation {
-    /// Returns the margin of a frame from one radio to another, in dB.
-    pub fn margin(&self, from: (usize, Point), to: (usize, Point)) -> f64 {
+    /// Returns by how many dB a frame from one radio to another is above the limit of reception.
+    pub fn link_margin_db(&self, from: (usize, Point), to: (usize, Point)) -> f64 {
         let distance = from.1.distance(to.1).max(NEAREST);
         let loss = 10.0 * self.exponent * (self.range / distance).log10();
         if self.shadowing == 0.0 {
@@ -42,17 +42,17 @@ impl Propagation {
         let cell = |metres: f64| (metres / self.decorrelation).floor() as i64 as u64;
         let about =
             [low.0 as u64, high.0 as u64, cell(low.1.x), cell(low.1.y), cell(high.1.x), cell(high.1.y)];
-        loss + self.shadowing * normal(self.seed, Matter::Shadowing, &about)
+        loss + self.shadowing * normal(self.seed, DecisionKind::Shadowing, &about)
     }
 
     /// Returns the lowest margin in dB at which a frame is readable.
-    pub fn readable(&self) -> f64 {
-        // Slightly below 0, so that the rounding of a logarithm does not shorten the range.
+    pub fn min_readable_margin_db(&self) -> f64 {
+        // Slightly below 0, so that rounding does not shorten the range.
         -1e-9
     }
 
     /// Returns the lowest margin in dB at which a frame keeps the medium busy and spoils other frames.
-    pub fn noticed(&self) -> f64 {
+    pub fn min_noticed_margin_db(&self) -> f64 {
         10.0 * self.exponent * (self.range / self.sense_range).log10() - 1e-9
     }
 }
@@ -79,9 +79,9 @@ mod tests {
     #[test]
     fn without_shadowing_it_is_a_disc() {
         let p = disc();
-        let margin = |d: f64| p.margin((0, at(0.0)), (1, at(d)));
-        assert!(margin(400.0) >= p.readable() && margin(400.01) < p.readable());
-        assert!(margin(600.0) >= p.noticed() && margin(600.01) < p.noticed());
+        let margin = |d: f64| p.link_margin_db((0, at(0.0)), (1, at(d)));
+        assert!(margin(400.0) >= p.min_readable_margin_db() && margin(400.01) < p.min_readable_margin_db());
+        assert!(margin(600.0) >= p.min_noticed_margin_db() && margin(600.01) < p.min_noticed_margin_db());
         // At half the distance a frame is 6 dB stronger. At distance 0 the margin is finite.
         assert!((margin(200.0) - 6.02).abs() < 0.01);
         assert!(margin(0.0).is_finite());
@@ -91,12 +91,12 @@ mod tests {
     fn shadowing_is_a_property_of_the_link_and_the_place() {
         let p = Propagation { shadowing: 6.0, exponent: 2.7, ..disc() };
         let (a, b) = ((3, at(0.0)), (9, at(300.0)));
-        assert_eq!(p.margin(a, b), p.margin(b, a));
-        assert_eq!(p.margin(a, b), p.margin(a, b));
+        assert_eq!(p.link_margin_db(a, b), p.link_margin_db(b, a));
+        assert_eq!(p.link_margin_db(a, b), p.link_margin_db(a, b));
         let plain = Propagation { shadowing: 0.0, ..p.clone() };
-        let shadow = |p: &Propagation, b: (usize, Point)| p.margin(a, b) - plain.margin(a, b);
-        // The shadowing is the same within a square of 25 m. It differs in the next square, for another
-        // radio, and with another seed.
+        let shadow = |p: &Propagation, b: (usize, Point)| p.link_margin_db(a, b) - plain.link_margin_db(a, b);
+        // The shadowing is constant within a square of 25 m. It differs in the next square, for other radios,
+        // and with another seed.
         assert!((shadow(&p, (9, at(301.0))) - shadow(&p, b)).abs() < 1e-9);
         assert_ne!(shadow(&p, (9, at(330.0))), shadow(&p, b));
         assert_ne!(shadow(&p, (8, b.1)), shadow(&p, b));
@@ -106,8 +106,9 @@ mod tests {
     #[test]
     fn shadowing_lets_half_of_the_frames_reach_the_range() {
         let p = Propagation { shadowing: 6.0, ..disc() };
-        let reached =
-            (0..1000).filter(|n| p.margin((0, at(0.0)), (n + 1, at(400.0))) >= p.readable()).count();
+        let reached = (0..1000)
+            .filter(|n| p.link_margin_db((0, at(0.0)), (n + 1, at(400.0))) >= p.min_readable_margin_db())
+            .count();
         assert!((450..550).contains(&reached), "{reached} of 1000");
     }
 }

@@ -10,7 +10,7 @@ pub const SIFS: u64 = 32 * MICROSECOND;
 pub const DIFS: u64 = SIFS + 2 * SLOT;
 /// Time until a receiver senses that a frame has begun.
 pub const CCA: u64 = 8 * MICROSECOND;
-/// Maximum number of slots of the first back-off, which is a random number from 0 on.
+/// Largest number of slots of the first back-off; the actual number is random.
 pub const CW_MIN: u32 = 15;
 /// Maximum number of slots of any back-off.
 pub const CW_MAX: u32 = 1023;
@@ -26,7 +26,7 @@ const SERVICE_AND_TAIL: u64 = 16 + 6;
 /// Number of octets that a frame has on the air besides its payload: MAC header of a QoS data frame, LLC and
 /// SNAP header, frame check sequence.
 const OVERHEAD: u64 = 26 + 8 + 4;
-/// Length in octets of the interface's Ethernet header, in whose place these octets stand.
+/// Length of an Ethernet header in octets. The headers of 802.11 take its place.
 const ETHERNET_HEADER: u64 = 14;
 /// Length of an acknowledgement in octets.
 const ACK: u64 = 14;
@@ -53,7 +53,7 @@ impl Airtime {
         self.of_octets(ACK)
     }
 
-    /// Returns how long a sender waits after a unicast frame before it knows that no acknowledgement comes.
+    /// Returns how long a sender waits for the acknowledgement of a unicast frame.
     pub fn acknowledgement_timeout(self) -> u64 {
         SIFS + SLOT + CCA + self.of_acknowledgement()
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::percentiles;
-use crate::traffic::geonet::{Broadcasts, Flood, GnPings, Request};
+use crate::traffic::geonet::{BroadcastResult, BroadcastResults, GnPings, Request};
 
 /// Adds the metrics of a ping in a window.
 pub(super) fn ping_metrics(m: &mut BTreeMap<String, f64>, seen: &GnPings, window: &Range<u64>) {
@@ -30,10 +30,10 @@ pub(super) fn ping_metrics(m: &mut BTreeMap<String, f64>, seen: &GnPings, window
 }
 
 /// Adds the metrics of a broadcast in a window.
-pub(super) fn broadcast_metrics(m: &mut BTreeMap<String, f64>, seen: &Broadcasts, window: &Range<u64>) {
+pub(super) fn broadcast_metrics(m: &mut BTreeMap<String, f64>, seen: &BroadcastResults, window: &Range<u64>) {
     let name = &seen.name;
-    let floods: Vec<&Flood> = seen.floods.iter().filter(|f| window.contains(&f.at)).collect();
-    let sum = |value: fn(&Flood) -> u64| floods.iter().map(|f| value(f)).sum::<u64>() as f64;
+    let floods: Vec<&BroadcastResult> = seen.floods.iter().filter(|f| window.contains(&f.at)).collect();
+    let sum = |value: fn(&BroadcastResult) -> u64| floods.iter().map(|f| value(f)).sum::<u64>() as f64;
     let (inside, received) = (sum(|f| f.inside), sum(|f| f.received));
     let outside = sum(|f| f.outside);
     m.insert(format!("{name}.sent"), floods.len() as f64);
@@ -51,8 +51,8 @@ pub(super) fn broadcast_metrics(m: &mut BTreeMap<String, f64>, seen: &Broadcasts
         m.insert(format!("{name}.duplicated"), sum(|f| f.duplicated));
         m.insert(format!("{name}.outside"), outside);
     }
-    // Leave out a packet without nodes inside, unless the station refused to send it.
-    let judged: Vec<&&Flood> = floods.iter().filter(|f| f.inside > 0 || f.refused).collect();
+    // Leave out a packet if no node was inside the circle, unless the station refused to send it.
+    let judged: Vec<&&BroadcastResult> = floods.iter().filter(|f| f.inside > 0 || f.refused).collect();
     if !judged.is_empty() {
         let complete = judged.iter().filter(|f| !f.refused && f.received == f.inside).count();
         m.insert(format!("{name}.complete_percent"), 100.0 * complete as f64 / judged.len() as f64);
@@ -88,14 +88,14 @@ mod tests {
 
     #[test]
     fn refused_packets_are_lost() {
-        let lost = Flood { at: 2, inside: 3, refused: true, ..Flood::default() };
-        let nowhere = Flood { at: 3, refused: true, ..Flood::default() };
-        let for_nobody = Flood { at: 4, ..Flood::default() };
-        let good = Flood { at: 1, inside: 3, received: 3, ..Flood::default() };
-        let of = |floods: &[&Flood]| {
+        let lost = BroadcastResult { at: 2, inside: 3, refused: true, ..BroadcastResult::default() };
+        let nowhere = BroadcastResult { at: 3, refused: true, ..BroadcastResult::default() };
+        let for_nobody = BroadcastResult { at: 4, ..BroadcastResult::default() };
+        let good = BroadcastResult { at: 1, inside: 3, received: 3, ..BroadcastResult::default() };
+        let of = |floods: &[&BroadcastResult]| {
             let floods = floods.iter().map(|f| (*f).clone()).collect();
             let mut m = BTreeMap::new();
-            let seen = Broadcasts { name: "b".into(), floods, ..Broadcasts::default() };
+            let seen = BroadcastResults { name: "b".into(), floods, ..BroadcastResults::default() };
             broadcast_metrics(&mut m, &seen, &(0..10));
             m
         };
@@ -110,16 +110,16 @@ mod tests {
 
     #[test]
     fn broadcasts_are_summed() {
-        let flood = |at: u64, received: u64, transmissions: u64| Flood {
+        let flood = |at: u64, received: u64, transmissions: u64| BroadcastResult {
             at,
             inside: 10,
             received,
             transmissions,
             delays: vec![received as f64],
-            ..Flood::default()
+            ..BroadcastResult::default()
         };
         let floods = vec![flood(1, 10, 3), flood(2, 8, 6), flood(99, 0, 50)];
-        let seen = Broadcasts { name: "b".into(), floods, ..Broadcasts::default() };
+        let seen = BroadcastResults { name: "b".into(), floods, ..BroadcastResults::default() };
         let mut m = BTreeMap::new();
         broadcast_metrics(&mut m, &seen, &(0..10));
         assert_eq!(

@@ -27,7 +27,7 @@ use super::netlink::{
     CONTROL, ERROR, FAMILY_ID, FAMILY_NAME, GET_FAMILY, Heard, Message, STAT_ACK, attribute, command,
     ethernet,
 };
-use super::{BATCH, Carrier, RECEIVE_BUFFER, mac, nodes};
+use super::{BATCH, FrameMover, RECEIVE_BUFFER, mac, nodes};
 use crate::clock;
 use crate::medium::channel::{Channel, Frame, Output};
 use crate::process::{in_node, output};
@@ -43,11 +43,10 @@ const LONGEST: usize = 16 << 10;
 /// Signal in dBm of each received frame; it is strong, because the model has already decided the reception.
 const SIGNAL: i32 = -50;
 
-/// State of a frame until the model is done with it.
+/// A frame of a radio, until the model has decided whether it was acknowledged.
 #[derive(Debug)]
 struct Pending {
-    /// The frame. As long as this entry holds it, no other frame gets its memory address, which is the key of
-    /// the entry.
+    /// Keeps the frame in memory: its address is the key of this entry, so no other frame may get it.
     _frame: Frame,
     original: Vec<u8>,
     flags: u32,
@@ -70,7 +69,7 @@ impl Hwsim {
     /// # Errors
     /// Fails if the kernel has no mac80211_hwsim, or if `iw` is missing.
     pub fn build(scenario: &Scenario) -> anyhow::Result<Hwsim> {
-        if tools::find("iw").is_none() {
+        if tools::find_program("iw").is_none() {
             bail!("missing: iw; install with: apt-get install iw");
         }
         let socket = socket(
@@ -141,8 +140,8 @@ impl Hwsim {
         Ok(())
     }
 
-    /// Sends a request and waits until `wanted` returns a value for an answer. A failure status of the kernel
-    /// is an error ([`Status`]).
+    /// Sends a request, and waits for an answer for which `wanted` returns a value. If the kernel answers
+    /// with a failure, the error is a [`Status`].
     fn ask<T>(&self, message: Message, wanted: impl Fn(&Heard<'_>) -> Option<T>) -> anyhow::Result<T> {
         send(self.socket.as_raw_fd(), &message.finish(), MsgFlags::empty())?;
         let mut buffer = vec![0; LONGEST];
@@ -172,7 +171,7 @@ impl Hwsim {
     }
 
     /// Passes a frame that a radio sends to the model.
-    fn take(&mut self, heard: &Heard<'_>, channel: &mut Channel) -> Option<()> {
+    fn handle_frame(&mut self, heard: &Heard<'_>, channel: &mut Channel) -> Option<()> {
         let transmitter = heard.get(attribute::ADDR_TRANSMITTER)?;
         let radio = (0..self.radios).find(|number| mac(*number) == transmitter)?;
         let original = heard.get(attribute::FRAME)?.to_vec();
@@ -197,7 +196,7 @@ impl std::fmt::Display for Status {
 
 impl std::error::Error for Status {}
 
-/// Converts a success status, which [`Hwsim::ask`] returns as an error, to `Ok`.
+/// Converts the success status, which [`Hwsim::ask`] returns as an error, to `Ok`.
 fn done(error: anyhow::Error) -> anyhow::Result<()> {
     if error.downcast_ref::<Status>().is_some_and(|status| status.0 >= 0) { Ok(()) } else { Err(error) }
 }
@@ -226,7 +225,7 @@ fn key(frame: &Frame) -> usize {
     frame.as_ptr() as usize
 }
 
-impl Carrier for Hwsim {
+impl FrameMover for Hwsim {
     fn receive(&mut self, channel: &mut Channel) -> anyhow::Result<u64> {
         let mut buffer = vec![0; LONGEST];
         let mut refused = 0;
@@ -247,7 +246,7 @@ impl Carrier for Hwsim {
                 if heard.kind == ERROR {
                     refused += u64::from(heard.status() != Some(0));
                 } else if heard.kind == self.family && heard.command() == Some(command::FRAME) {
-                    let _understood = self.take(&heard, channel);
+                    let _understood = self.handle_frame(&heard, channel);
                 }
                 rest = behind;
             }

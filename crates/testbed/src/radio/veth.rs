@@ -16,7 +16,7 @@ use nix::sys::socket::{
 };
 use nix::sys::time::TimeSpec;
 
-use super::{BATCH, Carrier, LONGEST, NAMESPACE, RECEIVE_BUFFER, port};
+use super::{BATCH, FrameMover, LONGEST, NAMESPACE, RECEIVE_BUFFER, port};
 use crate::clock;
 use crate::medium::channel::{Channel, Output};
 
@@ -61,7 +61,7 @@ impl Veth {
     }
 }
 
-impl Carrier for Veth {
+impl FrameMover for Veth {
     fn receive(&mut self, channel: &mut Channel) -> anyhow::Result<u64> {
         let mut buffer = [0_u8; LONGEST];
         let mut control = nix::cmsg_space!(TimeSpec);

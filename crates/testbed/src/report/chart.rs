@@ -25,7 +25,7 @@ pub struct Curve {
 pub struct Mark {
     /// Label of the number.
     pub label: String,
-    /// Place on the axis; `None` for the whole axis.
+    /// Position on the axis; `None` for the whole axis.
     pub x: Option<f64>,
     /// Value of the number.
     pub y: f64,
@@ -34,9 +34,9 @@ pub struct Mark {
 /// A moment at which an event happened.
 #[derive(Debug, Clone)]
 pub struct Moment {
-    /// Label for the legend; all moments of a kind have the same label.
+    /// Label in the legend. Moments of the same kind have the same label.
     pub label: String,
-    /// Number of the moment's kind, from 0. All pictures use the same colour for a kind.
+    /// Number of the kind, from 0; it selects the colour in all charts.
     pub kind: usize,
     /// Place on the axis.
     pub x: f64,
@@ -45,7 +45,7 @@ pub struct Moment {
 /// A picture with curves or bars.
 #[derive(Debug, Clone, Default)]
 pub struct Chart {
-    /// Description for readers who cannot see the picture.
+    /// Text for readers who cannot see the chart.
     pub title: String,
     /// Label of the horizontal axis; `None` for bars in place of curves.
     pub x: Option<String>,

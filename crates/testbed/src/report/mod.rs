@@ -10,7 +10,7 @@ mod plot;
 
 use std::fmt::Write;
 
-use crate::expect::{Outcome, number, shown};
+use crate::expect::{ExpectationOutcome, number, shown};
 use crate::results::Results;
 use crate::scenario::RUN;
 
@@ -99,8 +99,8 @@ pub fn html(r: &Results) -> String {
 }
 
 fn head(out: &mut String, r: &Results) {
-    let failed = r.expectations.iter().filter(|e| e.outcome == Outcome::Fail).count();
-    let judged = r.expectations.iter().filter(|e| e.outcome != Outcome::Skipped).count();
+    let failed = r.expectations.iter().filter(|e| e.outcome == ExpectationOutcome::Fail).count();
+    let judged = r.expectations.iter().filter(|e| e.outcome != ExpectationOutcome::Skipped).count();
     put!(out, "<h1>{}</h1>\n<p>", escape(&r.title));
     if let Some(why) = &r.no_verdict {
         put!(out, "<span class=\"verdict fail\">\u{2717} no verdict: {}</span>", escape(why));
@@ -224,9 +224,9 @@ fn expectations(out: &mut String, r: &Results) {
     put!(out, "<th class=\"n\">expected</th><th class=\"n\">measured</th></tr></thead><tbody>\n");
     for e in &r.expectations {
         let (class, word) = match e.outcome {
-            Outcome::Pass => ("pass", "\u{2713} pass"),
-            Outcome::Fail => ("fail", "\u{2717} fail"),
-            Outcome::Skipped => ("skipped", "\u{2013} skipped"),
+            ExpectationOutcome::Pass => ("pass", "\u{2713} pass"),
+            ExpectationOutcome::Fail => ("fail", "\u{2717} fail"),
+            ExpectationOutcome::Skipped => ("skipped", "\u{2013} skipped"),
         };
         let measured = e.why.clone().unwrap_or_else(|| shown(e.measured, &e.unit));
         put!(

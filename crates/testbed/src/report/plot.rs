@@ -3,7 +3,7 @@
 
 use super::{escape, put};
 use crate::expect::number;
-use crate::results::{Delivered, Line, Results};
+use crate::results::{BroadcastPoint, NamedSeries, Results};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -161,7 +161,9 @@ fn panels(r: &Results) -> Vec<Panel> {
         panels.push(Panel { title: "one-way delay, ms", scale, curves, lost });
     }
     if !r.series.broadcasts.is_empty() {
-        let steps = |l: &Line<Delivered>| l.points.iter().filter_map(|p| Some((p.0, p.2?, p.3?))).collect();
+        let steps = |l: &NamedSeries<BroadcastPoint>| {
+            l.points.iter().filter_map(|p| Some((p.0, p.2?, p.3?))).collect()
+        };
         let curves = curves(r.series.broadcasts.iter().map(|l| (l.label.clone(), steps(l))).collect());
         let scale = Scale::log(all(&curves).into_iter());
         let missed = r.series.broadcasts.iter().flat_map(|l| &l.points).filter(|p| p.1 < 100.0);

@@ -1,8 +1,10 @@
 //! Tests the whole page of the report.
 
 use super::*;
-use crate::expect::Judged;
-use crate::results::{ActionDone, Active, HeadlineValue, Line, TopologyLink, TopologyNode};
+use crate::expect::JudgedExpectation;
+use crate::results::{
+    ActionDone, ActiveUplinkPeriod, HeadlineValue, NamedSeries, TopologyLink, TopologyNode,
+};
 
 fn results() -> Results {
     let mut r = Results {
@@ -18,23 +20,28 @@ fn results() -> Results {
         unit: "ms".into(),
         beside: "4.4 ms, others".into(),
     });
-    r.expectations.push(Judged {
+    r.expectations.push(JudgedExpectation {
         what: "nothing is lost".into(),
         section: "run".into(),
         metric: "probe.lost".into(),
         expected: "0".into(),
         measured: Some(2.0),
         unit: "packets".into(),
-        outcome: Outcome::Fail,
+        outcome: ExpectationOutcome::Fail,
         why: None,
     });
     r.actions.push(ActionDone { name: "cut".into(), label: "w0 cut".into(), at_s: 5.0 });
-    r.active.push(Active { node: "mr".into(), uplink: Some("w0".into()), from_s: 0.0, to_s: 10.0 });
+    r.active.push(ActiveUplinkPeriod {
+        node: "mr".into(),
+        uplink: Some("w0".into()),
+        from_s: 0.0,
+        to_s: 10.0,
+    });
     let points = vec![(0.1, Some(0.2)), (0.2, None), (0.3, Some(0.4))];
-    r.series.rtt = vec![Line { name: "rtt".into(), label: "tunnel".into(), points }];
+    r.series.rtt = vec![NamedSeries { name: "rtt".into(), label: "tunnel".into(), points }];
     r.series.delay =
-        vec![Line { name: "probe".into(), label: "a to b".into(), points: vec![(0.1, 0.2, 0.3)] }];
-    r.series.lost = vec![Line { name: "probe".into(), label: "a to b".into(), points: vec![5.0] }];
+        vec![NamedSeries { name: "probe".into(), label: "a to b".into(), points: vec![(0.1, 0.2, 0.3)] }];
+    r.series.lost = vec![NamedSeries { name: "probe".into(), label: "a to b".into(), points: vec![5.0] }];
     r.metrics.entry("cut".into()).or_default().insert("probe.lost".into(), 2.0);
     for (x, name) in ["a", "b"].iter().enumerate() {
         r.topology.nodes.push(TopologyNode {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use toml::Spanned;
 
-use super::wrong::{Wrong, names};
+use super::wrong::{ErrorAtPlace, quoted_names};
 use super::{Duration, End, Node, Scenario};
 use super::{emulation, radio};
 
@@ -13,10 +13,10 @@ use super::{emulation, radio};
 const TUNNEL_DEVICE: &str = "carnet0";
 
 /// Checks that every name refers to an object.
-pub(super) fn check(scenario: &Scenario, folder: Option<&Path>) -> Result<(), Wrong> {
-    let node = |name: &Spanned<String>| -> Result<&Node, Wrong> {
+pub(super) fn check(scenario: &Scenario, folder: Option<&Path>) -> Result<(), ErrorAtPlace> {
+    let node = |name: &Spanned<String>| -> Result<&Node, ErrorAtPlace> {
         scenario.nodes.get(name.get_ref()).ok_or_else(|| {
-            let known = names(scenario.nodes.keys().map(String::as_str).collect());
+            let known = quoted_names(scenario.nodes.keys().map(String::as_str).collect());
             (name.span(), format!("there is no node {:?}; the nodes are: {known}", name.get_ref()))
         })
     };
@@ -49,12 +49,12 @@ pub(super) fn check(scenario: &Scenario, folder: Option<&Path>) -> Result<(), Wr
     }
     radio::check(scenario, &mut ends)?;
     emulation::check(scenario)?;
-    let interface = |span: Range<usize>, node: &str, interface: &str| -> Result<(), Wrong> {
+    let interface = |span: Range<usize>, node: &str, interface: &str| -> Result<(), ErrorAtPlace> {
         if ends.iter().any(|e| e.node == node && e.interface == interface) {
             return Ok(());
         }
         let known = ends.iter().filter(|e| e.node == node).map(|e| e.interface.as_str()).collect();
-        Err((span, format!("node {node:?} has no interface {interface:?}; it has: {}", names(known))))
+        Err((span, format!("node {node:?} has no interface {interface:?}; it has: {}", quoted_names(known))))
     };
     for (name, n) in &scenario.nodes {
         for i in n.addresses.keys() {
@@ -167,11 +167,11 @@ pub(super) fn check(scenario: &Scenario, folder: Option<&Path>) -> Result<(), Wr
             node(name)?;
         }
     }
-    let action = |name: &Spanned<String>| -> Result<(), Wrong> {
+    let action = |name: &Spanned<String>| -> Result<(), ErrorAtPlace> {
         if scenario.actions.iter().any(|a| a.name.get_ref() == name.get_ref()) {
             return Ok(());
         }
-        let known = names(scenario.actions.iter().map(|a| a.name.get_ref().as_str()).collect());
+        let known = quoted_names(scenario.actions.iter().map(|a| a.name.get_ref().as_str()).collect());
         Err((name.span(), format!("there is no action {:?}; the actions are: {known}", name.get_ref())))
     };
     for d in &scenario.derived {

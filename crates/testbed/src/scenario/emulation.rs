@@ -6,15 +6,15 @@ use std::path::Path;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::wrong::Wrong;
-use super::{Duration, End, Fault, LinkRate, Octets, Scenario};
-use crate::emulation::link::Nature;
+use super::wrong::ErrorAtPlace;
+use super::{Duration, End, LinkRate, Octets, Scenario, ScenarioError};
+use crate::emulation::link::LinkProperties;
 use crate::emulation::loss;
 use crate::emulation::runner::EmulatedLink;
 use crate::emulation::trace::Trace;
-use crate::emulation::way::Properties;
+use crate::emulation::way::DirectionProperties;
 
-/// Properties of a link. An absent property stays unchanged; at first it is that of a wire.
+/// Properties of an emulated link. A missing one keeps its value; at first the link is like a wire.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Emulation {
@@ -42,7 +42,7 @@ pub struct Emulation {
     /// Signal strength in dBm.
     #[serde(default)]
     pub signal: Option<f64>,
-    /// Properties of the direction from the second end to the first, where they differ.
+    /// Properties of the direction from the second end to the first, if they differ.
     #[serde(default)]
     pub back: Option<Box<Emulation>>,
     /// File with changes over time.
@@ -79,12 +79,12 @@ pub struct Degrade {
 
 impl Emulation {
     /// Returns the initial properties of the link.
-    pub fn nature(&self) -> Nature {
-        self.applied(&Nature::default())
+    pub fn nature(&self) -> LinkProperties {
+        self.applied(&LinkProperties::default())
     }
 
     /// Returns the properties in `nature` with the changes of this emulation.
-    pub fn applied(&self, nature: &Nature) -> Nature {
+    pub fn applied(&self, nature: &LinkProperties) -> LinkProperties {
         let mut nature = nature.clone();
         nature.ways.iter_mut().for_each(|way| self.apply(way));
         if let Some(back) = &self.back {
@@ -94,7 +94,7 @@ impl Emulation {
         nature
     }
 
-    fn apply(&self, way: &mut Properties) {
+    fn apply(&self, way: &mut DirectionProperties) {
         way.delay = self.delay.map_or(way.delay, |d| d.0);
         way.jitter = self.jitter.map_or(way.jitter, |d| d.0);
         way.reorder = self.reorder.unwrap_or(way.reorder);
@@ -105,8 +105,8 @@ impl Emulation {
         way.loss.burst = burst.or(way.loss.burst);
     }
 
-    /// Returns the error in the emulation, if any. Only a link as a whole may have a trace, and only both
-    /// directions together may have a signal.
+    /// Returns what is wrong with the emulation. Only a whole link may have a trace, and only both directions
+    /// together may have a signal strength.
     fn fault(&self, trace: bool, back: bool) -> Option<String> {
         let probability = |name: &str, value: Option<f64>| {
             let value = value.filter(|v| !(0.0..=1.0).contains(v))?;
@@ -154,7 +154,7 @@ impl Scenario {
 }
 
 /// Checks all emulations, and that actions name emulated links.
-pub(super) fn check(scenario: &Scenario) -> Result<(), Wrong> {
+pub(super) fn check(scenario: &Scenario) -> Result<(), ErrorAtPlace> {
     for link in &scenario.links {
         let Some(emulation) = &link.emulation else { continue };
         if link.bridge.is_some() {
@@ -170,8 +170,8 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), Wrong> {
             return Ok(());
         }
         let known: Vec<String> = ends.map(|e| e.get_ref().to_string()).collect();
-        let known = super::wrong::names(known.iter().map(String::as_str).collect());
-        Err((end.span(), format!("{} is on no emulated link; on one are: {known}", end.get_ref())))
+        let known = super::wrong::quoted_names(known.iter().map(String::as_str).collect());
+        Err((end.span(), format!("{} belongs to no emulated link; on one are: {known}", end.get_ref())))
     };
     for action in &scenario.actions {
         if let Some(degrade) = &action.degrade {
@@ -195,15 +195,15 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), Wrong> {
 pub(super) fn traces(
     scenario: &Scenario,
     folder: &Path,
-    fault: impl Fn(std::ops::Range<usize>, String) -> Fault,
-) -> Result<BTreeMap<usize, Trace>, Fault> {
+    fault: impl Fn(std::ops::Range<usize>, String) -> ScenarioError,
+) -> Result<BTreeMap<usize, Trace>, ScenarioError> {
     let mut traces = BTreeMap::new();
     for (number, link) in scenario.links.iter().enumerate() {
         let Some(name) = link.emulation.as_ref().and_then(|e| e.get_ref().trace.as_ref()) else { continue };
         let file = folder.join(name.get_ref());
         let text = std::fs::read_to_string(&file)
             .map_err(|e| fault(name.span(), format!("cannot read {:?} beside it: {e}", name.get_ref())))?;
-        let trace = Trace::parse(&text).map_err(|m| Fault {
+        let trace = Trace::parse(&text).map_err(|m| ScenarioError {
             file: file.clone(),
             line: m.line,
             column: 1,

@@ -3,7 +3,7 @@
 //! If the scenario measures no metric of a name, the lab refuses the name before the run. Another check at
 //! the end finds metrics without a value ([`crate::expect`]).
 
-use super::wrong::names;
+use super::wrong::quoted_names;
 use super::{RUN, Scenario};
 use crate::emulation::way;
 use crate::medium::stats::Counters;
@@ -46,7 +46,7 @@ const NODE: [&str; 10] = [
     "tunnels.udp",
 ];
 
-/// Returns the first name of a metric that the scenario does not measure, and the error.
+/// Returns the first metric name that the scenario does not measure, and an error message.
 pub(super) fn wrong(scenario: &Scenario) -> Option<(&str, String)> {
     let expected = scenario.expect.iter().flat_map(|e| {
         [Some(&e.metric), e.plus.as_ref(), e.times.as_ref()].into_iter().flatten().map(String::as_str)
@@ -79,7 +79,7 @@ fn mistake(scenario: &Scenario, name: &str) -> Option<String> {
         return None;
     }
     let owners = owners(scenario);
-    // Names of objects may contain dots, so take the longest name that matches.
+    // Names may contain dots, so take the longest one that matches.
     let fitting = owners.iter().filter_map(|owner| {
         let rest = metric.strip_prefix(owner.name.as_str())?.strip_prefix('.')?;
         Some((owner, rest))
@@ -92,7 +92,7 @@ fn mistake(scenario: &Scenario, name: &str) -> Option<String> {
     Some(match fitting.first() {
         Some((owner, _)) => {
             let all: Vec<&str> = owner.all.iter().map(String::as_str).collect();
-            format!("there is no metric {name:?}; {} has: {}", owner.what, names(all))
+            format!("there is no metric {name:?}; {} has: {}", owner.what, quoted_names(all))
         }
         None => {
             format!("there is no metric {name:?}: it begins with the name of no traffic and of no node")

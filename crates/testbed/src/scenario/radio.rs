@@ -7,12 +7,12 @@ use std::path::Path;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::wrong::{Wrong, names};
-use super::{Action, BitRate, Duration, End, Fault, Metres, Scenario};
+use super::wrong::{ErrorAtPlace, quoted_names};
+use super::{Action, BitRate, Duration, End, Metres, Scenario, ScenarioError};
 use crate::mark::MARK;
 use crate::medium::channel::Parameters;
 use crate::medium::geometry::{Origin, Point, check_degrees};
-use crate::medium::mobility::{Mistake, Track, fcd, ns2};
+use crate::medium::mobility::{Track, TrackFileError, fcd, ns2};
 use crate::medium::propagation::Propagation;
 use crate::medium::timing::Airtime;
 
@@ -37,7 +37,7 @@ pub struct Medium {
     /// Standard deviation of the shadowing in dB; 0 for none.
     #[serde(default = "zero")]
     pub shadowing_db: Spanned<f64>,
-    /// Distance after which a moving node gets another shadowing.
+    /// Distance after which a moving node gets another value of the shadowing.
     #[serde(default = "block")]
     pub decorrelation: Metres,
     /// Margin in dB by which a frame must be stronger than all others to survive a collision. With `None`
@@ -111,7 +111,7 @@ pub struct Radio {
     /// In a series, offset in metres of each node from the previous node.
     #[serde(default)]
     pub step: (f64, f64),
-    /// Offset in metres of the whole movement.
+    /// Offset in metres that is added to all positions of the movement.
     #[serde(default)]
     pub shift: (f64, f64),
 }
@@ -171,7 +171,7 @@ impl Medium {
 }
 
 /// Checks the medium, the radios and the traffic over them. Adds the radios' interfaces to `ends`.
-pub(super) fn check(scenario: &Scenario, ends: &mut Vec<End>) -> Result<(), Wrong> {
+pub(super) fn check(scenario: &Scenario, ends: &mut Vec<End>) -> Result<(), ErrorAtPlace> {
     if let Some(medium) = &scenario.medium {
         check_medium(medium)?;
     }
@@ -204,7 +204,7 @@ pub(super) fn check(scenario: &Scenario, ends: &mut Vec<End>) -> Result<(), Wron
     check_traffic(scenario)
 }
 
-fn check_medium(medium: &Medium) -> Result<(), Wrong> {
+fn check_medium(medium: &Medium) -> Result<(), ErrorAtPlace> {
     let (latitude, longitude) = *medium.origin.get_ref();
     if !(-85.0..=85.0).contains(&latitude) || !(-180.0..=180.0).contains(&longitude) {
         return Err((medium.origin.span(), "origin is [LATITUDE, LONGITUDE], not near a pole".into()));
@@ -230,15 +230,16 @@ fn check_medium(medium: &Medium) -> Result<(), Wrong> {
     Ok(())
 }
 
-fn check_traffic(scenario: &Scenario) -> Result<(), Wrong> {
-    let station = |name: &Spanned<String>| -> Result<(), Wrong> {
+fn check_traffic(scenario: &Scenario) -> Result<(), ErrorAtPlace> {
+    let station = |name: &Spanned<String>| -> Result<(), ErrorAtPlace> {
         let is_one = |node: &super::Node| node.radio.is_some() && node.carnet.is_some();
         if scenario.nodes.get(name.get_ref()).is_some_and(is_one) {
             return Ok(());
         }
         let stations = scenario.nodes.iter().filter(|(_, n)| is_one(n)).map(|(name, _)| name.as_str());
         let known: Vec<&str> = stations.collect();
-        let known = if known.len() > 12 { format!("{} ...", known[..12].join(", ")) } else { names(known) };
+        let known =
+            if known.len() > 12 { format!("{} ...", known[..12].join(", ")) } else { quoted_names(known) };
         let message = format!("no node {:?} has a radio and carnet; those that do: {known}", name.get_ref());
         Err((name.span(), message))
     };
@@ -309,8 +310,8 @@ fn points(waypoints: &[(f64, f64, f64)]) -> Vec<(f64, Point)> {
 pub(super) fn tracks(
     scenario: &Scenario,
     folder: &Path,
-    fault: impl Fn(std::ops::Range<usize>, String) -> Fault,
-) -> Result<BTreeMap<String, Track>, Fault> {
+    fault: impl Fn(std::ops::Range<usize>, String) -> ScenarioError,
+) -> Result<BTreeMap<String, Track>, ScenarioError> {
     let Some(origin) = scenario.medium.as_ref().map(Medium::origin) else { return Ok(BTreeMap::new()) };
     let mut tracks = BTreeMap::new();
     let mut ns2_files: BTreeMap<&str, BTreeMap<u32, Track>> = BTreeMap::new();
@@ -321,8 +322,12 @@ pub(super) fn tracks(
             .map(|text| (file, text))
             .map_err(|e| fault(name.span(), format!("cannot read {:?} beside it: {e}", name.get_ref())))
     };
-    let mistake =
-        |file: &Path, m: Mistake| Fault { file: file.into(), line: m.line, column: 1, message: m.message };
+    let mistake = |file: &Path, m: TrackFileError| ScenarioError {
+        file: file.into(),
+        line: m.line,
+        column: 1,
+        message: m.message,
+    };
     for (name, node) in &scenario.nodes {
         let Some(spanned) = &node.radio else { continue };
         let radio = spanned.get_ref();
@@ -376,7 +381,7 @@ impl Scenario {
     }
 
     /// Returns the node whose radio an action puts behind a wall (true), or whose wall it removes (false).
-    pub fn walled<'a>(&self, action: &'a Action) -> Option<(&'a str, bool)> {
+    pub fn wall_change<'a>(&self, action: &'a Action) -> Option<(&'a str, bool)> {
         let ends = [(&action.blackhole, true), (&action.restore, false)];
         let (end, walled) =
             ends.into_iter().find_map(|(end, walled)| Some((end.as_ref()?.get_ref(), walled)))?;

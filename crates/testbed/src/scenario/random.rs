@@ -7,15 +7,15 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::emulation::{Degrade, Emulation};
-use super::wrong::Wrong;
+use super::wrong::ErrorAtPlace;
 use super::{Action, Duration, End, Scenario};
-use crate::medium::chance::{Matter, draw, unit};
+use crate::medium::chance::{DecisionKind, draw, uniform_draw};
 
 /// Random events.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Random {
-    /// Begin of the actions' names, which are `NAME-1`, `NAME-2` and so on.
+    /// First part of the actions' names: `NAME-1`, `NAME-2` and so on.
     pub name: String,
     /// Number of events.
     pub count: usize,
@@ -23,7 +23,7 @@ pub struct Random {
     pub from: Duration,
     /// Time at which the last event is over.
     pub to: Duration,
-    /// One end of each emulated link that events may impair. This end loses the carrier.
+    /// For each emulated link that events may impair, the end that loses its carrier.
     pub links: Vec<Spanned<End>>,
     /// Kinds of possible events.
     pub kinds: Vec<Kind>,
@@ -52,7 +52,7 @@ pub enum Kind {
 }
 
 /// Converts the events to actions.
-pub(super) fn unfold(scenario: &mut Scenario) -> Result<(), Wrong> {
+pub(super) fn unfold(scenario: &mut Scenario) -> Result<(), ErrorAtPlace> {
     let Some(random) = scenario.random.clone() else { return Ok(()) };
     let (span, random) = (random.span(), random.into_inner());
     let wrong = |message: &str| Err((span.clone(), message.to_string()));
@@ -78,14 +78,14 @@ fn actions(random: &Random, seed: u64) -> Vec<Action> {
             let mut dice = 0;
             let mut pick = |of: usize| {
                 dice += 1;
-                (draw(seed, Matter::Event, &[n, dice]) % of as u64) as usize
+                (draw(seed, DecisionKind::Event, &[n, dice]) % of as u64) as usize
             };
             let alive = hit.iter().filter(|h| !**h).count();
             // If only `alive` links are unimpaired, choose an impaired link, which the event restores.
             let may: Vec<usize> = (0..hit.len()).filter(|l| hit[*l] || alive > random.alive).collect();
             let link = may[pick(may.len())];
             let end = &random.links[link];
-            let moment = (unit(seed, Matter::Event, &[n, 0]) * slot as f64) as u64;
+            let moment = (uniform_draw(seed, DecisionKind::Event, &[n, 0]) * slot as f64) as u64;
             let number = n + 1;
             let mut action = Action {
                 name: Spanned::new(0..0, format!("{}-{number}", random.name)),

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use toml::Spanned;
 
-use super::wrong::{Wrong, names};
+use super::wrong::{ErrorAtPlace, quoted_names};
 use super::{End, Link, Node, Probe, Scenario};
 
 /// Maximum number of nodes of a series.
@@ -23,7 +23,7 @@ fn fill(text: &str, number: u32) -> String {
 }
 
 /// Expands each series to nodes, links and probes. `size` replaces every `count`.
-pub(super) fn unfold(scenario: &mut Scenario, text: &str, size: Option<u32>) -> Result<(), Wrong> {
+pub(super) fn unfold(scenario: &mut Scenario, text: &str, size: Option<u32>) -> Result<(), ErrorAtPlace> {
     if let Some((name, node)) =
         scenario.nodes.iter().find(|(name, n)| n.count.is_some() != name.contains(NUMBER))
     {
@@ -98,11 +98,11 @@ fn member(series: &Node, number: u32) -> Node {
 fn numbers<'a>(
     nodes: impl Iterator<Item = (Range<usize>, &'a str)>,
     series: &Series,
-) -> Result<Option<&[u32]>, Wrong> {
+) -> Result<Option<&[u32]>, ErrorAtPlace> {
     let mut found: Option<&[u32]> = None;
     for (at, name) in nodes.filter(|(_, name)| name.contains(NUMBER)) {
         let Some(numbers) = series.get(name) else {
-            let known = names(series.keys().map(String::as_str).collect());
+            let known = quoted_names(series.keys().map(String::as_str).collect());
             return Err((at, format!("there is no series {name:?}; the series are: {known}")));
         };
         if found.is_some_and(|before| before != numbers.as_slice()) {
@@ -118,7 +118,7 @@ fn end_of(end: &Spanned<End>, number: u32) -> Spanned<End> {
     Spanned::new(end.span(), filled)
 }
 
-fn links_of(link: Link, series: &Series) -> Result<Vec<Link>, Wrong> {
+fn links_of(link: Link, series: &Series) -> Result<Vec<Link>, ErrorAtPlace> {
     let ends = link.ends.iter().map(|end| (end.span(), end.get_ref().node.as_str()));
     let Some(numbers) = numbers(ends, series)? else { return Ok(vec![link]) };
     if link.bridge.is_some() {
@@ -139,7 +139,7 @@ fn links_of(link: Link, series: &Series) -> Result<Vec<Link>, Wrong> {
     Ok(numbers.iter().map(one).collect())
 }
 
-fn probes_of(probe: Probe, series: &Series) -> Result<Vec<Probe>, Wrong> {
+fn probes_of(probe: Probe, series: &Series) -> Result<Vec<Probe>, ErrorAtPlace> {
     let (one, other) = &probe.between;
     let ends = [one, other].into_iter().map(|node| (node.span(), node.get_ref().as_str()));
     let Some(numbers) = numbers(ends, series)? else { return Ok(vec![probe]) };

@@ -14,10 +14,10 @@ pub struct Traffic {
     /// Round-trip times by ping.
     #[serde(default)]
     pub ping: Vec<Ping>,
-    /// TCP transfers by iperf3. By default there is one connection in each direction.
+    /// TCP transfers by iperf3, by default one connection in each direction.
     #[serde(default)]
     pub tcp: Vec<Tcp>,
-    /// The lab's own one-way probes, in both directions at once.
+    /// One-way probes by the lab itself, in both directions at the same time.
     #[serde(default)]
     pub probe: Vec<Probe>,
     /// Round-trip times by `carnet gnping`.
@@ -30,7 +30,7 @@ pub struct Traffic {
     /// receive them.
     #[serde(default)]
     pub multicast: Vec<Multicast>,
-    /// Frames of a radio medium that an attacker records and sends again.
+    /// Attackers that record frames of the radio medium and send them again.
     #[serde(default)]
     pub replay: Vec<Replay>,
 }
@@ -53,7 +53,7 @@ pub struct Ping {
     /// Size of the data in a request, in octets; ping's default if absent.
     #[serde(default)]
     pub size: Option<u16>,
-    /// Interface for the requests; with `None` the routes select it.
+    /// Interface through which the requests leave; `None` if the routes decide.
     #[serde(default)]
     pub via: Option<String>,
 }
@@ -96,7 +96,7 @@ fn single() -> u32 {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
-    /// Both directions at once.
+    /// In both directions at the same time.
     #[default]
     Both,
     /// From the client to the server, or from the first node to the second.
@@ -106,7 +106,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Returns whether data goes from end `from` (0 for the first, 1 for the second) to the other.
+    /// Returns whether data flows from the end with the index `from` to the other end.
     pub fn has(self, from: usize) -> bool {
         matches!((self, from), (Direction::Both, _) | (Direction::Up, 0) | (Direction::Down, 1))
     }
@@ -121,7 +121,7 @@ pub struct Probe {
     /// Name of the series with `{n}`, if the probe belongs to one.
     #[serde(skip)]
     pub series: Option<String>,
-    /// Both nodes of the probe.
+    /// The two nodes of the probe.
     pub between: (Spanned<String>, Spanned<String>),
     /// Packets per second in each direction.
     pub rate: u32,
@@ -180,7 +180,7 @@ pub struct GnBroadcast {
     pub center: Option<(f64, f64)>,
     /// Radius of the circle.
     pub radius: Spanned<Metres>,
-    /// Time from one packet to the next.
+    /// Time between two packets.
     pub interval: Spanned<Duration>,
     /// Size of the payload in octets.
     #[serde(default = "hundred")]
@@ -214,7 +214,7 @@ pub struct Multicast {
     pub center: (f64, f64),
     /// Radius of the circle.
     pub radius: Spanned<Metres>,
-    /// Time from one packet to the next.
+    /// Time between two packets.
     pub interval: Spanned<Duration>,
 }
 

@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 /// Place of an error in the text, and its description.
-pub(super) type Wrong = (Range<usize>, String);
+pub(super) type ErrorAtPlace = (Range<usize>, String);
 
 /// Formats names for an error message.
-pub(super) fn names(known: Vec<&str>) -> String {
+pub(super) fn quoted_names(known: Vec<&str>) -> String {
     if known.is_empty() { "none".into() } else { known.join(", ") }
 }

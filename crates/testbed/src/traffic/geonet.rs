@@ -18,7 +18,7 @@ use anyhow::{Context, anyhow, bail};
 use serde_json::{Value, json};
 
 use super::LEAD;
-use crate::api::{self, Refused};
+use crate::api::{self, RequestRefused};
 use crate::clock::{self, MILLISECOND, SECOND};
 use crate::mark::{Mark, find_mark, payload};
 use crate::medium::geometry::{Origin, Point};
@@ -34,7 +34,7 @@ const EDGE: f64 = 5.0;
 const POSITION: u64 = SECOND;
 /// Maximum time that a broadcast may take, in nanoseconds.
 pub(super) const FLOOD: u64 = SECOND;
-/// Time in nanoseconds that a station may take to report that no answer came in time.
+/// Time in nanoseconds that a station may take to report a missing answer.
 const MARGIN: u64 = 200 * MILLISECOND;
 /// Begin of a station's error text if it has not sent a packet; the reason follows.
 const NOT_SENT: &str = "the packet was not sent: ";
@@ -46,21 +46,21 @@ fn from_hex(text: &str) -> Vec<u8> {
     (0..text.len() / 2).map_while(|n| digit(2 * n)).collect()
 }
 
-/// Duration of road events in seconds. No station cancels them, so with one event per second this number of
-/// events exist at once.
+/// Duration of a road event in seconds. Stations do not cancel the events, so with one event a second as many
+/// exist at the same time.
 const VALIDITY: u64 = 10;
 
 /// A broadcast that was sent.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Sent {
+pub struct SentBroadcast {
     /// Mark that identifies the broadcast: the mark in its payload, or the event's name (station and number).
     pub mark: Mark,
     /// Time of sending (monotonic).
     pub at: u64,
-    /// Centre of the circle; `None` if the circle is around the sender and the sender has no place.
+    /// Centre of the circle; `None` if it is around the sender and the sender has no position.
     pub center: Option<Point>,
-    /// Whether the station refused to send it, for example because it does not know its position. Such a
-    /// broadcast counts as lost.
+    /// Whether the station refused to send the broadcast, for example without a position. The broadcast then
+    /// counts as lost.
     pub refused: bool,
 }
 
@@ -78,12 +78,12 @@ type Lines = Arc<Mutex<Vec<(u64, Value)>>>;
 /// Running traffic over GeoNetworking.
 #[derive(Debug, Default)]
 pub struct GeoFlows {
-    pings: Vec<Pinging>,
-    senders: Vec<(GnBroadcast, JoinHandle<Vec<Sent>>)>,
+    pings: Vec<RunningGnPing>,
+    senders: Vec<(GnBroadcast, JoinHandle<Vec<SentBroadcast>>)>,
     deliveries: Arc<Mutex<Vec<Delivery>>>,
     /// Road events that have appeared on the maps of nodes.
     events: Arc<Mutex<Vec<Delivery>>>,
-    maps: Option<Arc<Mutex<Maps>>>,
+    maps: Option<Arc<Mutex<MapCounts>>>,
     /// Packets that stations refused to send: number by reason.
     refusals: Refusals,
     /// Error because of which the lab could not send a broadcast, if any.
@@ -96,7 +96,7 @@ type Refusals = Arc<Mutex<BTreeMap<String, u64>>>;
 
 /// Numbers of objects (nodes and events) on the maps of the stations, summed over all readings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Maps {
+pub struct MapCounts {
     /// Number of objects that stations have sent.
     pub stations: u64,
     /// Number of objects that outsiders have sent.
@@ -105,7 +105,7 @@ pub struct Maps {
 
 /// Observed results of a broadcast.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Broadcasts {
+pub struct BroadcastResults {
     /// Prefix of the broadcast's metrics.
     pub name: String,
     /// Label for the legend.
@@ -113,12 +113,12 @@ pub struct Broadcasts {
     /// Radius of the circle in metres.
     pub radius: f64,
     /// Result of each packet.
-    pub floods: Vec<Flood>,
+    pub floods: Vec<BroadcastResult>,
 }
 
 /// Result of one broadcast packet.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Flood {
+pub struct BroadcastResult {
     /// Time of sending (monotonic).
     pub at: u64,
     /// Centre of the circle; `None` if the sender had no place.
@@ -190,7 +190,7 @@ pub fn start(
         }
     }
     if stations.iter().any(|station| station.outsider) {
-        let maps = Arc::new(Mutex::new(Maps::default()));
+        let maps = Arc::new(Mutex::new(MapCounts::default()));
         watch_for_outsiders(medium, stations, &maps, &flows.stop)?;
         flows.maps = Some(maps);
     }
@@ -230,7 +230,7 @@ pub fn start(
         arguments.extend(["--socket".into(), station.socket.display().to_string()]);
         let log = folder.join(format!("gnping-{}.log", ping.name));
         std::fs::write(&log, "").with_context(|| format!("cannot make {}", log.display()))?;
-        let mut pinging = Pinging {
+        let mut pinging = RunningGnPing {
             ping: ping.clone(),
             program: station.program.clone(),
             arguments,
@@ -247,9 +247,9 @@ pub fn start(
     Ok(flows)
 }
 
-/// A `carnet gnping`, which the lab restarts if its station refused the first request.
+/// A running `carnet gnping`. The lab restarts it if its station refuses the first request.
 #[derive(Debug)]
-struct Pinging {
+struct RunningGnPing {
     ping: GnPing,
     program: PathBuf,
     arguments: Vec<String>,
@@ -257,7 +257,7 @@ struct Pinging {
     log: PathBuf,
     child: Option<Child>,
     started: u64,
-    /// Time of the next start, if the program does not run.
+    /// Time at which to start the program, if it is not running.
     due: u64,
     /// Output of each run of the program.
     events: Vec<Lines>,
@@ -265,7 +265,7 @@ struct Pinging {
     unsent: Vec<u64>,
 }
 
-impl Pinging {
+impl RunningGnPing {
     fn begin(&mut self) -> anyhow::Result<()> {
         let log = std::fs::OpenOptions::new().append(true).open(&self.log)?;
         let mut command = Command::new(&self.program);
@@ -287,8 +287,8 @@ impl Pinging {
         Ok(())
     }
 
-    /// Restarts the program if the station refused the first request. That request counts as lost, and so do
-    /// the requests that were due until now. Fails if gnping has failed for another reason.
+    /// Restarts gnping if the station has refused its first request. This request, and those that were due
+    /// until now, count as lost. Fails if gnping has ended for another reason.
     fn check(&mut self, refusals: &Refusals) -> anyhow::Result<()> {
         let now = clock::monotonic();
         let Some(child) = &mut self.child else {
@@ -374,7 +374,7 @@ fn watch_map(node: usize, socket: &Path, events: Arc<Mutex<Vec<Delivery>>>) -> a
 fn watch_for_outsiders(
     medium: Option<&Medium>,
     stations: &[Station],
-    maps: &Arc<Mutex<Maps>>,
+    maps: &Arc<Mutex<MapCounts>>,
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<()> {
     // If a config has no station ID, the ID is the end of the GN address.
@@ -450,7 +450,7 @@ struct Sender {
 
 impl Sender {
     /// Sends the packets until `end`, the first at `first`.
-    fn run(self, epoch: u64, first: u64, end: u64) -> Vec<Sent> {
+    fn run(self, epoch: u64, first: u64, end: u64) -> Vec<SentBroadcast> {
         let mut all = Vec::new();
         let interval = self.broadcast.interval.get_ref().0;
         for number in 0.. {
@@ -466,7 +466,7 @@ impl Sender {
             let mark = (self.flow, number);
             let Some(center) = self.broadcast.center.map(|(x, y)| Point { x, y }).or(place) else {
                 self.refused("the vehicle is not there yet, or any more");
-                all.push(Sent { mark, at: now, center: None, refused: true });
+                all.push(SentBroadcast { mark, at: now, center: None, refused: true });
                 continue;
             };
             let (latitude, longitude) = self.origin.degrees(center);
@@ -488,10 +488,14 @@ impl Sender {
                 api::post(&self.socket, "/v1/gnsend", &packet).map(|_| mark)
             };
             match sent {
-                Ok(mark) => all.push(Sent { mark, at: now, center: Some(center), refused: false }),
-                Err(error) if error.downcast_ref().is_some_and(|refused: &Refused| refused.status == 409) => {
-                    self.refused(&error.downcast_ref().map_or(String::new(), |r: &Refused| r.said.clone()));
-                    all.push(Sent { mark, at: now, center: Some(center), refused: true });
+                Ok(mark) => all.push(SentBroadcast { mark, at: now, center: Some(center), refused: false }),
+                Err(error)
+                    if error.downcast_ref().is_some_and(|refused: &RequestRefused| refused.status == 409) =>
+                {
+                    self.refused(
+                        &error.downcast_ref().map_or(String::new(), |r: &RequestRefused| r.reason.clone()),
+                    );
+                    all.push(SentBroadcast { mark, at: now, center: Some(center), refused: true });
                 }
                 Err(error) => {
                     let told = format!("broadcast {} failed: {error:#}", self.broadcast.name);
@@ -536,7 +540,7 @@ impl GeoFlows {
     }
 
     /// Returns the objects on the maps so far.
-    pub fn maps(&self) -> Option<Maps> {
+    pub fn maps(&self) -> Option<MapCounts> {
         Some(*self.maps.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -547,7 +551,7 @@ impl GeoFlows {
         scenario: &Scenario,
         end: u64,
         on_air: &BTreeMap<Mark, OnAir>,
-    ) -> anyhow::Result<(Vec<GnPings>, Vec<Broadcasts>)> {
+    ) -> anyhow::Result<(Vec<GnPings>, Vec<BroadcastResults>)> {
         self.stop.store(true, Ordering::Relaxed);
         let longest = self.pings.iter().map(|pinging| pinging.ping.timeout.0).max();
         if let Some(timeout) = longest {
@@ -573,13 +577,13 @@ impl GeoFlows {
             let apart: Vec<usize> =
                 (0..).zip(scenario.tracks.keys()).filter(|(_, name)| apart(name)).map(|(n, _)| n).collect();
             let radius = broadcast.radius.get_ref().0;
-            let judge = |sent: &Sent| {
+            let judge = |sent: &SentBroadcast| {
                 let mark = sent.mark;
                 let deliveries = if broadcast.denm { &events } else { &deliveries };
                 let mine: Vec<Delivery> = deliveries.iter().filter(|d| d.mark == mark).copied().collect();
-                let flood = judge(sent, &apart, radius, scenario.epoch, &tracks, &mine);
+                let flood = judge_broadcast(sent, &apart, radius, scenario.epoch, &tracks, &mine);
                 let on_air = on_air.get(&mark).filter(|_| !broadcast.denm).cloned().unwrap_or_default();
-                Flood {
+                BroadcastResult {
                     transmissions: on_air.transmissions,
                     unicast: on_air.unicast,
                     senders: on_air.senders.len() as u64,
@@ -587,7 +591,7 @@ impl GeoFlows {
                 }
             };
             let floods = sent.iter().map(judge).collect();
-            broadcasts.push(Broadcasts { name, label: broadcast.label.clone(), radius, floods });
+            broadcasts.push(BroadcastResults { name, label: broadcast.label.clone(), radius, floods });
         }
         Ok((pings, broadcasts))
     }
@@ -596,20 +600,26 @@ impl GeoFlows {
 impl Drop for GeoFlows {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        self.pings.iter_mut().for_each(Pinging::end);
+        self.pings.iter_mut().for_each(RunningGnPing::end);
     }
 }
 
-/// Judges which nodes had to receive a broadcast, and which received it. The nodes in `apart` do not count.
-pub(super) fn judge(
-    sent: &Sent,
+/// Determines which nodes should have received a broadcast, and which of them did. The nodes in `apart` do
+/// not count.
+pub(super) fn judge_broadcast(
+    sent: &SentBroadcast,
     apart: &[usize],
     radius: f64,
     epoch: u64,
     tracks: &[&Track],
     deliveries: &[Delivery],
-) -> Flood {
-    let mut flood = Flood { at: sent.at, center: sent.center, refused: sent.refused, ..Flood::default() };
+) -> BroadcastResult {
+    let mut flood = BroadcastResult {
+        at: sent.at,
+        center: sent.center,
+        refused: sent.refused,
+        ..BroadcastResult::default()
+    };
     let Some(center) = sent.center else { return flood };
     let distance = |track: &Track, at: u64| track.at(seconds(at, epoch)).map(|p| p.distance(center));
     let times = [sent.at.saturating_sub(POSITION), sent.at, sent.at + FLOOD];
@@ -661,8 +671,8 @@ mod tests {
         assert!(from_hex("0g").is_empty());
     }
 
-    /// The first nodes stand at 0 (the sender), 100, 198 and 300 m from the centre. Another node leaves the
-    /// circle of 200 m at this moment, one node has no place, and one has just disappeared.
+    /// At this moment one node leaves the circle of 200 m, one has no position and one has just disappeared.
+    /// The others are at 0 (the sender), 100, 198 and 300 m from the centre.
     #[test]
     fn who_ought_to_get_a_broadcast() {
         let at = |x: f64| Point { x, y: 0.0 };
@@ -671,7 +681,7 @@ mod tests {
         let left = Track::moving(vec![(-1.0, at(190.0)), (0.0, at(220.0))]).expect("is good");
         let gone = Track::visiting(vec![(5.0, at(0.0))]).expect("is good");
         let tracks: Vec<&Track> = fixed.iter().chain([&leaves, &gone, &left]).collect();
-        let sent = Sent { mark: (0, 0), at: 7 * SECOND, center: Some(at(0.0)), refused: false };
+        let sent = SentBroadcast { mark: (0, 0), at: 7 * SECOND, center: Some(at(0.0)), refused: false };
         let deliveries = |nodes: &[usize]| -> Vec<Delivery> {
             let delivery = |(n, node): (usize, &usize)| Delivery {
                 node: *node,
@@ -681,7 +691,7 @@ mod tests {
             nodes.iter().enumerate().map(delivery).collect()
         };
         let judge = |nodes: &[usize]| {
-            let flood = judge(&sent, &[0], 200.0, 7 * SECOND, &tracks, &deliveries(nodes));
+            let flood = judge_broadcast(&sent, &[0], 200.0, 7 * SECOND, &tracks, &deliveries(nodes));
             (flood.inside, flood.received, flood.duplicated, flood.outside, flood.delays)
         };
         assert_eq!(judge(&[]), (1, 0, 0, 0, vec![]));

@@ -25,7 +25,7 @@ use crate::radio::Medium;
 use crate::scenario::{Ping, Probe, Scenario};
 use crate::station::Station;
 use crate::tools;
-use geonet::{Broadcasts, GeoFlows, GnPings};
+use geonet::{BroadcastResults, GeoFlows, GnPings};
 use stats::Flow;
 use tcp::Transfer;
 
@@ -33,8 +33,7 @@ use tcp::Transfer;
 pub const LEAD: u64 = 2 * SECOND;
 /// Time from the end of the timetable to the end of the traffic, in nanoseconds.
 const TAIL: u64 = 300 * MILLISECOND;
-/// Time in nanoseconds for which requests may still be answered after the end of the traffic. A probe waits
-/// for the same time.
+/// Time in nanoseconds after the end of the traffic within which answers count. Probes wait as long.
 const PATIENCE: u64 = SECOND;
 
 /// Running traffic.
@@ -52,12 +51,12 @@ pub struct Flows {
 
 /// Results of a probe.
 #[derive(Debug, Default)]
-pub struct SeenProbe {
+pub struct ProbeResults {
     /// Name of the probe.
     pub name: String,
     /// Name of the series with `{n}`, if the probe belongs to one.
     pub series: Option<String>,
-    /// Both nodes of the probe.
+    /// The two nodes of the probe.
     pub nodes: [String; 2],
     /// Flows from the first end to the second, and back.
     pub flows: [Flow; 2],
@@ -65,31 +64,31 @@ pub struct SeenProbe {
 
 /// Observed results of all traffic.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct TrafficResults {
     /// Results of the probes.
-    pub probes: Vec<SeenProbe>,
+    pub probes: Vec<ProbeResults>,
     /// Results of the pings: name, legend, requests.
     pub pings: Vec<(String, String, ping::Series)>,
     /// Results of the transfers: name, legend, iperf3's results, start (monotonic).
-    pub transfers: Vec<(String, String, tcp::Told, u64)>,
+    pub transfers: Vec<(String, String, tcp::TransferResult, u64)>,
     /// Results of pings over GeoNetworking.
     pub gnpings: Vec<GnPings>,
     /// Results of broadcasts over GeoNetworking, and of packets from hosts to multicast groups.
-    pub broadcasts: Vec<Broadcasts>,
+    pub broadcasts: Vec<BroadcastResults>,
     /// Packets to multicast groups that arrived at hosts that have not joined: name of the traffic, times of
     /// arrival.
     pub strangers: Vec<(String, Vec<u64>)>,
     /// Results of the replays: name, numbers of received and of replayed frames.
-    pub replays: Vec<(String, replay::Outcome)>,
+    pub replays: Vec<(String, replay::ReplayCounts)>,
     /// Objects on the maps of the stations, if the scenario has outsiders.
-    pub maps: Option<geonet::Maps>,
+    pub maps: Option<geonet::MapCounts>,
     /// Texts about packets that stations refused to send, with the reasons.
     pub refusals: Vec<String>,
     /// Longest delay of a probe packet's departure, in nanoseconds.
     pub probes_late: u64,
 }
 
-impl Seen {
+impl TrafficResults {
     /// Returns the longest delay of a packet's departure, in milliseconds.
     pub fn late_ms(&self) -> f64 {
         self.probes_late as f64 / 1e6
@@ -109,7 +108,7 @@ pub struct Ends<'a> {
     pub folder: &'a Path,
 }
 
-/// Starts all traffic. The timetable will begin at `begin` and end at `end`, with its times changed by
+/// Starts all traffic. The timetable will begin at `start_client` and end at `end`, with its times changed by
 /// `scaled`.
 pub fn start(
     scenario: &Scenario,
@@ -189,32 +188,37 @@ pub fn start(
 
 impl Flows {
     fn begin_transfers(&mut self) -> anyhow::Result<()> {
-        self.transfers.iter_mut().try_for_each(|transfer| transfer.begin(clock::monotonic()))
+        self.transfers.iter_mut().try_for_each(|transfer| transfer.start_client(clock::monotonic()))
     }
 
     /// Starts the traffic that is due by now. Fails if a program has ended too early, or has failed.
-    pub fn check(&mut self) -> anyhow::Result<()> {
+    pub fn start_due_and_check(&mut self) -> anyhow::Result<()> {
         self.begin_transfers()?;
         for (_, ends, ..) in &mut self.probes {
             ends.iter_mut().try_for_each(Daemon::check_unless_done)?;
         }
-        self.pings.iter_mut().try_for_each(|(_, daemon, _)| daemon.check())?;
+        self.pings.iter_mut().try_for_each(|(_, daemon, _)| daemon.check_running())?;
         self.multicasts.iter_mut().try_for_each(multicast::Running::check)?;
         self.replays.iter_mut().try_for_each(replay::Running::check)?;
         self.geo.check()
     }
 
     /// Ends all traffic and reads the results. The caller calls it after the end of the timetable.
-    pub fn finish(mut self, end: u64, scenario: &Scenario, medium: Option<&Medium>) -> anyhow::Result<Seen> {
+    pub fn finish(
+        mut self,
+        end: u64,
+        scenario: &Scenario,
+        medium: Option<&Medium>,
+    ) -> anyhow::Result<TrafficResults> {
         clock::sleep_until(end + TAIL);
-        let mut seen = Seen::default();
+        let mut seen = TrafficResults::default();
         for (ping, daemon, started) in &mut self.pings {
             let read = |daemon: &Daemon| -> anyhow::Result<ping::Series> {
                 let transcript = ping::parse(&String::from_utf8_lossy(&std::fs::read(&daemon.log)?));
                 let interval = ping.interval.0;
                 Ok(ping::Series::new(&transcript, clock::wall_to_monotonic(), *started, interval))
             };
-            while clock::monotonic() < end + TAIL + PATIENCE && read(daemon)?.waits(end) {
+            while clock::monotonic() < end + TAIL + PATIENCE && read(daemon)?.has_unanswered_before(end) {
                 clock::sleep(100 * MILLISECOND);
             }
             daemon.stop(Signal::SIGINT);
@@ -231,7 +235,7 @@ impl Flows {
             // its kernel, which delays one direction. A machine that is too slow delays both.
             seen.probes_late = seen.probes_late.max(late[0].min(late[1]));
             let nodes = [probe.between.0.get_ref().clone(), probe.between.1.get_ref().clone()];
-            seen.probes.push(SeenProbe {
+            seen.probes.push(ProbeResults {
                 name: probe.name.clone(),
                 series: probe.series.clone(),
                 nodes,

@@ -13,8 +13,8 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::geonet::{Broadcasts, Delivery, FLOOD, Flood, Sent, judge};
-use super::probe::{Outcome, decode, encode};
+use super::geonet::{BroadcastResult, BroadcastResults, Delivery, FLOOD, SentBroadcast, judge_broadcast};
+use super::probe::{ProbeEndResult, decode, encode};
 use crate::clock::{self, SECOND};
 use crate::medium::geometry::Point;
 use crate::medium::mobility::Track;
@@ -89,11 +89,11 @@ pub fn run(args: &MulticastArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn send(args: &MulticastArgs) -> anyhow::Result<Outcome> {
+fn send(args: &MulticastArgs) -> anyhow::Result<ProbeEndResult> {
     let socket = Socket::new(Domain::IPV6, Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_multicast_hops_v6(HOPS)?;
     let to = SocketAddrV6::new(args.group, args.port, 0, 0).into();
-    let mut outcome = Outcome::default();
+    let mut outcome = ProbeEndResult::default();
     for seq in 0.. {
         let at = args.start + seq * args.interval;
         if at >= args.end {
@@ -108,11 +108,11 @@ fn send(args: &MulticastArgs) -> anyhow::Result<Outcome> {
 }
 
 /// Records the packets that arrive. Their payload begins at `offset` in the received data.
-fn listen(socket: &Socket, args: &MulticastArgs, offset: usize) -> anyhow::Result<Outcome> {
+fn listen(socket: &Socket, args: &MulticastArgs, offset: usize) -> anyhow::Result<ProbeEndResult> {
     socket.set_read_timeout(Some(Duration::from_millis(100)))?;
     // `recv` works with a socket of any kind.
     let socket = std::net::UdpSocket::from(socket.try_clone()?);
-    let mut outcome = Outcome::default();
+    let mut outcome = ProbeEndResult::default();
     let mut octets = [0; 2048];
     while clock::monotonic() < args.end {
         let length = match socket.recv(&mut octets) {
@@ -154,7 +154,7 @@ pub fn start(
         let base = format!("multicast-{}-{node}", traffic.name);
         let output = folder.join(format!("{base}.json"));
         let mut command = in_node(node, &own);
-        // The sender ends earlier, so that the last packets have time to arrive.
+        // The sender ends earlier, so that its last packets arrive before the end.
         let until = if role == "sender" { end.saturating_sub(FLOOD) } else { end };
         command
             .args(["multicast", "--role", role])
@@ -190,7 +190,7 @@ impl Running {
     }
 
     /// Returns the results: receptions by members, and the arrival times of packets on strangers' wires.
-    pub fn finish(&mut self, scenario: &Scenario) -> anyhow::Result<(Broadcasts, Vec<u64>)> {
+    pub fn finish(&mut self, scenario: &Scenario) -> anyhow::Result<(BroadcastResults, Vec<u64>)> {
         let limit = 10 * SECOND;
         self.sender.wait(limit);
         for (_, daemon, _) in self.members.iter_mut().chain(&mut self.strangers) {
@@ -208,13 +208,13 @@ impl Running {
         let (east, north) = self.traffic.center;
         let center = Some(Point { x: east, y: north });
         let radius = self.traffic.radius.get_ref().0;
-        let floods: Vec<Flood> = (0u32..)
+        let floods: Vec<BroadcastResult> = (0u32..)
             .zip(sent)
             .map(|(number, at)| {
                 let mine: Vec<Delivery> =
                     deliveries.iter().filter(|delivery| delivery.mark.1 == number).copied().collect();
-                let sent = Sent { mark: (0, number), at, center, refused: false };
-                judge(&sent, &[], radius, scenario.epoch, &tracks, &mine)
+                let sent = SentBroadcast { mark: (0, number), at, center, refused: false };
+                judge_broadcast(&sent, &[], radius, scenario.epoch, &tracks, &mine)
             })
             .collect();
         let mut strangers = Vec::new();
@@ -222,11 +222,11 @@ impl Running {
             strangers.extend(read_outcome(output)?.received.into_iter().map(|(_, at)| at));
         }
         let (name, label) = (self.traffic.name.clone(), self.traffic.label.clone());
-        Ok((Broadcasts { name, label, radius, floods }, strangers))
+        Ok((BroadcastResults { name, label, radius, floods }, strangers))
     }
 }
 
-fn read_outcome(file: &Path) -> anyhow::Result<Outcome> {
+fn read_outcome(file: &Path) -> anyhow::Result<ProbeEndResult> {
     let text =
         std::fs::read(file).with_context(|| format!("multicast traffic left no {}", file.display()))?;
     Ok(serde_json::from_slice(&text)?)

@@ -16,8 +16,8 @@ const SEQUENCES: u64 = 1 << 16;
 pub struct Transcript {
     /// Answers in the order of their arrival.
     pub answers: Vec<Answer>,
-    /// Requests that had no answer when the next request left: sequence number, and time at which the next
-    /// request left (nanoseconds since 1970).
+    /// Requests without an answer when the next request left: sequence number, and time of the next request
+    /// (nanoseconds since 1970).
     pub outstanding: BTreeMap<u64, u64>,
     /// Number of requests, which ping prints at its end.
     pub transmitted: Option<u64>,
@@ -91,8 +91,8 @@ pub struct Series {
 }
 
 impl Series {
-    /// Builds the requests of a ping that was started at `started` (nanoseconds, monotonic) and sent one
-    /// request per `interval`. `shift` converts wall-clock times to monotonic ones.
+    /// Returns the requests of a ping that was started at `started` (monotonic, nanoseconds) and sent one
+    /// request per `interval`. `shift` converts wall-clock time to monotonic time.
     pub fn new(transcript: &Transcript, shift: i64, started: u64, interval: u64) -> Self {
         let monotonic = |at: u64| at.saturating_add_signed(shift);
         let mut round_trips = BTreeMap::new();
@@ -127,7 +127,7 @@ impl Series {
     }
 
     /// Returns true if a request that was sent before `end` has no answer.
-    pub fn waits(&self, end: u64) -> bool {
+    pub fn has_unanswered_before(&self, end: u64) -> bool {
         self.requests.iter().any(|(sent, rtt)| *sent < end && rtt.is_none())
     }
 }
@@ -191,8 +191,7 @@ mod tests {
     #[test]
     fn nothing_answered() {
         assert_eq!(series("ping: connect: Network is unreachable\n"), []);
-        // Without any other output, one request left when ping was started, and another one an interval
-        // later.
+        // If ping has printed nothing else, one request left at its start and another one an interval later.
         let text = "2 packets transmitted, 0 received, 100% packet loss, time 10ms\n";
         assert_eq!(series(text), [(7, None), (7 + 10 * MILLISECOND, None)]);
     }

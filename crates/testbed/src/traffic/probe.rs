@@ -30,7 +30,7 @@ const LINGER: u64 = SECOND;
 /// Settings of one end of a probe; also its command line.
 #[derive(Debug, Clone, clap::Args)]
 pub struct ProbeArgs {
-    /// Address of the other end.
+    /// Address of the other end of the probe.
     #[arg(long)]
     pub peer: Ipv6Addr,
     /// UDP port of both ends.
@@ -45,7 +45,7 @@ pub struct ProbeArgs {
     /// Number of packets.
     #[arg(long)]
     pub count: u64,
-    /// Only listen, for as long as the packets would take.
+    /// Only listen, for as long as sending would take.
     #[arg(long)]
     pub mute: bool,
     /// Monotonic time of the first packet, in nanoseconds.
@@ -58,7 +58,7 @@ pub struct ProbeArgs {
 
 /// Results of one end of a probe.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct ProbeEndResult {
     /// Sending time of each packet, by sequence number.
     pub sent: Vec<u64>,
     /// Packets that the kernel refused to send.
@@ -90,13 +90,13 @@ pub fn run(args: &ProbeArgs) -> anyhow::Result<()> {
     socket.bind(&SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, args.port, 0, 0).into())?;
     let socket = std::net::UdpSocket::from(socket);
     let done = AtomicBool::new(false);
-    let mut outcome = Outcome::default();
+    let mut outcome = ProbeEndResult::default();
     std::thread::scope(|scope| {
         let receiver = scope.spawn(|| receive(&socket, &done));
         let (sent, refused) = send(&socket, args);
         clock::sleep(LINGER);
         done.store(true, Ordering::Relaxed);
-        outcome = Outcome { sent, refused, received: receiver.join().unwrap_or_default() };
+        outcome = ProbeEndResult { sent, refused, received: receiver.join().unwrap_or_default() };
     });
     let file = std::fs::File::create(&args.output)
         .with_context(|| format!("cannot make {}", args.output.display()))?;
@@ -135,7 +135,7 @@ fn send(socket: &std::net::UdpSocket, args: &ProbeArgs) -> (Vec<u64>, u64) {
         clock::sleep_until(args.start + moment(seq, args.rate));
         let now = clock::monotonic();
         sent.push(now);
-        // A packet that the kernel refuses never arrives, so the receiver counts it as lost.
+        // The receiver counts a packet that the kernel refuses as lost, because it never arrives.
         if let Some(head) = packet.first_chunk_mut() {
             *head = encode(seq, now);
         }
@@ -160,7 +160,7 @@ fn receive(socket: &std::net::UdpSocket, done: &AtomicBool) -> Vec<(u64, u64)> {
 
 /// Reads the results of both ends, and returns the two directions: first to second, second to first.
 pub fn read(first: &Path, second: &Path) -> anyhow::Result<[Flow; 2]> {
-    let load = |file: &Path| -> anyhow::Result<Outcome> {
+    let load = |file: &Path| -> anyhow::Result<ProbeEndResult> {
         let text = std::fs::read(file)
             .with_context(|| format!("the probe did not end in time: it left no {}", file.display()))?;
         Ok(serde_json::from_slice(&text)?)
@@ -221,7 +221,7 @@ mod tests {
             output: folder.join("a"),
         };
         run(&args).expect("the loopback is there");
-        // One socket is both ends, so it receives the packets that it sent.
+        // The socket sends to itself, so it receives its own packets.
         let [flow, _] = read(&args.output, &args.output).expect("was written");
         let stats = flow.stats(&(0..u64::MAX));
         assert_eq!((stats.sent, stats.lost, stats.duplicated), (50, 0, 0));

@@ -40,7 +40,7 @@ pub struct ReplayArgs {
 
 /// Counts of the attacker.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct ReplayCounts {
     /// Number of frames that the attacker received.
     pub heard: u64,
     /// Number of frames that the attacker sent.
@@ -53,7 +53,7 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<()> {
     let link = Link::open(&args.interface, Some(GEONETWORKING))?;
     link.wait_at_most(Duration::from_millis(5))?;
     link.stamp()?;
-    let (mut headers, mut buffer, mut outcome) = (headers(), vec![0; LONGEST], Outcome::default());
+    let (mut headers, mut buffer, mut outcome) = (headers(), vec![0; LONGEST], ReplayCounts::default());
     // For each delay a queue of frames, in order of their due times.
     let mut lanes: Vec<VecDeque<(u64, Vec<u8>)>> = vec![VecDeque::new(); args.after.len()];
     while clock::monotonic() < args.end {
@@ -118,7 +118,7 @@ impl Running {
     }
 
     /// Waits for the end of the replay, and returns its counts.
-    pub fn finish(&mut self) -> anyhow::Result<Outcome> {
+    pub fn finish(&mut self) -> anyhow::Result<ReplayCounts> {
         self.daemon.wait(10 * SECOND);
         let text = std::fs::read(&self.output)
             .with_context(|| format!("the replay left no {}", self.output.display()))?;

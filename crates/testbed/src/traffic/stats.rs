@@ -28,13 +28,12 @@ pub struct FlowStats {
     pub duplicated: u64,
     /// Number of packets that arrived after a packet that was sent later (RFC 4737 3, singleton reordering).
     pub reordered: u64,
-    /// Longest time between the sending of a packet and the sending of a later packet that arrived before it,
-    /// in nanoseconds. If two paths with different delays cause the reordering, it is at least the difference
-    /// of the delays (RFC 4737 4.3, late time).
+    /// Reordering extent: the longest time by which a packet was sent before another one that overtook it, in
+    /// nanoseconds. If two paths with different delays cause the reordering, it is at least the difference of
+    /// the delays (RFC 4737 4.3, late time).
     pub reordered_by: u64,
-    /// Longest time without an arrival, in nanoseconds. The time begins not before the sending of the first
-    /// packet, and ends not after the sending of the last packet. A single late packet is no outage: it
-    /// counts among the delays and as reordered.
+    /// Longest time without an arrival in nanoseconds, between the sending of the first packet and of the
+    /// last one. A single late packet is not an outage: it counts as delay and as reordered.
     pub outage: u64,
     /// One-way delays of the first arrivals, in nanoseconds, ascending.
     #[serde(skip)]
@@ -146,7 +145,7 @@ mod tests {
         let received = arrivals
             .iter()
             .map(|seq| {
-                // An overtaken packet arrives right after the packet that overtook it.
+                // A packet that was overtaken arrives directly after the packet that overtook it.
                 clock = (103 + seq * 10).max(clock + 1);
                 (*seq, clock)
             })
@@ -185,7 +184,7 @@ mod tests {
     fn loss_at_the_ends_counts() {
         let s = flow(10, &[3, 4, 5]).stats(&ALL);
         assert_eq!(s.lost, 7);
-        // The outage lasts from the last arrival (153) to the last time of sending (190).
+        // The outage lasts from the last arrival (153) to the sending of the last packet (190).
         assert_eq!(s.outage, 37);
         assert_eq!(flow(10, &[]).stats(&ALL).outage, 90);
         assert_eq!(flow(10, &[]).stats(&ALL).lost, 10);

@@ -46,7 +46,7 @@ impl Transfer {
     }
 
     /// Starts the client if it is due and does not run.
-    pub fn begin(&mut self, now: u64) -> anyhow::Result<()> {
+    pub fn start_client(&mut self, now: u64) -> anyhow::Result<()> {
         if self.sender.is_some() || now < self.time.start {
             return Ok(());
         }
@@ -67,7 +67,7 @@ impl Transfer {
     }
 
     /// Waits for the end of the transfer. Returns its results and the time of its start.
-    pub fn finish(&mut self) -> anyhow::Result<(Told, u64)> {
+    pub fn finish(&mut self) -> anyhow::Result<(TransferResult, u64)> {
         let Some((sender, started)) = &mut self.sender else {
             bail!("the transfer {:?} never began", self.tcp.name);
         };
@@ -75,10 +75,10 @@ impl Transfer {
         self.listener.stop(Signal::SIGTERM);
         let text = std::fs::read(&sender.log)?;
         let direction = self.tcp.direction;
-        let mut told = parse(&String::from_utf8_lossy(&text), direction).unwrap_or_else(|e| Told {
+        let mut told = parse(&String::from_utf8_lossy(&text), direction).unwrap_or_else(|e| TransferResult {
             error: Some(format!("{e:#}")),
             direction,
-            ..Told::default()
+            ..TransferResult::default()
         });
         told.planned = self.time.end.saturating_sub(*started) as f64 / SECOND as f64;
         if told.error.is_none() && !status.is_some_and(|s| s.success()) {
@@ -88,9 +88,9 @@ impl Transfer {
     }
 }
 
-/// Results of a transfer, as iperf3 reports them.
+/// Result of a transfer as reported by iperf3.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Told {
+pub struct TransferResult {
     /// Bytes that the server received.
     pub up: u64,
     /// Bytes that the client received.
@@ -109,10 +109,10 @@ pub struct Told {
 }
 
 /// Parses the client's JSON.
-pub fn parse(text: &str, direction: Direction) -> anyhow::Result<Told> {
+pub fn parse(text: &str, direction: Direction) -> anyhow::Result<TransferResult> {
     let v: Value = serde_json::from_str(text).context("iperf3 printed no JSON")?;
     let error = v["error"].as_str().map(str::to_string);
-    let mut told = Told { error, direction, ..Told::default() };
+    let mut told = TransferResult { error, direction, ..TransferResult::default() };
     // With a single direction, iperf3 reports this direction in the first field.
     let (up, down) = match direction {
         Direction::Both => ("", "_bidir_reverse"),
@@ -138,10 +138,9 @@ pub fn parse(text: &str, direction: Direction) -> anyhow::Result<Told> {
     Ok(told)
 }
 
-impl Told {
-    /// Returns the longest time in seconds in which a direction delivered nothing, counted in whole
-    /// intervals. If the transfer ended early, the remaining planned time counts too. Returns `None` if there
-    /// are no intervals.
+impl TransferResult {
+    /// Returns the longest time in seconds in which a direction delivered nothing, in whole intervals. After
+    /// an early end, the planned rest counts, too. `None` without intervals.
     pub fn stall(&self) -> Option<f64> {
         let missing = self.missing();
         let longest = |rate: fn(&(f64, f64, f64, f64)) -> f64| {
@@ -230,14 +229,14 @@ mod tests {
     #[test]
     fn time_after_an_early_end_is_without_data() {
         let intervals = (0..4).map(|n| (f64::from(n), f64::from(n + 1), 8e6, 8e6)).collect();
-        let lasted = Told { intervals, planned: 4.2, ..Told::default() };
+        let lasted = TransferResult { intervals, planned: 4.2, ..TransferResult::default() };
         assert_eq!(lasted.stall(), Some(0.0));
         assert_eq!(lasted.rates(0, &(0..10 * SECOND)), Some((8.0, 8.0)));
-        let ended = Told { planned: 8.0, ..lasted };
+        let ended = TransferResult { planned: 8.0, ..lasted };
         assert_eq!(ended.stall(), Some(4.0));
         assert_eq!(ended.rates(0, &(0..10 * SECOND)), Some((4.0, 4.0)));
         assert_eq!(ended.rates(0, &(5 * SECOND..6 * SECOND)), Some((0.0, 0.0)));
-        assert_eq!(Told { planned: 8.0, ..Told::default() }.stall(), None);
+        assert_eq!(TransferResult { planned: 8.0, ..TransferResult::default() }.stall(), None);
     }
 
     #[test]

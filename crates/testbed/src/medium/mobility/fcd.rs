@@ -14,20 +14,20 @@
 
 use std::collections::BTreeMap;
 
-use super::{Mistake, Track};
+use super::{Track, TrackFileError};
 use crate::medium::geometry::{Origin, Point, check_degrees};
 
 /// Reads a file and returns the tracks by id of the vehicle. With `geo`, the coordinates are degrees.
 ///
 /// # Errors
 /// The error contains the line of the mistake.
-pub fn parse(text: &str, geo: Option<&Origin>) -> Result<BTreeMap<String, Track>, Mistake> {
+pub fn parse(text: &str, geo: Option<&Origin>) -> Result<BTreeMap<String, Track>, TrackFileError> {
     let mut points: BTreeMap<String, Vec<(f64, Point)>> = BTreeMap::new();
     let (mut time, mut begin) = (None, None);
     let mut rest = text;
     while let Some(start) = rest.find('<') {
         let before = &text[..text.len() - rest.len() + start];
-        let wrong = |message: String| Mistake { line: before.matches('\n').count() + 1, message };
+        let wrong = |message: String| TrackFileError { line: before.matches('\n').count() + 1, message };
         rest = &rest[start + 1..];
         let end = if rest.starts_with("!--") { rest.find("-->") } else { rest.find('>') };
         let Some(end) = end else { return Err(wrong("a tag without end".into())) };
@@ -38,7 +38,7 @@ pub fn parse(text: &str, geo: Option<&Origin>) -> Result<BTreeMap<String, Track>
             "timestep" => {
                 let seconds = number(tag, "time").map_err(wrong)?;
                 if time.is_some_and(|before| before >= seconds) {
-                    return Err(wrong(format!("time {seconds} does not come after the one before")));
+                    return Err(wrong(format!("time {seconds} is not later than the time before it")));
                 }
                 time = Some(seconds);
                 begin.get_or_insert(seconds);
@@ -53,7 +53,7 @@ pub fn parse(text: &str, geo: Option<&Origin>) -> Result<BTreeMap<String, Track>
                 let place = geo.map_or(Point { x, y }, |origin| origin.place(y, x));
                 let points = points.entry(id.to_owned()).or_default();
                 if points.last().is_some_and(|last| last.0 >= seconds) {
-                    return Err(wrong(format!("vehicle {id:?} is twice in one timestep")));
+                    return Err(wrong(format!("vehicle {id:?} occurs twice in one timestep")));
                 }
                 points.push((seconds, place));
             }

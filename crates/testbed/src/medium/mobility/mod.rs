@@ -17,7 +17,7 @@ const STAY: f64 = 1e6;
 
 /// A mistake in a file of movements.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mistake {
+pub struct TrackFileError {
     /// Line number, from 1.
     pub line: usize,
     /// Description of the error, with the expected value.
@@ -29,9 +29,9 @@ pub struct Mistake {
 pub struct Track {
     /// Points of the track: second and place, in order of time.
     points: Vec<(f64, Point)>,
-    /// Whether the node appears at the first point; otherwise it stands there before that time.
+    /// Whether the node appears at the first point. Otherwise it is at this place before, too.
     arrives: bool,
-    /// Whether the node disappears at the last point; otherwise it stands there after that time.
+    /// Whether the node disappears at the last point. Otherwise it stays at this place.
     leaves: bool,
 }
 
@@ -41,7 +41,8 @@ impl Track {
         Track { points: vec![(0.0, place)], arrives: false, leaves: false }
     }
 
-    /// Creates the track of a node that moves. `None` if there is no point, or if times do not increase.
+    /// Returns the track of a node that moves from point to point. `None` without points, or if the times do
+    /// not increase.
     pub fn moving(points: Vec<(f64, Point)>) -> Option<Track> {
         let ordered = points.windows(2).all(|pair| pair[0].0 < pair[1].0);
         (ordered && !points.is_empty()).then_some(Track { points, arrives: false, leaves: false })
@@ -52,8 +53,8 @@ impl Track {
         Some(Track { arrives: true, leaves: true, ..Track::moving(points)? })
     }
 
-    /// Creates the track of a node that stands at its first point before the track begins, and disappears at
-    /// the last point.
+    /// Returns the track of a node that is at its first point before the track begins, and disappears at the
+    /// last point.
     pub fn leaving(points: Vec<(f64, Point)>) -> Option<Track> {
         Some(Track { leaves: true, ..Track::moving(points)? })
     }
@@ -104,7 +105,7 @@ impl Track {
         let mut text = String::from("# seconds latitude longitude\n");
         let mut last = f64::NEG_INFINITY;
         let mut line = |seconds: f64, place: Option<Point>| {
-            // Skip a point whose time would have the same digits in the trace as the point before.
+            // Leave out a point whose time would look the same as that of the point before.
             if seconds < last + 0.000_2 {
                 return;
             }
@@ -172,7 +173,7 @@ mod tests {
                 }
             }
             let geo = (round % 4 == 0).then_some(&origin);
-            let tracks: Result<Vec<Track>, Mistake> = match round % 2 {
+            let tracks: Result<Vec<Track>, TrackFileError> = match round % 2 {
                 0 => fcd::parse(&text, geo).map(|tracks| tracks.into_values().collect()),
                 _ => ns2::parse(&text).map(|tracks| tracks.into_values().collect()),
             };

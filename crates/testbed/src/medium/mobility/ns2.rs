@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Mistake, Track};
+use super::{Track, TrackFileError};
 use crate::medium::geometry::Point;
 
 /// The movement of one node.
@@ -28,11 +28,12 @@ struct Node {
 ///
 /// # Errors
 /// The error contains the line of the mistake.
-pub fn parse(text: &str) -> Result<BTreeMap<u32, Track>, Mistake> {
+pub fn parse(text: &str) -> Result<BTreeMap<u32, Track>, TrackFileError> {
     let mut nodes: BTreeMap<u32, Node> = BTreeMap::new();
     for (number, line) in text.lines().enumerate() {
         let content = line.split('#').next().unwrap_or_default().trim();
-        let wrong = |message: &str| Mistake { line: number + 1, message: format!("{message}: {content:?}") };
+        let wrong =
+            |message: &str| TrackFileError { line: number + 1, message: format!("{message}: {content:?}") };
         let words: Vec<&str> =
             content.split(|c: char| c.is_whitespace() || c == '"').filter(|w| !w.is_empty()).collect();
         match words[..] {
